@@ -1,0 +1,69 @@
+"""Compute with probability distributions through kernel mean embeddings.
+
+Kernels
+    Gaussian, Laplace, Matern, Linear, Delta, Frobenius, Precomputed, on_columns, as_kernel,
+    median_lengthscale
+Feature maps
+    Nystroem, Exact, RandomFourier
+Embeddings and rules
+    MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule
+Estimators
+    KernelIV
+And
+    load, NumericalWarning, datasets, display, moments, progress
+"""
+
+from . import datasets, display, moments, progress
+from ._validation import NumericalWarning
+from .conditional import ConditionalEmbedding
+from .embedding import MeanEmbedding
+from .features import Exact, FeatureMap, Nystroem, RandomFourier
+from .instrument import KernelIV
+from .kernels import (
+    Delta,
+    Frobenius,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Linear,
+    Matern,
+    Precomputed,
+    as_kernel,
+    median_lengthscale,
+    on_columns,
+)
+from .persistence import load
+from .ratio import DensityRatio
+from .rules import product_rule, sum_rule
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConditionalEmbedding",
+    "Delta",
+    "DensityRatio",
+    "Exact",
+    "FeatureMap",
+    "Frobenius",
+    "Gaussian",
+    "Kernel",
+    "KernelIV",
+    "Laplace",
+    "Linear",
+    "Matern",
+    "MeanEmbedding",
+    "NumericalWarning",
+    "Nystroem",
+    "Precomputed",
+    "RandomFourier",
+    "as_kernel",
+    "datasets",
+    "display",
+    "load",
+    "median_lengthscale",
+    "moments",
+    "on_columns",
+    "product_rule",
+    "progress",
+    "sum_rule",
+]

@@ -1,0 +1,216 @@
+"""The public door: every array and number a user hands in is checked here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
+from scipy.sparse import issparse
+
+Array = Any  # an array of any library that speaks the array API
+
+LARGEST = 1e100  # beyond this, squares and products of moments overflow
+
+
+class NumericalWarning(UserWarning):
+    """Something numerical gave way (rank loss, collapse, no convergence) and was handled."""
+
+
+class NotNumericError(ValueError, TypeError):
+    """An array holds objects that are not numbers."""
+
+
+def as_points(X, name: str = "X", *, min_rows: int = 1, one_d: bool = True) -> Array:
+    """Rows of finite numbers: a float64 array of shape (n, d) in the array library of `X`.
+
+    Parameters
+    ----------
+    X : array, DataFrame, Series or nested list
+    name : str
+        The argument's name, for messages.
+    min_rows : int
+        Fewest rows accepted.
+    one_d : bool
+        Whether shape (n,) is read as a single column.
+    """
+    if hasattr(X, "to_frame"):  # a Series is a table of one column
+        X = X.to_frame()
+    X = as_floats(X, name)
+    if X.ndim == 1 and one_d:
+        X = X[:, None]
+    _check_shape(X, name, min_rows)
+    _check_finite(X, name)
+    return X
+
+
+def as_vector(y, name: str = "y", *, n: int | None = None) -> Array:
+    """Finite numbers of shape (n,); a single column is flattened."""
+    y = as_floats(y, name)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise ValueError(f"{name} has shape {tuple(y.shape)}; a vector of shape (n,) is needed")
+    _check_finite(y, name)
+    if n is not None:
+        check_lengths(n, y.shape[0], "X", name)
+    return y
+
+
+def as_floats(X, name: str) -> Array:
+    """`X` as a real float64 array; text, complex numbers, sparse and ragged input are refused."""
+    if X is None:
+        raise ValueError(f"{name} is None; an array of numbers is needed")
+    if issparse(X):
+        raise ValueError(f"{name} is a sparse matrix; a dense array is needed: {name}.toarray()")
+    if is_array_api_obj(X) and not is_numpy_array(X):
+        return _foreign_floats(X, name)
+    return _numpy_floats(X, name)
+
+
+def _foreign_floats(X, name: str) -> Array:
+    xp = array_namespace(X)
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"{name} is complex. Complex data not supported: real numbers are needed")
+    return X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
+
+
+def _numpy_floats(X, name: str) -> np.ndarray:
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        _refuse_text_columns(X, name)
+    try:
+        X = X.to_numpy(na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X)
+    except ValueError as err:
+        raise ValueError(f"{name} is ragged (rows of different lengths); pass (n, d)") from err
+    if X.dtype.kind == "c":
+        raise ValueError(f"{name} is complex. Complex data not supported: real numbers are needed")
+    if X.dtype.kind in "USMm" or (X.dtype.kind == "O" and _holds_text(X)):
+        raise ValueError(f"{name} holds text or dates (dtype {X.dtype}); numbers are needed")
+    try:
+        return X.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as err:
+        raise NotNumericError(f"{name} holds something that is not a number: {err}") from err
+
+
+def _refuse_text_columns(X, name: str) -> None:
+    text = [str(c) for c, kind in zip(X.columns, X.dtypes, strict=True) if not _numeric(kind)]
+    text = [c for c in text if c in X.columns and _holds_text(np.asarray(X[c], dtype=object))]
+    if text:
+        raise ValueError(f"{name} has text columns {text}; encode them as numbers or drop them")
+
+
+def _numeric(kind) -> bool:
+    return getattr(kind, "kind", "O") in "fiub"
+
+
+def _holds_text(X: np.ndarray) -> bool:
+    return any(isinstance(v, str | bytes) for v in X.ravel())
+
+
+def _check_shape(X, name: str, min_rows: int) -> None:
+    if X.ndim != 2:
+        hint = (
+            f"Reshape your data: {name}.reshape(-1, 1) for one column"
+            if X.ndim == 1
+            else "flatten each point into one row"
+        )
+        raise ValueError(
+            f"{name} has {X.ndim} dimension(s), shape {tuple(X.shape)}. "
+            f"Expected 2D array (n, d), got {X.ndim}D array instead. {hint}"
+        )
+    n, d = X.shape
+    if d < 1:
+        raise ValueError(
+            f"{name} has no columns: 0 feature(s) (shape=({n}, {d})) while a minimum of 1 is "
+            "required."
+        )
+    if n < min_rows:
+        raise ValueError(
+            f"{name} is too short: found {n} sample(s) (shape=({n}, {d})) while a minimum of "
+            f"{min_rows} is required."
+        )
+
+
+def _check_finite(X, name: str) -> None:
+    xp = array_namespace(X)
+    # one pass when all is well: NaN fails the comparison too
+    if X.shape[0] == 0 or bool(xp.max(xp.abs(X)) <= LARGEST):
+        return
+    for what, bad in (("NaN", xp.isnan(X)), ("inf", xp.isinf(X))):
+        count = int(xp.sum(xp.astype(bad, xp.int64)))
+        if count:
+            raise ValueError(
+                f"{name} contains {what} ({count} value(s)); remove or impute them first"
+            )
+    raise ValueError(
+        f"{name} contains values beyond {LARGEST:g}, whose squares overflow; rescale its columns"
+    )
+
+
+def check_lengths(n: int, m: int, first: str, second: str) -> None:
+    """Two arguments that must have as many rows as each other."""
+    if n != m:
+        raise ValueError(f"{second} has {m} rows but {first} has {n}; they must be equal")
+
+
+def check_columns(X, d: int, name: str, where: str) -> None:
+    """Points must have the columns of the points they are compared with."""
+    if X.shape[1] != d:
+        raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
+
+
+def check_positive(value, name: str, *, zero: bool = False) -> float:
+    """A finite positive number (or zero, when that has a meaning)."""
+    bound = "non-negative" if zero else "positive"
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}; a {bound} number is needed")
+    value = float(value)
+    if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{name} is {value}; a {bound} finite number is needed")
+    return value
+
+
+def check_count(value, name: str, *, minimum: int = 1) -> int:
+    """A whole number of at least `minimum`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} is {value!r}; a whole number of at least {minimum} is needed")
+    return int(value)
+
+
+def check_choice(value, name: str, choices: Iterable[str]) -> str:
+    """One of a few words."""
+    choices = list(choices)
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it must be one of {choices}")
+    return value
+
+
+def generator(random_state) -> np.random.Generator:
+    """A random generator from None, an integer seed, a Generator or a RandomState."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31, size=4))
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as err:
+        raise ValueError(
+            f"random_state is {random_state!r}; None, a whole number or a numpy Generator is needed"
+        ) from err
+
+
+def frozen(A) -> Array:
+    """A copy of `A` that refuses writing, where the library knows how."""
+    A = array_namespace(A).asarray(A, copy=True)
+    if isinstance(A, np.ndarray):
+        A.flags.writeable = False
+    return A
+
+
+def column_names(X) -> list[str] | None:
+    """Names of the columns of a DataFrame (a Series is one column), None for a plain array."""
+    if hasattr(X, "columns"):
+        return [str(c) for c in X.columns]
+    if hasattr(X, "iloc") and getattr(X, "name", None) is not None:
+        return [str(X.name)]
+    return None

@@ -1,0 +1,200 @@
+"""Small dense solves: where the regulariser meets a matrix, and where array libraries differ.
+
+Every regulariser is per sample: `second` below is a *mean* over rows, ΦᵀΦ/n, and a ridge solve is
+(ΦᵀΦ/n + λI)⁻¹ (MATH §0).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from array_api_compat import array_namespace, is_numpy_namespace, is_torch_namespace
+from scipy.spatial.distance import cdist
+
+from ._validation import Array, NumericalWarning
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def namespace(*arrays) -> Any:
+    """The array library of the arguments (None and plain numbers are passed over)."""
+    return array_namespace(*[a for a in arrays if hasattr(a, "shape")])
+
+
+def to_numpy(X) -> np.ndarray:
+    """A NumPy copy or view of any array."""
+    if isinstance(X, np.ndarray):
+        return X
+    if hasattr(X, "detach"):
+        X = X.detach().cpu()
+    return np.from_dlpack(X) if hasattr(X, "__dlpack__") else np.asarray(X)
+
+
+def like(A: np.ndarray, X) -> Array:
+    """NumPy array `A` in the library, and on the device, of `X`."""
+    if isinstance(X, np.ndarray):
+        return A
+    return namespace(X).asarray(A, device=getattr(X, "device", None))
+
+
+def take(A, rows, axis: int) -> Array:
+    """Rows (or columns) of `A` by number."""
+    if isinstance(A, np.ndarray):
+        return A[rows] if axis == 0 else A[:, rows]
+    return namespace(A).take(A, like(np.asarray(rows), A), axis=axis)
+
+
+def weigh(weights, values) -> Array:
+    """Σ_i w_i v_i over the last axis of `weights` and the first of `values`."""
+    if values.ndim == 1 or weights.ndim == 1:
+        return namespace(weights).tensordot(weights, values, axes=1)[()]
+    return weights @ values
+
+
+def exp_in_place(A) -> Array:
+    """exp(A), reusing the memory of `A` where the library can."""
+    if isinstance(A, np.ndarray):
+        return np.exp(A, out=A)
+    return A.exp_() if hasattr(A, "exp_") else namespace(A).exp(A)
+
+
+def sq_dists(X, Y) -> Array:
+    """Squared Euclidean distances (n, m); by differences, so that offsets cost no digits.
+
+    From ten columns on a matrix product takes over, provided centring leaves the squared norms
+    small enough (1e4) for the cancellation to stay below 1e-11.
+    """
+    if X.shape[1] >= 10:
+        centre = X[:1, :]
+        X0, Y0 = X - centre, Y - centre
+        x2, y2 = (X0 * X0).sum(-1), (Y0 * Y0).sum(-1)
+        xp = namespace(X)
+        if float(xp.max(x2)) < 1e4 and float(xp.max(y2)) < 1e4:
+            D = X0 @ Y0.T
+            D *= -2.0
+            D += x2[:, None]
+            D += y2[None, :]
+            return xp.clip(D, 0.0, None)
+    if isinstance(X, np.ndarray):
+        return cdist(X, Y, "sqeuclidean")
+    return sum((X[:, j, None] - Y[None, :, j]) ** 2 for j in range(X.shape[1]))
+
+
+def solve_lower(L, B) -> Array:
+    """L⁻¹B for lower triangular L."""
+    xp = namespace(L, B)
+    if is_numpy_namespace(xp):
+        return scipy.linalg.solve_triangular(L, B, lower=True, check_finite=False)
+    if is_torch_namespace(xp):
+        return xp.linalg.solve_triangular(L, B, upper=False)
+    return xp.linalg.solve(L, B)
+
+
+def eigh(A) -> tuple[Array, Array]:
+    """Eigenvalues (ascending, clipped at zero) and eigenvectors of a semidefinite matrix."""
+    xp = namespace(A)
+    if is_numpy_namespace(xp):
+        values, vectors = scipy.linalg.eigh(A, check_finite=False, driver="evd")
+    else:
+        values, vectors = xp.linalg.eigh(A)
+    return xp.clip(values, 0.0, None), vectors
+
+
+def pivoted_cholesky(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pivots S and factor F with K = FFᵀ up to rounding, F[S] lower triangular (LAPACK pstrf)."""
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, lower=1)
+    order = pivots - 1
+    F = np.empty((K.shape[0], rank))
+    F[order] = np.tril(factor)[:, :rank]
+    return order[:rank], F
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """The solve (A + λI)⁻¹, factored once and applied often.
+
+    Made by `ridge`; `root` is a lower Cholesky factor, or, where that lost rank, the scaled
+    eigenvectors V/√s with A⁻¹ = root rootᵀ.
+    """
+
+    root: Array
+    triangular: bool
+
+    def solve(self, B) -> Array:
+        """(A + λI)⁻¹B."""
+        if self.triangular and isinstance(self.root, np.ndarray):
+            return scipy.linalg.cho_solve((self.root, True), B, check_finite=False)
+        half = self.half(B)
+        if self.triangular:
+            return namespace(half).linalg.solve(self.root.T, half)
+        return self.root @ half
+
+    def half(self, B) -> Array:
+        """R B with RᵀR = (A + λI)⁻¹, so that the squared column norms are bᵀ(A + λI)⁻¹b."""
+        return solve_lower(self.root, B) if self.triangular else self.root.T @ B
+
+
+def ridge(second, reg: float) -> Ridge:
+    """Factor (second + reg·I); Cholesky, or the pseudo-inverse, with a warning, on rank loss."""
+    xp = namespace(second)
+    A = add_to_diagonal(second, reg)
+    try:
+        L = _cholesky(A)
+        # a pivot that is rounding error makes a factor that is noise
+        if float(xp.min(xp.linalg.diagonal(L)) ** 2) > 10 * EPS * float(
+            xp.max(xp.linalg.diagonal(A))
+        ):
+            return Ridge(L, triangular=True)
+    except (np.linalg.LinAlgError, RuntimeError):
+        pass
+    return _pseudo_ridge(A)
+
+
+def _cholesky(A) -> Array:
+    xp = namespace(A)
+    if is_numpy_namespace(xp):
+        return scipy.linalg.cholesky(A, lower=True, check_finite=False)
+    return xp.linalg.cholesky(A)
+
+
+def _pseudo_ridge(A) -> Ridge:
+    values, vectors = eigh(A)
+    keep = int(namespace(A).sum(values > A.shape[0] * EPS * values[-1]))
+    warnings.warn(
+        f"a system of {A.shape[0]} equations has numerical rank {keep}; the least-norm solution "
+        "is used: a larger regulariser makes it unique",
+        NumericalWarning,
+        stacklevel=3,
+    )
+    start = A.shape[0] - keep
+    return Ridge(vectors[:, start:] / values[start:] ** 0.5, triangular=False)
+
+
+def add_to_diagonal(A, value: float) -> Array:
+    """A + value·I, in new memory."""
+    xp = namespace(A)
+    return A + value * xp.eye(A.shape[0], dtype=A.dtype, device=getattr(A, "device", None))
+
+
+@dataclass(frozen=True)
+class EigenGrid:
+    """A = Q diag(s) Qᵀ, which serves every regulariser: (A + λI)⁻¹ = Q D Qᵀ, D = 1/(s + λ)."""
+
+    values: Array
+    vectors: Array
+
+    @classmethod
+    def of(cls, second) -> EigenGrid:
+        return cls(*eigh(second))
+
+    def shrink(self, reg: float) -> Array:
+        """The diagonal D = 1/(s + λ); directions lost to rounding get 0 when λ is 0."""
+        xp = namespace(self.values)
+        total = self.values + reg
+        floor = self.values.shape[0] * EPS * float(self.values[-1])
+        lost = total <= floor
+        return xp.where(lost, 0.0, 1.0 / xp.where(lost, 1.0, total))
