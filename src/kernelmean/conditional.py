@@ -8,12 +8,20 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import linalg
-from ._validation import Array, as_floats, as_points, check_lengths, check_positive, column_names
+from ._validation import (
+    Array,
+    as_floats,
+    as_points,
+    check_lengths,
+    check_positive,
+    column_names,
+    frozen,
+)
 from .embedding import MeanEmbedding, as_embedding
 from .features import as_feature_map
 from .kernels import Kernel, fitted_kernel
 from .persistence import Saveable
-from .selection import DECADES, SCALES, LeaveOneOut, minimise_log10
+from .selection import SCALES, LeaveOneOut, minimise_log10
 
 
 class ConditionalOperator(Saveable):
@@ -149,7 +157,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         MeanEmbedding
             A batch on the training points of Y.
         """
-        return self._embed(self.features_x_.transform(self._check_new(X)))
+        return self._embed(self._coordinates(X))
 
     def apply(self, m) -> MeanEmbedding:
         """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Φ(ΦᵀΦ + nλI)⁻¹ Σ_j α_j φ(u_j).
@@ -187,13 +195,13 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         points_y = as_points(y, "y")
         check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
         self.one_output_ = as_floats(y, "y").ndim == 1
-        return points_x, points_y
+        return frozen(points_x), frozen(points_y)
 
-    def _check_new(self, X) -> Array:
+    def _coordinates(self, X) -> Array:
         check_is_fitted(self)
         points = as_points(X, "X", one_d=False)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return points
+        return self.features_x_.transform(points)
 
     def _best_scale(self, kernel_x: Kernel, points_x, Psi) -> float:
         def loss(scale: float) -> float:
@@ -210,18 +218,16 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         n = Phi.shape[0]
         second = Phi.T @ Phi / n
         self._loo = LeaveOneOut.of(Phi, Psi, linalg.EigenGrid.of(second))
-        self.reg_, self.loo_score_ = self._choose_reg(second)
+        self.reg_, self.loo_score_ = self._choose_reg()
         self._Phi = Phi
         self._ridge = linalg.ridge(second, self.reg_)
         self.operator_ = self._ridge.solve(Phi.T @ Psi / n).T
 
-    def _choose_reg(self, second) -> tuple[float, float]:
+    def _choose_reg(self) -> tuple[float, float]:
         if self.reg is not None:
             reg = check_positive(self.reg, "reg", zero=True)
             return reg, self._loo(reg)
-        size = float(linalg.namespace(second).linalg.trace(second))
-        reg, score = minimise_log10(lambda r: self._loo(r * size), *DECADES)
-        return reg * size, score
+        return self._loo.best()
 
     def _embed(self, coordinates) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""

@@ -179,7 +179,8 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
 def _accept(X, kernel, F, proposed: np.ndarray, floor: float, room: int, rng) -> list[int]:
     """The proposals kept: each with probability (what it has left now)/(at the block's start)."""
     H = np.array(linalg.to_numpy(_residual(X, kernel, F, proposed)))
-    start, accepted = H.diagonal().copy(), []
+    start = H.diagonal().copy()
+    accepted: list[int] = []
     for i, u in enumerate(rng.random(len(proposed))):
         if len(accepted) < room and H[i, i] > floor and u * start[i] < H[i, i]:
             column = H[:, i] / math.sqrt(H[i, i])

@@ -409,7 +409,8 @@ def _bessel_matern(t: np.ndarray, nu: float) -> np.ndarray:
     with np.errstate(over="ignore"):
         bessel = kve(nu, s)
     log_k = (1 - nu) * math.log(2) - gammaln(nu) + nu * np.log(s) - s
-    K[inside] = np.where(np.isfinite(bessel), np.exp(log_k) * bessel, 1.0)
+    limit = np.where(s < 1, 1.0, 0.0)  # where K_ν leaves the range of floats
+    K[inside] = np.where(np.isfinite(bessel), np.exp(log_k) * bessel, limit)
     return K
 
 

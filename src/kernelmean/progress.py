@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from importlib.util import find_spec
 
 Verbose = bool | Callable[[int, int | None], None]
@@ -36,7 +36,7 @@ def track(
     >>> seen
     [(1, 2), (2, 2)]
     """
-    if total is None and hasattr(iterable, "__len__"):
+    if total is None and isinstance(iterable, Sized):
         total = len(iterable)
     if callable(verbose):
         return _counted(iterable, total, verbose)

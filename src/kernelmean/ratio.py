@@ -1,6 +1,8 @@
-"""Density ratios by kernel least squares (KuLSIF)."""
+"""Density ratios by kernel least squares (KuLSIF), plain and relative."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -15,7 +17,10 @@ from .selection import DECADES, minimise_log10
 
 
 class DensityRatio(Saveable, BaseEstimator):
-    """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(ΦᵀΦ/n + ηI)⁻¹m.
+    """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(A + ηI)⁻¹m.
+
+    A = ΦᵀΦ/n for the plain ratio. With `relative` = a > 0 the a-relative ratio
+    q/(a q + (1 − a) p), bounded by 1/a, is estimated: A = (1 − a) ΦᵀΦ/n + a Σ_j α_j φ(u_j)φ(u_j)ᵀ.
 
     Parameters
     ----------
@@ -25,6 +30,8 @@ class DensityRatio(Saveable, BaseEstimator):
         η, per sample. None takes the minimiser of the closed-form leave-one-out score.
     features : FeatureMap, optional
         None is `Nystroem()`.
+    relative : float
+        a, in [0, 1).
 
     Attributes
     ----------
@@ -36,7 +43,7 @@ class DensityRatio(Saveable, BaseEstimator):
 
     References
     ----------
-    Kanamori, Suzuki, Sugiyama (2012); MATH §4.
+    Kanamori, Suzuki, Sugiyama (2012); Yamada et al. (2011) for the relative ratio; MATH §4.
 
     Examples
     --------
@@ -48,10 +55,11 @@ class DensityRatio(Saveable, BaseEstimator):
     True
     """
 
-    def __init__(self, kernel="gaussian", reg=None, features=None):
+    def __init__(self, kernel="gaussian", reg=None, features=None, relative=0.0):
         self.kernel = kernel
         self.reg = reg
         self.features = features
+        self.relative = relative
 
     def fit(self, denominator, numerator) -> DensityRatio:
         """Learn q/p.
@@ -73,10 +81,9 @@ class DensityRatio(Saveable, BaseEstimator):
         check_columns(m.points, Z.shape[1], "numerator", "denominator")
         self.features_ = as_feature_map(self.features)
         Phi = self.features_.fit_transform(Z, self.kernel_)
-        second = Phi.T @ Phi / Phi.shape[0]
-        self.reg_, self.loo_score_ = self._choose_reg(Phi, second, m)
-        coordinates = m.apply_weights(self.features_.transform(m.points))
-        self.coef_ = linalg.ridge(second, self.reg_).solve(coordinates)
+        U = self.features_.transform(m.points)
+        solved = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, self.reg, self._share())
+        self.coef_, self.reg_, self.loo_score_ = solved
         self.weights_ = Phi @ self.coef_ / Phi.shape[0]
         return self
 
@@ -86,25 +93,48 @@ class DensityRatio(Saveable, BaseEstimator):
         values = self.features_.transform(as_points(Z, "Z")) @ self.coef_
         return linalg.namespace(values).clip(values, 0.0, None)
 
-    def _choose_reg(self, Phi, second, m: MeanEmbedding) -> tuple[float, float]:
-        score = _loo_score(Phi, second, self.features_.transform(m.points), m.weights)
-        if self.reg is not None:
-            reg = check_positive(self.reg, "reg", zero=True)
-            return reg, score(reg)
+    def _share(self) -> float:
+        share = check_positive(self.relative, "relative", zero=True)
+        if share >= 1:
+            raise ValueError(f"relative is {share}; a number in [0, 1) is needed")
+        return share
+
+
+def solve_ratio(
+    Phi, second, U, m: MeanEmbedding, reg, share: float = 0.0, name: str = "reg"
+) -> tuple[Array, float, float]:
+    """Coefficients of the ratio in given coordinates, with η and its leave-one-out score.
+
+    Parameters
+    ----------
+    Phi, second : coordinates of the denominator rows (n, r) and their mean second moment
+    U, m : coordinates (l, r) of the numerator's points, and the numerator
+    reg, name : η or None, and what the caller calls it
+    share : a of the relative ratio
+    """
+    alpha = m.weights
+    A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
+    score = _loo_score(Phi, A, U, alpha, share)
+    if reg is None:
         size = float(linalg.namespace(second).linalg.trace(second))
         reg, value = minimise_log10(lambda r: score(r * size), *DECADES)
-        return reg * size, value
+        reg *= size
+    else:
+        reg = check_positive(reg, name, zero=True)
+        value = score(reg)
+    return linalg.ridge(A, reg).solve(alpha @ U), reg, value
 
 
-def _loo_score(Phi, second, U, alpha):
-    """J(η) = (1/2n)Σ(r^{-i}(z_i))² − Σ_j α_j r^{-j}(u_j), every row left out of its own estimate.
+def _loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
+    """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
-    r^{-i}(z_i) = r(z_i)/(1 − h_i), h_i = φ_iᵀA⁻¹φ_i/n;
-    r^{-j}(u_j) = (r(u_j) − α_j φ_jᵀA⁻¹φ_j)/(1 − α_j).
+    Every row is left out of its own estimate, by rank-one updates of A + ηI:
+    r^{-i}(z_i) = r(z_i)/(1 − (1−a) φ_iᵀ(A+ηI)⁻¹φ_i/n), and, with v_j = φ_jᵀ(A+ηI)⁻¹φ_j,
+    r^{-j}(u_j) = (r(u_j) − α_j v_j) / ((1 − α_j)(1 − a α_j v_j)).
     """
     xp = linalg.namespace(Phi)
     n = Phi.shape[0]
-    grid = linalg.EigenGrid.of(second)
+    grid = linalg.EigenGrid.of(A)
     P, V = Phi @ grid.vectors, U @ grid.vectors
     m, P2, V2 = alpha @ V, P * P, V * V
     # a numerator of one point has nothing left when that point is out
@@ -112,9 +142,10 @@ def _loo_score(Phi, second, U, alpha):
 
     def score(reg: float) -> float:
         shrink = grid.shrink(reg)
-        left = xp.clip(1.0 - P2 @ shrink / n, 1e-10, None)
-        at_z = P @ (shrink * m) / left
-        at_u = (V @ (shrink * m) - alpha * (V2 @ shrink)) / rest
-        return float(0.5 * xp.mean(at_z * at_z) - xp.sum(alpha * at_u))
+        at_z = P @ (shrink * m) / xp.clip(1.0 - (1 - share) * (P2 @ shrink) / n, 1e-10, None)
+        v = V2 @ shrink
+        at_u = (V @ (shrink * m) - alpha * v) / (rest * xp.clip(1 - share * alpha * v, 1e-10, None))
+        squares = (1 - share) * xp.mean(at_z * at_z) + share * xp.sum(alpha * at_u * at_u)
+        return float(0.5 * squares - xp.sum(alpha * at_u))
 
     return score

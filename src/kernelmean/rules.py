@@ -32,6 +32,8 @@ def sum_rule(c: ConditionalOperator, m) -> MeanEmbedding:
     >>> km.sum_rule(c, prior)([[0.0], [1.0]]).round(3)  # P(Y=0), P(Y=1)
     array([0.25, 0.75])
     """
+    if not isinstance(c, ConditionalOperator):
+        raise ValueError(f"c is {type(c).__name__}; a fitted ConditionalEmbedding is needed")
     return c.apply(m)
 
 

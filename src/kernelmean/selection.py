@@ -63,31 +63,41 @@ def _finite(value) -> float:
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """Vector-valued leave-one-out loss of a ridge regression of Ψ on Φ, for every λ at once.
+    """Vector-valued leave-one-out loss of a weighted ridge regression of Ψ on Φ, for every λ.
 
-    L(λ) = (1/n) Σ_i ‖[(I − H)Ψ]_i‖² / (1 − H_ii)², H = Φ(ΦᵀΦ + nλI)⁻¹Φᵀ (nλ held fixed while a
-    row is out). With ΦᵀΦ/n = Q diag(s) Qᵀ and P = ΦQ, one value costs n r² operations.
+    L(λ) = Σ_i d_i ‖[(I − H)Ψ]_i‖² / (1 − H_ii)², H = Φ(ΦᵀDΦ + λI)⁻¹ΦᵀD, D = diag(d), d_i = 1/n
+    when no weights are given (λ held fixed while a row is out). With ΦᵀDΦ = Q diag(s) Qᵀ and
+    P = ΦQ, one value costs n r² operations.
     """
 
     grid: linalg.EigenGrid
     P: Array  # rows in the eigenbasis, (n, r)
-    cross: Array  # p_iᵀ (PᵀΨ/n) ψ_i before shrinking, elementwise: P * (Ψ Cᵀ), (n, r)
-    inner: Array  # C Cᵀ with C = PᵀΨ/n, (r, r)
+    cross: Array  # P ∘ (Ψ Cᵀ) with C = PᵀDΨ, (n, r)
+    inner: Array  # C Cᵀ, (r, r)
     norms: Array  # ‖ψ_i‖², (n,)
+    d: Array
 
     @classmethod
-    def of(cls, Phi, Psi, grid: linalg.EigenGrid) -> LeaveOneOut:
+    def of(cls, Phi, Psi, grid: linalg.EigenGrid, d=None) -> LeaveOneOut:
         P = Phi @ grid.vectors
-        C = P.T @ Psi / P.shape[0]
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, (Psi * Psi).sum(-1))
+        if d is None:
+            d = (Psi * Psi).sum(-1) * 0.0 + 1.0 / P.shape[0]
+        C = P.T @ (d[:, None] * Psi)
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, (Psi * Psi).sum(-1), d)
 
     def __call__(self, reg: float) -> float:
         xp = linalg.namespace(self.P)
-        shrink, n = self.grid.shrink(reg), self.P.shape[0]
+        shrink = self.grid.shrink(reg)
         fitted = (self.P * shrink[None, :]) @ self.inner
         fitted *= self.P
         squared = self.norms - 2 * (self.cross @ shrink) + fitted @ shrink
-        left = 1.0 - (self.P * self.P) @ shrink / n
+        left = 1.0 - self.d * ((self.P * self.P) @ shrink)
         # a row that fits only itself says nothing about others: its leverage must stay below one
         left = xp.clip(left, 1e-10, None)
-        return float(xp.mean(xp.clip(squared, 0.0, None) / left**2))
+        return float(xp.sum(self.d * xp.clip(squared, 0.0, None) / left**2))
+
+    def best(self) -> tuple[float, float]:
+        """The minimising λ, relative to the trace of ΦᵀDΦ within `DECADES`, and its loss."""
+        size = float(linalg.namespace(self.P).sum(self.grid.values))
+        reg, loss = minimise_log10(lambda r: self(r * size), *DECADES)
+        return reg * size, loss
