@@ -6,15 +6,16 @@ Kernels
 Feature maps
     Nystroem, Exact, RandomFourier
 Embeddings and rules
-    MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule
+    MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule, bayes_rule
 Estimators
-    KernelIV
+    KernelIV, KernelBayes, simulate_posterior
 And
     load, NumericalWarning, datasets, display, moments, progress
 """
 
 from . import datasets, display, moments, progress
 from ._validation import NumericalWarning
+from .bayes import KernelBayes, bayes_rule
 from .conditional import ConditionalEmbedding
 from .embedding import MeanEmbedding
 from .features import Exact, FeatureMap, Nystroem, RandomFourier
@@ -35,6 +36,7 @@ from .kernels import (
 from .persistence import load
 from .ratio import DensityRatio
 from .rules import product_rule, sum_rule
+from .simulate import simulate_posterior
 
 __version__ = "0.1.0"
 
@@ -47,6 +49,7 @@ __all__ = [
     "Frobenius",
     "Gaussian",
     "Kernel",
+    "KernelBayes",
     "KernelIV",
     "Laplace",
     "Linear",
@@ -57,6 +60,7 @@ __all__ = [
     "Precomputed",
     "RandomFourier",
     "as_kernel",
+    "bayes_rule",
     "datasets",
     "display",
     "load",
@@ -65,5 +69,6 @@ __all__ = [
     "on_columns",
     "product_rule",
     "progress",
+    "simulate_posterior",
     "sum_rule",
 ]

@@ -191,7 +191,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         points_x = as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)
         if y is None:
-            raise ValueError("y is None; requires y to be passed: the rows of Y, (n,) or (n, d)")
+            raise ValueError(
+                "y is missing: the estimator requires y to be passed, but the target y is None"
+            )
         points_y = as_points(y, "y")
         check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
         self.one_output_ = as_floats(y, "y").ndim == 1

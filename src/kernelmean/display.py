@@ -79,6 +79,10 @@ class StructuralCurveDisplay:
         check_is_fitted(estimator)
         points = estimator._check_new(X, C)
         y = as_vector(y, "y", n=len(points))
+        if not isinstance(column, int) or not 0 <= column < points.shape[1]:
+            raise ValueError(
+                f"column is {column!r}; a column number from 0 to {points.shape[1] - 1} is needed"
+            )
         x = points[:, column]
         grid = np.linspace(np.quantile(x, 0.025), np.quantile(x, 0.975), n_grid)
         path = np.tile(np.median(points, axis=0), (n_grid, 1))
@@ -146,7 +150,8 @@ class EmbeddingDisplay:
         self.ax_ = ax = _axes(ax)
         ax.plot(self.grid, self.density, color=CURVE, lw=2)
         ax.fill_between(self.grid, np.clip(self.density, 0, None), color=CURVE, alpha=0.15)
-        height = 0.15 * self.density.max() * self.weights / np.abs(self.weights).max()
+        largest = np.abs(self.weights).max() or 1.0
+        height = 0.15 * self.density.max() * self.weights / largest
         ax.vlines(self.points, 0, height, color=DATA, lw=0.8)
         ax.axhline(0, color=DATA, lw=0.5)
         ax.set(xlabel="points", ylabel="density")

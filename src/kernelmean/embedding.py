@@ -17,7 +17,7 @@ from ._validation import (
     frozen,
 )
 from .kernels import Kernel, fitted_kernel
-from .moments import block_rows
+from .moments import block_rows, row_blocks
 from .persistence import Saveable
 
 
@@ -167,19 +167,78 @@ class MeanEmbedding(Saveable):
         return self._of(self._points, left, self._right, self._kernel)
 
     def density(self, Y, bandwidth=None) -> Array:
-        """q(y_j) = Σ_i w_i k̄_γ(x_i, y_j), shape (m,) or (batch, m); may dip below zero.
+        """q(y_j) = Σ_i w_i k̄_γ(x_i, y_j) / Σ_i w_i, shape (m,) or (batch, m).
+
+        With weights of both signs it may dip below zero.
 
         Parameters
         ----------
         Y : array of shape (m, d)
         bandwidth : float or sequence of float, optional
-            γ; the kernel's own lengthscale when left out.
+            γ, apart from the lengthscale that the embedding lives on. None follows Silverman's
+            rule, per column: γ_j = (4/(d + 2))^{1/(d+4)} n_e^{−1/(d+4)} σ_j, with the embedding's
+            own standard deviations σ_j and effective number of points n_e = (Σ|w|)²/Σw²; for a
+            batch, the median over its members.
 
         References
         ----------
         Spiteri (2023), eq. 2.1.
         """
-        return self._smooth(Y, lambda X, Z: self._kernel.density(X, Z, bandwidth))
+        bandwidth = recovery.default_bandwidth(self) if bandwidth is None else bandwidth
+        return self.normalised()._smooth(Y, lambda X, Z: self._kernel.density(X, Z, bandwidth))
+
+    def quantile(self, q) -> Array:
+        """Quantiles of each column: where the distribution function reaches `q`.
+
+        F_j(t) = Σ_i w_i 1{x_ij ≤ t} / Σ_i w_i, made increasing by rearrangement (sorting its
+        values) where weights of both signs make it wiggle.
+
+        Parameters
+        ----------
+        q : float or sequence of float in [0, 1]
+
+        Returns
+        -------
+        array of shape (d,) for a number, (k, d) for a sequence; a batch goes in front
+
+        References
+        ----------
+        Chernozhukov, Fernández-Val, Galichon (2010), Quantile and probability curves without
+        crossing.
+        """
+        return recovery.quantile(self.normalised(), q)
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """Central interval of each column: quantiles (1 − level)/2 and (1 + level)/2.
+
+        Returns
+        -------
+        lower, upper : arrays of shape (d,) or (batch, d)
+        """
+        return recovery.interval(self.normalised(), level)
+
+    def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
+        """Draws from the positive part of the density, by rejection.
+
+        A point is proposed from the positive weights, smoothed by the kernel with bandwidth γ, and
+        kept with probability max(q, 0)/q⁺, q⁺ being the density of the positive weights alone.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int, Generator, RandomState or None
+        bandwidth : float or sequence of float, optional
+            As for `density`.
+
+        Returns
+        -------
+        array of shape (n, d) or (batch, n, d)
+
+        References
+        ----------
+        Spiteri (2023), Lemma 4.7, corrected (MATH §12).
+        """
+        return recovery.sample(self.normalised(), n, random_state, bandwidth)
 
     def mode(self, n_starts: int = 10) -> Array:
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
@@ -242,9 +301,8 @@ class MeanEmbedding(Saveable):
         Y = self._kernel._points(Y, "Y")
         check_columns(Y, self._points.shape[1], "Y", "the embedding")
         xp = linalg.namespace(self._points)
-        step = block_rows(self._points.shape[0])
-        starts = range(0, max(Y.shape[0], 1), step)
-        parts = [self.apply_weights(gram(self._points, Y[i : i + step, :])) for i in starts]
+        blocks = row_blocks(Y, rows=block_rows(self._points.shape[0]))
+        parts = [self.apply_weights(gram(self._points, block)) for (block,) in blocks]
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
 
     def _check_same_space(self, other: MeanEmbedding) -> None:

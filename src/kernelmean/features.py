@@ -76,11 +76,8 @@ class _Landmarks(FeatureMap):
         step = block_rows(self.rank_)
         if X.shape[0] <= step:
             return self._transform_block(X)
-        xp = linalg.namespace(X)
-        Phi = xp.empty((X.shape[0], self.rank_), dtype=X.dtype, device=getattr(X, "device", None))
-        for i in range(0, X.shape[0], step):
-            Phi[i : i + step, :] = self._transform_block(X[i : i + step, :])
-        return Phi
+        blocks = row_blocks(X, rows=step)
+        return linalg.namespace(X).concat([self._transform_block(block) for (block,) in blocks])
 
     def _transform_block(self, X) -> Array:
         return linalg.solve_lower(self.factor_, self.kernel_._gram(self.landmarks_, X)).T
@@ -205,9 +202,10 @@ def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
     R = linalg.namespace(X).linalg.cholesky(_residual(X, kernel, old, new))
     points, coords = linalg.take(X, new, axis=0), linalg.take(old, new, axis=1)
     for i in range(0, X.shape[0], CACHED):
-        G = kernel._gram(points, X[i : i + CACHED, :])
-        G -= coords.T @ old[:, i : i + CACHED]
-        F[rank:stop, i : i + CACHED] = linalg.solve_lower(R, G)
+        j = min(i + CACHED, X.shape[0])
+        G = kernel._gram(points, X[i:j, :])
+        G -= coords.T @ old[:, i:j]
+        F[rank:stop, i:j] = linalg.solve_lower(R, G)
     return linalg.to_numpy(F[rank:stop, :] ** 2)
 
 

@@ -211,7 +211,9 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         points = as_points(X, "X", min_rows=4, one_d=False)
         validate_data(self, X, skip_check_array=True)
         if y is None:
-            raise ValueError("y is None; requires y to be passed: the outcome, shape (n,)")
+            raise ValueError(
+                "y is missing: the estimator requires y to be passed, but the target y is None"
+            )
         self.target_name_ = (column_names(y) or ["y"])[0]
         y = _outcome(y, len(points))
         if Z is None:
@@ -252,7 +254,7 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
             return points if C is None else self._append_exogenous(points, C)
         names = column_names(X)
         if names is not None and self._names_c and hasattr(self, "feature_names_in_"):
-            X = _pick(X, [*self.feature_names_in_, *self._names_c])
+            X = _pick(X, [*self.feature_names_in_, *self._names_c], "X")
         points = as_points(X, "X", one_d=False)
         expected = self.n_features_in_ + self._columns_c
         if points.shape[1] != expected:
@@ -263,6 +265,8 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         return points
 
     def _append_exogenous(self, points, C) -> np.ndarray:
+        if self._names_c and column_names(C) is not None:
+            C = _pick(C, self._names_c, "C")
         C = as_points(C, "C")
         if C.shape[1] != self._columns_c:
             raise ValueError(
@@ -357,16 +361,17 @@ def _joined(names, names_c) -> list[str] | None:
 def _outcome(y, n: int) -> np.ndarray:
     if as_floats(y, "y").ndim == 2:
         warnings.warn(
-            "y is a column vector; shape (n,) is expected: y.ravel()",
+            "A column-vector y was passed when a 1d array was expected: use y.ravel()",
             DataConversionWarning,
             stacklevel=4,
         )
     return as_vector(y, "y", n=n)
 
 
-def _pick(X, names: list[str]):
+def _pick(X, names: list[str], name: str):
     """The columns a model was fitted on, from a table that may hold more, in any order."""
+    X = X.to_frame() if hasattr(X, "to_frame") else X
     missing = [c for c in names if c not in X]
     if missing:
-        raise ValueError(f"X lacks the columns {missing}; the model was fitted on {names}")
+        raise ValueError(f"{name} lacks the columns {missing}; the model was fitted on {names}")
     return X[names]

@@ -115,6 +115,10 @@ class Kernel(Saveable):
     def _self_convolved(self, d: int) -> Kernel:
         raise ValueError(f"{self!r} has no closed-form self-convolution")
 
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        """`n` draws from the normalised kernel around zero, shape (n, d)."""
+        raise ValueError(f"{self!r} is not a smoothing kernel, so it cannot be drawn from")
+
 
 # ---------------------------------------------------------------- radial kernels
 
@@ -230,6 +234,12 @@ class _Radial(Kernel):
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         raise NotImplementedError
 
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return self._unit_noise(n, d, rng) * np.broadcast_to(self._resolved("draw from"), d)
+
+    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        raise NotImplementedError
+
 
 def _each_positive(values, name: str) -> tuple[float, ...]:
     values = np.asarray(values)
@@ -278,6 +288,9 @@ class Gaussian(_Radial):
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal((n, d))
 
+    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal((n, d))
+
 
 class _MaternFamily(_Radial):
     """What Laplace and Matérn kernels share: everything, at smoothness ν."""
@@ -313,6 +326,13 @@ class _MaternFamily(_Radial):
         dof = 2 * self._nu
         chi2 = rng.chisquare(dof, size=(n, d if self.columnwise else 1))
         return rng.standard_normal((n, d)) * np.sqrt(dof / chi2)
+
+    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        # the characteristic function of a Gaussian whose variance is Gamma(ν + d/2) distributed
+        # is (1 + ω²/2ν)^{−(ν+d/2)}, the spectrum of the kernel
+        shape = self._nu + 0.5 * (1 if self.columnwise else d)
+        variance = rng.gamma(shape, size=(n, d if self.columnwise else 1)) / self._nu
+        return rng.standard_normal((n, d)) * np.sqrt(variance)
 
 
 @dataclass(frozen=True)
@@ -437,7 +457,7 @@ class Linear(Kernel):
         return X @ Y.T + self.offset
 
     def _diag(self, X) -> Array:
-        return (X * X).sum(-1) + self.offset
+        return linalg.namespace(X).sum(X * X, axis=-1) + self.offset
 
 
 @dataclass(frozen=True)
@@ -463,7 +483,7 @@ class Frobenius(Kernel):
         return X @ Y.T
 
     def _diag(self, X) -> Array:
-        return (X * X).sum(-1)
+        return linalg.namespace(X).sum(X * X, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -495,6 +515,9 @@ class Delta(Kernel):
 
     def _self_convolved(self, d: int) -> Kernel:
         return self
+
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros((n, d))
 
 
 class Precomputed(Kernel):
@@ -536,7 +559,8 @@ class Precomputed(Kernel):
     def _rows(self, X, name: str = "X") -> Array:
         xp = linalg.namespace(X)
         rows = xp.astype(X[:, 0], xp.int64)
-        fits = (X[:, 0] == rows) & (rows >= 0) & (rows < self.gram.shape[0])
+        whole = X[:, 0] == xp.astype(rows, X.dtype)
+        fits = whole & (rows >= 0) & (rows < self.gram.shape[0])
         if X.shape[1] != 1 or not bool(xp.all(fits)):
             raise ValueError(
                 f"{name} must hold row numbers of the precomputed Gram matrix, one column of whole "
@@ -566,7 +590,8 @@ class FromFunction(Kernel):
         # a Gram matrix of each small block holds the diagonal; 32 keeps the waste small
         xp = linalg.namespace(X)
         starts = range(0, X.shape[0], 32)
-        blocks = (self._gram(X[i : i + 32, :], X[i : i + 32, :]) for i in starts)
+        parts = (X[i : min(i + 32, X.shape[0]), :] for i in starts)
+        blocks = (self._gram(part, part) for part in parts)
         return xp.concat([xp.linalg.diagonal(block) for block in blocks])
 
 
@@ -691,6 +716,12 @@ class OnColumns(Kernel):
 
     def _self_convolved(self, d: int) -> Kernel:
         return self._map(lambda cols, k: k._self_convolved(len(cols)))
+
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        noise = np.zeros((n, d))
+        for cols, k in self.parts:
+            noise[:, list(cols)] = k._noise(n, len(cols), rng)
+        return noise
 
     def _map(self, change: Callable[[tuple, Kernel], Kernel]) -> OnColumns:
         return OnColumns(tuple((cols, change(cols, k)) for cols, k in self.parts))

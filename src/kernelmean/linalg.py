@@ -16,6 +16,7 @@ from array_api_compat import array_namespace, is_numpy_namespace, is_torch_names
 from scipy.spatial.distance import cdist
 
 from ._validation import Array, NumericalWarning
+from .persistence import Saveable
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -51,7 +52,8 @@ def take(A, rows, axis: int) -> Array:
 def weigh(weights, values) -> Array:
     """Σ_i w_i v_i over the last axis of `weights` and the first of `values`."""
     if values.ndim == 1 or weights.ndim == 1:
-        return namespace(weights).tensordot(weights, values, axes=1)[()]
+        summed = namespace(weights).tensordot(weights, values, axes=1)
+        return summed[()] if summed.ndim == 0 else summed
     return weights @ values
 
 
@@ -71,8 +73,8 @@ def sq_dists(X, Y) -> Array:
     if X.shape[1] >= 10:
         centre = X[:1, :]
         X0, Y0 = X - centre, Y - centre
-        x2, y2 = (X0 * X0).sum(-1), (Y0 * Y0).sum(-1)
         xp = namespace(X)
+        x2, y2 = xp.sum(X0 * X0, axis=-1), xp.sum(Y0 * Y0, axis=-1)
         if float(xp.max(x2)) < 1e4 and float(xp.max(y2)) < 1e4:
             D = X0 @ Y0.T
             D *= -2.0
@@ -114,7 +116,7 @@ def pivoted_cholesky(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(Saveable):
     """The solve (A + λI)⁻¹, factored once and applied often.
 
     Made by `ridge`; `root` is a lower Cholesky factor, or, where that lost rank, the scaled
@@ -181,7 +183,7 @@ def add_to_diagonal(A, value: float) -> Array:
 
 
 @dataclass(frozen=True)
-class EigenGrid:
+class EigenGrid(Saveable):
     """A = Q diag(s) Qᵀ, which serves every regulariser: (A + λI)⁻¹ = Q D Qᵀ, D = 1/(s + λ)."""
 
     values: Array

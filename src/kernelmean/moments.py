@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from array_api_compat import array_namespace as namespace
+
 from ._validation import Array, check_lengths
 
 BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
@@ -26,7 +28,7 @@ def row_blocks(*arrays, rows: int) -> Iterator[tuple]:
     for other in arrays[1:]:
         check_lengths(n, other.shape[0], "the first array", "another array")
     for start in range(0, n, rows):
-        yield tuple(a[start : start + rows, ...] for a in arrays)
+        yield tuple(a[start : min(start + rows, n), ...] for a in arrays)
 
 
 class Moments:
@@ -82,7 +84,7 @@ class Moments:
 
 def _sum(left: Array, right: Array | None = None) -> Array:
     # left.T @ left is recognised by NumPy as a symmetric rank-k update
-    return left.sum(0) if right is None else left.T @ right
+    return namespace(left).sum(left, axis=0) if right is None else left.T @ right
 
 
 def accumulate(

@@ -24,6 +24,7 @@ from sklearn.gaussian_process import kernels as sk_kernels
 FORMAT = "kernelmean"
 VERSION = 1
 HEADER = "header.json"
+DAMAGE = (zipfile.BadZipFile, KeyError, EOFError, TypeError, AttributeError, zlib.error)
 
 
 class Saveable:
@@ -76,7 +77,7 @@ def load(path) -> Any:
         with zipfile.ZipFile(path) as archive:
             header, arrays = _read(archive)
             return _decode(header["object"], arrays)
-    except (zipfile.BadZipFile, KeyError, EOFError, TypeError, AttributeError, zlib.error) as err:
+    except (*DAMAGE, ValueError) as err:
         raise ValueError(f"{path} is not a kernelmean file, or it is damaged: {err}") from err
 
 
@@ -137,11 +138,13 @@ def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
         return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
     if isinstance(value, sk_kernels.Kernel):
         return {"sklearn": type(value).__name__, "state": _encode(value.get_params(False), arrays)}
-    if isinstance(value, Saveable):
+    if isinstance(value, Saveable) and type(value).__module__.startswith("kernelmean."):
         return {"class": _name(type(value)), "state": _encode(_state(value), arrays)}
     if hasattr(value, "shape"):
         return _encode_array(value, arrays)
-    raise ValueError(f"{value!r} cannot be saved: only data are written, never Python code")
+    raise ValueError(
+        f"a {type(value).__name__} cannot be saved: only data are written, never Python code"
+    )
 
 
 def _encode_array(value: Any, arrays: list[np.ndarray]) -> Any:

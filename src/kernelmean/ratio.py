@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import linalg
 from ._validation import Array, as_points, check_columns, check_positive, column_names
@@ -13,7 +14,7 @@ from .embedding import MeanEmbedding, as_embedding
 from .features import as_feature_map
 from .kernels import fitted_kernel
 from .persistence import Saveable
-from .selection import DECADES, minimise_log10
+from .selection import DECADES, heaviest_within, minimise_log10, standard_error
 
 
 class DensityRatio(Saveable, BaseEstimator):
@@ -72,6 +73,7 @@ class DensityRatio(Saveable, BaseEstimator):
             Samples of q, or a single embedding of it (weights of either sign).
         """
         Z = as_points(denominator, "denominator", min_rows=2)
+        validate_data(self, denominator, skip_check_array=True)
         self.kernel_ = fitted_kernel(self.kernel, Z, names=column_names(denominator))
         m = as_embedding(numerator, self.kernel_, "numerator")
         if m.batch is not None:
@@ -101,7 +103,15 @@ class DensityRatio(Saveable, BaseEstimator):
 
 
 def solve_ratio(
-    Phi, second, U, m: MeanEmbedding, reg, share: float = 0.0, name: str = "reg"
+    Phi,
+    second,
+    U,
+    m: MeanEmbedding,
+    reg,
+    share: float = 0.0,
+    *,
+    name: str = "reg",
+    one_se: bool = False,
 ) -> tuple[Array, float, float]:
     """Coefficients of the ratio in given coordinates, with η and its leave-one-out score.
 
@@ -111,13 +121,22 @@ def solve_ratio(
     U, m : coordinates (l, r) of the numerator's points, and the numerator
     reg, name : η or None, and what the caller calls it
     share : a of the relative ratio
+    one_se : take the largest η whose score is within one standard error of the best
     """
     alpha = m.weights
     A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
-    score = _loo_score(Phi, A, U, alpha, share)
+    terms = _loo_terms(Phi, A, U, alpha, share)
+
+    def score(reg: float) -> float:
+        return float(sum(linalg.namespace(part).sum(part) for part in terms(reg)))
+
     if reg is None:
         size = float(linalg.namespace(second).linalg.trace(second))
         reg, value = minimise_log10(lambda r: score(r * size), *DECADES)
+        if one_se:
+            slack = math.hypot(*map(standard_error, terms(reg * size)))
+            bound = value + slack
+            reg, value = heaviest_within(lambda r: score(r * size), reg, bound, DECADES[1])
         reg *= size
     else:
         reg = check_positive(reg, name, zero=True)
@@ -125,8 +144,9 @@ def solve_ratio(
     return linalg.ridge(A, reg).solve(alpha @ U), reg, value
 
 
-def _loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
-    """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
+def _loo_terms(Phi, A, U, alpha, share: float) -> Callable[[float], tuple[Array, Array]]:
+    """Terms, one per row of either sample, of
+    J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
     Every row is left out of its own estimate, by rank-one updates of A + ηI:
     r^{-i}(z_i) = r(z_i)/(1 − (1−a) φ_iᵀ(A+ηI)⁻¹φ_i/n), and, with v_j = φ_jᵀ(A+ηI)⁻¹φ_j,
@@ -140,12 +160,12 @@ def _loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
     # a numerator of one point has nothing left when that point is out
     rest = xp.where(xp.abs(1.0 - alpha) < 1e-12, 1.0, 1.0 - alpha)
 
-    def score(reg: float) -> float:
+    def terms(reg: float) -> tuple[Array, Array]:
         shrink = grid.shrink(reg)
         at_z = P @ (shrink * m) / xp.clip(1.0 - (1 - share) * (P2 @ shrink) / n, 1e-10, None)
         v = V2 @ shrink
         at_u = (V @ (shrink * m) - alpha * v) / (rest * xp.clip(1 - share * alpha * v, 1e-10, None))
-        squares = (1 - share) * xp.mean(at_z * at_z) + share * xp.sum(alpha * at_u * at_u)
-        return float(0.5 * squares - xp.sum(alpha * at_u))
+        of_z = (0.5 * (1 - share) / n) * at_z * at_z
+        return of_z, alpha * at_u * (0.5 * share * at_u - 1.0)
 
-    return score
+    return terms

@@ -1,18 +1,21 @@
-"""From embeddings back to points and numbers: covariance, preimage, herding."""
+"""From embeddings back to points and numbers: moments, quantiles, samples, preimage, herding."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import linalg
-from ._validation import Array, check_count
+from ._validation import Array, NumericalWarning, check_count, generator
+from .moments import block_rows
 
 if TYPE_CHECKING:
     from .embedding import MeanEmbedding
 
 FIXED_POINT_STEPS = 200
+SAMPLE_ROUNDS = 100
 
 
 def covariance(m: MeanEmbedding) -> Array:
@@ -27,6 +30,97 @@ def covariance(m: MeanEmbedding) -> Array:
     values, vectors = xp.linalg.eigh(0.5 * (C + xp.matrix_transpose(C)))
     scaled = vectors * xp.clip(values, 0.0, None)[..., None, :]
     return scaled @ xp.matrix_transpose(vectors)
+
+
+def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
+    """Silverman's rule with the embedding's own spread and effective number of points."""
+    m = m.normalised()
+    d = m.points.shape[1]
+    spread = np.atleast_2d(np.sqrt(np.diagonal(linalg.to_numpy(m.covariance()), 0, -2, -1)))
+    power = 1.0 / (d + 4)
+    rule = (4.0 / (d + 2)) ** power * spread * _effective(m)[:, None] ** -power
+    # an embedding with no spread left is one point: narrow, but not of width zero
+    floor = 1e-3 * linalg.to_numpy(m.points).std(axis=0) + np.finfo(float).tiny
+    return tuple(np.maximum(np.median(rule, axis=0), floor).tolist())
+
+
+def _effective(m: MeanEmbedding) -> np.ndarray:
+    """(Σ|w|)²/Σw² of each member, a handful of a large batch standing for all."""
+    rows = slice(None) if m.batch is None else slice(0, 100)
+    weights = np.atleast_2d(linalg.to_numpy((m if m.batch is None else m[rows]).weights))
+    effective = np.abs(weights).sum(-1) ** 2 / (weights**2).sum(-1)
+    return effective if m.batch is None else np.full(m.batch, np.median(effective))
+
+
+def quantile(m: MeanEmbedding, q) -> Array:
+    """Quantiles per column of a normalised embedding."""
+    levels = np.asarray(q, dtype=float)
+    if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
+        raise ValueError(f"q is {q!r}; numbers between 0 and 1 are needed")
+    points = linalg.to_numpy(m.points)
+    members = m if m.batch is not None else m._of(m.points, m._left[None, :], m._right, m.kernel)
+    columns = [_quantiles(members, column, np.atleast_1d(levels)) for column in points.T]
+    values = np.stack(columns, axis=-1)  # (batch, k, d)
+    values = values[:, 0] if levels.ndim == 0 else values
+    return linalg.like(values if m.batch is not None else values[0], m.points)
+
+
+def _quantiles(members: MeanEmbedding, x: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Quantiles (batch, k) of one column: invert the rearranged distribution function."""
+    order = np.argsort(x, kind="stable")
+    step = max(1, block_rows(len(x)))
+    found = []
+    for i in range(0, len(members), step):
+        weights = linalg.to_numpy(members[i : min(i + step, len(members))].weights)
+        F = np.sort(np.cumsum(weights[:, order], axis=1), axis=1)
+        at = np.stack([np.searchsorted(row, levels - 1e-12) for row in F])
+        found.append(x[order][np.minimum(at, len(x) - 1)])
+    return np.concatenate(found)
+
+
+def interval(m: MeanEmbedding, level: float) -> tuple[Array, Array]:
+    """Central interval per column of a normalised embedding."""
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level!r}; a number between 0 and 1 is needed")
+    both = quantile(m, [(1 - level) / 2, (1 + level) / 2])
+    return both[..., 0, :], both[..., 1, :]
+
+
+def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
+    """Draws from the positive part of a normalised embedding's density."""
+    check_count(n, "n")
+    rng = generator(random_state)
+    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
+    kernel = m.kernel._bandwidth(bandwidth)
+    if m.batch is None:
+        return linalg.like(_sample_one(m, n, rng, kernel), m.points)
+    draws = [_sample_one(m[i], n, rng, kernel) for i in range(len(m))]
+    return linalg.like(np.stack(draws), m.points)
+
+
+def _sample_one(m: MeanEmbedding, n: int, rng: np.random.Generator, kernel) -> np.ndarray:
+    points, weights = linalg.to_numpy(m.points), linalg.to_numpy(m.weights)
+    positive = np.clip(weights, 0.0, None)
+    negative = np.clip(-weights, 0.0, None)
+    kept: list[np.ndarray] = []
+    missing = n
+    for _ in range(SAMPLE_ROUNDS):
+        size = 2 * missing + 16
+        rows = rng.choice(len(points), size=size, p=positive / positive.sum())
+        proposed = points[rows] + kernel._noise(size, points.shape[1], rng)
+        K = kernel._gram(points, proposed)
+        accept = 1.0 - np.minimum(1.0, (negative @ K) / (positive @ K))
+        kept.append(proposed[rng.random(size) < accept])
+        missing = n - sum(map(len, kept))
+        if missing <= 0:
+            return np.concatenate(kept)[:n]
+    warnings.warn(
+        "rejection sampling ran out of rounds: the density is almost all cancellation; the rest "
+        "are drawn from the positive weights",
+        NumericalWarning,
+        stacklevel=4,
+    )
+    return np.concatenate([*kept, proposed])[:n]
 
 
 def mode(m: MeanEmbedding, n_starts: int) -> Array:

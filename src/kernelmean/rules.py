@@ -1,10 +1,13 @@
-"""The sum and product rules: probability calculus on embeddings."""
+"""The sum, product and Bayes rules: probability calculus on embeddings."""
 
 from __future__ import annotations
+
+import warnings
 
 from sklearn.utils.validation import check_is_fitted
 
 from . import linalg
+from ._validation import Array, NumericalWarning
 from .conditional import ConditionalEmbedding, ConditionalOperator
 from .embedding import MeanEmbedding
 from .kernels import OnColumns
@@ -72,3 +75,60 @@ def product_rule(c: ConditionalEmbedding, m) -> MeanEmbedding:
     kernel = OnColumns(((tuple(range(d_x)), c.kernel_x_), (columns_y, c.kernel_y_)))
     pairs = xp.concat([c.points_x_, c.points_], axis=1)
     return MeanEmbedding._of(pairs, marginal._left, marginal._right, kernel)
+
+
+def bayes_factors(Phi, beta, coordinates, reg: float, rule: str) -> tuple[Array, Array]:
+    """Factors of the posterior weights of kernel Bayes' rule: W = left rightᵀ, shape (batch, n).
+
+    importance: left = φ(x)ᵀ(ΦᵀDΦ + λI)⁻¹, right = DΦ with D = diag(max(β, 0));
+    squared: left = φ(x)ᵀC(C² + δI)⁻¹, right = diag(β)Φ with C = Φᵀdiag(β)Φ.
+
+    The r×r system does not depend on the observation, so a batch costs one factorisation.
+
+    Parameters
+    ----------
+    Phi : array of shape (n, r)
+        Coordinates of the training observations.
+    beta : array of shape (n,)
+        Shares of the training latents under the prior, near one in sum.
+    coordinates : array of shape (batch, r)
+        Coordinates of the observations conditioned on.
+    reg : float
+        λ or δ.
+    rule : {"importance", "squared"}
+    """
+    if rule == "importance":
+        right = positive_shares(beta)[:, None] * Phi
+        left = linalg.ridge(Phi.T @ right, reg).solve(coordinates.T).T
+        return left, right
+    right = beta[:, None] * Phi
+    values, vectors = linalg.namespace(Phi).linalg.eigh(Phi.T @ right)
+    return ((coordinates @ vectors) * squared_filter(values, reg)) @ vectors.T, right
+
+
+def bayes_weights(Phi, beta, coordinates, reg: float, rule: str = "importance") -> Array:
+    """Posterior weights W (batch, n) of kernel Bayes' rule; see `bayes_factors`."""
+    left, right = bayes_factors(Phi, beta, coordinates, reg, rule)
+    return left @ right.T
+
+
+def squared_filter(values, reg: float) -> Array:
+    """c/(c² + δ), with 0 for 0/0."""
+    xp = linalg.namespace(values)
+    total = values * values + reg
+    return values / xp.where(total == 0, 1.0, total)
+
+
+def positive_shares(beta) -> Array:
+    """D = max(β, 0); equal shares, with a warning, when the prior is off the training latents."""
+    xp = linalg.namespace(beta)
+    d = xp.clip(beta, 0.0, None)
+    if bool(xp.any(d > 0)):
+        return d
+    warnings.warn(
+        "the prior gives no training latent a positive share (it lies where there are none); "
+        "equal shares are used",
+        NumericalWarning,
+        stacklevel=3,
+    )
+    return xp.full_like(d, 1.0 / d.shape[0])

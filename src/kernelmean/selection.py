@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from . import linalg
 from ._validation import Array
+from .persistence import Saveable
 
 DECADES = (-10.0, 1.0)  # range of log10 reg, relative to the kernel's mean diagonal
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
@@ -62,7 +63,7 @@ def _finite(value) -> float:
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
+class LeaveOneOut(Saveable):
     """Vector-valued leave-one-out loss of a weighted ridge regression of Ψ on Φ, for every λ.
 
     L(λ) = Σ_i d_i ‖[(I − H)Ψ]_i‖² / (1 − H_ii)², H = Φ(ΦᵀDΦ + λI)⁻¹ΦᵀD, D = diag(d), d_i = 1/n
@@ -80,12 +81,17 @@ class LeaveOneOut:
     @classmethod
     def of(cls, Phi, Psi, grid: linalg.EigenGrid, d=None) -> LeaveOneOut:
         P = Phi @ grid.vectors
+        norms = linalg.namespace(Phi).sum(Psi * Psi, axis=-1)
         if d is None:
-            d = (Psi * Psi).sum(-1) * 0.0 + 1.0 / P.shape[0]
+            d = linalg.namespace(Phi).full_like(norms, 1.0 / P.shape[0])
         C = P.T @ (d[:, None] * Psi)
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, (Psi * Psi).sum(-1), d)
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d)
 
     def __call__(self, reg: float) -> float:
+        return float(linalg.namespace(self.P).sum(self.rows(reg)))
+
+    def rows(self, reg: float) -> Array:
+        """Each row's part of the loss, (n,)."""
         xp = linalg.namespace(self.P)
         shrink = self.grid.shrink(reg)
         fitted = (self.P * shrink[None, :]) @ self.inner
@@ -94,10 +100,103 @@ class LeaveOneOut:
         left = 1.0 - self.d * ((self.P * self.P) @ shrink)
         # a row that fits only itself says nothing about others: its leverage must stay below one
         left = xp.clip(left, 1e-10, None)
-        return float(xp.sum(self.d * xp.clip(squared, 0.0, None) / left**2))
+        return self.d * xp.clip(squared, 0.0, None) / left**2
 
-    def best(self) -> tuple[float, float]:
-        """The minimising λ, relative to the trace of ΦᵀDΦ within `DECADES`, and its loss."""
+    def best(self, one_se: bool = False) -> tuple[float, float]:
+        """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
+
+        With `one_se`, the largest λ whose loss is within one standard error of the minimum.
+        """
         size = float(linalg.namespace(self.P).sum(self.grid.values))
         reg, loss = minimise_log10(lambda r: self(r * size), *DECADES)
+        if one_se:
+            slack = standard_error(self.rows(reg * size))
+            reg, loss = heaviest_within(lambda r: self(r * size), reg, loss + slack, DECADES[1])
         return reg * size, loss
+
+
+def standard_error(rows) -> float:
+    """Standard error of a sum of independent terms."""
+    return float(rows.shape[0] ** 0.5 * linalg.namespace(rows).std(rows))
+
+
+def heaviest_within(
+    loss: Callable[[float], float], start: float, bound: float, high: float
+) -> tuple[float, float]:
+    """Largest argument reached from `start` while the loss stays below `bound`, and the loss there.
+
+    Searches up to 10**high: a walk of a tenth of a decade, then the root in the last step.
+    """
+    low = float(np.log10(start))
+    while low < high:
+        step = min(low + 0.1, high)
+        if _finite(loss(10.0**step)) > bound:
+            low = brentq(lambda u: loss(10.0**u) - bound, low, step, xtol=1e-3)
+            break
+        low = step
+    return 10.0**low, float(loss(10.0**low))
+
+
+FOLDS = 5
+
+
+def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:
+    """Regulariser of kernel Bayes' rule by K-fold validation on the training pairs.
+
+    Held-out risk Σ_a Σ_{i∈a} β⁺_i ‖ψ_i − μ^{(−a)}(x_i)‖², the posterior learned without fold a; or
+    (`balance`) Fukumizu 2013 §4.2, Σ_a ‖avg_{i∈a} μ^{(−a)}(x_i) − avg_{i∈a} ψ_i‖², averages
+    weighted by the shares of the rows under the prior.
+    """
+    xp = linalg.namespace(Phi)
+    size = float(xp.linalg.trace(Phi.T @ (xp.abs(beta)[:, None] * Phi)))
+    power = 1 if rule == "importance" else 2  # δ is on the scale of C²
+    folds = [_Fold.of(Phi, beta, Psi, rule, a) for a in range(FOLDS)]
+
+    def loss(reg: float) -> float:
+        return sum(fold.loss(reg * size**power, balance) for fold in folds)
+
+    low, high = (bound * power for bound in DECADES)
+    return minimise_log10(loss, low, high)[0] * size**power
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """One fold's posteriors for every regulariser, from the eigenbasis of the other folds."""
+
+    rule: str
+    values: Array
+    P: Array  # held-out rows in that basis
+    target: Array  # Σ_i p_i β_i ψ_i over the other folds
+    Psi: Array
+    d: Array
+
+    @classmethod
+    def of(cls, Phi, beta, Psi, rule: str, a: int) -> _Fold:
+        xp = linalg.namespace(Phi)
+        rows = np.arange(a, Phi.shape[0], FOLDS)
+        rest = np.setdiff1d(np.arange(Phi.shape[0]), rows)
+        d = xp.clip(beta, 0.0, None)
+        share = linalg.take(d if rule == "importance" else beta, rest, axis=0)
+        share = share * (xp.sum(d) / xp.sum(xp.clip(share, 0.0, None)))
+        kept, Psi_kept = linalg.take(Phi, rest, axis=0), linalg.take(Psi, rest, axis=0)
+        right = share[:, None] * kept
+        values, vectors = xp.linalg.eigh(kept.T @ right)
+        return cls(
+            rule,
+            values,
+            linalg.take(Phi, rows, axis=0) @ vectors,
+            vectors.T @ (right.T @ Psi_kept),
+            linalg.take(Psi, rows, axis=0),
+            linalg.take(d, rows, axis=0),
+        )
+
+    def loss(self, reg: float, balance: bool) -> float:
+        xp = linalg.namespace(self.P)
+        if self.rule == "importance":
+            shrink = 1.0 / (xp.clip(self.values, 0.0, None) + reg)
+        else:
+            shrink = self.values / (self.values**2 + reg)
+        off = self.Psi - (self.P * shrink[None, :]) @ self.target
+        if balance:
+            return float(xp.sum((self.d @ off) ** 2) / xp.sum(self.d) ** 2)
+        return float(self.d @ xp.sum(off * off, axis=-1))

@@ -1,0 +1,402 @@
+"""`kernelmean reproduce`: registry, stored results, page, and each experiment in small."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from scipy.spatial.distance import pdist
+from sklearn.kernel_ridge import KernelRidge
+from typer.testing import CliRunner
+
+import kernelmean as km
+from kernelmean.app import reproduce
+
+REPOSITORY = Path(__file__).parents[1]
+PAPERS = REPOSITORY / "papers"
+
+TOY = """
+import time
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from threadpoolctl import threadpool_info
+
+from kernelmean.app.reproduce import Experiment
+
+from .numbers import ONE
+
+HERE = Path(__file__).parent
+
+
+def run(seed, scale):
+    if (HERE / "stop").exists() and seed == 12:
+        raise KeyboardInterrupt
+    if (HERE / "slow").exists():
+        time.sleep(0.2)
+    with (HERE / "log").open("a") as log:
+        log.write(f"{seed} {scale}\\n")
+    threads = max(pool["num_threads"] for pool in threadpool_info())
+    return {"value": np.float64(scale * seed * ONE), "threads": threads}
+
+
+def summary(rows):
+    return rows.groupby("scale", as_index=False)["value"].mean().assign(note="<b>")
+
+
+def figure(rows):
+    picture = Figure()
+    picture.subplots().plot(rows.seed, rows.value)
+    return picture
+
+
+EXPERIMENTS = [
+    Experiment(
+        name="toy-figure1",
+        paper="Nobody (1999)",
+        item="Figure 1",
+        title="A toy.",
+        run=run,
+        summary=summary,
+        figure=figure,
+        grid=[{"scale": 1.0}, {"scale": 2.0}],
+        quick=[{"scale": 1.0}],
+        runs=4,
+        first_seed=10,
+        seconds=0.1,
+        version=1,
+    )
+]
+"""
+
+
+@pytest.fixture
+def papers(tmp_path) -> Path:
+    folder = tmp_path / "papers" / "nobody1999"
+    folder.mkdir(parents=True)
+    (folder / "figure1.py").write_text(TOY)
+    (folder / "numbers.py").write_text("ONE = 1.0\n")
+    (folder / "unrelated.py").write_text("raise RuntimeError('must not be imported')\n")
+    return folder.parent
+
+
+def application() -> typer.Typer:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    reproduce.register(app)
+    return app
+
+
+def call(*arguments: object):
+    return CliRunner().invoke(application(), ["reproduce", *map(str, arguments)])
+
+
+def log(papers: Path) -> list[str]:
+    file = papers / "nobody1999" / "log"
+    return sorted(file.read_text().splitlines()) if file.exists() else []
+
+
+def stored(out: Path) -> list[Path]:
+    return sorted((out / "cache").rglob("*.json"))
+
+
+ALL = sorted(f"{seed} {scale}" for seed in range(10, 14) for scale in (1.0, 2.0))
+
+
+# ---------------------------------------------------------------- the registry
+def test_list_shows_the_experiments_of_the_repository():
+    result = call("--list")
+    assert result.exit_code == 0
+    for name in ("singh2019-figure2", "singh2019-figure10", "singh2019-draws"):
+        assert name in result.output
+
+
+def test_experiments_are_found_beside_the_source_from_any_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.find_papers(None) == PAPERS
+
+
+def test_an_installed_package_looks_in_the_current_directory(papers, monkeypatch):
+    monkeypatch.setattr(km, "__file__", "/nowhere/lib/site-packages/kernelmean/__init__.py")
+    monkeypatch.chdir(papers.parent)
+    assert reproduce.find_papers(None) == papers.resolve()
+
+
+def test_two_experiments_of_one_name_are_refused(papers):
+    shutil.copy(papers / "nobody1999" / "figure1.py", papers / "nobody1999" / "figure2.py")
+    with pytest.raises(ValueError, match="two experiments are named 'toy-figure1'"):
+        reproduce.load_registry(papers)
+
+
+def test_every_experiment_declares_what_the_list_needs():
+    for name, experiment in reproduce.load_registry(PAPERS).items():
+        assert re.fullmatch(r"[a-z]+\d{4}-[a-z0-9-]+", name)
+        assert experiment.title.endswith(".")
+        assert experiment.runs >= 1
+        assert experiment.seconds > 0
+        assert experiment.grid
+        assert experiment.quick
+
+
+# ---------------------------------------------------------------- results kept
+def test_finished_runs_are_not_repeated(papers, tmp_path):
+    arguments = ["toy-figure1", "--papers", papers, "--out", tmp_path / "out"]
+    first = call(*arguments)
+    assert first.exit_code == 0, first.output
+    assert log(papers) == ALL
+    assert "8 run, 0 kept" in first.stderr
+    second = call(*arguments)
+    assert "0 run, 8 kept" in second.stderr
+    assert log(papers) == ALL
+    assert call(*arguments, "--fresh").exit_code == 0
+    assert len(log(papers)) == 16
+
+
+def test_an_interrupted_command_resumes(papers, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["--all", "--papers", papers, "--out", out]
+    (papers / "nobody1999" / "stop").touch()
+    result = call(*arguments)
+    assert result.exit_code == reproduce.INTERRUPTED
+    assert "the same command resumes" in result.stderr
+    assert log(papers) == [line for line in ALL if line < "12"]
+    assert len(stored(out)) == 4
+    assert not (out / "index.html").exists()
+    (papers / "nobody1999" / "stop").unlink()
+    result = call(*arguments)
+    assert result.exit_code == 0
+    assert "4 run, 4 kept" in result.stderr
+    assert log(papers) == ALL
+    rows = pd.read_csv(out / "toy-figure1" / "rows.csv")
+    assert list(rows.value) == [s * scale for s in range(10, 14) for scale in (1.0, 2.0)]
+
+
+def test_ctrl_c_stops_all_processes_and_keeps_what_is_done(papers, tmp_path):
+    out, slow = tmp_path / "out", papers / "nobody1999" / "slow"
+    slow.touch()
+    code = "import test_reproduce as t; t.application()()"
+    options = ["--papers", papers, "--out", out, "--jobs", 2, "--runs", 50]
+    command = [sys.executable, "-c", code, "reproduce", "toy-figure1", *map(str, options)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    process = subprocess.Popen(
+        command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while len(stored(out)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    message = process.communicate(timeout=60)[1]
+    assert process.returncode == reproduce.INTERRUPTED, message
+    assert "Traceback" not in message
+    kept = [json.loads(file.read_text()) for file in stored(out)]
+    assert 3 <= len(kept) < 100
+    slow.unlink()
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
+    assert len(stored(out)) == 100
+    for result in kept:
+        assert (
+            log(papers).count(f"{result['key']['seed']} {result['key']['settings']['scale']}") == 1
+        )
+    left = [file for file in out.rglob("*") if file.is_file() and file.name.startswith(".")]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: "[" * 100_000,
+        lambda text: "null",
+        lambda text: '{"rows": 3}',
+        lambda text: text.replace('"value": 10.0', '"value": 11.0'),
+        lambda text: "\udcff",
+    ],
+    ids=["truncated", "empty", "nested", "null", "foreign", "altered", "not text"],
+)
+def test_a_damaged_result_is_run_again(papers, tmp_path, damage):
+    out = tmp_path / "out"
+    arguments = ["toy-figure1", "--quick", "--runs", 1, "--papers", papers, "--out", out]
+    call(*arguments)
+    (file,) = stored(out)
+    file.write_text(damage(file.read_text()), errors="surrogateescape")
+    result = call(*arguments)
+    assert result.exit_code == 0
+    assert "1 run, 0 kept" in result.stderr
+    assert json.loads(file.read_text())["rows"] == [{"value": 10.0, "threads": 1}]
+
+
+def test_another_version_or_setting_runs_again(papers, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+
+    def ran(folder: Path) -> str:
+        result = call("toy-figure1", "--quick", "--papers", folder, "--out", out)
+        return re.search(r"\d+ run, \d+ kept", result.stderr)[0]
+
+    def changed(name: str, old: str, new: str) -> Path:
+        folder = tmp_path / name / "papers"
+        shutil.copytree(papers, folder)
+        (folder / "nobody1999" / "figure1.py").write_text(TOY.replace(old, new))
+        return folder
+
+    assert ran(papers) == "2 run, 0 kept"
+    assert ran(changed("same", "version=1", "version=1")) == "0 run, 2 kept"
+    assert ran(changed("newer", "version=1", "version=2")) == "2 run, 0 kept"
+    assert ran(changed("scaled", 'quick=[{"scale": 1.0}]', 'quick=[{"scale": 3.0}]')) == (
+        "2 run, 0 kept"
+    )
+    monkeypatch.setattr(km, "__version__", "99.0")
+    assert ran(papers) == "2 run, 0 kept"
+
+
+def test_a_full_run_uses_the_results_of_a_quick_one(papers, tmp_path):
+    arguments = ["toy-figure1", "--papers", papers, "--out", tmp_path / "out"]
+    call(*arguments, "--quick")
+    assert "6 run, 2 kept" in call(*arguments).stderr
+
+
+def test_writing_leaves_the_old_file_when_it_fails(tmp_path):
+    file = tmp_path / "result.json"
+    file.write_bytes(b"old")
+    with pytest.raises(TypeError):
+        reproduce.write(file, "text, not bytes")
+    assert [f.name for f in tmp_path.iterdir()] == ["result.json"]
+    assert file.read_bytes() == b"old"
+
+
+# ---------------------------------------------------------------- the command
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give the names of experiments, or --all"),
+        (["toy-figure1", "--all"], "give the names of experiments, or --all"),
+        (["toy-figure"], "no experiment is named 'toy-figure'; did you mean toy-figure1?"),
+        (["--all", "--out", "FILE/out"], "cannot write to"),
+        (["--all", "--papers", "nowhere"], "no experiments found in nowhere"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_exit_code_2(papers, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").touch()
+    result = call("--papers", papers, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert log(papers) == []
+
+
+@pytest.mark.parametrize("option", ["--jobs", "--runs"])
+def test_counts_are_positive(papers, option):
+    assert call("--all", "--papers", papers, option, 0).exit_code == 2
+
+
+def test_a_missing_package_is_named(papers, monkeypatch):
+    monkeypatch.setattr(reproduce.importlib.util, "find_spec", lambda name: None)
+    result = call("--all", "--papers", papers)
+    assert result.exit_code == 2
+    assert "pip install 'kernelmean[papers]'" in result.stderr
+
+
+# ---------------------------------------------------------------- the page
+def test_the_page_stands_alone(papers, tmp_path):
+    out = tmp_path / "out"
+    call("toy-figure1", "--papers", papers, "--out", out, "--runs", 2)
+    text = (out / "index.html").read_text()
+    links = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)""", text)
+    assert links
+    assert all(link.startswith(("data:", "#")) for link in links)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "<b>" not in text
+    assert "&lt;b&gt;" in text
+    assert "<code>kernelmean reproduce toy-figure1 --runs 2</code>" in text
+    assert "Nobody (1999)" in text
+    assert (out / "toy-figure1" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert len(pd.read_csv(out / "toy-figure1" / "rows.csv")) == 4
+
+
+# ---------------------------------------------------------------- Singh 2019
+SINGH = ["singh2019-figure2", "singh2019-figure10", "singh2019-draws"]
+
+
+def test_quick_run_of_every_experiment(tmp_path):
+    result = call("--all", "--quick", "--runs", 1, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    for name in reproduce.load_registry(PAPERS):
+        table = pd.read_csv(tmp_path / name / "summary.csv")
+        assert len(table)
+        assert any("published" in column for column in table.columns)
+        assert (tmp_path / name / "figure.png").stat().st_size > 5000
+
+
+def test_the_published_draws_are_met():
+    draws = reproduce.load_registry(PAPERS)["singh2019-draws"]
+    rows = [row for setting in draws.grid for row in label(setting, draws.run(0, **setting))]
+    table = draws.summary(pd.DataFrame(rows)).set_index(["draw", "quantity"])
+    off = table["relative difference"].abs()
+    assert off["sigmoid", "mse"] < 0.03
+    assert off["demand", "mse"] < 0.01
+    assert off["sigmoid", "lambda"] < 0.05
+    assert off["sigmoid", "xi"] < 0.05
+    assert off["sigmoid", "loss_stage1"] < 1e-4
+    assert off["sigmoid", "loss_stage2"] < 1e-2
+
+
+def label(setting: dict, rows: list[dict]) -> list[dict]:
+    return [{**setting, **row} for row in rows]
+
+
+def test_welch_compares_with_the_published_mean():
+    trials = reproduce.import_from(PAPERS, "singh2019.trials")
+    rows = pd.DataFrame({"design": "linear", "n": 1000, "method": "KernelReg", "seed": range(40)})
+    rng = np.random.default_rng(0)
+    rows["log10_mse"] = -0.91381 + 0.09 * rng.standard_normal(40)
+    table = trials.summary(rows).iloc[0]
+    expected = table["difference"] / np.hypot(table["std"], 0.089438) * np.sqrt(40)
+    assert table["Welch t"] == pytest.approx(expected)
+    assert table["published median"] == pytest.approx(np.log10(0.12929))
+
+
+def test_sizes_the_authors_did_not_run_have_no_published_number():
+    trials = reproduce.import_from(PAPERS, "singh2019.trials")
+    rows = pd.DataFrame({"design": "linear", "n": 77, "method": ["KernelIV"], "log10_mse": [0.0]})
+    table = trials.summary(rows).iloc[0]
+    assert table[["published mean", "Welch t", "published q25"]].isna().all()
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_kernel_reg_is_kernel_ridge_with_two_fold_cross_validation(d):
+    comparators = reproduce.import_from(PAPERS, "singh2019.comparators")
+    rng = np.random.default_rng(1)
+    X, grid = rng.uniform(size=(120, d)), rng.uniform(size=(30, d))
+    y = np.sin(5 * X).sum(1) + 0.3 * rng.standard_normal(120)
+    predicted, reg = comparators.kernel_reg(X, y, grid)
+
+    def ridge(rows: slice, lam: float) -> KernelRidge:
+        count = len(y[rows])
+        return KernelRidge(alpha=count * lam, kernel="rbf", gamma=0.5).fit(scaled[rows], y[rows])
+
+    scale = np.array([np.median(pdist(column[:, None])) for column in X.T])
+    scaled, halves = X / scale, [slice(0, 60), slice(60, 120)]
+    loss = [
+        sum(
+            np.sum((y[b] - ridge(a, lam).predict(scaled[b])) ** 2)
+            for a, b in [halves, halves[::-1]]
+        )
+        for lam in comparators.REGS
+    ]
+    assert reg == comparators.REGS[np.argmin(loss)]
+    expected = ridge(slice(None), reg).predict(grid / scale)
+    np.testing.assert_allclose(predicted, expected, atol=1e-6)
