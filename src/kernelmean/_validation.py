@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 
 Array = Any  # an array of any library that speaks the array API
 
-LARGEST = 1e100  # beyond this, squares and products of moments overflow
+LARGEST = 1e40  # beyond this, products of second moments overflow
 
 
 class NumericalWarning(UserWarning):
@@ -42,7 +42,7 @@ def as_points(X, name: str = "X", *, min_rows: int = 1, one_d: bool = True) -> A
     if X.ndim == 1 and one_d:
         X = X[:, None]
     _check_shape(X, name, min_rows)
-    _check_finite(X, name)
+    check_finite(X, name)
     return X
 
 
@@ -53,7 +53,7 @@ def as_vector(y, name: str = "y", *, n: int | None = None) -> Array:
         y = y[:, 0]
     if y.ndim != 1:
         raise ValueError(f"{name} has shape {tuple(y.shape)}; a vector of shape (n,) is needed")
-    _check_finite(y, name)
+    check_finite(y, name)
     if n is not None:
         check_lengths(n, y.shape[0], "X", name)
     return y
@@ -133,10 +133,11 @@ def _check_shape(X, name: str, min_rows: int) -> None:
         )
 
 
-def _check_finite(X, name: str) -> None:
+def check_finite(X, name: str) -> None:
+    """Neither NaN nor inf, nor numbers whose squares overflow."""
     xp = array_namespace(X)
     # one pass when all is well: NaN fails the comparison too
-    if X.shape[0] == 0 or bool(xp.max(xp.abs(X)) <= LARGEST):
+    if 0 in X.shape or bool(xp.max(xp.abs(X)) <= LARGEST):
         return
     for what, bad in (("NaN", xp.isnan(X)), ("inf", xp.isinf(X))):
         count = int(xp.sum(xp.astype(bad, xp.int64)))

@@ -138,7 +138,9 @@ class KernelBayes(Saveable, BaseEstimator):
         self.one_output_ = as_floats(Z, "Z").ndim == 1
         self.points_ = frozen(points_z)
         self._fit_latents(
-            fitted_kernel(self.kernel_z, points_z, names=column_names(Z), name="kernel_z")
+            fitted_kernel(
+                self.kernel_z, points_z, names=column_names(Z), name="kernel_z", argument="Z"
+            )
         )
         self._fit_observations(
             fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x"), points_x
@@ -220,10 +222,10 @@ class KernelBayes(Saveable, BaseEstimator):
         """β at the training latents for a prior: β_i = r(z_i)/n."""
         if prior is None:
             prior = MeanEmbedding._of(self.points_, *self._uniform(), self.kernel_z_)
-        m = as_embedding(prior, self.kernel_z_, "prior")
+        d, where = self.points_.shape[1], "the training latents"
+        m = as_embedding(prior, self.kernel_z_, "prior", d, where)
         if m.batch is not None:
             raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
-        check_columns(m.points, self.points_.shape[1], "prior", "the training latents")
         n = self.points_.shape[0]
         if self.ratio is None:
             U = self.features_z_.transform(m.points)

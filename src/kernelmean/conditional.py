@@ -135,7 +135,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         points_x, points_y = self._check_pairs(X, y)
         kernel_x = fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x")
         self.kernel_y_ = fitted_kernel(
-            self.kernel_y, points_y, names=column_names(y), name="kernel_y"
+            self.kernel_y, points_y, names=column_names(y), name="kernel_y", argument="y"
         )
         self.features_y_ = as_feature_map(self.features)
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
@@ -168,7 +168,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             Distribution of X: one or a batch, weights of either sign.
         """
         check_is_fitted(self)
-        m = as_embedding(m, self.kernel_x_, "m")
+        m = as_embedding(m, self.kernel_x_, "m", self.n_features_in_, "the training X")
         return self._embed(m.apply_weights(self.features_x_.transform(m.points)))
 
     def predict(self, X) -> Array:
@@ -234,7 +234,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def _embed(self, coordinates) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""
         n = self._Phi.shape[0]
-        left = self._ridge.solve(coordinates.T).T / n
+        left = self._ridge.solve_rows(coordinates) / n
         return MeanEmbedding._of(self.points_, left, self._Phi, self.kernel_y_)
 
 

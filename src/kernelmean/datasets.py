@@ -266,13 +266,13 @@ def load_fulton_fish(days: bool = False) -> IVTable:
     )
 
 
-def load_schooling(instruments: Sequence[str] = ("nearc4", "nearc2")) -> IVTable:
+def load_schooling(instruments: Sequence[str] = ("nearc4",)) -> IVTable:
     """Returns to schooling: log hourly wage on years of schooling, colleges nearby as instruments.
 
-    3,010 men of the US National Longitudinal Survey, 1976. Growing up near a college (`nearc4`:
-    four-year, `nearc2`: two-year) makes schooling cheaper and, it is assumed, does nothing else to
-    wages once age, race and place are given. Age stands in for experience, because experience
-    (age − schooling − 6) is itself made from schooling.
+    3,010 men of the US National Longitudinal Survey, 1976. Growing up near a four-year college
+    (`nearc4`) makes schooling cheaper and, it is assumed, does nothing else to wages once age, race
+    and place are given. Two-year colleges (`nearc2`) are a second instrument, and a weak one. Age
+    stands in for experience, because experience (age − schooling − 6) is made from schooling.
 
     Parameters
     ----------
@@ -290,8 +290,8 @@ def load_schooling(instruments: Sequence[str] = ("nearc4", "nearc2")) -> IVTable
 
     Notes
     -----
-    Two indicators take four values together, so the data fix at most four averages of the curve
-    (per value of the exogenous columns); its shape in between is the regulariser's choice.
+    An indicator takes two values, so the data fix no more than two averages of the curve (for given
+    exogenous columns), one of which is its level; its shape is the regulariser's choice.
     """
     for name in instruments:
         check_choice(name, "instruments", ["nearc4", "nearc2"])

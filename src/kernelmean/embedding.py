@@ -12,6 +12,7 @@ from ._validation import (
     as_floats,
     as_points,
     check_columns,
+    check_finite,
     check_lengths,
     column_names,
     frozen,
@@ -47,7 +48,9 @@ class MeanEmbedding(Saveable):
 
     def __init__(self, points, weights=None, kernel="gaussian"):
         self._points = frozen(as_points(points, "points"))
-        self._kernel = fitted_kernel(kernel, self._points, names=column_names(points))
+        self._kernel = fitted_kernel(
+            kernel, self._points, names=column_names(points), argument="points"
+        )
         xp = linalg.namespace(self._points)
         n = self._points.shape[0]
         if weights is None:
@@ -132,7 +135,12 @@ class MeanEmbedding(Saveable):
         array of shape () or (k,); for a batch (batch,) or (batch, k)
         """
         values = as_floats(f(self._points), "f(points)")
-        check_lengths(self._points.shape[0], values.shape[0] if values.ndim else 1, "points", "f")
+        n = self._points.shape[0]
+        if values.ndim not in (1, 2) or values.shape[0] != n:
+            raise ValueError(
+                f"f returned shape {tuple(values.shape)} for {n} points; (n,) or (n, k) is needed"
+            )
+        check_finite(values, "f(points)")
         return self.apply_weights(values)
 
     def mean(self) -> Array:
@@ -281,6 +289,7 @@ class MeanEmbedding(Saveable):
         ----------
         Gretton et al. (2012), A kernel two-sample test.
         """
+        self._check_same_space(other)
         xp = linalg.namespace(self._points)
         mine, theirs = self._sq_norm(), other._sq_norm()
         if self.batch is not None and other.batch is not None:
@@ -320,12 +329,13 @@ def _check_weights(weights, n: int) -> Array:
     if weights.ndim not in (1, 2):
         raise ValueError(f"weights has shape {tuple(weights.shape)}; (n,) or (batch, n) is needed")
     check_lengths(n, weights.shape[-1], "points", "weights")
-    xp = linalg.namespace(weights)
-    if not bool(xp.all(xp.isfinite(weights))):
-        raise ValueError("weights contains NaN or inf; finite numbers are needed")
+    check_finite(weights, "weights")
     return frozen(weights)
 
 
-def as_embedding(m, kernel: Kernel, name: str) -> MeanEmbedding:
-    """An embedding as it is, or samples as one with equal weights."""
-    return m if isinstance(m, MeanEmbedding) else MeanEmbedding(as_points(m, name), kernel=kernel)
+def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
+    """An embedding as it is, or samples as one with equal weights; in `d` columns like `where`."""
+    if not isinstance(m, MeanEmbedding):
+        m = MeanEmbedding(as_points(m, name), kernel=kernel)
+    check_columns(m.points, d, name, where)
+    return m

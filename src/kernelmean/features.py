@@ -18,7 +18,7 @@ from ._validation import (
     check_positive,
     generator,
 )
-from .kernels import Kernel, as_kernel
+from .kernels import Kernel, as_kernel, check_size
 from .moments import block_rows, row_blocks
 from .persistence import Saveable
 
@@ -42,6 +42,7 @@ class FeatureMap(Saveable, BaseEstimator):
         X = kernel._points(X, "X")
         self.kernel_ = kernel.resolve(X)
         self.n_features_in_ = X.shape[1]
+        check_size(self.kernel_, X)
         return self._fit_transform(X)
 
     def transform(self, X) -> Array:
@@ -85,7 +86,7 @@ class _Landmarks(FeatureMap):
 
 def _sum_squares(Phi) -> float:
     blocks = row_blocks(Phi, rows=block_rows(Phi.shape[1]))
-    return sum(float((block**2).sum()) for (block,) in blocks)
+    return sum(float(linalg.namespace(Phi).sum(block**2)) for (block,) in blocks)
 
 
 class Nystroem(_Landmarks):
@@ -147,16 +148,17 @@ class Nystroem(_Landmarks):
 
 def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
     """Landmark rows, transposed coordinates F (r, n), and whether max_rank cut it above tol."""
-    xp = linalg.namespace(X)
     n = X.shape[0]
-    left = kernel._diag(X)  # what the diagonal of K − FᵀF still holds
-    target = tol * float(xp.sum(left))
-    floor = n * linalg.EPS * float(xp.max(left))  # below this a pivot is rounding error
-    F = xp.empty((min(max_rank, n), n), dtype=X.dtype, device=getattr(X, "device", None))
+    # what the diagonal of K − FᵀF still holds
+    left = np.array(linalg.to_numpy(kernel._diag(X)))
+    target = tol * float(left.sum())
+    floor = n * linalg.EPS * float(left.max())  # below this a pivot is rounding error
+    F = linalg.namespace(X).empty(
+        (min(max_rank, n), n), dtype=X.dtype, device=getattr(X, "device", None)
+    )
     pivots: list[int] = []
     while True:
-        weights = linalg.to_numpy(left)
-        weights = np.where(weights > floor, weights, 0.0)
+        weights = np.where(left > floor, left, 0.0)
         rank, remaining = len(pivots), float(weights.sum())
         if remaining <= target or rank == F.shape[0]:
             break
@@ -167,10 +169,10 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
         # no more of the block than the tolerance asks for
         enough = np.searchsorted(-(remaining - np.cumsum(removed.sum(1))), -target) + 1
         new, removed = new[:enough], removed[:enough, :]
-        left = xp.clip(left - linalg.like(removed.sum(0), X), 0.0, None)
-        left[linalg.like(np.asarray(new), X)] = 0.0
+        left = np.clip(left - removed.sum(0), 0.0, None)
+        left[new] = 0.0
         pivots.extend(new)
-    return np.asarray(pivots), F[: len(pivots), :], remaining > target
+    return np.asarray(pivots, dtype=np.int64), F[: len(pivots), :], remaining > target
 
 
 def _accept(X, kernel, F, proposed: np.ndarray, floor: float, room: int, rng) -> list[int]:

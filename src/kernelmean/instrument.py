@@ -117,10 +117,10 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         stage1, stage2 = self._split_rows(len(y))
         names = column_names(X), column_names(Z), column_names(C)
         self.kernel_x_ = fitted_kernel(
-            self.kernel_x, regressors, names=_joined(names[0], names[2]), **_as("kernel_x")
+            self.kernel_x, regressors, names=_joined(names[0], names[2]), **_as("kernel_x", "X, C")
         )
         self.kernel_z_ = fitted_kernel(
-            self.kernel_z, instruments, names=_joined(names[1], names[2]), **_as("kernel_z")
+            self.kernel_z, instruments, names=_joined(names[1], names[2]), **_as("kernel_z", "Z, C")
         )
         first = self._first_moments(regressors[stage1], instruments[stage1], y[stage1])
         second = self._second_moments(regressors[stage2], instruments[stage2], y[stage2])
@@ -344,13 +344,13 @@ def _choose(reg, name: str, stage: _Stage1 | _Stage2) -> tuple[float, float]:
     if reg is not None:
         reg = check_positive(reg, name, zero=True)
         return reg, stage(reg)
-    size = max(float(np.sum(stage.grid.values)), np.finfo(float).tiny)
+    size = max(float(np.sum(stage.grid.values)), linalg.EPS)
     reg, loss = minimise_log10(lambda r: stage(r * size), *DECADES, points=GRID, heaviest=True)
     return reg * size, loss
 
 
-def _as(name: str) -> dict:
-    return {"name": name, "columnwise": True}
+def _as(name: str, argument: str) -> dict:
+    return {"name": name, "columnwise": True, "argument": f"({argument})"}
 
 
 def _joined(names, names_c) -> list[str] | None:

@@ -45,7 +45,7 @@ class Kernel(Saveable):
         """k(x_i, x_i), shape (n,)."""
         return self._diag(self._points(X, "X"))
 
-    def resolve(self, X) -> Kernel:
+    def resolve(self, X, name: str = "X") -> Kernel:
         """The same kernel with its lengthscale fixed by the data (the median heuristic)."""
         return self
 
@@ -123,7 +123,7 @@ class Kernel(Saveable):
 # ---------------------------------------------------------------- radial kernels
 
 
-def median_lengthscale(X, columnwise: bool = False) -> float | tuple[float, ...]:
+def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | tuple[float, ...]:
     """Median distance over distinct pairs of rows, or one median per column.
 
     ℓ = median{‖x_i − x_j‖ : i < j}, on 1,000 rows drawn with a fixed seed when there are more.
@@ -135,12 +135,12 @@ def median_lengthscale(X, columnwise: bool = False) -> float | tuple[float, ...]
     ValueError
         If there is a single row, or a column (all columns, when not columnwise) is constant.
     """
-    X = linalg.to_numpy(as_points(X, "X", min_rows=2))
+    X = linalg.to_numpy(as_points(X, name, min_rows=2))
     if len(X) > MEDIAN_ROWS:
         X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
     if not columnwise:
-        return _median(X, "X is constant")
-    return tuple(_median(X[:, [j]], f"column {j} of X is constant") for j in range(X.shape[1]))
+        return _median(X, f"{name} is constant")
+    return tuple(_median(X[:, [j]], f"column {j} of {name} is constant") for j in range(X.shape[1]))
 
 
 def _median(X: np.ndarray, complaint: str) -> float:
@@ -170,10 +170,10 @@ class _Radial(Kernel):
         else:
             object.__setattr__(self, "lengthscale", _each_positive(self.lengthscale, "lengthscale"))
 
-    def resolve(self, X) -> Kernel:
+    def resolve(self, X, name: str = "X") -> Kernel:
         if self.lengthscale != "median":
             return self
-        return replace(self, lengthscale=median_lengthscale(X, self.columnwise))
+        return replace(self, lengthscale=median_lengthscale(X, self.columnwise, name))
 
     def scaled(self, factor) -> Kernel:
         scaled = np.asarray(self._resolved("scale")) * np.asarray(factor, dtype=float)
@@ -558,7 +558,7 @@ class Precomputed(Kernel):
 
     def _rows(self, X, name: str = "X") -> Array:
         xp = linalg.namespace(X)
-        rows = xp.astype(X[:, 0], xp.int64)
+        rows = xp.astype(xp.clip(X[:, 0], -1.0, float(self.gram.shape[0])), xp.int64)
         whole = X[:, 0] == xp.astype(rows, X.dtype)
         fits = whole & (rows >= 0) & (rows < self.gram.shape[0])
         if X.shape[1] != 1 or not bool(xp.all(fits)):
@@ -630,8 +630,8 @@ class _Pair(Kernel):
     left: Kernel
     right: Kernel
 
-    def resolve(self, X) -> Kernel:
-        return replace(self, left=self.left.resolve(X), right=self.right.resolve(X))
+    def resolve(self, X, name: str = "X") -> Kernel:
+        return replace(self, left=self.left.resolve(X, name), right=self.right.resolve(X, name))
 
     def scaled(self, factor) -> Kernel:
         return replace(self, left=self.left.scaled(factor), right=self.right.scaled(factor))
@@ -677,8 +677,8 @@ class OnColumns(Kernel):
 
     parts: tuple[tuple[tuple, Kernel], ...]
 
-    def resolve(self, X) -> Kernel:
-        return self._map(lambda cols, k: k.resolve(self._take(X, cols)))
+    def resolve(self, X, name: str = "X") -> Kernel:
+        return self._map(lambda cols, k: k.resolve(self._take(X, cols), name))
 
     def scaled(self, factor) -> Kernel:
         factor = np.asarray(factor, dtype=float)
@@ -760,6 +760,8 @@ def on_columns(parts: Mapping[Any, Any]) -> OnColumns:
         (cols if isinstance(cols, tuple) else (cols,), as_kernel(k)) for cols, k in parts.items()
     )
     used = [c for cols, _ in listed for c in cols]
+    if not all(cols for cols, _ in listed):
+        raise ValueError("parts has an empty tuple among its keys; each kernel needs a column")
     if len(set(used)) != len(used):
         raise ValueError(f"parts uses a column more than once: {used}")
     bad = [c for c in used if isinstance(c, bool) or not isinstance(c, int | np.integer | str)]
@@ -832,7 +834,21 @@ def _from_sklearn(kernel: sk_kernels.Kernel) -> Kernel:
 
 
 def fitted_kernel(
-    kernel, X, *, names: Sequence[str] | None = None, name: str = "kernel", columnwise: bool = False
+    kernel,
+    X,
+    *,
+    names: Sequence[str] | None = None,
+    name: str = "kernel",
+    columnwise: bool = False,
+    argument: str = "X",
 ) -> Kernel:
     """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`."""
-    return as_kernel(kernel, name=name, columnwise=columnwise).bind(names).resolve(X)
+    kernel = as_kernel(kernel, name=name, columnwise=columnwise).bind(names).resolve(X, argument)
+    check_size(kernel, X, argument)
+    return kernel
+
+
+def check_size(kernel: Kernel, X, name: str = "X") -> None:
+    """A kernel that is zero on every row (a linear one on zeros, say) can learn nothing."""
+    if float(linalg.namespace(X).max(kernel._diag(X))) <= 0:
+        raise ValueError(f"{name} gives {kernel!r} no size: k(x, x) is 0 for every row")

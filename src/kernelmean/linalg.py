@@ -60,7 +60,8 @@ def weigh(weights, values) -> Array:
 def exp_in_place(A) -> Array:
     """exp(A), reusing the memory of `A` where the library can."""
     if isinstance(A, np.ndarray):
-        return np.exp(A, out=A)
+        with np.errstate(under="ignore"):  # far apart is zero, whatever the caller's settings
+            return np.exp(A, out=A)
     return A.exp_() if hasattr(A, "exp_") else namespace(A).exp(A)
 
 
@@ -134,6 +135,10 @@ class Ridge(Saveable):
         if self.triangular:
             return namespace(half).linalg.solve(self.root.T, half)
         return self.root @ half
+
+    def solve_rows(self, rows) -> Array:
+        """The same for one row vector, or each of several."""
+        return self.solve(rows) if rows.ndim == 1 else self.solve(rows.T).T
 
     def half(self, B) -> Array:
         """R B with RᵀR = (A + λI)⁻¹, so that the squared column norms are bᵀ(A + λI)⁻¹b."""

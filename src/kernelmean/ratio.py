@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import linalg
-from ._validation import Array, as_points, check_columns, check_positive, column_names
+from ._validation import Array, as_points, check_positive, column_names
 from .embedding import MeanEmbedding, as_embedding
 from .features import as_feature_map
 from .kernels import fitted_kernel
@@ -74,13 +74,14 @@ class DensityRatio(Saveable, BaseEstimator):
         """
         Z = as_points(denominator, "denominator", min_rows=2)
         validate_data(self, denominator, skip_check_array=True)
-        self.kernel_ = fitted_kernel(self.kernel, Z, names=column_names(denominator))
-        m = as_embedding(numerator, self.kernel_, "numerator")
+        self.kernel_ = fitted_kernel(
+            self.kernel, Z, names=column_names(denominator), argument="denominator"
+        )
+        m = as_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
         if m.batch is not None:
             raise ValueError(
                 f"numerator is a batch of {m.batch} embeddings; a single one is needed"
             )
-        check_columns(m.points, Z.shape[1], "numerator", "denominator")
         self.features_ = as_feature_map(self.features)
         Phi = self.features_.fit_transform(Z, self.kernel_)
         U = self.features_.transform(m.points)
@@ -92,8 +93,17 @@ class DensityRatio(Saveable, BaseEstimator):
     def predict(self, Z) -> Array:
         """r(z) floored at zero, shape (m,)."""
         check_is_fitted(self)
-        values = self.features_.transform(as_points(Z, "Z")) @ self.coef_
+        Z = as_points(Z, "Z")
+        self._check_columns(Z.shape[1], self.features_.n_features_in_)
+        values = self.features_.transform(Z) @ self.coef_
         return linalg.namespace(values).clip(values, 0.0, None)
+
+    def _check_columns(self, found: int, expected: int) -> None:
+        if found != expected:
+            raise ValueError(
+                f"Z has {found} columns but the denominator has {expected} (X has {found} "
+                f"features, but {type(self).__name__} is expecting {expected} features as input)"
+            )
 
     def _share(self) -> float:
         share = check_positive(self.relative, "relative", zero=True)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import linalg
-from ._validation import Array, NumericalWarning, check_count, generator
+from ._validation import (
+    Array,
+    NumericalWarning,
+    as_floats,
+    check_count,
+    check_positive,
+    generator,
+)
 from .moments import block_rows
 
 if TYPE_CHECKING:
@@ -46,23 +53,29 @@ def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
 
 def _effective(m: MeanEmbedding) -> np.ndarray:
     """(Σ|w|)²/Σw² of each member, a handful of a large batch standing for all."""
-    rows = slice(None) if m.batch is None else slice(0, 100)
+    rows = slice(None) if m.batch is None else slice(0, min(100, m.batch))
     weights = np.atleast_2d(linalg.to_numpy((m if m.batch is None else m[rows]).weights))
-    effective = np.abs(weights).sum(-1) ** 2 / (weights**2).sum(-1)
+    squares = np.maximum((weights**2).sum(-1), np.finfo(float).tiny)
+    effective = np.maximum(np.abs(weights).sum(-1) ** 2 / squares, 1.0)
     return effective if m.batch is None else np.full(m.batch, np.median(effective))
 
 
 def quantile(m: MeanEmbedding, q) -> Array:
     """Quantiles per column of a normalised embedding."""
-    levels = np.asarray(q, dtype=float)
-    if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
-        raise ValueError(f"q is {q!r}; numbers between 0 and 1 are needed")
+    levels = _levels(q)
     points = linalg.to_numpy(m.points)
     members = m if m.batch is not None else m._of(m.points, m._left[None, :], m._right, m.kernel)
     columns = [_quantiles(members, column, np.atleast_1d(levels)) for column in points.T]
     values = np.stack(columns, axis=-1)  # (batch, k, d)
     values = values[:, 0] if levels.ndim == 0 else values
     return linalg.like(values if m.batch is not None else values[0], m.points)
+
+
+def _levels(q) -> np.ndarray:
+    levels = as_floats(q, "q")
+    if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
+        raise ValueError(f"q is {q!r}; a number between 0 and 1, or a list of them, is needed")
+    return levels
 
 
 def _quantiles(members: MeanEmbedding, x: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -80,8 +93,8 @@ def _quantiles(members: MeanEmbedding, x: np.ndarray, levels: np.ndarray) -> np.
 
 def interval(m: MeanEmbedding, level: float) -> tuple[Array, Array]:
     """Central interval per column of a normalised embedding."""
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level!r}; a number between 0 and 1 is needed")
+    if check_positive(level, "level") >= 1:
+        raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
     both = quantile(m, [(1 - level) / 2, (1 + level) / 2])
     return both[..., 0, :], both[..., 1, :]
 
@@ -101,6 +114,8 @@ def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
 def _sample_one(m: MeanEmbedding, n: int, rng: np.random.Generator, kernel) -> np.ndarray:
     points, weights = linalg.to_numpy(m.points), linalg.to_numpy(m.weights)
     positive = np.clip(weights, 0.0, None)
+    if not positive.any():
+        raise ValueError("the embedding has no positive weight, so its density is nowhere positive")
     negative = np.clip(-weights, 0.0, None)
     kept: list[np.ndarray] = []
     missing = n

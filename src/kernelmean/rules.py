@@ -99,7 +99,7 @@ def bayes_factors(Phi, beta, coordinates, reg: float, rule: str) -> tuple[Array,
     """
     if rule == "importance":
         right = positive_shares(beta)[:, None] * Phi
-        left = linalg.ridge(Phi.T @ right, reg).solve(coordinates.T).T
+        left = linalg.ridge(Phi.T @ right, reg).solve_rows(coordinates)
         return left, right
     right = beta[:, None] * Phi
     values, vectors = linalg.namespace(Phi).linalg.eigh(Phi.T @ right)

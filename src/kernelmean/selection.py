@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,13 +38,15 @@ def minimise_log10(
     -------
     (argument, value) : the minimiser (not its logarithm) and the loss there
     """
+
+    def at(u: float) -> float:
+        return _finite(loss(10.0 ** float(u)))
+
     grid = np.linspace(low, high, points)
-    values = np.array([_finite(loss(10.0**u)) for u in grid])
+    values = np.array([at(u) for u in grid])
     best = _heaviest_minimum(values) if heaviest else int(np.argmin(values))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
-    found = minimize_scalar(
-        lambda u: _finite(loss(10.0**u)), bounds=bracket, method="bounded", options={"xatol": 1e-4}
-    )
+    found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": 1e-4})
     if found.fun < values[best]:
         return float(10.0**found.x), float(found.fun)
     return float(10.0 ** grid[best]), float(values[best])
@@ -127,14 +130,14 @@ def heaviest_within(
 
     Searches up to 10**high: a walk of a tenth of a decade, then the root in the last step.
     """
-    low = float(np.log10(start))
+    low = math.log10(start)
     while low < high:
         step = min(low + 0.1, high)
         if _finite(loss(10.0**step)) > bound:
             low = brentq(lambda u: loss(10.0**u) - bound, low, step, xtol=1e-3)
             break
         low = step
-    return 10.0**low, float(loss(10.0**low))
+    return 10.0**low, loss(10.0**low)
 
 
 FOLDS = 5
