@@ -167,7 +167,7 @@ def _state(value: Saveable) -> dict[str, Any]:
 
 
 def _name(cls: type) -> str:
-    return f"{cls.__module__.rpartition('.')[2]}.{cls.__qualname__}"
+    return f"{cls.__module__.removeprefix('kernelmean.')}.{cls.__qualname__}"
 
 
 def _decode(tree: Any, arrays: list[np.ndarray]) -> Any:
@@ -202,7 +202,7 @@ def _sklearn_kernel(name: str) -> type:
 
 
 def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
-    module, _, qualname = name.partition(".")
+    module, _, qualname = name.rpartition(".")
     try:
         cls = getattr(importlib.import_module(f"kernelmean.{module}"), qualname)
     except (ImportError, AttributeError) as err:

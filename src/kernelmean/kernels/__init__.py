@@ -1,0 +1,28 @@
+"""Kernels: positive definite functions that know their lengthscale and their density normaliser."""
+
+from .base import Kernel
+from .combined import OnColumns, Product, Sum, on_columns
+from .named import as_kernel, check_size, fitted_kernel
+from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear, Precomputed
+from .radial import Gaussian, Laplace, Matern, median_lengthscale
+
+__all__ = [
+    "Delta",
+    "Frobenius",
+    "FromFunction",
+    "FromSklearn",
+    "Gaussian",
+    "Kernel",
+    "Laplace",
+    "Linear",
+    "Matern",
+    "OnColumns",
+    "Precomputed",
+    "Product",
+    "Sum",
+    "as_kernel",
+    "check_size",
+    "fitted_kernel",
+    "median_lengthscale",
+    "on_columns",
+]

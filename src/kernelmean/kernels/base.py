@@ -1,0 +1,112 @@
+"""What every kernel can do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import linalg
+from .._validation import Array, as_points, check_columns
+from ..persistence import Saveable
+
+Lengthscale = str | float | Sequence[float]
+
+
+class Kernel(Saveable):
+    """A positive definite function k(x, x').
+
+    Kernels are immutable: `resolve` and `scaled` return new ones, `+` and `*` combine them.
+    Subclasses write `_gram` (and, where it is not constant, `_diag`); kernels that can smooth a
+    density also write `_bandwidth` , `_log_normaliser` and `_self_convolved`.
+    """
+
+    def __call__(self, X, Y=None) -> Array:
+        """Gram matrix k(x_i, y_j) of shape (n, m); `Y` defaults to `X`."""
+        X = self._points(X, "X")
+        Y = X if Y is None else self._points(Y, "Y")
+        check_columns(Y, X.shape[1], "Y", "X")
+        return self._gram(X, Y)
+
+    def diag(self, X) -> Array:
+        """k(x_i, x_i), shape (n,)."""
+        return self._diag(self._points(X, "X"))
+
+    def resolve(self, X, name: str = "X") -> Kernel:
+        """The same kernel with its lengthscale fixed by the data (the median heuristic)."""
+        return self
+
+    def scaled(self, factor) -> Kernel:
+        """The same kernel with its lengthscales multiplied by `factor` (one, or one per column)."""
+        return self
+
+    def density(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
+        """Normalised kernel k̄(x_i, y_j) with ∫ k̄(x, y) dy = 1, shape (n, m).
+
+        Parameters
+        ----------
+        X, Y : array of shape (n, d), (m, d)
+        bandwidth : float or sequence of float, optional
+            Replaces the kernel's own lengthscale.
+
+        Raises
+        ------
+        ValueError
+            If the kernel is not integrable (linear kernels, sums, ...).
+        """
+        X, Y = self._points(X, "X"), self._points(Y, "Y")
+        check_columns(Y, X.shape[1], "Y", "X")
+        k = self._bandwidth(bandwidth)
+        return k._gram(X, Y) * math.exp(-k._log_normaliser(X.shape[1]))
+
+    def self_convolution(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
+        """∫ k̄(x_i, u) k̄(u, y_j) du, shape (n, m): the first term of the score of MATH §8."""
+        X, Y = self._points(X, "X"), self._points(Y, "Y")
+        return self._bandwidth(bandwidth)._self_convolved(X.shape[1]).density(X, Y)
+
+    def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        """`n` draws from the kernel's spectral measure on R^d, shape (n, d)."""
+        raise ValueError(f"{self!r} has no spectrum to draw random Fourier features from")
+
+    def bind(self, names: Sequence[str] | None) -> Kernel:
+        """The same kernel with column names replaced by column numbers."""
+        return self
+
+    def __add__(self, other) -> Kernel:
+        from .combined import Sum
+
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other) -> Kernel:
+        from .combined import Product
+
+        return Product(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def _points(self, X, name: str) -> Array:
+        return as_points(X, name)
+
+    def _gram(self, X, Y) -> Array:
+        raise NotImplementedError
+
+    def _diag(self, X) -> Array:
+        return linalg.namespace(X).ones(
+            X.shape[0], dtype=X.dtype, device=getattr(X, "device", None)
+        )
+
+    def _pull(self, X, Y) -> Array | None:
+        """−f'(r)/r up to a constant, the weights of the preimage iteration, if there are any."""
+        return None
+
+    def _bandwidth(self, bandwidth) -> Kernel:
+        raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
+
+    def _log_normaliser(self, d: int) -> float:
+        raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
+
+    def _self_convolved(self, d: int) -> Kernel:
+        raise ValueError(f"{self!r} has no closed-form self-convolution")
+
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        """`n` draws from the normalised kernel around zero, shape (n, d)."""
+        raise ValueError(f"{self!r} is not a smoothing kernel, so it cannot be drawn from")

@@ -1,0 +1,170 @@
+"""Sums and products of kernels, and products over columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import linalg
+from .._validation import Array
+from .base import Kernel
+from .named import as_kernel
+
+
+@dataclass(frozen=True)
+class _Pair(Kernel):
+    left: Kernel
+    right: Kernel
+
+    def resolve(self, X, name: str = "X") -> Kernel:
+        return replace(self, left=self.left.resolve(X, name), right=self.right.resolve(X, name))
+
+    def scaled(self, factor) -> Kernel:
+        return replace(self, left=self.left.scaled(factor), right=self.right.scaled(factor))
+
+    def bind(self, names) -> Kernel:
+        return replace(self, left=self.left.bind(names), right=self.right.bind(names))
+
+
+class Sum(_Pair):
+    """k₁ + k₂."""
+
+    def _gram(self, X, Y) -> Array:
+        return self.left._gram(X, Y) + self.right._gram(X, Y)
+
+    def _diag(self, X) -> Array:
+        return self.left._diag(X) + self.right._diag(X)
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} + {self.right!r}"
+
+
+class Product(_Pair):
+    """k₁ · k₂ on the same columns."""
+
+    def _gram(self, X, Y) -> Array:
+        return self.left._gram(X, Y) * self.right._gram(X, Y)
+
+    def _diag(self, X) -> Array:
+        return self.left._diag(X) * self.right._diag(X)
+
+    def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        # the spectral measure of a product is the convolution of the two
+        return self.left.spectrum(n, d, rng) + self.right.spectrum(n, d, rng)
+
+    def __repr__(self) -> str:
+        factors = (f"({k!r})" if isinstance(k, Sum) else repr(k) for k in (self.left, self.right))
+        return " * ".join(factors)
+
+
+@dataclass(frozen=True)
+class OnColumns(Kernel):
+    """The product of kernels that each look at columns of their own; made by `on_columns`."""
+
+    parts: tuple[tuple[tuple, Kernel], ...]
+
+    def resolve(self, X, name: str = "X") -> Kernel:
+        return self._map(lambda cols, k: k.resolve(self._take(X, cols), name))
+
+    def scaled(self, factor) -> Kernel:
+        factor = np.asarray(factor, dtype=float)
+        if factor.ndim == 0:
+            return self._map(lambda cols, k: k.scaled(factor))
+        return self._map(lambda cols, k: k.scaled(factor[list(cols)]))
+
+    def bind(self, names) -> Kernel:
+        return OnColumns(tuple((_bind(cols, names), k) for cols, k in self.parts))
+
+    def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        frequencies = np.zeros((n, d))
+        for cols, k in self.parts:
+            frequencies[:, list(cols)] = k.spectrum(n, len(cols), rng)
+        return frequencies
+
+    def _gram(self, X, Y) -> Array:
+        (cols, k), *rest = self.parts
+        K = k._gram(self._take(X, cols), self._take(Y, cols))
+        for cols, k in rest:
+            K = K * k._gram(self._take(X, cols), self._take(Y, cols))
+        return K
+
+    def _diag(self, X) -> Array:
+        diagonals = [k._diag(self._take(X, cols)) for cols, k in self.parts]
+        return math.prod(diagonals[1:], start=diagonals[0])
+
+    def _bandwidth(self, bandwidth) -> Kernel:
+        if bandwidth is None or np.ndim(bandwidth) == 0:
+            return self._map(lambda cols, k: k._bandwidth(bandwidth))
+        return self._map(lambda cols, k: k._bandwidth(tuple(bandwidth[c] for c in cols)))
+
+    def _log_normaliser(self, d: int) -> float:
+        return sum(k._log_normaliser(len(cols)) for cols, k in self.parts)
+
+    def _self_convolved(self, d: int) -> Kernel:
+        return self._map(lambda cols, k: k._self_convolved(len(cols)))
+
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        noise = np.zeros((n, d))
+        for cols, k in self.parts:
+            noise[:, list(cols)] = k._noise(n, len(cols), rng)
+        return noise
+
+    def _map(self, change: Callable[[tuple, Kernel], Kernel]) -> OnColumns:
+        return OnColumns(tuple((cols, change(cols, k)) for cols, k in self.parts))
+
+    def _take(self, X, cols: tuple) -> Array:
+        named = [c for c in cols if isinstance(c, str)]
+        if named:
+            raise ValueError(f"columns {named} are names, but the points are a plain array")
+        if max(cols) >= X.shape[1]:
+            raise ValueError(f"column {max(cols)} is asked for, but the points have {X.shape[1]}")
+        if len(cols) == 1:
+            return X[:, cols[0] : cols[0] + 1]
+        xp = linalg.namespace(X)
+        return xp.stack([X[:, c] for c in cols], axis=1)
+
+
+def on_columns(parts: Mapping[Any, Any]) -> OnColumns:
+    """Product kernel whose factors each look at their own columns.
+
+    Parameters
+    ----------
+    parts : mapping from columns to kernel
+        A key is a column number, a column name (for estimators fitted on DataFrames), or a tuple
+        of these; a value is anything `as_kernel` takes.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> k = km.on_columns({0: km.Gaussian(1.0), 1: km.Delta()})
+    >>> k([[0.0, 1.0]], [[0.0, 1.0], [0.0, 2.0]])
+    array([[1., 0.]])
+    """
+    if not isinstance(parts, Mapping) or not parts:
+        raise ValueError(f"parts is {parts!r}; a mapping from columns to kernels is needed")
+    listed = tuple(
+        (cols if isinstance(cols, tuple) else (cols,), as_kernel(k)) for cols, k in parts.items()
+    )
+    used = [c for cols, _ in listed for c in cols]
+    if not all(cols for cols, _ in listed):
+        raise ValueError("parts has an empty tuple among its keys; each kernel needs a column")
+    if len(set(used)) != len(used):
+        raise ValueError(f"parts uses a column more than once: {used}")
+    bad = [c for c in used if isinstance(c, bool) or not isinstance(c, int | np.integer | str)]
+    bad += [c for c in used if isinstance(c, int | np.integer) and c < 0]
+    if bad:
+        raise ValueError(f"parts has keys {bad}; column numbers from 0, or names, are needed")
+    return OnColumns(listed)
+
+
+def _bind(cols: tuple, names: Sequence[str] | None) -> tuple:
+    if names is None:
+        return cols
+    missing = [c for c in cols if isinstance(c, str) and c not in names]
+    if missing:
+        raise ValueError(f"kernel names columns {missing}, but the data have {list(names)}")
+    return tuple(names.index(c) if isinstance(c, str) else c for c in cols)

@@ -1,0 +1,87 @@
+"""Kernels from what a user writes: names, scikit-learn objects, functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.gaussian_process import kernels as sk_kernels
+
+from .. import linalg
+from .._validation import check_choice
+from .base import Kernel
+from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear
+from .radial import Gaussian, Laplace, Matern, _Radial
+
+BY_NAME: dict[str, type[Kernel]] = {
+    "gaussian": Gaussian,
+    "laplace": Laplace,
+    "matern": Matern,
+    "linear": Linear,
+    "delta": Delta,
+    "frobenius": Frobenius,
+}
+
+
+def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kernel:
+    """A `Kernel` from a Kernel, a name, a scikit-learn kernel object or a Gram-matrix callable.
+
+    Parameters
+    ----------
+    kernel : Kernel, str, scikit-learn kernel or callable
+        Names: "gaussian", "laplace", "matern", "linear", "delta", "frobenius". A callable takes
+        two arrays of points and returns their Gram matrix.
+    name : str
+        The argument's name, for messages.
+    columnwise : bool
+        Whether a kernel given by name has one lengthscale per column.
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str):
+        return _named(kernel, name, columnwise)
+    if isinstance(kernel, sk_kernels.Kernel):
+        return _from_sklearn(kernel)
+    if callable(kernel) and not isinstance(kernel, type):
+        return FromFunction(kernel)
+    raise ValueError(
+        f"{name} is {kernel!r}; a kernelmean Kernel, one of {list(BY_NAME)}, a scikit-learn kernel "
+        "or a function returning the Gram matrix is needed"
+    )
+
+
+def _named(kernel: str, name: str, columnwise: bool) -> Kernel:
+    if kernel == "precomputed":
+        raise ValueError(f"{name}: for a precomputed Gram matrix pass kernelmean.Precomputed(gram)")
+    kind = BY_NAME[check_choice(kernel, name, BY_NAME)]
+    return kind(columnwise=columnwise) if issubclass(kind, _Radial) else kind()
+
+
+def _from_sklearn(kernel: sk_kernels.Kernel) -> Kernel:
+    """RBF and Matérn become ours, with their densities and spectra; others are wrapped."""
+    if type(kernel) is sk_kernels.RBF or getattr(kernel, "nu", None) == np.inf:
+        return Gaussian(kernel.length_scale)
+    if type(kernel) is sk_kernels.Matern:
+        return Matern(kernel.nu, kernel.length_scale)
+    return FromSklearn(kernel)
+
+
+def fitted_kernel(
+    kernel,
+    X,
+    *,
+    names: Sequence[str] | None = None,
+    name: str = "kernel",
+    columnwise: bool = False,
+    argument: str = "X",
+) -> Kernel:
+    """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`."""
+    kernel = as_kernel(kernel, name=name, columnwise=columnwise).bind(names).resolve(X, argument)
+    check_size(kernel, X, argument)
+    return kernel
+
+
+def check_size(kernel: Kernel, X, name: str = "X") -> None:
+    """A kernel that is zero on every row (a linear one on zeros, say) can learn nothing."""
+    if float(linalg.namespace(X).max(kernel._diag(X))) <= 0:
+        raise ValueError(f"{name} gives {kernel!r} no size: k(x, x) is 0 for every row")

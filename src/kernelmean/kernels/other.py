@@ -1,0 +1,198 @@
+"""Kernels that are not radial: linear, delta, precomputed, and other people's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.gaussian_process import kernels as sk_kernels
+
+from .. import linalg
+from .._validation import Array, as_points, check_positive
+from .base import Kernel
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """k(x, x') = xᵀx' + offset; the offset plays the part of an intercept.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> km.Linear()([[1.0, 2.0]], [[3.0, 4.0]])
+    array([[11.]])
+    """
+
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", check_positive(self.offset, "offset", zero=True))
+
+    def _gram(self, X, Y) -> Array:
+        return X @ Y.T + self.offset
+
+    def _diag(self, X) -> Array:
+        return linalg.namespace(X).sum(X * X, axis=-1) + self.offset
+
+
+@dataclass(frozen=True)
+class Frobenius(Kernel):
+    """k(A, B) = tr(A Bᵀ), for matrices such as rotations.
+
+    Points are matrices, shape (n, p, q), or their rows laid end to end, shape (n, pq), which is
+    what estimators take.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> km.Frobenius()(np.eye(3)[None])
+    array([[3.]])
+    """
+
+    def _points(self, X, name: str) -> Array:
+        if getattr(X, "ndim", 2) == 3:
+            X = X.reshape(X.shape[0], X.shape[1] * X.shape[2])
+        return as_points(X, name)
+
+    def _gram(self, X, Y) -> Array:
+        return X @ Y.T
+
+    def _diag(self, X) -> Array:
+        return linalg.namespace(X).sum(X * X, axis=-1)
+
+
+@dataclass(frozen=True)
+class Delta(Kernel):
+    """k(x, x') = 1 if x = x' in every column, else 0: probability tables.
+
+    Its density is taken against counting measure, so it is a probability mass function.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> km.Delta()([[0], [1]])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    def _gram(self, X, Y) -> Array:
+        xp = linalg.namespace(X)
+        equal = X[:, 0, None] == Y[None, :, 0]
+        for j in range(1, X.shape[1]):
+            equal = equal & (X[:, j, None] == Y[None, :, j])
+        return xp.astype(equal, X.dtype)
+
+    def _bandwidth(self, bandwidth) -> Kernel:
+        return self
+
+    def _log_normaliser(self, d: int) -> float:
+        return 0.0
+
+    def _self_convolved(self, d: int) -> Kernel:
+        return self
+
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros((n, d))
+
+
+class Precomputed(Kernel):
+    """k(i, j) = gram[i, j], for objects with no columns (strings, graphs).
+
+    Points are row numbers of `gram`, shape (n,) or (n, 1): training points and new points alike
+    must have a row there.
+
+    Parameters
+    ----------
+    gram : array of shape (N, N)
+        A symmetric positive semidefinite matrix over all objects.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> k = km.Precomputed(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> k([0, 1], [1])
+    array([[1.],
+           [2.]])
+    """
+
+    def __init__(self, gram):
+        self.gram = as_points(gram, "gram")
+        if self.gram.shape[0] != self.gram.shape[1]:
+            raise ValueError(f"gram has shape {tuple(self.gram.shape)}; a square one is needed")
+        G = linalg.to_numpy(self.gram)
+        if not np.allclose(G, G.T, rtol=1e-8, atol=1e-8 * np.abs(G).max()):
+            raise ValueError("gram is not symmetric, so it is not the Gram matrix of a kernel")
+
+    def __repr__(self) -> str:
+        return f"Precomputed(<{self.gram.shape[0]} x {self.gram.shape[0]} gram>)"
+
+    def _points(self, X, name: str) -> Array:
+        X = as_points(X, name)
+        self._rows(X, name)
+        return X
+
+    def _rows(self, X, name: str = "X") -> Array:
+        xp = linalg.namespace(X)
+        rows = xp.astype(xp.clip(X[:, 0], -1.0, float(self.gram.shape[0])), xp.int64)
+        whole = X[:, 0] == xp.astype(rows, X.dtype)
+        fits = whole & (rows >= 0) & (rows < self.gram.shape[0])
+        if X.shape[1] != 1 or not bool(xp.all(fits)):
+            raise ValueError(
+                f"{name} must hold row numbers of the precomputed Gram matrix, one column of whole "
+                f"numbers from 0 to {self.gram.shape[0] - 1}"
+            )
+        return rows
+
+    def _gram(self, X, Y) -> Array:
+        xp = linalg.namespace(self.gram)
+        return xp.take(xp.take(self.gram, self._rows(X), axis=0), self._rows(Y), axis=1)
+
+    def _diag(self, X) -> Array:
+        xp = linalg.namespace(self.gram)
+        return xp.take(xp.linalg.diagonal(self.gram), self._rows(X), axis=0)
+
+
+@dataclass(frozen=True)
+class FromFunction(Kernel):
+    """A callable returning the Gram matrix, f(X, Y) -> (n, m), as a kernel."""
+
+    function: Callable
+
+    def _gram(self, X, Y) -> Array:
+        return _check_gram(self.function(X, Y), X, Y, "the kernel function")
+
+    def _diag(self, X) -> Array:
+        # a Gram matrix of each small block holds the diagonal; 32 keeps the waste small
+        xp = linalg.namespace(X)
+        starts = range(0, X.shape[0], 32)
+        parts = (X[i : min(i + 32, X.shape[0]), :] for i in starts)
+        blocks = (self._gram(part, part) for part in parts)
+        return xp.concat([xp.linalg.diagonal(block) for block in blocks])
+
+
+@dataclass(frozen=True)
+class FromSklearn(Kernel):
+    """A scikit-learn kernel object (sklearn.gaussian_process.kernels) as a kernel."""
+
+    kernel: sk_kernels.Kernel
+
+    def _gram(self, X, Y) -> Array:
+        K = self.kernel(linalg.to_numpy(X), linalg.to_numpy(Y))
+        return linalg.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
+
+    def _diag(self, X) -> Array:
+        return linalg.like(self.kernel.diag(linalg.to_numpy(X)), X)
+
+
+def _check_gram(K, X, Y, who: str) -> Array:
+    """Somebody else's Gram matrix: of the right shape, and finite."""
+    if tuple(getattr(K, "shape", ())) != (X.shape[0], Y.shape[0]):
+        raise ValueError(
+            f"{who} returned shape {getattr(K, 'shape', None)} for {X.shape[0]} and {Y.shape[0]} "
+            "points; their Gram matrix is needed"
+        )
+    xp = linalg.namespace(K)
+    if not bool(xp.all(xp.isfinite(K))):
+        raise ValueError(f"{who} returned NaN or inf; a finite Gram matrix is needed")
+    return K

@@ -1,0 +1,328 @@
+"""Radial kernels, with the median heuristic and their density normalisers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import pdist
+from scipy.special import gammaln, kve
+
+from .. import linalg
+from .._validation import Array, as_points, check_choice, check_positive
+from .base import Kernel, Lengthscale
+
+MEDIAN_ROWS = 1000  # the median heuristic looks at no more rows than this
+
+
+def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | tuple[float, ...]:
+    """Median distance over distinct pairs of rows, or one median per column.
+
+    ℓ = median{‖x_i − x_j‖ : i < j}, on 1,000 rows drawn with a fixed seed when there are more.
+    Where ties make the median zero without the data being constant (an indicator column, say),
+    the median over the pairs that differ is taken.
+
+    Raises
+    ------
+    ValueError
+        If there is a single row, or a column (all columns, when not columnwise) is constant.
+    """
+    X = linalg.to_numpy(as_points(X, name, min_rows=2))
+    if len(X) > MEDIAN_ROWS:
+        X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
+    if not columnwise:
+        return _median(X, f"{name} is constant")
+    return tuple(_median(X[:, [j]], f"column {j} of {name} is constant") for j in range(X.shape[1]))
+
+
+def _median(X: np.ndarray, complaint: str) -> float:
+    distances = pdist(X)
+    median = float(np.median(distances))
+    if median == 0.0 and distances.any():
+        median = float(np.median(distances[distances > 0]))
+    if median == 0.0:
+        raise ValueError(
+            f"{complaint}, so its median lengthscale is 0: drop it or give the kernel a lengthscale"
+        )
+    return median
+
+
+@dataclass(frozen=True)
+class _Radial(Kernel):
+    """k(x, x') = f(‖(x − x')/ℓ‖), or the product over columns of f(|x_j − x'_j|/ℓ_j)."""
+
+    lengthscale: Lengthscale = "median"
+    columnwise: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lengthscale, str):
+            check_choice(self.lengthscale, "lengthscale", ["median"])
+        elif np.ndim(self.lengthscale) == 0:
+            object.__setattr__(self, "lengthscale", check_positive(self.lengthscale, "lengthscale"))
+        else:
+            object.__setattr__(self, "lengthscale", _each_positive(self.lengthscale, "lengthscale"))
+
+    def resolve(self, X, name: str = "X") -> Kernel:
+        if self.lengthscale != "median":
+            return self
+        return replace(self, lengthscale=median_lengthscale(X, self.columnwise, name))
+
+    def scaled(self, factor) -> Kernel:
+        scaled = np.asarray(self._resolved("scale")) * np.asarray(factor, dtype=float)
+        return replace(self, lengthscale=float(scaled) if scaled.ndim == 0 else tuple(scaled))
+
+    def _profile(self, sq) -> Array:
+        """f as a function of the squared scaled distance; may overwrite it."""
+        raise NotImplementedError
+
+    def _gram(self, X, Y) -> Array:
+        X, Y = self._shrink(X), self._shrink(Y)
+        if not self._by_columns():
+            return self._profile(linalg.sq_dists(X, Y))
+        K = self._profile(linalg.sq_dists(X[:, :1], Y[:, :1]))
+        for j in range(1, X.shape[1]):
+            K *= self._profile(linalg.sq_dists(X[:, j : j + 1], Y[:, j : j + 1]))
+        return K
+
+    def _by_columns(self) -> bool:
+        return self.columnwise
+
+    def _shrink(self, X) -> Array:
+        scale = self._resolved("evaluate")
+        if isinstance(scale, float):
+            return X / scale
+        if len(scale) != X.shape[1]:
+            raise ValueError(
+                f"lengthscale has {len(scale)} entries but the points have {X.shape[1]} columns"
+            )
+        return X / linalg.like(np.asarray(scale), X)
+
+    def _resolved(self, verb: str) -> Any:
+        if self.lengthscale == "median":
+            raise ValueError(
+                f"lengthscale is 'median', which needs data: {verb} kernel.resolve(X) instead"
+            )
+        return self.lengthscale
+
+    def _bandwidth(self, bandwidth) -> Kernel:
+        if bandwidth is None:
+            return self
+        if np.ndim(bandwidth) == 0:
+            return replace(self, lengthscale=check_positive(bandwidth, "bandwidth"))
+        return replace(self, lengthscale=_each_positive(bandwidth, "bandwidth"))
+
+    def _log_normaliser(self, d: int) -> float:
+        scale = np.broadcast_to(self._resolved("normalise"), d)
+        shape = d * self._log_volume(1) if self.columnwise else self._log_volume(d)
+        return float(np.log(scale).sum()) + shape
+
+    def _log_volume(self, d: int) -> float:
+        """log ∫ f(‖u‖) du over R^d."""
+        raise NotImplementedError
+
+    def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return self._unit_spectrum(n, d, rng) / np.broadcast_to(self._resolved("draw from"), d)
+
+    def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        raise NotImplementedError
+
+    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return self._unit_noise(n, d, rng) * np.broadcast_to(self._resolved("draw from"), d)
+
+    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        raise NotImplementedError
+
+
+def _each_positive(values, name: str) -> tuple[float, ...]:
+    values = np.asarray(values)
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(
+            f"{name} has shape {values.shape}; one number, or one per column, is needed"
+        )
+    return tuple(check_positive(v.item(), name) for v in values)
+
+
+@dataclass(frozen=True)
+class Gaussian(_Radial):
+    """k(x, x') = exp(−‖x − x'‖² / (2ℓ²)).
+
+    Parameters
+    ----------
+    lengthscale : "median", float or sequence of float
+        ℓ, in the units of the data; a sequence gives one per column.
+    columnwise : bool
+        Whether "median" means one median per column.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> km.Gaussian(lengthscale=1.0)([[0.0], [1.0]]).round(4)
+    array([[1.    , 0.6065],
+           [0.6065, 1.    ]])
+    """
+
+    def _profile(self, sq) -> Array:
+        sq *= -0.5
+        return linalg.exp_in_place(sq)
+
+    def _by_columns(self) -> bool:
+        return False  # the product over columns is the same function
+
+    def _pull(self, X, Y) -> Array | None:
+        return self._gram(X, Y)
+
+    def _log_volume(self, d: int) -> float:
+        return 0.5 * d * math.log(2 * math.pi)
+
+    def _self_convolved(self, d: int) -> Kernel:
+        return self.scaled(math.sqrt(2.0))
+
+    def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal((n, d))
+
+    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal((n, d))
+
+
+class _MaternFamily(_Radial):
+    """What Laplace and Matérn kernels share: everything, at smoothness ν."""
+
+    @property
+    def _nu(self) -> float:
+        raise NotImplementedError
+
+    def _profile(self, sq) -> Array:
+        return _matern(linalg.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu)
+
+    def _pull(self, X, Y) -> Array | None:
+        # d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): the profile of order ν − 1 at the same t
+        if self.columnwise or self._nu <= 1:
+            return None
+        sq = linalg.sq_dists(self._shrink(X), self._shrink(Y))
+        return _matern(linalg.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu - 1)
+
+    def _log_volume(self, d: int) -> float:
+        # the spectral density at frequency zero (Rasmussen & Williams 2006, eq. 4.15)
+        nu = self._nu
+        power = d * math.log(2) + 0.5 * d * math.log(math.pi / (2 * nu))
+        return power + float(gammaln(nu + 0.5 * d) - gammaln(nu))
+
+    def _self_convolved(self, d: int) -> Kernel:
+        # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
+        nu = 2 * self._nu + 0.5 * (1 if self.columnwise else d)
+        wider = np.asarray(self._resolved("convolve")) * math.sqrt(nu / self._nu)
+        return Matern(nu, float(wider) if wider.ndim == 0 else tuple(wider), self.columnwise)
+
+    def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        # multivariate Student t with 2ν degrees of freedom
+        dof = 2 * self._nu
+        chi2 = rng.chisquare(dof, size=(n, d if self.columnwise else 1))
+        return rng.standard_normal((n, d)) * np.sqrt(dof / chi2)
+
+    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        # the characteristic function of a Gaussian whose variance is Gamma(ν + d/2) distributed
+        # is (1 + ω²/2ν)^{−(ν+d/2)}, the spectrum of the kernel
+        shape = self._nu + 0.5 * (1 if self.columnwise else d)
+        variance = rng.gamma(shape, size=(n, d if self.columnwise else 1)) / self._nu
+        return rng.standard_normal((n, d)) * np.sqrt(variance)
+
+
+@dataclass(frozen=True)
+class Laplace(_MaternFamily):
+    """k(x, x') = exp(−‖x − x'‖₂ / ℓ) (Spiteri 2023, eq. 1.2).
+
+    Parameters
+    ----------
+    lengthscale : "median", float or sequence of float
+        ℓ; a sequence gives one per column.
+    columnwise : bool
+        The product over columns, exp(−Σ_j |x_j − x'_j| / ℓ_j), in place of the Euclidean norm.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> km.Laplace(lengthscale=2.0)([[0.0], [2.0]]).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    """
+
+    @property
+    def _nu(self) -> float:
+        return 0.5
+
+
+@dataclass(frozen=True)
+class Matern(_MaternFamily):
+    """k(x, x') = 2^{1−ν}/Γ(ν) t^ν K_ν(t), t = √(2ν) ‖x − x'‖ / ℓ (Spiteri 2023, eq. 1.3).
+
+    Closed forms at half-integer ν; Bessel functions elsewhere.
+
+    Parameters
+    ----------
+    nu : float
+        Smoothness: functions of the RKHS have ν + d/2 derivatives.
+    lengthscale : "median", float or sequence of float
+    columnwise : bool
+        The product over columns of one-dimensional kernels.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> km.Matern(nu=1.5, lengthscale=1.0)([[0.0], [1.0]]).round(4)
+    array([[1.    , 0.4834],
+           [0.4834, 1.    ]])
+    """
+
+    # dataclass fields of the base come first; nu leads the signature
+    def __init__(
+        self, nu: float = 1.5, lengthscale: Lengthscale = "median", columnwise: bool = False
+    ):
+        object.__setattr__(self, "nu", check_positive(nu, "nu"))
+        object.__setattr__(self, "lengthscale", lengthscale)
+        object.__setattr__(self, "columnwise", columnwise)
+        self.__post_init__()
+
+    nu: float = 1.5
+
+    @property
+    def _nu(self) -> float:
+        return self.nu
+
+
+def _matern(t, nu: float) -> Array:
+    """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
+    order = nu - 0.5
+    if order == int(order) and order <= 20:
+        return _half_integer_matern(t, int(order))
+    return linalg.like(_bessel_matern(linalg.to_numpy(t), nu), t)
+
+
+def _half_integer_matern(t, p: int) -> Array:
+    """exp(−t) p!/(2p)! Σ_i (p+i)!/(i!(p−i)!) (2t)^{p−i}, by Horner's rule in t."""
+    total = math.factorial(2 * p)
+    f = math.factorial
+    coefficients = [
+        f(p) / total * f(p + i) / (f(i) * f(p - i)) * 2 ** (p - i) for i in range(p + 1)
+    ]
+    K = linalg.exp_in_place(-t)
+    if p:
+        poly = t * coefficients[0] + coefficients[1]
+        for c in coefficients[2:]:
+            poly = poly * t + c
+        K *= poly
+    return K
+
+
+def _bessel_matern(t: np.ndarray, nu: float) -> np.ndarray:
+    K = np.ones_like(t)
+    # below this the kernel is 1 to rounding, while t^ν and K_ν leave the range of floats
+    inside = t > 1e-10
+    s = t[inside]
+    with np.errstate(over="ignore"):
+        bessel = kve(nu, s)
+    log_k = (1 - nu) * math.log(2) - gammaln(nu) + nu * np.log(s) - s
+    limit = np.where(s < 1, 1.0, 0.0)  # where K_ν leaves the range of floats
+    K[inside] = np.where(np.isfinite(bessel), np.exp(log_k) * bessel, limit)
+    return K
