@@ -114,7 +114,7 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
             If Z is missing, or anything is malformed, non-finite or constant.
         """
         regressors, y, instruments = self._check_data(X, y, Z, C)
-        stage1, stage2 = self._split_rows(len(y))
+        stage1, stage2 = self._split_rows(y.shape[0])
         names = column_names(X), column_names(Z), column_names(C)
         self.kernel_x_ = fitted_kernel(
             self.kernel_x, regressors, names=_joined(names[0], names[2]), **_as("kernel_x", "X, C")
@@ -122,8 +122,9 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         self.kernel_z_ = fitted_kernel(
             self.kernel_z, instruments, names=_joined(names[1], names[2]), **_as("kernel_z", "Z, C")
         )
-        first = self._first_moments(regressors[stage1], instruments[stage1], y[stage1])
-        second = self._second_moments(regressors[stage2], instruments[stage2], y[stage2])
+        data = regressors, instruments, y
+        first = self._first_moments(*(_rows(part, stage1) for part in data))
+        second = self._second_moments(*(_rows(part, stage2) for part in data))
         self._solve_stage1(_Stage1.of(first, second))
         self._solve_stage2(_Stage2.of(first, second, self.operator_))
         return self
@@ -147,7 +148,7 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
             self.features_x_.transform(block) @ self.coef_
             for (block,) in row_blocks(points, rows=step)
         ]
-        return np.concatenate(parts)
+        return linalg.namespace(points).concat(parts)
 
     def summary(self) -> str:
         """A plain-text account of the fit."""
@@ -207,7 +208,7 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------ the door
 
-    def _check_data(self, X, y, Z, C) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _check_data(self, X, y, Z, C) -> tuple[Array, Array, Array]:
         points = as_points(X, "X", min_rows=4, one_d=False)
         validate_data(self, X, skip_check_array=True)
         if y is None:
@@ -215,7 +216,7 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
                 "y is missing: the estimator requires y to be passed, but the target y is None"
             )
         self.target_name_ = (column_names(y) or ["y"])[0]
-        y = _outcome(y, len(points))
+        y = _outcome(y, points.shape[0])
         if Z is None:
             raise ValueError(
                 "Z is None; instruments are needed. For a regression without instruments use "
@@ -225,11 +226,12 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         if C is not None:
             parts["C"] = as_points(C, "C")
         for name, part in parts.items():
-            check_lengths(len(points), len(part), "X", name)
+            check_lengths(points.shape[0], part.shape[0], "X", name)
         self._names_c = column_names(C)
         self._columns_c = parts["C"].shape[1] if "C" in parts else 0
         exogenous = [parts["C"]] if "C" in parts else []
-        return np.hstack([points, *exogenous]), y, np.hstack([parts["Z"], *exogenous])
+        join = linalg.namespace(points).concat
+        return join([points, *exogenous], axis=1), y, join([parts["Z"], *exogenous], axis=1)
 
     def _split_rows(self, n: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
         if isinstance(self.split, str):
@@ -243,11 +245,11 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
                 "to the two stages; each needs at least 2 (a share between 0 and 1)"
             )
         if self.random_state is None:
-            return slice(None, self.n_stage1_), slice(self.n_stage1_, None)
+            return slice(0, self.n_stage1_), slice(self.n_stage1_, n)
         order = generator(self.random_state).permutation(n)
         return order[: self.n_stage1_], order[self.n_stage1_ :]
 
-    def _check_new(self, X, C) -> np.ndarray:
+    def _check_new(self, X, C) -> Array:
         if self._columns_c == 0 or C is not None:
             points = as_points(X, "X", one_d=False)
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -264,7 +266,7 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
             )
         return points
 
-    def _append_exogenous(self, points, C) -> np.ndarray:
+    def _append_exogenous(self, points, C) -> Array:
         if self._names_c and column_names(C) is not None:
             C = _pick(C, self._names_c, "C")
         C = as_points(C, "C")
@@ -272,8 +274,8 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"C has {C.shape[1]} columns, but KernelIV was fitted with {self._columns_c}"
             )
-        check_lengths(len(points), len(C), "X", "C")
-        return np.hstack([points, C])
+        check_lengths(points.shape[0], C.shape[0], "X", "C")
+        return linalg.namespace(points).concat([points, C], axis=1)
 
     def _origin(self, given) -> str:
         return " (causal validation)" if given is None else " (given)"
@@ -297,7 +299,7 @@ class _Stage1:
     def of(cls, first: Moments, second: Moments) -> _Stage1:
         grid = linalg.EigenGrid.of(first.mean("zz"))
         Q, A = grid.vectors, first.mean("xz") @ grid.vectors
-        c = (A * (second.mean("xz") @ Q)).sum(0)
+        c = linalg.namespace(A).sum(A * (second.mean("xz") @ Q), axis=0)
         G = (A.T @ A) * (Q.T @ second.mean("zz") @ Q)
         return cls(grid, A, float(second.mean("k")[0]), c, G)
 
@@ -344,7 +346,7 @@ def _choose(reg, name: str, stage: _Stage1 | _Stage2) -> tuple[float, float]:
     if reg is not None:
         reg = check_positive(reg, name, zero=True)
         return reg, stage(reg)
-    size = max(float(np.sum(stage.grid.values)), linalg.EPS)
+    size = max(float(linalg.namespace(stage.grid.values).sum(stage.grid.values)), linalg.EPS)
     reg, loss = minimise_log10(lambda r: stage(r * size), *DECADES, points=GRID, heaviest=True)
     return reg * size, loss
 
@@ -358,7 +360,12 @@ def _joined(names, names_c) -> list[str] | None:
     return None if names is None else [*names, *(names_c or [])]
 
 
-def _outcome(y, n: int) -> np.ndarray:
+def _rows(part, rows: np.ndarray | slice) -> Array:
+    """Some rows, by a slice or by numbers."""
+    return part[rows, ...] if isinstance(rows, slice) else linalg.take(part, rows, axis=0)
+
+
+def _outcome(y, n: int) -> Array:
     if as_floats(y, "y").ndim == 2:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected: use y.ravel()",
