@@ -1,0 +1,25 @@
+"""The `kernelmean` command. Needs the extra `app`: ``pip install "kernelmean[app]"``."""
+
+from __future__ import annotations
+
+import sys
+
+EXTRA = frozenset({"typer", "rich", "pandas", "pyarrow", "matplotlib", "jinja2"})
+
+
+def main() -> None:
+    """Run the command line; say how to install the extra where a package of it is missing."""
+    try:
+        from .cli import app
+
+        app()
+    except ModuleNotFoundError as err:
+        package = (err.name or "").partition(".")[0]
+        if package not in EXTRA:
+            raise
+        print(
+            f"error: the kernelmean command needs {package}, which is not installed: "
+            'pip install "kernelmean[app]"',
+            file=sys.stderr,
+        )
+        sys.exit(2)

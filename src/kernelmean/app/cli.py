@@ -1,0 +1,242 @@
+"""The commands and their options. What they do stands in the files beside this one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from typer.core import TyperGroup
+
+from .. import __version__
+from . import reproduce
+from .errors import UserError
+
+UsageError: Any = typer.BadParameter.__bases__[0]  # what the parser raises on any bad option
+
+
+class Commands(TyperGroup):
+    """Commands whose every mistake is one line on stderr and exit code 2."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command."""
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except UserError as err:
+            fail(str(err))
+        except UsageError as err:
+            fail(err.format_message())
+        except (KeyboardInterrupt, typer.Abort):
+            fail("interrupted", code=130)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """One line on stderr, then the exit code."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    help="Compute with probability distributions through kernel mean embeddings.",
+)
+out = Console()
+err = Console(stderr=True)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"kernelmean {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Compute with probability distributions through kernel mean embeddings."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+class KernelName(StrEnum):
+    """Kernels by name."""
+
+    gaussian = "gaussian"
+    laplace = "laplace"
+    matern = "matern"
+    linear = "linear"
+
+
+Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with a missing value.")
+]
+Separator = Annotated[str, typer.Option(help="Separator of a CSV file.")]
+Decimal = Annotated[str, typer.Option(help="Decimal mark of a CSV file.")]
+
+
+@app.command()
+def iv(
+    data: Data,
+    y: Annotated[str, typer.Option(help="Outcome.", show_default=False)],
+    x: Annotated[str, typer.Option(help="Endogenous column(s), by commas.", show_default=False)],
+    z: Annotated[str, typer.Option(help="Instrument(s), by commas.", show_default=False)],
+    c: Annotated[str | None, typer.Option(help="Exogenous column(s), by commas.")] = None,
+    folder: Out = Path("kernelmean-iv"),
+    at: Annotated[
+        Path | None, typer.Option(help="Predict for the rows of this file, not those of DATA.")
+    ] = None,
+    kernel: Annotated[
+        KernelName, typer.Option(help="Kernel of both stages.")
+    ] = KernelName.gaussian,
+    split: Annotated[
+        float, typer.Option(min=0.05, max=0.95, help="Share of the rows for stage 1.")
+    ] = 0.5,
+    seed: Seed = 0,
+    drop_missing: DropMissing = False,
+    sep: Separator = ",",
+    decimal: Decimal = ".",
+) -> None:
+    """The effect of X on Y when something unseen drives both, by way of instruments Z.
+
+    Writes predictions.csv, model.km and report.html into the folder --out.
+    """
+    from .files import check_folder, write_all
+    from .iv import Analysis, Columns
+    from .ivreport import outputs, report
+    from .tables import read_table, split_names
+
+    check_folder(folder)
+    names = (
+        split_names(text, f"--{letter}") for letter, text in zip("xzc", (x, z, c), strict=True)
+    )
+    columns = Columns(y.strip(), *names)
+    frame = read_table(data, sep, decimal).numbers(columns.roles(), drop_missing)
+    rows = frame
+    if at is not None:
+        wanted = {"--x": columns.x, "--c": columns.c}
+        rows = read_table(at, sep, decimal).numbers(wanted, drop_missing)
+    with working("Fitting both stages"):
+        analysis = Analysis.of(frame, columns, kernel=kernel.value, split=split, seed=seed)
+    with working("Measuring the first stage"):
+        analysis.first_stages  # noqa: B018  (computed once, here)
+    with working("Writing the report"):
+        page = report(analysis, data.name, ["kernelmean", *sys.argv[1:]])
+        paths = write_all(folder, outputs(analysis, rows, page))
+    tell_iv(analysis)
+    tell_files(paths)
+
+
+def tell_iv(analysis: Any) -> None:
+    """The numbers of `kernelmean iv`, on the terminal."""
+    from .ivreport import curve_table, facts, headline, strength, warnings_of
+
+    pairs = [(name, value) for name, value, _ in [*facts(analysis), *strength(analysis)]]
+    title = f"Kernel instrumental-variable regression of {analysis.columns.y}"
+    tell_pairs(title, pairs)
+    for column in analysis.columns.x:
+        grid = curve_table(analysis, column)
+        tell_grid(grid.caption, grid.header, grid.rows)
+        out.print(f"{escape(headline(analysis, column))}\n")
+    for warning in warnings_of(analysis):
+        out.print(f"[yellow]Note:[/] {escape(warning)}\n")
+
+
+@app.command()
+def demo(
+    folder: Out = Path("kernelmean-demo"),
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page, where there is a display.")
+    ] = True,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions.")] = False,
+) -> None:
+    """Run the library on real data, and show what it found on one page."""
+    from .demo import INDEX, JOBS, outputs, page, results, show
+    from .files import check_folder, write_all
+
+    check_folder(folder)
+    found = []
+    running = results(quick)
+    for position, job in enumerate(JOBS, start=1):
+        err.print(f"[bold]{position}/{len(JOBS)}[/] {escape(job.title)}")
+        _, result, seconds = next(running)
+        tell_pairs(f"{job.title} ({seconds:.1f} s)", result.lines)
+        found.append(result)
+    write_all(folder, outputs(page(found)))
+    tell_files([folder / INDEX])
+    if open_ and not show(folder / INDEX):
+        out.print("There is no display here; open the page in any browser.")
+
+
+@app.command()
+def info() -> None:
+    """Versions, linear algebra, cores and memory, and what would make it faster."""
+    from . import info as about
+
+    found, libraries, cores = about.extras(), about.blas(), about.cores()
+    tell_pairs("Versions", about.versions().items())
+    packages = (pair for extra in found.values() for pair in extra.items())
+    tell_pairs(
+        "Optional packages", [(name, present or "not installed") for name, present in packages]
+    )
+    tell_pairs("Machine", about.machine(libraries, cores))
+    hints = about.advice(libraries, cores, about.instructions(), found)
+    for hint in hints or ["Nothing to improve."]:
+        out.print(f"[bold]Advice:[/] {escape(hint)}")
+
+
+# ---------------------------------------------------------------- the terminal
+
+
+def working(what: str) -> AbstractContextManager:
+    """A spinner on a terminal while something runs."""
+    return err.status(f"{what} …")
+
+
+def tell_pairs(title: str, pairs: Any) -> None:
+    """Names and values in two columns."""
+    out.print(f"[bold]{escape(title)}[/]")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(escape(str(name)), escape(str(value)))
+    out.print(table)
+    out.print()
+
+
+def tell_grid(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table of numbers."""
+    out.print(f"[bold]{escape(title)}[/]")
+    table = Table(box=None, pad_edge=False)
+    for name in header:
+        table.add_column(escape(name), justify="right")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    out.print(table)
+    out.print()
+
+
+def tell_files(paths: Sequence[Path]) -> None:
+    """Where the results are."""
+    for path in paths:
+        out.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+reproduce.register(app)

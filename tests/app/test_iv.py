@@ -1,0 +1,305 @@
+"""`kernelmean iv`: results, files, refusals."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelmean as km
+from kernelmean.app import files
+from kernelmean.app.firststage import FirstStage
+from kernelmean.app.iv import Analysis, Columns, parts
+from kernelmean.app.ivreport import report
+from kernelmean.app.page import number, numbers
+from kernelmean.display import StructuralCurveDisplay
+
+MARKET = ("--y", "quantity", "--x", "price", "--z", "storm", "--c", "season")
+
+
+@pytest.fixture(scope="module")
+def analysis(market):
+    columns = Columns("quantity", ["price"], ["storm"], ["season"])
+    frame = market.drop(columns="weekday")
+    return Analysis.of(frame, columns, kernel="gaussian", split=0.5, seed=0)
+
+
+def test_files_and_summary(run, csv, market):
+    result = run("iv", csv, *MARKET, "--out", "results")
+    assert result.exit_code == 0, result.output
+    assert sorted(os.listdir("results")) == ["model.km", "predictions.csv", "report.html"]
+    for words in ("Regulariser of stage 1", "Gaussian: price", "First-stage F", "90%", "written"):
+        assert words in result.stdout
+    table = pd.read_csv("results/predictions.csv")
+    assert list(table) == [
+        "row",
+        "quantity",
+        "price",
+        "storm",
+        "season",
+        "prediction",
+        "plain_ridge",
+    ]
+    np.testing.assert_array_equal(table["row"], np.arange(1, 201))
+
+
+def test_the_effect_is_nearer_the_truth_than_plain_regression(analysis):
+    # demand has slope −2, and taste moves price and quantity together
+    low, high = analysis.frame["price"].quantile([0.2, 0.8])
+    ends = analysis.partial("price", [low, high])
+    slopes = (ends.iloc[1] - ends.iloc[0]) / (high - low)
+    assert abs(slopes["prediction"] + 2) < 0.6 * abs(slopes["plain_ridge"] + 2)
+
+
+def test_saved_model_predicts_as_the_page_says(run, csv):
+    run("iv", csv, *MARKET)
+    page = Path("kernelmean-iv/report.html").read_text()
+    sign, centre = re.search(r"model\.predict\(rows\) ([+-]) ([\d.]+)", page).groups()
+    table = pd.read_csv("kernelmean-iv/predictions.csv")
+    model = km.load("kernelmean-iv/model.km")
+    got = model.predict(table[["price", "season"]]) + float(sign + centre)
+    np.testing.assert_allclose(got, table["prediction"], rtol=1e-9)
+
+
+def test_plain_ridge_is_scikit_learns(analysis):
+    from sklearn.kernel_ridge import KernelRidge
+
+    X, y = analysis.frame[["price", "season"]].to_numpy(), analysis.frame["quantity"]
+    K = analysis.model.kernel_x_(X)
+    ridge = KernelRidge(kernel="precomputed", alpha=len(y) * analysis.plain.reg_)
+    expected = ridge.fit(K, y - y.mean()).predict(K) + y.mean()
+    np.testing.assert_allclose(analysis.predict(analysis.frame)["plain_ridge"], expected, atol=1e-2)
+
+
+def test_at_new_rows_in_any_order(run, csv, tmp_path, market):
+    new = market[["season", "price", "weekday"]].iloc[[5, 3]]
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result = run("iv", csv, *MARKET, "--at", "new.csv")
+    assert result.exit_code == 0, result.output
+    at = pd.read_csv("kernelmean-iv/predictions.csv")
+    run("iv", csv, *MARKET, "--out", "all")
+    everywhere = pd.read_csv("all/predictions.csv")
+    assert list(at) == ["row", "price", "season", "prediction", "plain_ridge"]
+    np.testing.assert_allclose(at["prediction"], everywhere["prediction"].iloc[[5, 3]])
+
+
+def test_same_seed_same_answer_another_seed_another(run, csv):
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        run("iv", csv, *MARKET, "--seed", seed, "--out", folder)
+    a, b, c = (Path(folder, "predictions.csv").read_text() for folder in "abc")
+    assert a == b != c
+
+
+@pytest.mark.parametrize("kernel", ["laplace", "matern", "linear"])
+def test_other_kernels(run, csv, kernel):
+    result = run("iv", csv, *MARKET, "--kernel", kernel, "--split", 0.3)
+    assert result.exit_code == 0, result.output
+    assert kernel.capitalize() in result.stdout
+    assert "60 and 140" in result.stdout
+
+
+def test_linear_kernel_gives_a_straight_line(market):
+    columns = Columns("quantity", ["price"], ["storm"], ["season"])
+    frame = market.drop(columns="weekday")
+    fit = Analysis.of(frame, columns, kernel="linear", split=0.5, seed=0)
+    low, middle, high = fit.partial("price", [-1.0, 0.0, 1.0])["prediction"]
+    assert (high - low) / 2 == pytest.approx(-2, abs=0.8)
+    assert middle == pytest.approx((low + high) / 2)
+    assert fit.notes == ()
+
+
+@pytest.mark.parametrize("change", [lambda x: x + 100, lambda x: 100 * x])
+def test_linear_kernel_minds_units_and_says_so(market, change):
+    columns = Columns("quantity", ["price"], ["storm"], ["season"])
+    frame = market.drop(columns="weekday").assign(price=change(market["price"]))
+    fit = Analysis.of(frame, columns, kernel="linear", split=0.5, seed=0)
+    assert "subtract the mean" in fit.notes[0]
+
+
+def test_several_endogenous_columns_give_a_curve_each(run, csv):
+    result = run("iv", csv, "--y", "quantity", "--x", "price,season", "--z", "storm")
+    assert result.exit_code == 0, result.output
+    page = Path("kernelmean-iv/report.html").read_text()
+    assert 'id="figure-curve-price"' in page
+    assert 'id="figure-curve-season"' in page
+    assert "instruments are weak for season" in page
+
+
+def test_few_values_of_the_instrument_are_pointed_out(run, market, tmp_path):
+    market.assign(near=(market["storm"] > 0).astype(int)).to_csv("t.csv", index=False)
+    market.assign(near=(market["storm"] > 0).astype(int)).to_csv(tmp_path / "t.csv", index=False)
+    result = run("iv", "t.csv", "--y", "quantity", "--x", "price", "--z", "near")
+    assert "only 2 different values" in result.stdout
+    Path("t.csv").unlink()
+
+
+def test_page_refers_to_nothing_outside_itself(analysis):
+    page = report(analysis, "market.csv", ["kernelmean", "iv"]).html()
+    outside = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(?!data:|#)([^"')>\s]+)""", page)
+    assert outside == []
+    assert "<script" not in page
+    for caveat in ("cannot be tested", "Weak instruments", "Nothing is known beyond the data"):
+        assert caveat in page
+
+
+def test_column_names_are_escaped(market, run, tmp_path):
+    odd = "<b>price</b> & [co]"
+    market.rename(columns={"price": odd}).to_csv(tmp_path / "odd.csv", index=False)
+    result = run("iv", "odd.csv", "--y", "quantity", "--x", odd, "--z", "storm")
+    assert result.exit_code == 0, result.output
+    assert odd in result.stdout
+    assert "<b>" not in Path("kernelmean-iv/report.html").read_text()
+
+
+def test_predictions_never_hide_a_column_of_the_same_name(market):
+    frame = market[["quantity", "storm"]].assign(prediction=market["price"])
+    fit = Analysis.of(
+        frame,
+        Columns("quantity", ["prediction"], ["storm"], []),
+        kernel="gaussian",
+        split=0.5,
+        seed=0,
+    )
+    assert list(fit.predictions(frame))[-2:] == ["prediction_", "plain_ridge"]
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--y", "quantity", "--x", "price"], "Missing option '--z'"),
+        ([*MARKET, "--split", "1.5"], "--split"),
+        ([*MARKET, "--kernel", "gausian"], "gausian"),
+        ([*MARKET, "--nonsense"], "--nonsense"),
+        (["--y", "quantity", "--x", "prise", "--z", "storm"], "did you mean 'price'?"),
+        (["--y", "quantity", "--x", "weekday", "--z", "storm"], "'weekday' of"),
+        (["--y", "quantity", "--x", "price", "--z", "price"], "given to --x and to --z"),
+        (["--y", "quantity", "--x", "price,", "--z", "storm"], "separated by commas"),
+        ([*MARKET, "--out", "market.csv"], "is a file"),
+        ([*MARKET, "--at", "none.csv"], "there is no file none.csv"),
+    ],
+)
+def test_bad_options(refused, csv, args, message):
+    assert message in refused("iv", csv, *args)
+
+
+def test_bad_files(refused, market, tmp_path):
+    assert "there is no file" in refused("iv", "none.csv", *MARKET)
+    market.head(10).to_csv(tmp_path / "short.csv", index=False)
+    assert "at least 20" in refused("iv", "short.csv", *MARKET)
+    market.assign(storm=3.5).to_csv(tmp_path / "flat.csv", index=False)
+    assert "'storm' has the same value, 3.5" in refused("iv", "flat.csv", *MARKET)
+    market.assign(price=market["price"] * 1e200).to_csv(tmp_path / "huge.csv", index=False)
+    assert "rescale" in refused("iv", "huge.csv", *MARKET)
+    market.assign(price=market["price"].where(market["price"] > 0)).to_csv(
+        tmp_path / "gaps.csv", index=False
+    )
+    assert "--drop-missing" in refused("iv", "gaps.csv", *MARKET)
+
+
+def test_missing_values_dropped_on_request(run, market, tmp_path):
+    gaps = market.assign(price=market["price"].where(market["price"] > 0))
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    result = run("iv", "gaps.csv", *MARKET, "--drop-missing")
+    assert result.exit_code == 0, result.output
+    rows = pd.read_csv("kernelmean-iv/predictions.csv")["row"]
+    np.testing.assert_array_equal(rows, np.flatnonzero(market["price"] > 0) + 1)
+
+
+def test_nothing_half_written_is_left(monkeypatch, tmp_path):
+    def full(self, content):
+        with self.open("wb") as file:
+            file.write(content[:3])
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "old.txt").write_text("old")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(files.UserError, match="No space left on device"):
+        files.write_all(tmp_path, {"old.txt": lambda path: files.write_text(path, "new text")})
+    assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
+    assert (tmp_path / "old.txt").read_text() == "old"
+
+
+def test_interrupted(run, csv, monkeypatch):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Analysis, "of", interrupt)
+    result = run("iv", csv, *MARKET)
+    assert result.exit_code == 130
+    assert os.listdir() == ["market.csv"]
+
+
+def test_curve_is_the_displays(analysis):
+    y, X, _, C = parts(analysis.frame, analysis.columns)
+    ours = analysis.display("price")
+    theirs = StructuralCurveDisplay.from_estimator(analysis.model, X, y - analysis.centre, C=C)
+    np.testing.assert_allclose(ours.grid, theirs.grid)
+    np.testing.assert_allclose(ours.structural, theirs.structural + analysis.centre)
+    np.testing.assert_allclose(ours.plain, theirs.plain + analysis.centre, rtol=1e-4)
+
+
+def test_as_a_program(csv, tmp_path):
+    command = [sys.executable, "-c", "from kernelmean.app import main; main()", "iv", str(csv)]
+    good = subprocess.run(
+        [*command, *MARKET, "--out", tmp_path / "out"], capture_output=True, text=True, check=False
+    )
+    assert good.returncode == 0, good.stderr
+    assert (tmp_path / "out" / "report.html").exists()
+    bad = subprocess.run([*command, "--y", "q"], capture_output=True, text=True, check=False)
+    assert bad.returncode == 2
+    assert bad.stdout == ""
+    assert bad.stderr == "error: Missing option '--x'.\n"
+
+
+# ---------------------------------------------------------------- pieces
+
+
+def test_first_stage_on_a_linear_model():
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(1)
+    Z, C = rng.normal(size=(300, 2)), rng.normal(size=(300, 1))
+    x = Z @ [1.0, 0.5] + C[:, 0] + rng.normal(size=300)
+    stage = FirstStage.of(x, Z, C)
+    full = sm.OLS(x, sm.add_constant(np.hstack([Z, C]))).fit()
+    small = sm.OLS(x, sm.add_constant(C)).fit()
+    assert stage.f == pytest.approx(full.compare_f_test(small)[0])
+    assert stage.r2 == pytest.approx(full.rsquared, abs=0.06)
+    assert stage.r2_exogenous == pytest.approx(small.rsquared, abs=0.06)
+    assert not stage.weak
+    assert FirstStage.of(x, rng.normal(size=(300, 1)), C).weak
+    assert FirstStage.of(x, C.copy(), C).f == 0  # the instrument repeats an exogenous column
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (5, "5"),
+        (1.0, "1.00"),
+        (999.6, "1,000"),
+        (123456.7, "123,457"),
+        (1e12, "1.00 × 10¹²"),
+        (-2.5e-5, "−2.50 × 10⁻⁵"),
+        (0.012345, "0.0123"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_numbers_for_reading(value, text):
+    assert number(value) == text
+
+
+def test_numbers_that_align():
+    assert numbers([1200.0, 3.0]) == ["1,200", "3"]
+    assert numbers([0.5, 0.5]) == ["0.500", "0.500"]
+    assert numbers([0.0, -0.001]) == ["0.00000", "−0.00100"]

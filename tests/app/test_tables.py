@@ -1,0 +1,124 @@
+"""Bad tables are refused in one clear line; good ones are read as they stand."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kernelmean.app.errors import UserError
+from kernelmean.app.tables import read_table, split_names
+
+GOOD = "y,x,z\n1,2,3\n4,5,6\n"
+
+
+def read(tmp_path, content, name="t.csv", **options):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_table(path, **options)
+
+
+def numbers(table, names="y,x,z", drop_missing=False):
+    return table.numbers({"--x": names.split(",")}, drop_missing)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GOOD,
+        GOOD.replace("\n", "\r\n"),
+        "\ufeff" + GOOD,
+        " y , x, z\n1, 2,3\n 4,5, 6\n",
+        '"y","x","z"\n"1","2","3"\n4,5,6',
+    ],
+)
+def test_csv_as_people_write_it(tmp_path, content):
+    got = numbers(read(tmp_path, content))
+    np.testing.assert_array_equal(got, [[1, 2, 3], [4, 5, 6]])
+    assert list(got.index) == [1, 2]
+
+
+def test_other_separators_and_decimal_commas(tmp_path):
+    table = read(tmp_path, "y;x;z\n1,5;2;3\n", sep=";", decimal=",")
+    np.testing.assert_array_equal(numbers(table), [[1.5, 2, 3]])
+
+
+def test_compressed_csv_and_parquet(tmp_path):
+    np.testing.assert_array_equal(
+        numbers(read(tmp_path, gzip.compress(GOOD.encode()), "t.csv.gz")), [[1, 2, 3], [4, 5, 6]]
+    )
+    frame = pd.DataFrame({"y": [1, None], "x": [True, False], "z": [0.5, 1.5]})
+    frame.astype({"y": "Int64"}).to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    np.testing.assert_array_equal(numbers(table, drop_missing=True), [[1, 1, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("y,x,z\n", "0 rows"),
+        ("\n\n  \n", "cannot be read"),
+        ("y;x;z\n1;2;3\n", "semicolons: add --sep ';'"),
+        ("y\tx\n1\t2\n", r"tabs: add --sep \$'\\t'"),
+        ("y,x\n1,2,3\n", "more fields than the 2"),
+        ("y,x\n1,2\n1,2,3\n", "line 3"),
+        (b"\xff\xfe\x00\x00PK\x03", "not text"),
+    ],
+)
+def test_files_that_are_no_table(tmp_path, content, message):
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, content)
+
+
+def test_unreadable_parquet_folder_and_no_file(tmp_path):
+    with pytest.raises(UserError, match="not a readable Parquet file"):
+        read(tmp_path, "y,x\n1,2\n", "t.parquet")
+    with pytest.raises(UserError, match="is a directory"):
+        read_table(tmp_path)
+    with pytest.raises(UserError, match=r"there is no file .*; did you mean 't.parquet'"):
+        read_table(tmp_path / "t.parqet")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("y,x,z\n1,a,3\n", "'x' of .* holds text: 'a' in row 1; write its categories as columns"),
+        ("y,x,z\n1,2,3\n1,?,3\n2,2,2\n", r"'\?' in row 2 \(1 such rows\); leave the field empty"),
+        ('y,x,z\n1,"2,5",3\n', "decimal commas add --decimal ','"),
+        ("y,x,z\n1,2020-01-02,3\n", "holds text: '2020-01-02'"),
+        ("y,x,z\n1,,3\n4,5,\n7,8,9\n", "'x' 1, 'z' 1; add --drop-missing to leave out 2 of 3 rows"),
+        ("y,x,z\n1,inf,3\n", "infinite values: 'x' 1"),
+        ("y,x,x,z\n1,2,3,4\n", "more than one column named 'x'"),
+        ("y,X,z\n1,2,3\n", r"no column 'x' \(asked for by --x\); did you mean 'X'\?"),
+        ("y,price,z\n1,2,3\n", "no column 'x' .*; it has 'y', 'price', 'z'"),
+    ],
+)
+def test_columns_that_cannot_be_used(tmp_path, content, message):
+    with pytest.raises(UserError, match=message):
+        numbers(read(tmp_path, content))
+
+
+def test_repeated_names_elsewhere_do_no_harm(tmp_path):
+    assert numbers(read(tmp_path, "y,q,q,x,z\n1,a,b,2,3\n")).shape == (1, 3)
+
+
+def test_rows_with_missing_values_are_dropped_on_request(tmp_path):
+    table = read(tmp_path, "y,x,z\n1,,3\n4,5,NA\n7,8,9\n")
+    kept = numbers(table, drop_missing=True)
+    assert list(kept.index) == [3]
+    assert numbers(table, "y").shape == (3, 1)
+
+
+def test_a_column_has_one_part_to_play(tmp_path):
+    with pytest.raises(UserError, match="'x' is given to --x and to --z"):
+        read(tmp_path, GOOD).numbers({"--x": ["x"], "--z": ["x"]}, False)
+
+
+def test_names():
+    assert split_names("a, b,c d", "--x") == ["a", "b", "c d"]
+    assert split_names(None, "--c") == []
+    with pytest.raises(UserError, match="--x is 'a,,b'"):
+        split_names("a,,b", "--x")
