@@ -1,0 +1,48 @@
+# Each target sets itself up in .venv, from a clean clone, with Python 3.11 or newer and pip.
+#   make demo    the jobs that exist, on real data, as one HTML page
+#   make test    the test suite and the examples in the docstrings
+#   make lint    ruff and mypy
+#   make docs    the documentation, in docs/_build/html
+#   make bench   every benchmark; `make bench QUICK=1` for the small sizes
+PYTHON ?= python3
+BIN := .venv/bin
+QUICK ?=
+
+.PHONY: demo test lint docs bench clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+demo: .venv/.with-app,iv
+	$(BIN)/kernelmean demo $(if $(QUICK),--quick)
+
+# Two workers with one BLAS thread each: more threads than cores would only take turns.
+test: .venv/.with-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: .venv/.with-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: .venv/.with-docs
+	OMP_NUM_THREADS=2 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+bench: .venv/.with-dev
+	@set -e; for script in benchmarks/bench_*.py; do \
+	  echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick); \
+	done
+
+clean:
+	rm -rf .venv docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst
+	rm -rf .pytest_cache .mypy_cache .ruff_cache
+
+# The stamp is older than pyproject.toml exactly when the dependencies may have changed.
+.venv/.with-%: pyproject.toml | .venv/bin/pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# Debian ships Python without ensurepip unless python3-venv is there: then borrow the system's pip.
+.venv/bin/pip:
+	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --clear --without-pip .venv && \
+	  $(PYTHON) -m pip --python .venv/bin/python install --quiet pip; }

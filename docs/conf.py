@@ -1,0 +1,72 @@
+"""Sphinx configuration; built by ``make docs`` with every warning an error."""
+
+from __future__ import annotations
+
+import os
+import re
+
+# Examples are run while the pages are built: no window, and no more threads than the machine lends.
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import kernelmean
+
+project = "kernelmean"
+author = "The kernelmean developers"
+project_copyright = "2026, the kernelmean developers"
+version = release = kernelmean.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "auto_examples/*.ipynb", "auto_examples/*.md5"]
+templates_path = ["_templates"]
+nitpicky = False
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "abort_on_example_error": True,
+    "doc_module": ("kernelmean",),
+    "backreferences_dir": "generated/backreferences",
+    "min_reported_time": 60,
+}
+
+html_theme = "furo"
+html_title = "kernelmean"
+html_static_path: list[str] = []
+
+BARS = re.compile(r"\|(\S[^|]*\S|\S)\|")
+
+
+def skip_inherited(app, what, name, obj, skip, options):
+    """Members that scikit-learn brings are described by scikit-learn."""
+    owner = getattr(obj, "fget", obj)
+    module = getattr(owner, "__module__", None)
+    return skip or (module is not None and not module.startswith("kernelmean"))
+
+
+def escape_bars(app, what, name, obj, options, lines):
+    """|x| in a formula is an absolute value, not a reStructuredText substitution."""
+    lines[:] = [line if ">>>" in line else BARS.sub(r"\|\1\|", line) for line in lines]
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("autodoc-process-docstring", escape_bars, priority=100)
