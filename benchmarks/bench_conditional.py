@@ -1,0 +1,113 @@
+"""ConditionalEmbedding, tuned by leave-one-out, against dense formulas and KernelRidge."""
+
+from __future__ import annotations
+
+import numpy as np
+from _harness import Measured, Table, arguments, measure, ratio, rmse
+from sklearn.kernel_ridge import KernelRidge
+
+import kernelmean as km
+from kernelmean.selection import DECADES, minimise_log10
+
+NOISE = 0.3
+
+
+# ---------------------------------------------------------------- the data
+def truth(X) -> np.ndarray:
+    """E[Y | x] = sin(3 x_1) x_2."""
+    return np.sin(3 * X[:, 0]) * X[:, 1]
+
+
+def pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, truth(X) + NOISE * rng.standard_normal(n)
+
+
+def new_rows() -> np.ndarray:
+    return np.random.default_rng(1).uniform(-1, 1, (1000, 2))
+
+
+def pairs_and_reg(n: int, reg: float) -> tuple:
+    return *pairs(n), reg
+
+
+# ---------------------------------------------------------------- the jobs: (prediction, reg)
+def ours(X, y) -> tuple[np.ndarray, float]:
+    c = km.ConditionalEmbedding().fit(X, y)
+    return c.predict(new_rows()), c.reg_
+
+
+def to_rounding(X, y) -> tuple[np.ndarray, float]:
+    """Coordinates so accurate that only the λ found tells them from dense formulas."""
+    c = km.ConditionalEmbedding(features=km.Nystroem(tol=1e-10)).fit(X, y)
+    return c.predict(new_rows()), c.reg_
+
+
+def dense_tuned(X, y) -> tuple[np.ndarray, float]:
+    """The same leave-one-out loss over n x n matrices: one eigendecomposition, n³ for every λ."""
+    kernel, n = km.Gaussian().resolve(X), len(X)
+    L = km.Gaussian().resolve(y)(y)
+    s, Q = np.linalg.eigh(kernel(X))
+    s = np.clip(s, 0, None)
+    QtL = Q.T @ L
+    M, diagonal = QtL @ Q, L.diagonal()
+
+    def loss(reg: float) -> float:
+        d = s / (s + reg)
+        H = Q * d
+        squared = diagonal - 2 * np.sum(H * QtL.T, axis=1) + np.sum((H @ M) * H, axis=1)
+        return float(np.mean(squared / np.clip(1 - np.sum(H * Q, axis=1), 1e-10, None) ** 2))
+
+    ridge, _ = minimise_log10(lambda r: loss(r * n), *DECADES)
+    weights = Q @ (Q.T @ y / (s + ridge * n))
+    return kernel(new_rows(), X) @ weights, ridge
+
+
+def dense_once(X, y, reg: float) -> tuple[np.ndarray, float]:
+    """(K + nλI)⁻¹y at a λ that somebody else has found."""
+    kernel, n = km.Gaussian().resolve(X), len(X)
+    K = kernel(X)
+    K[np.diag_indices(n)] += n * reg
+    return kernel(new_rows(), X) @ np.linalg.solve(K, y), reg
+
+
+def kernel_ridge(X, y, reg: float) -> tuple[np.ndarray, float]:
+    gamma = 0.5 / km.Gaussian().resolve(X).lengthscale ** 2
+    model = KernelRidge(alpha=len(X) * reg, kernel="rbf", gamma=gamma).fit(X, y)
+    return model.predict(new_rows()), reg
+
+
+# ---------------------------------------------------------------- the table
+def speed(sizes: list[int], tuned_up_to: int, dense_up_to: int) -> None:
+    table = Table(
+        "Fit n rows and predict 1,000; dense methods without tuning are given the reg of the first",
+        *["n", "method                     ", "seconds", "over ours", "peak MB", "reg"],
+        *["error", "max diff"],
+    )
+    for n in sizes:
+        first = measure(ours, n, setup=pairs)
+        fits = {"ConditionalEmbedding, tuned": first}
+        if n <= tuned_up_to:
+            fits["the same, tol=1e-10"] = measure(to_rounding, n, setup=pairs)
+            fits["dense, tuned"] = measure(dense_tuned, n, setup=pairs)
+        if n <= dense_up_to:
+            given = n, first.result[1]
+            fits["dense, one solve"] = measure(dense_once, *given, setup=pairs_and_reg)
+            fits["KernelRidge, one solve"] = measure(kernel_ridge, *given, setup=pairs_and_reg)
+        for method, fit in fits.items():
+            table.row(n, method, *_cells(fit, first))
+
+
+def _cells(fit: Measured, first: Measured) -> list:
+    prediction, reg = fit.result
+    difference = float(np.max(np.abs(prediction - first.result[0])))
+    slower = ratio(fit.seconds, first.seconds)
+    return [fit.seconds, slower, fit.peak_mb, reg, rmse(prediction, truth(new_rows())), difference]
+
+
+if __name__ == "__main__":
+    if arguments(__doc__).quick:
+        speed([500], tuned_up_to=500, dense_up_to=500)
+    else:
+        speed([500, 1_000, 2_000, 5_000, 20_000, 100_000], tuned_up_to=2_000, dense_up_to=5_000)

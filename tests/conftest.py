@@ -1,0 +1,44 @@
+"""Shared data and the one rule for all tests: nothing random without a seed, nothing drawn on a
+screen.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import numpy as np
+import pytest
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20240601)
+
+
+@pytest.fixture(scope="session")
+def sigmoid_draw() -> dict[str, np.ndarray]:
+    """Singh 2019, sigmoid design: the authors' reference draw (columns x, y, z)."""
+    table = np.genfromtxt(DATA / "kiv_sigmoid_n1000.csv", delimiter=",", names=True)
+    return {"X": table["x"][:, None], "y": table["y"], "Z": table["z"][:, None]}
+
+
+@pytest.fixture(scope="session")
+def demand_draw() -> dict[str, np.ndarray]:
+    """Singh 2019, demand design: the authors' reference draw (columns p, t, s, y, c)."""
+    table = np.genfromtxt(DATA / "kiv_demand_rho0.5_n1000.csv", delimiter=",", names=True)
+    exogenous = np.column_stack([table["t"], table["s"]])
+    return {"P": table["p"][:, None], "y": table["y"], "I": table["c"][:, None], "C": exogenous}
+
+
+@pytest.fixture
+def xy() -> tuple[np.ndarray, np.ndarray]:
+    """Thirty pairs, two columns each: y is a noisy curve in x."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(30, 2))
+    Y = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1] ** 2]) + 0.2 * rng.normal(size=(30, 2))
+    return X, Y

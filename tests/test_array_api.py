@@ -1,0 +1,262 @@
+"""Other array libraries: what comes in as theirs goes out as theirs, with NumPy's numbers."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from array_api_compat import array_namespace
+from numpy.testing import assert_allclose
+
+import kernelmean as km
+
+strict = pytest.importorskip("array_api_strict")
+
+
+LIBRARIES = {"array_api_strict": strict.asarray}
+if find_spec("torch"):
+    import torch
+
+    LIBRARIES["torch"] = torch.as_tensor
+
+
+@pytest.fixture(params=LIBRARIES)
+def theirs(request):
+    """Converts a NumPy array to the library under test."""
+    return LIBRARIES[request.param]
+
+
+@pytest.mark.skipif("torch" in LIBRARIES, reason="torch is installed and every test below uses it")
+def test_torch_is_missing():
+    """One line in the report, instead of a hundred, that says torch was not tested."""
+    pytest.skip("torch is not installed: the tests below run with array_api_strict alone")
+
+
+def check(got, expected, like, atol: float = 1e-9) -> None:
+    """The same library and (up to rounding in another order) the same numbers."""
+    assert array_namespace(got) is array_namespace(like), f"came back as {type(got)}"
+    assert_allclose(numbers(got), expected, atol=atol, rtol=1e-7)
+
+
+def numbers(a) -> np.ndarray:
+    return np.asarray(a.detach()) if hasattr(a, "detach") else np.from_dlpack(a)
+
+
+KERNELS = [
+    km.Gaussian(0.8),
+    km.Gaussian((0.5, 2.0), columnwise=True),
+    km.Laplace(0.8),
+    km.Laplace(0.8, columnwise=True),
+    km.Matern(1.5, 0.8),
+    km.Matern(2.5, 0.8),
+    km.Matern(0.8, 0.8),
+    km.Linear(offset=1.0),
+    km.Delta(),
+    km.Frobenius(),
+    km.Gaussian(0.8) + km.Linear(),
+    km.Gaussian(0.8) * km.Linear(offset=1.0),
+    km.on_columns({0: km.Gaussian(0.8), 1: km.Delta()}),
+]
+SMOOTH = [k for k in KERNELS if type(k) in (km.Gaussian, km.Laplace, km.Matern)]
+
+
+@pytest.fixture
+def Y(xy) -> np.ndarray:
+    return xy[1][:9]
+
+
+@pytest.mark.parametrize("k", KERNELS, ids=repr)
+class TestKernels:
+    def test_gram(self, k, theirs, xy, Y):
+        X = theirs(xy[0])
+        check(k(X, theirs(Y)), k(xy[0], Y), X)
+        check(k(X), k(xy[0]), X)
+
+    def test_diag(self, k, theirs, xy):
+        X = theirs(xy[0])
+        check(k.diag(X), k.diag(xy[0]), X)
+
+
+@pytest.mark.parametrize("k", SMOOTH, ids=repr)
+def test_densities(k, theirs, xy, Y):
+    X = theirs(xy[0])
+    check(k.density(X, theirs(Y)), k.density(xy[0], Y), X)
+    check(k.self_convolution(X, theirs(Y)), k.self_convolution(xy[0], Y), X)
+
+
+def test_precomputed(theirs):
+    gram = np.array([[2.0, 1.0], [1.0, 3.0]])
+    got = km.Precomputed(theirs(gram))(theirs(np.array([0, 1])), theirs(np.array([1])))
+    check(got, [[1.0], [3.0]], theirs(gram))
+
+
+def test_median_lengthscale_is_a_number(theirs, xy):
+    assert km.median_lengthscale(theirs(xy[0])) == pytest.approx(km.median_lengthscale(xy[0]))
+    assert km.Gaussian().resolve(theirs(xy[0])) == km.Gaussian().resolve(xy[0])
+
+
+def test_float32_and_integers_are_taken_in(theirs):
+    for dtype in (np.float32, np.int64):
+        X = np.array([[0, 1], [2, 3]], dtype=dtype)
+        check(km.Gaussian(1.0)(theirs(X)), km.Gaussian(1.0)(X), theirs(X))
+
+
+@pytest.mark.parametrize(
+    "make", [km.Nystroem(tol=1e-6), km.Exact(), km.RandomFourier(40)], ids=repr
+)
+def test_feature_maps(make, theirs, xy, Y):
+    from sklearn.base import clone
+
+    numpy_map, X = clone(make), theirs(xy[0])
+    expected = numpy_map.fit_transform(xy[0], km.Gaussian(0.8))
+    got = make.fit_transform(X, km.Gaussian(0.8))
+    # pivots are the same; the factor amplifies rounding by its condition number
+    check(got, expected, X, atol=1e-6)
+    check(make.transform(theirs(Y)), numpy_map.transform(Y), X, atol=1e-6)
+
+
+class TestMeanEmbedding:
+    @pytest.fixture(params=[False, True], ids=["single", "batch"])
+    def pair(self, request, theirs, xy, rng):
+        w = rng.dirichlet(np.ones(30), size=3 if request.param else None)
+        k = km.Gaussian(0.8)
+        return km.MeanEmbedding(xy[0], w, k), km.MeanEmbedding(theirs(xy[0]), theirs(w), k)
+
+    @pytest.mark.parametrize(
+        "verb",
+        [
+            lambda m, Y: m(Y),
+            lambda m, Y: m.mean(),
+            lambda m, Y: m.covariance(),
+            lambda m, Y: m.density(Y),
+            lambda m, Y: m.quantile(0.3),
+            lambda m, Y: m.quantile([0.1, 0.5]),
+            lambda m, Y: m.interval(0.5)[0],
+            lambda m, Y: m.sample(6, 0),
+            lambda m, Y: m.expectation(lambda x: x**2),
+            lambda m, Y: m.expectation(lambda x: x[:, 0]),
+            lambda m, Y: m.normalised().weights,
+            lambda m, Y: m.inner(m),
+            lambda m, Y: m.mode(),
+            lambda m, Y: m.herd(4),
+            lambda m, Y: m.points,
+        ],
+        ids=[
+            "call",
+            "mean",
+            "covariance",
+            "density",
+            "quantile",
+            "quantiles",
+            "interval",
+            "sample",
+            "expectation_k",
+            "expectation",
+            "normalised",
+            "inner",
+            "mode",
+            "herd",
+            "points",
+        ],
+    )
+    def test_answers(self, pair, verb, theirs, Y):
+        ours, other = pair
+        check(verb(other, theirs(Y)), verb(ours, Y), theirs(Y), atol=1e-7)
+
+    def test_mmd(self, pair, theirs, xy, Y):
+        ours, other = pair
+        k = km.Gaussian(0.8)
+        expected = ours.mmd(km.MeanEmbedding(Y, kernel=k))
+        check(other.mmd(km.MeanEmbedding(theirs(Y), kernel=k)), expected, theirs(Y), atol=1e-7)
+
+    def test_equal_weights(self, theirs, xy):
+        m = km.MeanEmbedding(theirs(xy[0]), kernel=km.Gaussian(0.8))
+        check(m.weights, np.full(30, 1 / 30), theirs(xy[0]))
+
+
+@pytest.mark.parametrize("features", [None, km.Exact(), km.RandomFourier(40)], ids=repr)
+@pytest.mark.parametrize("reg", [1e-2, None])
+class TestConditionalEmbedding:
+    @pytest.fixture
+    def pair(self, features, reg, theirs, xy):
+        make = lambda: km.ConditionalEmbedding(km.Gaussian(0.8), km.Gaussian(0.6), reg, features)  # noqa: E731
+        return make().fit(*xy), make().fit(theirs(xy[0]), theirs(xy[1]))
+
+    def test_answers(self, pair, theirs, Y):
+        ours, other = pair
+        new = theirs(Y)
+        check(other.predict(new), ours.predict(Y), new, atol=1e-5)
+        check(other.weights(new), ours.weights(Y), new, atol=1e-5)
+        check(other.at(new)(new), ours.at(Y)(Y), new, atol=1e-5)
+        check(other.at(new).mean(), ours.at(Y).mean(), new, atol=1e-5)
+        check(
+            other.expectation(lambda y: y[:, 0], new),
+            ours.expectation(lambda y: y[:, 0], Y),
+            new,
+            atol=1e-5,
+        )
+
+    def test_choices(self, pair):
+        ours, other = pair
+        assert other.reg_ == pytest.approx(ours.reg_, rel=1e-2)
+        assert other.loo_score_ == pytest.approx(ours.loo_score_, rel=1e-6)
+
+    def test_rules(self, pair, theirs, Y):
+        ours, other = pair
+        m, t = (
+            km.MeanEmbedding(Y, kernel=km.Gaussian(0.8)),
+            km.MeanEmbedding(theirs(Y), kernel=km.Gaussian(0.8)),
+        )
+        check(km.sum_rule(other, t).weights, km.sum_rule(ours, m).weights, theirs(Y), atol=1e-5)
+        both = np.hstack([Y, Y])
+        check(
+            km.product_rule(other, t)(theirs(both)),
+            km.product_rule(ours, m)(both),
+            theirs(Y),
+            atol=1e-5,
+        )
+
+
+def test_tuned_lengthscale(theirs, xy):
+    ours = km.ConditionalEmbedding(kernel_y=km.Gaussian(0.6), tune_lengthscale=True).fit(*xy)
+    other = km.ConditionalEmbedding(kernel_y=km.Gaussian(0.6), tune_lengthscale=True)
+    other.fit(theirs(xy[0]), theirs(xy[1]))
+    assert other.loo_score_ == pytest.approx(ours.loo_score_, rel=1e-4)
+
+
+@pytest.mark.parametrize("reg", [1e-2, None])
+def test_density_ratio(reg, theirs, xy, Y):
+    X = theirs(xy[0])
+    ours = km.DensityRatio(km.Gaussian(0.8), reg).fit(xy[0], Y)
+    other = km.DensityRatio(km.Gaussian(0.8), reg).fit(X, theirs(Y))
+    check(other.weights_, ours.weights_, X, atol=1e-5)
+    check(other.predict(theirs(Y)), ours.predict(Y), X, atol=1e-4)
+
+
+@pytest.mark.parametrize("regs", [(1e-2, 1e-2), (None, None)])
+def test_kernel_iv(regs, theirs, xy, Y):
+    X, y, Z, C = xy[0], xy[1][:, 0], xy[0] + xy[1], xy[1][:, 1]
+    ours = km.KernelIV(km.Gaussian(0.8), km.Gaussian(0.8), *regs).fit(X, y, Z, C)
+    other = km.KernelIV(km.Gaussian(0.8), km.Gaussian(0.8), *regs)
+    other.fit(*(theirs(a) for a in (X, y, Z, C)))
+    got = other.predict(theirs(Y), theirs(C[:9]))
+    check(got, ours.predict(Y, C[:9]), theirs(Y), atol=1e-4)
+    assert other.reg_stage1_ == pytest.approx(ours.reg_stage1_, rel=1e-2)
+    assert isinstance(other.loss_stage2_, float)
+
+
+def test_bad_values_are_refused_by_name(theirs):
+    with pytest.raises(ValueError, match="NaN"):
+        km.Gaussian(1.0)(theirs(np.array([[np.nan, 1.0]])))
+    with pytest.raises(ValueError, match="weights"):
+        km.MeanEmbedding(theirs(np.ones((2, 1))), theirs(np.ones(3)), km.Gaussian(1.0))
+
+
+def test_saving_keeps_the_numbers(theirs, xy, tmp_path):
+    """Files hold NumPy arrays, so what comes back is NumPy."""
+    c = km.ConditionalEmbedding().fit(theirs(xy[0]), theirs(xy[1]))
+    c.save(tmp_path / "c.km")
+    assert_allclose(
+        km.load(tmp_path / "c.km").predict(xy[0]), numbers(c.predict(theirs(xy[0]))), atol=1e-8
+    )

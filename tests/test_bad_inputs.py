@@ -1,0 +1,535 @@
+"""The battery: every bad value through every door that takes an array.
+
+The answer is a ValueError that names the argument, or finite numbers; never a LinAlgError, a NaN,
+or a leaked
+NumPy warning.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import kernelmean as km
+
+N, D = 24, 2
+
+
+def good(n: int = N, d: int = D, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def spoiled(value: float) -> np.ndarray:
+    X = good()
+    X[3, 1] = value
+    return X
+
+
+def _object(rows) -> np.ndarray:
+    out = np.empty(len(rows), dtype=object)
+    out[:] = rows
+    return out
+
+
+BAD: dict[str, Callable[[], object]] = {
+    "NaN": lambda: spoiled(np.nan),
+    "all NaN": lambda: np.full((N, D), np.nan),
+    "inf": lambda: spoiled(np.inf),
+    "-inf": lambda: spoiled(-np.inf),
+    "1e200 once": lambda: spoiled(1e200),
+    "1e200 everywhere": lambda: 1e200 * good(),
+    "1e80 everywhere": lambda: 1e80 * good(),
+    "1e-200 everywhere": lambda: 1e-200 * good(),
+    "no rows": lambda: np.empty((0, D)),
+    "no columns": lambda: np.empty((N, 0)),
+    "empty list": list,
+    "one row": lambda: good(1),
+    "two rows": lambda: good(2),
+    "other length": lambda: good(N + 5),
+    "other columns": lambda: good(N, D + 1),
+    "constant": lambda: np.ones((N, D)),
+    "zeros": lambda: np.zeros((N, D)),
+    "constant column": lambda: np.column_stack([good()[:, 0], np.ones(N)]),
+    "two rows repeated": lambda: np.tile(good(2), (N // 2, 1)),
+    "one row but one": lambda: np.concatenate([np.zeros((N - 1, D)), np.ones((1, D))]),
+    "text": lambda: np.full((N, D), "fig"),
+    "numbers as text": lambda: good().astype(str),
+    "one word": lambda: "fig",
+    "bytes": lambda: b"fig",
+    "dates": lambda: np.full((N, D), datetime(2020, 1, 1)),
+    "datetime64": lambda: np.full((N, D), np.datetime64("2020-01-01")),
+    "complex": lambda: good() + 1j,
+    "3-D": lambda: np.ones((N, D, 2)) * good()[:, :, None],
+    "ragged": lambda: [[1.0, 2.0], [3.0]] * (N // 2),
+    "None": lambda: None,
+    "list of None": lambda: [[None, None]] * N,
+    "objects": lambda: _object([object()] * N),
+    "dicts": lambda: _object([{"a": 1}] * N),
+    "a dict": lambda: {"a": [1.0, 2.0]},
+    "a number": lambda: 3.0,
+    "a function": lambda: good,
+    "a set": lambda: {1.0, 2.0},
+    "sparse": lambda: sparse.csr_array(good()),
+    "sparse matrix": lambda: sparse.csr_matrix(good()),
+}
+
+
+# --------------------------------------------------------------------------------------- the doors
+@cache
+def fitted_conditional() -> km.ConditionalEmbedding:
+    return km.ConditionalEmbedding().fit(good(), good(seed=1))
+
+
+@cache
+def instrumented(c: bool = False) -> km.KernelIV:
+    X = good()
+    return km.KernelIV().fit(X, X[:, 0], X + good(seed=1), good(N, 1, seed=2) if c else None)
+
+
+@cache
+def mean_embedding() -> km.MeanEmbedding:
+    return km.MeanEmbedding(good(), kernel=km.Gaussian(1.0))
+
+
+def answers(m: km.MeanEmbedding) -> list:
+    return [m.mean(), m.covariance(), m(m.points), m.mode(), m.herd(3), m.mmd(m), m.total()]
+
+
+def fit_conditional(X, y, **parameters) -> list:
+    c = km.ConditionalEmbedding(**parameters).fit(X, y)
+    return [c.predict(c.points_x_), c.weights(c.points_x_), c.reg_, c.loo_score_, c.operator_]
+
+
+def fit_ratio(denominator, numerator, **parameters) -> list:
+    r = km.DensityRatio(**parameters).fit(denominator, numerator)
+    return [r.weights_, r.reg_, r.loo_score_, r.coef_]
+
+
+def fit_iv(X, y, Z, C=None, **parameters) -> list:
+    iv = km.KernelIV(**parameters).fit(X, y, Z, C)
+    return [iv.coef_, iv.reg_stage1_, iv.reg_stage2_, iv.loss_stage1_, iv.loss_stage2_]
+
+
+SMOOTH = {
+    "gaussian": km.Gaussian(1.0),
+    "laplace": km.Laplace(1.0, columnwise=True),
+    "matern": km.Matern(0.8, 1.0),
+}
+KERNELS = {
+    **SMOOTH,
+    "linear": km.Linear(),
+    "delta": km.Delta(),
+    "sum": km.Gaussian(1.0) + km.Linear(),
+    "on columns": km.on_columns({0: km.Gaussian(1.0), 1: km.Delta()}),
+    "function": km.as_kernel(lambda A, B: A @ B.T),
+}
+MAPS = {"nystroem": km.Nystroem, "exact": km.Exact, "fourier": lambda: km.RandomFourier(20)}
+
+# door -> (name of the argument, what to do with the bad value)
+DOORS: dict[str, tuple[str, Callable]] = {
+    "median_lengthscale": ("X", km.median_lengthscale),
+    "median_lengthscale, columnwise": ("X", lambda b: km.median_lengthscale(b, columnwise=True)),
+    "Precomputed": ("gram", lambda b: km.Precomputed(b)(range(3))),
+    "Precomputed.__call__": ("X", lambda b: km.Precomputed(np.eye(N))(b)),
+    "MeanEmbedding points": ("points", lambda b: answers(km.MeanEmbedding(b))),
+    "MeanEmbedding points, fixed kernel": (
+        "points",
+        lambda b: answers(km.MeanEmbedding(b, kernel=km.Gaussian(1.0))),
+    ),
+    "MeanEmbedding weights": (
+        "weights",
+        lambda b: answers(km.MeanEmbedding(good(), b, km.Gaussian(1.0))),
+    ),
+    "MeanEmbedding.__call__": ("Y", lambda b: mean_embedding()(b)),
+    "MeanEmbedding.density": ("Y", lambda b: mean_embedding().density(b)),
+    "MeanEmbedding.expectation": ("f", lambda b: mean_embedding().expectation(lambda x: b)),
+    "MeanEmbedding.inner": ("other", lambda b: mean_embedding().inner(b)),
+    "MeanEmbedding.mmd": ("other", lambda b: mean_embedding().mmd(b)),
+    "ConditionalEmbedding.fit X": ("X", lambda b: fit_conditional(b, good(seed=1))),
+    "ConditionalEmbedding.fit X, tuned": (
+        "X",
+        lambda b: fit_conditional(b, good(seed=1), tune_lengthscale=True),
+    ),
+    "ConditionalEmbedding.fit X, linear": (
+        "X",
+        lambda b: fit_conditional(b, good(seed=1), kernel_x="linear"),
+    ),
+    "ConditionalEmbedding.fit X, delta": (
+        "X",
+        lambda b: fit_conditional(b, good(seed=1), kernel_x="delta"),
+    ),
+    "ConditionalEmbedding.fit X, reg 0": (
+        "X",
+        lambda b: fit_conditional(b, good(seed=1), kernel_x=km.Gaussian(1.0), reg=0.0),
+    ),
+    "ConditionalEmbedding.fit X, exact": (
+        "X",
+        lambda b: fit_conditional(b, good(seed=1), features=km.Exact()),
+    ),
+    "ConditionalEmbedding.fit y": ("y", lambda b: fit_conditional(good(), b)),
+    "ConditionalEmbedding.fit y, linear": (
+        "y",
+        lambda b: fit_conditional(good(), b, kernel_y="linear"),
+    ),
+    "ConditionalEmbedding.at": ("X", lambda b: fitted_conditional().at(b).weights),
+    "ConditionalEmbedding.predict": ("X", lambda b: fitted_conditional().predict(b)),
+    "ConditionalEmbedding.weights": ("X", lambda b: fitted_conditional().weights(b)),
+    "ConditionalEmbedding.expectation X": (
+        "X",
+        lambda b: fitted_conditional().expectation(lambda y: y, b),
+    ),
+    "ConditionalEmbedding.expectation f": (
+        "f",
+        lambda b: fitted_conditional().expectation(lambda y: b, good()),
+    ),
+    "ConditionalEmbedding.apply": ("m", lambda b: fitted_conditional().apply(b).weights),
+    "sum_rule": ("m", lambda b: km.sum_rule(fitted_conditional(), b).weights),
+    "product_rule": ("m", lambda b: km.product_rule(fitted_conditional(), b).weights),
+    "Composition.at": ("X", lambda b: (fitted_conditional() @ fitted_conditional()).at(b).weights),
+    "DensityRatio.fit denominator": ("denominator", lambda b: fit_ratio(b, good(seed=1))),
+    "DensityRatio.fit denominator, reg 0": (
+        "denominator",
+        lambda b: fit_ratio(b, good(seed=1), kernel=km.Gaussian(1.0), reg=0.0),
+    ),
+    "DensityRatio.fit numerator": ("numerator", lambda b: fit_ratio(good(), b)),
+    "DensityRatio.predict": ("Z", lambda b: km.DensityRatio().fit(good(), good(seed=1)).predict(b)),
+    "KernelIV.fit X": ("X", lambda b: fit_iv(b, good()[:, 0], good(seed=1))),
+    "KernelIV.fit X, linear": (
+        "X",
+        lambda b: fit_iv(b, good()[:, 0], good(seed=1), kernel_x="linear"),
+    ),
+    "KernelIV.fit y": ("y", lambda b: fit_iv(good(), b, good(seed=1))),
+    "KernelIV.fit Z": ("Z", lambda b: fit_iv(good(), good()[:, 0], b)),
+    "KernelIV.fit Z, delta": ("Z", lambda b: fit_iv(good(), good()[:, 0], b, kernel_z="delta")),
+    "KernelIV.fit C": ("C", lambda b: fit_iv(good(), good()[:, 0], good(seed=1), b)),
+    "KernelIV.fit, no regularisers": (
+        "X",
+        lambda b: fit_iv(
+            b, good()[:, 0], good(seed=1), kernel_x=km.Gaussian(1.0), reg_stage1=0.0, reg_stage2=0.0
+        ),
+    ),
+    "KernelIV.predict X": ("X", lambda b: instrumented().predict(b)),
+    "KernelIV.predict X, with C": ("X", lambda b: instrumented(c=True).predict(b)),
+    "KernelIV.predict C": ("C", lambda b: instrumented(c=True).predict(good(), b)),
+    "StructuralCurveDisplay": (
+        "X",
+        lambda b: (
+            km.display.StructuralCurveDisplay.from_estimator(
+                instrumented(), b, good()[:, 0]
+            ).structural
+        ),
+    ),
+}
+for _name, _kernel in KERNELS.items():
+    DOORS[f"{_name} X"] = ("X", lambda b, k=_kernel: k(b, good()))
+    DOORS[f"{_name} Y"] = ("Y", lambda b, k=_kernel: k(good(), b))
+    DOORS[f"{_name}.diag"] = ("X", _kernel.diag)
+for _name, _kernel in SMOOTH.items():
+    DOORS[f"{_name}.resolve"] = ("X", lambda b, k=_kernel: type(k)().resolve(b).lengthscale)
+    DOORS[f"{_name}.density"] = ("Y", lambda b, k=_kernel: k.density(good(), b))
+    DOORS[f"{_name}.self_convolution"] = ("X", lambda b, k=_kernel: k.self_convolution(b, good()))
+for _name, _make in MAPS.items():
+    DOORS[f"{_name}.fit"] = ("X", lambda b, m=_make: m().fit_transform(b, "gaussian"))
+    DOORS[f"{_name}.fit, fixed kernel"] = (
+        "X",
+        lambda b, m=_make: m().fit_transform(b, km.Gaussian(1.0)),
+    )
+    DOORS[f"{_name}.transform"] = ("X", lambda b, m=_make: m().fit(good(), "gaussian").transform(b))
+for _name in ("nystroem", "exact"):
+    for _kind in ("linear", "delta", "frobenius"):
+        DOORS[f"{_name}.fit, {_kind}"] = (
+            "X",
+            lambda b, m=MAPS[_name], k=_kind: m().fit_transform(b, k),
+        )
+
+
+def finite(answer) -> bool:
+    parts = answer if isinstance(answer, list) else [answer]
+    return all(np.isfinite(np.asarray(p, float)).all() for p in parts)
+
+
+def problem(door: str, bad: str) -> str | None:
+    """What is wrong with the answer of a door to a bad value, if anything."""
+    name, use = DOORS[door]
+    try:
+        answer = use(BAD[bad]())
+    except np.linalg.LinAlgError as error:  # a ValueError by descent, not by manners
+        return f"LinAlgError: {error}"
+    except ValueError as refusal:
+        named = re.search(rf"\b({name})\b", str(refusal))
+        return None if named else f"does not name {name}: {refusal}"
+    except Exception as error:  # noqa: BLE001 - whatever else comes out is what this test is looking for
+        return f"{type(error).__name__}: {error}"
+    if not finite(answer):
+        return "not finite"
+    return f"{bad} was taken" if bad in HOPELESS - SPARED.get(door, set()) else None
+
+
+# Values that must be refused, not survived.
+HOPELESS = set(BAD) & {
+    "NaN", "all NaN", "inf", "-inf", "1e200 once", "1e200 everywhere", "no rows", "no columns",
+    "empty list",
+    "text", "numbers as text", "one word", "bytes", "dates", "datetime64", "complex", "ragged",
+    "None",
+    "list of None", "objects", "dicts", "a dict", "a function", "a set", "sparse", "sparse matrix",
+}  # fmt: skip
+# ... except where they have a meaning: None as a default, nothing to evaluate, a function with
+# large values.
+NOTHING, VALUES = {"no rows", "empty list"}, {"1e200 once", "1e200 everywhere", "no columns"}
+SPARED: dict[str, set[str]] = {
+    **{
+        door: {"None", *NOTHING} for door in DOORS if door.endswith((" Y", ", with C", "predict C"))
+    },
+    **{
+        door: NOTHING
+        for door in DOORS
+        if door.endswith((".diag", ".density", ".transform", ".__call__"))
+    },
+    **{
+        door: NOTHING
+        for door in DOORS
+        if door.endswith((" X", ".self_convolution")) and "fit" not in door
+    },
+    **{door: VALUES for door in DOORS if door.endswith(("expectation", "expectation f"))},
+    "MeanEmbedding weights": {"None", "1e200 once", "1e200 everywhere"},
+    "KernelIV.fit C": {"None"},
+}
+for _door in ("at", "predict", "weights", "apply"):
+    SPARED[f"ConditionalEmbedding.{_door}"] = NOTHING
+for _door in (
+    "sum_rule",
+    "product_rule",
+    "Composition.at",
+    "DensityRatio.predict",
+    "KernelIV.predict X",
+    "StructuralCurveDisplay",
+):
+    SPARED[_door] = NOTHING
+SPARED["ConditionalEmbedding.expectation X"] = NOTHING
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_value_error_that_names_the_argument_or_finite_numbers(door):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter(
+            "error", RuntimeWarning
+        )  # NumPy's and SciPy's, LinAlgWarning included
+        problems = {bad: problem(door, bad) for bad in BAD}
+    problems = {bad: what for bad, what in problems.items() if what}
+    assert not problems, "\n".join(f"{bad}: {what}" for bad, what in problems.items())
+
+
+def test_the_battery_is_as_long_as_it_says():
+    assert len(BAD) >= 35
+    assert len(DOORS) >= 80
+
+
+# ----------------------------------------------------------- messages say what was found and needed
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ("NaN", "NaN"),
+        ("inf", "inf"),
+        ("no rows", "0 sample"),
+        ("no columns", "0 feature|no column"),
+        ("text", "text|dtype"),
+        ("complex", "(?i)complex"),
+        ("3-D", "(?i)2D|2-D|dimension"),
+        ("ragged", "ragged"),
+        ("other length", "29.*24|24.*29"),
+        ("None", "None"),
+        ("sparse", "sparse"),
+        ("1e200 once", "(?i)large|overflow|beyond"),
+        ("constant", "constant"),
+        ("one row", "1 sample|row"),
+    ],
+)
+@pytest.mark.parametrize(
+    "door",
+    [
+        "ConditionalEmbedding.fit X",
+        "KernelIV.fit X",
+        "DensityRatio.fit denominator",
+        "KernelIV.fit Z",
+    ],
+)
+def test_messages_say_what_was_found(door, bad, words):
+    if bad == "other length" and door.startswith("DensityRatio"):
+        pytest.skip("two samples may differ in length")
+    with pytest.raises(ValueError, match=words):
+        DOORS[door][1](BAD[bad]())
+
+
+# ------------------------------------------------------------------- values that are fine after all
+FINE: dict[str, Callable[[], object]] = {
+    "integers": lambda: np.arange(N * D).reshape(N, D),
+    "booleans and numbers": lambda: np.column_stack([np.arange(N), np.arange(N) % 2]),
+    "float32": lambda: good().astype(np.float32),
+    "lists": lambda: good().tolist(),
+    "object array of numbers": lambda: good().astype(object),
+    "Fortran order": lambda: np.asfortranarray(good()),
+    "every other row": lambda: good(2 * N)[::2],
+    "read only": lambda: _read_only(good()),
+    "far from zero": lambda: 1e7 + good(),
+    "tiny": lambda: 1e-12 * good(),
+    "huge": lambda: 1e12 * good(),
+    "rows in pairs": lambda: np.repeat(good(N // 2), 2, axis=0),
+    "outlier": lambda: spoiled(1e6),
+}
+
+
+def _read_only(X: np.ndarray) -> np.ndarray:
+    X.setflags(write=False)
+    return X
+
+
+@pytest.mark.parametrize("value", FINE)
+@pytest.mark.parametrize(
+    "door",
+    [
+        "ConditionalEmbedding.fit X",
+        "ConditionalEmbedding.fit y",
+        "KernelIV.fit X",
+        "KernelIV.fit Z",
+        "KernelIV.fit C",
+        "DensityRatio.fit denominator",
+        "DensityRatio.fit numerator",
+        "MeanEmbedding points",
+        "nystroem.fit",
+        "exact.fit",
+        "fourier.fit",
+    ],
+)
+def test_unusual_but_sound_values_are_taken(door, value):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        assert finite(DOORS[door][1](FINE[value]()))
+
+
+@pytest.mark.parametrize("kind", ["Int64", "Float64", "boolean"])
+def test_nullable_pandas_columns(kind):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": np.arange(N) % 5, "b": np.arange(N) % 2}).astype({"b": kind})
+    c = km.ConditionalEmbedding().fit(frame, good(seed=1))
+    assert finite(c.predict(frame))
+    frame.loc[3, "b"] = pd.NA
+    with pytest.raises(ValueError, match="X"):
+        km.ConditionalEmbedding().fit(frame, good(seed=1))
+
+
+@pytest.mark.parametrize("door", ["ConditionalEmbedding.fit X", "KernelIV.fit Z", "gaussian X"])
+def test_masked_values_are_missing_values(door):
+    """Reading through the mask would use the numbers somebody marked as wrong."""
+    with pytest.raises(ValueError, match="mask|NaN"):
+        DOORS[door][1](np.ma.masked_array(good(), good() > 1))
+
+
+def test_text_columns_of_a_data_frame_are_named():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(good(), columns=["a", "b"]).assign(fruit="fig", town="Ur")
+    for door in (
+        "ConditionalEmbedding.fit X",
+        "KernelIV.fit X",
+        "KernelIV.fit Z",
+        "KernelIV.fit C",
+        "MeanEmbedding points",
+    ):
+        with pytest.raises(ValueError, match="fruit.*town"):
+            DOORS[door][1](frame)
+
+
+# -------------------------------------------------------------------------------------- parameters
+@pytest.mark.parametrize("bad", ["gausian", "", 3, None, ["gaussian"], km.Gaussian])
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("kernel_x", lambda b: km.ConditionalEmbedding(kernel_x=b).fit(good(), good())),
+        ("kernel_y", lambda b: km.ConditionalEmbedding(kernel_y=b).fit(good(), good())),
+        ("kernel", lambda b: km.DensityRatio(kernel=b).fit(good(), good())),
+        ("kernel", lambda b: km.MeanEmbedding(good(), kernel=b)),
+        ("kernel", lambda b: km.Nystroem().fit(good(), b)),
+        ("kernel_x", lambda b: km.KernelIV(kernel_x=b).fit(good(), good()[:, 0], good())),
+        ("kernel_z", lambda b: km.KernelIV(kernel_z=b).fit(good(), good()[:, 0], good())),
+        ("kernel", km.as_kernel),
+    ],
+    ids=[
+        "CE.kernel_x",
+        "CE.kernel_y",
+        "DensityRatio",
+        "MeanEmbedding",
+        "Nystroem",
+        "IV.kernel_x",
+        "IV.kernel_z",
+        "as_kernel",
+    ],
+)
+def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, use, bad):
+    with pytest.raises(ValueError, match=rf"\b{name}\b") as refusal:
+        use(bad)
+    assert "laplace" in str(refusal.value)
+
+
+@pytest.mark.parametrize("bad", [-1.0, -1e-12, np.nan, np.inf, "1", True, [0.1], 1j])
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("reg", lambda b: km.ConditionalEmbedding(reg=b).fit(good(), good())),
+        ("reg", lambda b: km.ConditionalEmbedding().fit(good(), good()).loo_score(b)),
+        ("reg", lambda b: km.DensityRatio(reg=b).fit(good(), good())),
+        ("reg_stage1", lambda b: km.KernelIV(reg_stage1=b).fit(good(), good()[:, 0], good())),
+        ("reg_stage2", lambda b: km.KernelIV(reg_stage2=b).fit(good(), good()[:, 0], good())),
+    ],
+    ids=["ConditionalEmbedding", "loo_score", "DensityRatio", "stage1", "stage2"],
+)
+def test_bad_regularisers_are_refused(name, use, bad):
+    with pytest.raises(ValueError, match=rf"\b{name}\b"):
+        use(bad)
+
+
+@pytest.mark.parametrize("bad", ["nystroem", 5, km.Nystroem, [], km.Gaussian()])
+def test_bad_feature_maps_are_refused(bad):
+    for make in (km.ConditionalEmbedding, km.DensityRatio):
+        with pytest.raises(ValueError, match="features"):
+            make(features=bad).fit(good(), good())
+    with pytest.raises(ValueError, match="features"):
+        km.KernelIV(features=bad).fit(good(), good()[:, 0], good())
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        [],
+        None,
+        "x",
+        {0: "gausian"},
+        {-1: "linear"},
+        {0.5: "linear"},
+        {(0, 0): "linear"},
+        {0: "linear", (0, 1): "delta"},
+        {(): "linear"},
+    ],
+)
+def test_bad_column_maps_are_refused(bad):
+    with pytest.raises(ValueError):
+        km.on_columns(bad)
+
+
+@pytest.mark.parametrize("bad", ["seed", -1, 1.5, [1.5]])
+def test_bad_random_states_are_refused(bad):
+    for use in (
+        lambda: km.Nystroem(random_state=bad).fit(good(), "gaussian"),
+        lambda: km.RandomFourier(10, random_state=bad).fit(good(), "gaussian"),
+        lambda: km.KernelIV(random_state=bad).fit(good(), good()[:, 0], good()),
+    ):
+        with pytest.raises(ValueError, match="random_state"):
+            use()

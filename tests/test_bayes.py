@@ -1,0 +1,998 @@
+"""Kernel Bayes' rule: dense formulas, probability tables, real refits and Gaussian closed forms."""
+
+from __future__ import annotations
+
+import warnings
+
+import bayes_oracles as dense
+import numpy as np
+import oracles
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import kernelmean as km
+
+RULES = ("importance", "squared")
+SETTINGS = {"kernel_x": km.Gaussian(0.8), "kernel_z": km.Gaussian(0.6), "features": km.Exact()}
+TABLE = dense.Table()
+
+
+def gram_x(X, Y=None) -> np.ndarray:
+    return oracles.gram(oracles.gaussian, X, Y, lengthscale=0.8)
+
+
+def gram_z(Z, U=None) -> np.ndarray:
+    return oracles.gram(oracles.gaussian, Z, U, lengthscale=0.6)
+
+
+def shares(Z, eta: float, U=None, alpha=None) -> np.ndarray:
+    """β for a prior on U with weights alpha; the training marginal when left out."""
+    K = gram_z(Z, Z if U is None else U)
+    g = K.mean(axis=1) if alpha is None else K @ alpha
+    return oracles.kulsif_weights(gram_z(Z), g, eta)
+
+
+def bayes(rule="importance", **parameters) -> km.KernelBayes:
+    return km.KernelBayes(rule, **{**SETTINGS, "reg_prior": 0.05, "reg": 1e-2, **parameters})
+
+
+@pytest.fixture
+def new(rng) -> np.ndarray:
+    return rng.normal(size=(9, 2))
+
+
+@pytest.fixture
+def prior_points(rng) -> np.ndarray:
+    return 0.3 + rng.normal(size=(12, 2))
+
+
+@pytest.fixture
+def alpha(rng) -> np.ndarray:
+    """Weights of both signs that sum to one."""
+    w = rng.normal(size=12)
+    return w + (1 - w.sum()) / 12
+
+
+@pytest.fixture
+def noisy() -> tuple[np.ndarray, np.ndarray]:
+    """Two hundred pairs: z ~ N(0, 1), x = z + noise."""
+    rng = np.random.default_rng(7)
+    Z = rng.normal(size=(200, 1))
+    return Z + 0.5 * rng.normal(size=Z.shape), Z
+
+
+# ------------------------------------------------------------------------------ worked by hand
+class TestHandWorked:
+    """Latents 0, 0, 1, 1 seen as 0, 1, 1, 1; the prior says 1/4 and 3/4.
+
+    r(0) = (1/4)/(1/2) = 1/2 and r(1) = 3/2, so the four pairs have shares 1/8, 1/8, 3/8, 3/8.
+    Given x = 1: 1/8 : 3/8 + 3/8, so P(z = 0) = 1/7.
+    """
+
+    X, Z = np.array([[0], [1], [1], [1]]), np.array([[0], [0], [1], [1]])
+    prior = km.MeanEmbedding([[0], [1]], [0.25, 0.75], "delta")
+
+    def model(self, rule, reg) -> km.KernelBayes:
+        return km.KernelBayes(rule, "delta", "delta", reg_prior=1e-12, reg=reg).fit(self.X, self.Z)
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_without_shrinkage(self, rule):
+        W = self.model(rule, 1e-12).weights([[0], [1]], self.prior)
+        assert_allclose(W, [[1, 0, 0, 0], [0, 1 / 7, 3 / 7, 3 / 7]], atol=1e-8)
+
+    def test_importance_divides_by_the_mass_plus_lambda(self):
+        W = self.model("importance", 0.5).weights([[1]], self.prior)
+        assert_allclose(W, [np.array([0, 1, 3, 3]) / 8 / (7 / 8 + 0.5)], atol=1e-8)
+
+    def test_squared_multiplies_by_the_mass_over_its_square_plus_delta(self):
+        W = self.model("squared", 0.5).weights([[1]], self.prior)
+        assert_allclose(W, [np.array([0, 1, 3, 3]) / 8 * (7 / 8) / (49 / 64 + 0.5)], atol=1e-8)
+
+
+# ------------------------------------------------------------------------------ dense formulas
+@pytest.mark.parametrize("rule", RULES)
+class TestDense:
+    """Issue 3: weights equal the dense formulas to 1e-6 at full rank, for all kinds of prior."""
+
+    @pytest.mark.parametrize("reg", [1e-5, 1e-2, 1.0])
+    @pytest.mark.parametrize("reg_prior", [1e-3, 0.2])
+    def test_signed_embedding(self, xy, new, prior_points, alpha, rule, reg, reg_prior):
+        X, Z = xy
+        beta = shares(Z, reg_prior, prior_points, alpha)
+        assert beta.min() < 0  # or the rules would not differ where they should
+        expected = dense.bayes_weights(rule, gram_x(X), gram_x(X, new), beta, reg)
+        prior = km.MeanEmbedding(prior_points, alpha, km.Gaussian(0.6))
+        model = bayes(rule, reg=reg, reg_prior=reg_prior).fit(X, Z)
+        assert_allclose(model.weights(new, prior), expected, atol=1e-6)
+        assert_allclose(model.posterior(new, prior).weights, expected, atol=1e-6)
+
+    @pytest.mark.parametrize("reg", [1e-5, 1e-2, 1.0])
+    def test_samples(self, xy, new, prior_points, rule, reg):
+        X, Z = xy
+        beta = shares(Z, 0.05, prior_points)
+        expected = dense.bayes_weights(rule, gram_x(X), gram_x(X, new), beta, reg)
+        got = bayes(rule, reg=reg).fit(X, Z).weights(new, prior_points)
+        assert_allclose(got, expected, atol=1e-6)
+
+    @pytest.mark.parametrize("reg", [1e-5, 1e-2, 1.0])
+    def test_training_marginal(self, xy, new, rule, reg):
+        X, Z = xy
+        expected = dense.bayes_weights(rule, gram_x(X), gram_x(X, new), shares(Z, 0.05), reg)
+        model = bayes(rule, reg=reg).fit(X, Z)
+        assert_allclose(model.weights(new), expected, atol=1e-6)
+        assert_allclose(model.weights(new, Z), expected, atol=1e-6)
+
+    def test_batches_are_one_by_one(self, xy, new, prior_points, rule):
+        model = bayes(rule).fit(*xy)
+        together = model.posterior(new, prior_points)
+        assert len(together) == 9
+        for i, x in enumerate(new):
+            alone = model.posterior(x[None], prior_points)
+            assert_allclose(together[i].weights, alone.weights[0], atol=1e-12)
+            assert_allclose(model.predict(new, prior_points)[i], alone.mean()[0], atol=1e-10)
+
+    def test_batches_are_one_by_one_when_the_regularisers_are_chosen(self, xy, new, rule):
+        """The choice must not depend on what is asked."""
+        model = km.KernelBayes(rule).fit(*xy)
+        together = model.weights(new)
+        assert_allclose(together[3:4], model.weights(new[3:4]), atol=1e-9)
+
+    def test_nystroem_to_tolerance_is_close(self, xy, new, prior_points, rule):
+        X, Z = xy
+        expected = dense.bayes_weights(
+            rule, gram_x(X), gram_x(X, new), shares(Z, 0.05, prior_points), 1e-2
+        )
+        model = bayes(rule, features=None).fit(X, Z)
+        assert_allclose(model.weights(new, prior_points), expected, atol=1e-3)
+
+    def test_random_fourier_features_are_their_own_kernel(self, xy, new, rule):
+        X, Z = xy
+        model = bayes(rule, features=km.RandomFourier(200, random_state=0)).fit(X, Z)
+        P, T, Q = (
+            model.features_x_.transform(X),
+            model.features_x_.transform(new),
+            model.features_z_.transform(Z),
+        )
+        beta = oracles.kulsif_weights(Q @ Q.T, (Q @ Q.T).mean(axis=1), 0.05)
+        expected = dense.bayes_weights(rule, P @ P.T, P @ T.T, beta, 1e-2)
+        assert_allclose(model.weights(new), expected, atol=1e-6)
+
+    def test_bayes_rule_is_kernel_bayes(self, xy, new, prior_points, rule):
+        X, Z = xy
+        expected = bayes(rule).fit(X, Z).posterior(new, prior_points)
+        settings = {**SETTINGS, "reg_prior": 0.05, "reg": 1e-2, "rule": rule}
+        got = km.bayes_rule(X, Z, prior_points, new, **settings)
+        assert_array_equal(got.weights, expected.weights)
+        one = km.bayes_rule(X, Z, prior_points, new[0], **settings)
+        assert one.batch is None
+        assert_allclose(one.weights, expected.weights[0], atol=1e-12)
+
+
+def test_importance_weighting_is_thresholding(xy, new, prior_points, alpha):
+    """Xu 2022, Algorithm 1, and Song 2016, Proposition 2, are one estimator, and ours."""
+    X, Z = xy
+    beta = shares(Z, 1e-3, prior_points, alpha)
+    prior = km.MeanEmbedding(prior_points, alpha, km.Gaussian(0.6))
+    for reg in (1e-3, 0.1):
+        arguments = gram_x(X), gram_x(X, new), beta, reg
+        xu, song = dense.importance_weights(*arguments), dense.thresholding_weights(*arguments)
+        assert_allclose(xu, song, atol=1e-9)
+        got = bayes(reg_prior=1e-3, reg=reg).fit(X, Z).weights(new, prior)
+        assert_allclose(got, song, atol=1e-6)
+        assert_array_equal(got[:, beta < 0], 0.0)
+
+
+def test_negative_shares_are_kept_by_the_squared_rule(xy, new, prior_points, alpha):
+    X, Z = xy
+    beta = shares(Z, 1e-3, prior_points, alpha)
+    prior = km.MeanEmbedding(prior_points, alpha, km.Gaussian(0.6))
+    W = bayes("squared", reg_prior=1e-3).fit(X, Z).weights(new, prior)
+    assert np.abs(W[:, beta < 0]).max() > 1e-3
+
+
+def test_any_kernels(xy, new):
+    """A product of kernels on the observation, Laplace on the latent."""
+    X, Z = xy
+    kx, kz = km.on_columns({0: km.Matern(1.5, 0.7), 1: km.Gaussian(0.9)}), km.Laplace(0.8)
+    beta = oracles.kulsif_weights(kz(Z), kz(Z).mean(axis=1), 0.05)
+    expected = dense.importance_weights(kx(X), kx(X, new), beta, 1e-2)
+    assert_allclose(bayes(kernel_x=kx, kernel_z=kz).fit(X, Z).weights(new), expected, atol=1e-6)
+
+
+# --------------------------------------------------------------------------------- finite sets
+def discrete(rule, X, Z, **parameters) -> np.ndarray:
+    """P(z | x), rows the four observations, by kernel Bayes' rule with delta kernels."""
+    settings = {"reg_prior": 1e-12, "reg": 1e-12 if rule == "importance" else 1e-20, **parameters}
+    prior = km.MeanEmbedding([[0], [1], [2]], TABLE.prior, "delta")
+    model = km.KernelBayes(rule, "delta", "delta", **settings).fit(X, Z)
+    return model.posterior(np.arange(4.0)[:, None], prior)([[0.0], [1.0], [2.0]])
+
+
+@pytest.mark.parametrize("rule", RULES)
+class TestFiniteSets:
+    def test_posterior_is_bayes_table(self, rule):
+        """With the likelihood counted on the same pairs, as the regularisers vanish."""
+        X, Z = TABLE.pairs(300, np.random.default_rng(0))
+        expected = dense.posterior_table(dense.counted_likelihood(X, Z), TABLE.prior)
+        assert_allclose(discrete(rule, X, Z), expected, atol=1e-6)
+
+    def test_regularisers_that_shrink_lead_there(self, rule):
+        X, Z = TABLE.pairs(300, np.random.default_rng(0))
+        expected = dense.posterior_table(dense.counted_likelihood(X, Z), TABLE.prior)
+        errors = [
+            np.abs(discrete(rule, X, Z, reg=reg, reg_prior=reg) - expected).max()
+            for reg in (1e-1, 1e-2, 1e-3, 1e-4)
+        ]
+        assert (np.diff(errors) < 0).all()
+        assert errors[-1] < (5e-3 if rule == "importance" else 5e-2)
+
+    def test_more_pairs_lead_to_the_true_table(self, rule):
+        truth = dense.posterior_table(TABLE.p_x_given_z, TABLE.prior)
+        errors = []
+        for n in (100, 10_000):
+            draws = [TABLE.pairs(n, np.random.default_rng(seed)) for seed in range(3)]
+            errors.append(np.mean([np.abs(discrete(rule, *pair) - truth).max() for pair in draws]))
+        assert errors[1] < errors[0] / 3
+        # a frequency of 1/10 over 2,000 pairs is known to 0.007: a few times that in the table
+        assert errors[1] < 0.04
+
+    def test_regularisers_chosen_from_the_data_are_near_the_table(self, rule):
+        X, Z = TABLE.pairs(3000, np.random.default_rng(1))
+        table = discrete(rule, X, Z, reg=None, reg_prior=None)
+        expected = dense.posterior_table(dense.counted_likelihood(X, Z), TABLE.prior)
+        assert_allclose(table / table.sum(axis=1, keepdims=True), expected, atol=0.1)
+
+    def test_the_training_marginal_as_prior_gives_the_conditional(self, rule):
+        X, Z = TABLE.pairs(300, np.random.default_rng(0))
+        settings = {"reg_prior": 1e-12, "reg": 1e-14}
+        model = km.KernelBayes(rule, "delta", "delta", **settings).fit(X, Z)
+        joint = oracles.joint_table(X[:, 0], Z[:, 0], 4, 3)
+        got = model.posterior(np.arange(4.0)[:, None])([[0.0], [1.0], [2.0]])
+        assert_allclose(got, oracles.conditional_table(joint), atol=1e-6)
+
+    def test_only_the_likelihood_of_the_pairs_matters(self, rule):
+        """Latents drawn in other proportions: the same posterior."""
+        X, Z = TABLE.pairs(300, np.random.default_rng(0))
+        twice = np.concatenate([np.arange(300), np.flatnonzero(Z[:, 0] == 1)])
+        assert_allclose(discrete(rule, X[twice], Z[twice]), discrete(rule, X, Z), atol=1e-6)
+
+
+# ------------------------------------------------------------------- a prior off the latents
+class TestPriorElsewhere:
+    @pytest.mark.parametrize("place", [10.0, 20.0, 100.0])
+    @pytest.mark.parametrize("rule", RULES)
+    def test_is_said_and_survived(self, noisy, rule, place):
+        prior = place + np.random.default_rng(0).normal(size=(20, 1))
+        with pytest.warns(km.NumericalWarning, match="prior"):
+            posterior = km.KernelBayes(rule).fit(*noisy).posterior([[0.0], [2.0]], prior)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", km.NumericalWarning)
+            answers = posterior.weights, posterior.mean(), *posterior.interval()
+        assert all(np.isfinite(a).all() for a in answers)
+
+    @pytest.mark.parametrize("selection", ["heldout", "balance"])
+    @pytest.mark.parametrize("rule", RULES)
+    def test_with_folds(self, noisy, rule, selection):
+        model = km.KernelBayes(rule, selection=selection).fit(*noisy)
+        with pytest.warns(km.NumericalWarning, match="prior"):
+            posterior = model.posterior([[0.0]], [[100.0]])
+        assert np.isfinite(posterior.weights).all()
+
+    @pytest.mark.parametrize("selection", ["loo", "loo_min"])
+    def test_with_leave_one_out(self, noisy, selection):
+        model = km.KernelBayes(selection=selection).fit(*noisy)
+        with pytest.warns(km.NumericalWarning, match="prior"):
+            posterior = model.posterior([[0.0]], [[100.0]])
+        assert np.isfinite(posterior.weights).all()
+
+    def test_is_said_once(self, noisy):
+        model = km.KernelBayes().fit(*noisy)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.posterior([[0.0]], [[100.0]])
+        assert len(caught) == 1
+
+    def test_a_ratio_of_nothing(self, noisy):
+        X, Z = noisy
+        with pytest.warns(km.NumericalWarning, match=r"prior|ratio"):
+            posterior = km.KernelBayes(ratio=np.zeros(len(Z))).fit(X, Z).posterior([[0.0]])
+        assert np.isfinite(posterior.mean()).all()
+
+    def test_a_prior_inside_is_not_warned_about(self, noisy):
+        """Half of the spread, a sixth of it, or one point: all within reach of the pairs."""
+        rng = np.random.default_rng(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for prior in (0.5 + 0.5 * rng.normal(size=50), 0.15 * rng.normal(size=50), [0.3]):
+                for rule in RULES:
+                    km.KernelBayes(rule).fit(*noisy).posterior([[0.5]], prior).interval()
+
+    @pytest.mark.parametrize("selection", ["heldout", "balance"])
+    @pytest.mark.parametrize("rule", RULES)
+    def test_all_of_its_latents_in_one_fold(self, rule, selection):
+        """The prior's symbol occurs once among the pairs: four folds know nothing of it."""
+        Z = np.repeat([0.0, 1.0], [20, 1])[:, None]
+        X = np.tile([0.0, 1.0, 1.0], 7)[:, None]
+        model = km.KernelBayes(rule, "delta", "delta", reg_prior=1e-9, selection=selection)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", km.NumericalWarning)
+            weights = model.fit(X, Z).weights([[1.0]], [[1.0]])
+        assert np.isfinite(weights).all()
+
+
+# --------------------------------------------------------------------------------- other ratios
+class TestRatio:
+    def test_a_callable_and_its_values_are_one(self, xy, new):
+        X, Z = xy
+
+        def ratio(Z):
+            return np.exp(Z[:, 0])
+
+        expected = dense.importance_weights(gram_x(X), gram_x(X, new), ratio(Z) / 30, 1e-2)
+        for given in (ratio, ratio(Z), list(ratio(Z)), pd.Series(ratio(Z)), ratio(Z)[:, None]):
+            assert_allclose(bayes(ratio=given).fit(X, Z).weights(new), expected, atol=1e-6)
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_negative_values_are_floored_by_importance_only(self, xy, new, rule, rng):
+        X, Z = xy
+        r = 1 + rng.normal(size=30)
+        expected = dense.bayes_weights(rule, gram_x(X), gram_x(X, new), r / 30, 1e-2)
+        assert_allclose(bayes(rule, ratio=r).fit(X, Z).weights(new), expected, atol=1e-6)
+
+    def test_the_plain_estimator_with_the_same_settings_changes_nothing(self, xy, new, alpha):
+        plain = bayes().fit(*xy)
+        same = bayes(ratio=km.DensityRatio(km.Gaussian(0.6), 0.05, km.Exact())).fit(*xy)
+        prior = km.MeanEmbedding(xy[1][:12], alpha, km.Gaussian(0.6))
+        assert_allclose(same.weights(new, prior), plain.weights(new, prior), atol=1e-9)
+        assert same.reg_prior_ == 0.05
+
+    @pytest.mark.parametrize("share", [0.1, 0.5])
+    @pytest.mark.parametrize("rule", RULES)
+    def test_relative_ratio(self, xy, new, share, rule):
+        """The prior's points are training latents, so that full rank covers both samples."""
+        X, Z = xy
+        U = Z[::3]
+        K = gram_z(np.concatenate([Z, U]))
+        r = dense.relative_ratio(K, 30, np.full(10, 0.1), 0.05, share)[:30]
+        expected = dense.bayes_weights(rule, gram_x(X), gram_x(X, new), r / 30, 1e-2)
+        ratio = km.DensityRatio(km.Gaussian(0.6), 0.05, km.Exact(), relative=share)
+        assert_allclose(bayes(rule, ratio=ratio).fit(X, Z).weights(new, U), expected, atol=1e-6)
+
+    def test_the_given_estimator_is_left_alone(self, xy, new):
+        ratio = km.DensityRatio(relative=0.1)
+        km.KernelBayes(ratio=ratio).fit(*xy).posterior(new)
+        assert not hasattr(ratio, "weights_")
+
+    def test_the_true_ratio_on_a_finite_set(self):
+        X, Z = TABLE.pairs(300, np.random.default_rng(0))
+        counted = np.bincount(Z[:, 0].astype(int)) / 300
+        true = (TABLE.prior / counted)[Z[:, 0].astype(int)]
+        model = km.KernelBayes("importance", "delta", "delta", reg=1e-12, ratio=true).fit(X, Z)
+        got = model.posterior(np.arange(4.0)[:, None])([[0.0], [1.0], [2.0]])
+        expected = dense.posterior_table(dense.counted_likelihood(X, Z), TABLE.prior)
+        assert_allclose(got, expected, atol=1e-6)
+
+    def test_the_regulariser_of_the_prior_plays_no_part(self, xy, new):
+        r = np.ones(30)
+        a, b = (bayes(ratio=r, reg_prior=eta).fit(*xy).weights(new) for eta in (1e-3, 1.0))
+        assert_array_equal(a, b)
+
+
+# ------------------------------------------------------------------ posterior regularisation
+class TestSupervision:
+    """Song 2016, Proposition 3: supervision rows are appended with their strength for a share."""
+
+    @pytest.fixture
+    def pairs(self, rng) -> tuple[np.ndarray, np.ndarray]:
+        return rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
+
+    @pytest.mark.parametrize("strength", [0.3, [0.1, 0.2, 0.3, 0.4], np.array([5.0, 0, 0, 1])])
+    def test_equals_appended_rows(self, xy, new, prior_points, pairs, strength):
+        X, Z = xy
+        x_s, z_s = pairs
+        rows = np.concatenate([X, x_s])
+        beta = np.maximum(shares(Z, 0.05, prior_points), 0)
+        beta = np.concatenate([beta, np.broadcast_to(strength, 4)])
+        expected = dense.importance_weights(gram_x(rows), gram_x(rows, new), beta, 1e-2)
+        got = bayes().fit(X, Z).posterior(new, prior_points, (x_s, z_s, strength))
+        assert_allclose(got.weights, expected, atol=1e-5)
+        assert_array_equal(got.points, np.concatenate([Z, z_s]))
+        positive = beta > 0
+        song = dense.thresholding_weights(gram_x(rows), gram_x(rows, new), beta, 1e-2)
+        assert_allclose(got.weights[:, positive], song[:, positive], atol=1e-5)
+
+    def test_point_masses_are_points(self, xy, new, pairs):
+        x_s, z_s = pairs
+        model = bayes().fit(*xy)
+        masses = km.MeanEmbedding(z_s, np.eye(4), km.Gaussian(0.6))
+        a = model.posterior(new, supervision=(x_s, z_s, 0.3))
+        b = model.posterior(new, supervision=(x_s, masses, 0.3))
+        assert_allclose(a.weights, b.weights, atol=1e-12)
+        assert_allclose(a.mean(), b.mean(), atol=1e-12)
+
+    def test_point_masses_are_points_when_the_regulariser_is_chosen(self, xy, new, pairs):
+        x_s, z_s = pairs
+        model = bayes(reg=None).fit(*xy)
+        masses = km.MeanEmbedding(z_s, np.eye(4), km.Gaussian(0.6))
+        a, b = (model.posterior(new, supervision=(x_s, t, 0.3)).weights for t in (z_s, masses))
+        assert_allclose(a, b, atol=1e-9)
+
+    def test_embeddings_spread_their_weight_over_their_points(self, xy, new, pairs, rng):
+        """A target Σ a_j k(t_j, ·) is the same average of answers to the point targets."""
+        X, Z = xy
+        x_s, points = pairs[0][:2], rng.normal(size=(5, 2))
+        A = rng.dirichlet(np.ones(5), size=2)
+        model = bayes().fit(X, Z)
+        got = model.posterior(new, supervision=(x_s, km.MeanEmbedding(points, A, "delta"), 0.3))
+        rows = np.concatenate([X, x_s])
+        beta = np.concatenate([np.maximum(shares(Z, 0.05), 0), [0.3, 0.3]])
+        W = dense.importance_weights(gram_x(rows), gram_x(rows, new), beta, 1e-2)
+        assert_allclose(got.weights, np.hstack([W[:, :30], W[:, 30:] @ A]), atol=1e-5)
+
+    def test_a_single_embedding_is_one_target(self, xy, new, pairs):
+        target = km.MeanEmbedding(pairs[1], kernel=km.Gaussian(0.6))
+        got = bayes().fit(*xy).posterior(new, supervision=(pairs[0][:1], target, 0.3))
+        assert got.weights.shape == (9, 34)
+
+    def test_no_strength_is_no_supervision(self, xy, new, pairs):
+        model = bayes().fit(*xy)
+        with_it = model.posterior(new, supervision=(*pairs, 0.0))
+        assert_allclose(with_it.weights[:, :30], model.weights(new), atol=1e-12)
+        assert_array_equal(with_it.weights[:, 30:], 0.0)
+
+    def test_no_strength_is_no_supervision_for_the_choice_of_the_regulariser(self, xy, new, pairs):
+        model = bayes(reg=None, selection="loo_min").fit(*xy)
+        weights = model.weights(new)
+        chosen = model.reg_
+        with_it = model.posterior(new, supervision=(*pairs, 0.0)).weights
+        assert model.reg_ == pytest.approx(chosen, rel=1e-3)
+        assert_allclose(with_it[:, :30], weights, atol=1e-3)
+
+    def test_great_strength_wins(self, xy, rng):
+        """At the supervised observation the posterior is the target."""
+        x_s = rng.normal(size=(1, 2))
+        model = bayes(reg=1e-3).fit(*xy)
+        got = model.predict(x_s, supervision=(x_s, [[5.0, -5.0]], 1e6))
+        assert_allclose(got, [[5.0, -5.0]], atol=0.05)
+
+    def test_weights_and_predict_take_it_too(self, xy, new, pairs):
+        model, supervision = bayes().fit(*xy), (*pairs, 0.3)
+        posterior = model.posterior(new, supervision=supervision)
+        assert_array_equal(model.weights(new, supervision=supervision), posterior.weights)
+        assert_allclose(model.predict(new, supervision=supervision), posterior.mean())
+
+    def test_all_selections(self, xy, new, pairs):
+        for selection in ("loo", "loo_min", "heldout", "balance"):
+            model = bayes(reg=None, selection=selection).fit(*xy)
+            assert np.isfinite(model.predict(new, supervision=(*pairs, 0.3))).all()
+
+    def test_the_squared_rule_refuses(self, xy, new, pairs):
+        with pytest.raises(ValueError, match=r"supervision.*importance"):
+            bayes("squared").fit(*xy).posterior(new, supervision=(*pairs, 0.3))
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("supervision", lambda x, z: 3),
+            ("supervision", lambda x, z: (x, z)),
+            ("supervision", lambda x, z: "abcd"),
+            ("x_s", lambda x, z: (x[:, :1], z, 1.0)),
+            ("x_s", lambda x, z: (np.full_like(x, np.nan), z, 1.0)),
+            ("x_s", lambda x, z: (None, z, 1.0)),
+            ("z_s", lambda x, z: (x, z[:, :1], 1.0)),
+            ("z_s", lambda x, z: (x, z[:3], 1.0)),
+            ("z_s", lambda x, z: (x, np.full_like(z, np.inf), 1.0)),
+            ("z_s", lambda x, z: (x, None, 1.0)),
+            ("z_s", lambda x, z: (x, km.MeanEmbedding(z, kernel="delta"), 1.0)),
+            ("z_s", lambda x, z: (x, km.MeanEmbedding(z[:, :1], np.eye(4), "delta"), 1.0)),
+            ("strength", lambda x, z: (x, z, -1.0)),
+            ("strength", lambda x, z: (x, z, np.nan)),
+            ("strength", lambda x, z: (x, z, None)),
+            ("strength", lambda x, z: (x, z, "strong")),
+            ("strength", lambda x, z: (x, z, [1.0, 2.0])),
+            ("strength", lambda x, z: (x, z, np.ones((4, 2)))),
+        ],
+    )
+    def test_nonsense_is_refused_by_name(self, xy, new, pairs, name, change):
+        with pytest.raises(ValueError, match=rf"\b{name}\b"):
+            bayes().fit(*xy).posterior(new, supervision=change(*pairs))
+
+
+# ------------------------------------------------------------------ choosing the regularisers
+class TestSelection:
+    GRID = 10 ** np.linspace(-7, 1, 49)
+
+    def problem(self, xy, prior_points):
+        """Gram matrices, and shares with some below zero."""
+        X, Z = xy
+        beta = shares(Z, 0.01, prior_points)
+        assert (beta < 0).any()
+        return gram_x(X), gram_z(Z), beta
+
+    def chosen(self, xy, prior_points, selection, rule="importance") -> float:
+        model = bayes(rule, reg_prior=0.01, reg=None, selection=selection).fit(*xy)
+        model.posterior(xy[0][:1], prior_points)
+        return model.reg_
+
+    def test_loo_min_minimises_the_loss_of_real_refits(self, xy, prior_points):
+        problem = self.problem(xy, prior_points)
+
+        def loss(reg):
+            return dense.weighted_loo_by_refits(*problem, reg).sum()
+
+        best = min(loss(reg) for reg in self.GRID)
+        chosen = self.chosen(xy, prior_points, "loo_min")
+        assert loss(chosen) <= best * (1 + 1e-6)
+        # a third of a decade either way is no better
+        assert loss(chosen) <= min(loss(2 * chosen), loss(chosen / 2))
+
+    def test_loo_is_the_largest_within_one_standard_error(self, xy, prior_points):
+        problem = self.problem(xy, prior_points)
+        least = self.chosen(xy, prior_points, "loo_min")
+        chosen = self.chosen(xy, prior_points, "loo")
+        terms = dense.weighted_loo_by_refits(*problem, least)
+        bound = terms.sum() + np.sqrt(30) * terms.std()
+        at = dense.weighted_loo_by_refits(*problem, chosen).sum()
+        assert chosen > least
+        assert at == pytest.approx(bound, rel=1e-2)
+        assert at <= bound * (1 + 1e-3)
+        assert dense.weighted_loo_by_refits(*problem, 1.1 * chosen).sum() > bound
+
+    @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.parametrize("selection", ["heldout", "balance"])
+    def test_folds_minimise_the_loss_of_real_refits(self, xy, prior_points, rule, selection):
+        problem = self.problem(xy, prior_points)
+        loss = {"heldout": dense.heldout_loss, "balance": dense.balance_loss}[selection]
+        grid = self.GRID if rule == "importance" else 10 ** np.linspace(-11, 2, 79)
+        losses = [loss(rule, *problem, reg) for reg in grid]
+        chosen = loss(rule, *problem, self.chosen(xy, prior_points, selection, rule))
+        assert chosen <= min(losses) * (1 + 1e-3)
+
+    def test_balance_measures_the_average_posterior_against_the_prior(self):
+        """On a finite set the average of P(z | x) over the observations is P(z): no loss at 0."""
+        X, Z = (np.tile(a, (25, 1)) for a in ([[0.0], [0], [1], [1]], [[0.0], [1], [1], [1]]))
+        # every fold of 100 rows holds the four kinds of pairs equally often
+        order = np.argsort(np.arange(100) // 4 % 5, kind="stable").reshape(5, 20).T.ravel()
+        K_x, K_z = (km.Delta()(A[order]) for A in (X, Z))
+        losses = [
+            dense.balance_loss("importance", K_x, K_z, np.full(100, 0.01), reg)
+            for reg in (1e-9, 1e-2, 1.0)
+        ]
+        assert losses[0] == pytest.approx(0.0, abs=1e-12)
+        assert losses[0] < losses[1] < losses[2]
+        model = km.KernelBayes(
+            kernel_x="delta", kernel_z="delta", ratio=np.ones(100), selection="balance"
+        ).fit(X[order], Z[order])
+        assert_allclose(model.posterior([[0.0]])([[0.0], [1.0]])[0], [0.5, 0.5], atol=1e-3)
+
+    def test_auto(self, xy, prior_points):
+        for rule, selection in (("importance", "loo"), ("squared", "heldout")):
+            assert self.chosen(xy, prior_points, "auto", rule) == self.chosen(
+                xy, prior_points, selection, rule
+            )
+
+    def test_what_is_given_is_used(self, xy, new):
+        for rule in RULES:
+            model = km.KernelBayes(rule, reg=0.123, reg_prior=0.456).fit(*xy)
+            model.posterior(new)
+            assert (model.reg_, model.reg_prior_) == (0.123, 0.456)
+
+    def test_the_given_regulariser_needs_no_search(self, xy, new):
+        a, b = (bayes(reg=0.1, selection=s).fit(*xy).weights(new) for s in ("loo", "balance"))
+        assert_array_equal(a, b)
+
+    def test_each_prior_has_its_own(self, noisy):
+        model = km.KernelBayes().fit(*noisy)
+        found = []
+        for prior in (None, [[1.5], [1.6]], np.linspace(-2, 2, 50)):
+            model.posterior([[0.0]], prior)
+            found.append((model.reg_prior_, model.reg_))
+        assert len(set(found)) == 3
+
+    def test_reg_prior_is_the_largest_within_one_standard_error(self, xy):
+        """Of the ratio's leave-one-out score, whose two sums have independent errors."""
+        X, Z = xy
+        Phi, U = Z, Z[:11] * [1.0, 0.5]  # linear kernels: the columns are the features
+        alpha = np.full(11, 1 / 11)
+        settings = {"kernel_x": km.Gaussian(0.8), "kernel_z": "linear", "features": km.Exact()}
+        model = km.KernelBayes(**settings, reg=0.1).fit(X, Z)
+        model.posterior(X[:1], U)
+
+        def terms(eta):
+            return dense.relative_loo_by_refits(Phi, U, alpha, eta, 0.0)
+
+        grid = 10 ** np.linspace(-10, 1, 600) * np.mean(np.sum(Z**2, axis=1))
+        scores = [sum(t.sum() for t in terms(eta)) for eta in grid]
+        best = grid[int(np.argmin(scores))]
+        slack = np.sqrt(sum(len(t) * t.var() for t in terms(best)))
+        found = sum(t.sum() for t in terms(model.reg_prior_))
+        assert model.reg_prior_ >= best * 0.95
+        assert found <= min(scores) + slack * (1 + 1e-2)
+        beyond = sum(t.sum() for t in terms(1.1 * model.reg_prior_))
+        assert beyond >= min(scores) + slack * (1 - 1e-2) or model.reg_prior_ >= grid[-1] * 0.99
+
+    def test_tuned_lengthscale_has_the_least_regression_loss(self):
+        """Leave-one-out loss of Z's features on X, each scale with its own best regulariser."""
+        rng = np.random.default_rng(5)
+        X = rng.uniform(-2, 2, size=(40, 1))
+        Z = np.sin(4 * X) + 0.05 * rng.normal(size=X.shape)
+        model = bayes(
+            kernel_x=km.Gaussian(2.0), reg_prior=None, reg=None, tune_lengthscale=True
+        ).fit(X, Z)
+
+        def loss(scale):
+            K = oracles.gram(oracles.gaussian, X, lengthscale=2.0 * scale)
+            return min(
+                oracles.loo_loss_by_refits(K, gram_z(Z), r) for r in 10 ** np.linspace(-6, -1, 9)
+            )
+
+        scale = model.kernel_x_.lengthscale / 2.0
+        assert 0.1 <= scale < 1.0
+        assert loss(scale) < 1.05 * min(loss(s) for s in (0.12, 0.2, 0.35, 0.6, 1.0, 2.0))
+
+    def test_one_standard_error_is_safer_away_from_the_observations(self):
+        """Narrow pairs, wide prior and observations: the heavier λ errs less, on average."""
+        errors = {"loo": [], "loo_min": []}
+        for seed in range(40, 52):
+            rng = np.random.default_rng(seed)
+            model = dense.GaussianModel.draw(2, rng)
+            (X, Z), prior = model.pairs(150, rng), model.prior(150, rng)
+            observed = rng.multivariate_normal(np.zeros(2), 2 * model.V[2:, 2:], size=200)
+            truth = model.posterior(observed)[0]
+            for selection, found in errors.items():
+                rule = km.KernelBayes(selection=selection).fit(X, Z)
+                found.append(np.mean((rule.predict(observed, prior) - truth) ** 2))
+        assert np.median(errors["loo"]) < np.median(errors["loo_min"])
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_chosen_regularisers_beat_careless_ones(self, rule):
+        careless = [{"reg": a, "reg_prior": b} for a in (1e-8, 3.0) for b in (1e-8, 3.0)]
+        errors = {i: [] for i in range(-1, 4)}
+        for seed in range(40, 45):
+            rng = np.random.default_rng(seed)
+            model = dense.GaussianModel.draw(1, rng)
+            (X, Z), prior = model.pairs(300, rng), model.prior(300, rng)
+            observed = model.observe(model.prior(100, rng), rng)
+            truth = model.posterior(observed)[0]
+            for i, found in errors.items():
+                settings = careless[i] if i >= 0 else {}
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", km.NumericalWarning)
+                    mean = km.KernelBayes(rule, **settings).fit(X, Z).predict(observed, prior)
+                found.append(np.mean((mean - truth) ** 2))
+        means = {i: np.mean(found) for i, found in errors.items()}
+        assert means[-1] < min(means[i] for i in range(4))
+
+
+# ------------------------------------------------------------------------------------- answers
+class TestAnswers:
+    def test_predict_is_normalised_and_expectation_is_not(self, xy, new):
+        model = bayes(reg=0.5).fit(*xy)
+        posterior = model.posterior(new)
+        W = posterior.weights
+        assert np.abs(W.sum(axis=1) - 1).max() > 0.05
+        assert_allclose(posterior.expectation(lambda z: z), W @ xy[1])
+        mean = W @ xy[1] / W.sum(axis=1, keepdims=True)
+        assert_allclose(posterior.mean(), mean, rtol=1e-9)
+        assert_allclose(model.predict(new), mean, rtol=1e-9)
+
+    def test_shapes(self, xy, new):
+        X, Z = xy
+        assert bayes().fit(X, Z).predict(new).shape == (9, 2)
+        assert bayes().fit(X, Z[:, :1]).predict(new).shape == (9, 1)
+        assert bayes().fit(X, Z[:, 0]).predict(new).shape == (9,)
+        assert bayes().fit(X, list(Z[:, 0])).predict(new).shape == (9,)
+
+    def test_the_posterior_is_an_embedding_like_any_other(self, xy, new):
+        posterior = km.KernelBayes().fit(*xy).posterior(new)
+        assert posterior.covariance().shape == (9, 2, 2)
+        assert posterior[0].mode().shape == (2,)
+        assert posterior.quantile([0.1, 0.9]).shape == (9, 2, 2)
+        assert posterior[:2].sample(5, 0).shape == (2, 5, 2)
+        assert posterior.density(new).shape == (9, 9)
+        assert posterior.kernel == km.KernelBayes().fit(*xy).kernel_z_
+
+    def test_a_posterior_is_the_next_prior(self):
+        """Two conditionally independent looks at a finite latent are one joint look."""
+        X, Z = TABLE.pairs(300, np.random.default_rng(0))
+        settings = {"reg": 1e-12, "reg_prior": 1e-12}
+        model = km.KernelBayes("importance", "delta", "delta", **settings).fit(X, Z)
+        start = km.MeanEmbedding([[0], [1], [2]], TABLE.prior, "delta")
+        first = model.posterior([[2.0]], start)[0]
+        second = model.posterior([[0.0]], first)[0]
+        likelihood = dense.counted_likelihood(X, Z)
+        joint = TABLE.prior * likelihood[:, 2] * likelihood[:, 0]
+        assert_allclose(second([[0.0], [1.0], [2.0]]), joint / joint.sum(), atol=1e-6)
+
+    @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.parametrize("d", [1, 2])
+    def test_ninety_percent_intervals_hold_about_ninety_percent(self, rule, d):
+        """Issue 3: between 85% and 95%, in exact posterior probability, n = 1,000."""
+        held, means, spreads = [], [], []
+        for seed in range(40, 45):
+            rng = np.random.default_rng(seed)
+            model = dense.GaussianModel.draw(d, rng)
+            (X, Z), prior = model.pairs(1000, rng), model.prior(1000, rng)
+            observed = model.observe(model.prior(200, rng), rng)
+            posterior = km.KernelBayes(rule).fit(X, Z).posterior(observed, prior)
+            held.append(model.mass(observed, *posterior.interval(0.9)).mean())
+            mean, covariance = model.posterior(observed)
+            means.append(np.mean((posterior.mean() - mean) ** 2) / np.trace(covariance) * d)
+            spreads.append(posterior.covariance().mean(axis=0) / np.diag(covariance))
+        assert 0.85 <= np.mean(held) <= 0.95
+        # means within a quarter of the posterior's spread, variances within a third
+        assert np.mean(means) < 0.06
+        assert_allclose(
+            np.mean([np.diag(s) for s in spreads], axis=0), 1.0, atol=0.35
+        )
+
+    def test_more_pairs_are_better(self):
+        def error(n) -> float:
+            found = []
+            for seed in range(40, 46):
+                rng = np.random.default_rng(seed)
+                model = dense.GaussianModel.draw(1, rng)
+                (X, Z), prior = model.pairs(n, rng), model.prior(n, rng)
+                observed = model.observe(model.prior(100, rng), rng)
+                mean = km.KernelBayes().fit(X, Z).predict(observed, prior)
+                found.append(np.mean((mean - model.posterior(observed)[0]) ** 2))
+            return float(np.mean(found))
+
+        assert error(1600) < error(100) / 4
+
+
+# ------------------------------------------------------------------------- tables, files, tools
+class TestTables:
+    def frames(self, xy) -> tuple[pd.DataFrame, pd.DataFrame]:
+        X, Z = xy
+        return pd.DataFrame(X, columns=["east", "north"]), pd.DataFrame(Z, columns=["a", "b"])
+
+    def test_frames_are_arrays(self, xy, new, prior_points):
+        X, Z = self.frames(xy)
+        model = bayes().fit(X, Z)
+        got = model.predict(
+            pd.DataFrame(new, columns=X.columns), pd.DataFrame(prior_points, columns=Z.columns)
+        )
+        assert_array_equal(got, bayes().fit(*xy).predict(new, prior_points))
+        assert list(model.feature_names_in_) == ["east", "north"]
+        assert model.n_features_in_ == 2
+
+    def test_a_series_is_a_column(self, xy, new):
+        X, Z = self.frames(xy)
+        assert_array_equal(
+            bayes().fit(X, Z["a"]).predict(pd.DataFrame(new, columns=X.columns)),
+            bayes().fit(*xy[:1], xy[1][:, 0]).predict(new),
+        )
+
+    def test_kernels_by_column_name(self, xy, new):
+        X, Z = self.frames(xy)
+        named = km.on_columns({"east": km.Gaussian(0.8), "north": km.Gaussian(0.3)})
+        numbered = km.on_columns({0: km.Gaussian(0.8), 1: km.Gaussian(0.3)})
+        a = bayes(kernel_x=named).fit(X, Z).weights(pd.DataFrame(new, columns=X.columns))
+        assert_array_equal(a, bayes(kernel_x=numbered).fit(*xy).weights(new))
+
+    def test_other_names_are_refused(self, xy, new):
+        X, Z = self.frames(xy)
+        with pytest.raises(ValueError, match="feature names"):
+            bayes().fit(X, Z).predict(pd.DataFrame(new, columns=["east", "west"]))
+
+    def test_input_is_left_alone_and_not_looked_at_again(self, xy, new, prior_points):
+        X, Z, prior = (a.copy() for a in (*xy, prior_points))
+        model = bayes().fit(X, Z)
+        before = model.predict(new, prior)
+        for a, kept in ((X, xy[0]), (Z, xy[1]), (prior, prior_points)):
+            assert_array_equal(a, kept)
+            a[:] = 0.0
+        assert_array_equal(model.predict(new, prior_points), before)
+
+    def test_the_same_fit_twice(self, xy, new):
+        a, b = (km.KernelBayes().fit(*xy).predict(new) for _ in range(2))
+        assert_array_equal(a, b)
+
+    def test_healthy_data_warn_of_nothing(self, xy, new, prior_points):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for rule in RULES:
+                km.KernelBayes(rule).fit(*xy).posterior(new, prior_points).interval()
+
+
+class TestFiles:
+    @pytest.mark.parametrize(
+        "model",
+        [
+            km.KernelBayes(),
+            bayes("squared"),
+            bayes(ratio=km.DensityRatio(relative=0.2)),
+            bayes(ratio=np.linspace(0.5, 1.5, 30)),
+            bayes(features=km.RandomFourier(20, random_state=1)),
+        ],
+        ids=["default", "squared", "relative ratio", "given ratio", "random Fourier"],
+    )
+    def test_there_and_back(self, xy, new, prior_points, tmp_path, model):
+        model = clone(model).fit(*xy)
+        before = model.predict(new, prior_points)
+        model.save(tmp_path / "model.km")
+        again = km.load(tmp_path / "model.km")
+        assert type(again) is km.KernelBayes
+        assert_array_equal(again.predict(new, prior_points), before)
+        assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
+
+    def test_a_posterior_can_be_saved(self, xy, new, tmp_path):
+        posterior = bayes().fit(*xy).posterior(new)
+        posterior.save(tmp_path / "posterior.km")
+        assert_array_equal(km.load(tmp_path / "posterior.km").weights, posterior.weights)
+
+    def test_a_python_function_cannot(self, xy, tmp_path):
+        model = bayes(ratio=lambda Z: np.ones(len(Z))).fit(*xy)
+        with pytest.raises(ValueError, match="saved"):
+            model.save(tmp_path / "model.km")
+        assert not (tmp_path / "model.km").exists()
+
+
+class TestScikitLearn:
+    def test_clone_and_parameters(self):
+        model = bayes(ratio=km.DensityRatio(relative=0.2), selection="loo_min")
+        again = clone(model)
+        assert again.get_params()["ratio__relative"] == 0.2
+        assert again.set_params(ratio__relative=0.5, reg=None).ratio.relative == 0.5
+        assert model.ratio.relative == 0.2
+        with pytest.raises(ValueError, match="regg"):
+            model.set_params(regg=1)
+
+    def test_cloning_forgets_the_fit(self, xy, new):
+        model = bayes().fit(*xy)
+        model.posterior(new)
+        assert not any(name.endswith("_") for name in vars(clone(model)))
+
+    def test_init_does_nothing_but_store(self):
+        km.KernelBayes("nonsense", reg=-1, ratio=3, selection="nonsense", features=7)
+
+    def test_fit_does_not_change_parameters(self, xy):
+        features = km.Nystroem(tol=1e-3)
+        model = km.KernelBayes(features=features, tune_lengthscale=True).fit(*xy)
+        assert model.features is features
+        assert not hasattr(features, "rank_")
+        assert model.reg is None
+        assert model.kernel_x == "gaussian"
+
+    def test_pipeline(self, xy, new):
+        pipe = make_pipeline(StandardScaler(), bayes()).fit(100 * xy[0], xy[1])
+        scaler = StandardScaler().fit(xy[0])
+        expected = bayes().fit(scaler.transform(xy[0]), xy[1]).predict(scaler.transform(new))
+        assert_allclose(pipe.predict(100 * new), expected, atol=1e-9)
+
+    @parametrize_with_checks(
+        [km.KernelBayes(), km.KernelBayes("squared", reg=0.1, features=km.Exact())]
+    )
+    @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+    def test_scikit_learn_checks(self, estimator, check):
+        check(estimator)
+
+
+# ---------------------------------------------------------------------------------- bad input
+BAD_SETTINGS = {
+    "rule": ["importances", None, 3, ["squared"]],
+    "selection": ["cv", None, 3, True],
+    "reg": [-1.0, np.nan, np.inf, "small", True, [0.1]],
+    "reg_prior": [-1.0, np.nan, np.inf, "small", True, [0.1]],
+    "features": [3, "nystroem", km.Nystroem],
+    "kernel_x": ["gauss", None, 3],
+    "kernel_z": ["gauss", None, 3],
+    "ratio": [
+        3.0,
+        "kulsif",
+        np.ones(29),
+        np.ones((30, 2)),
+        np.full(30, np.nan),
+        np.full(30, np.inf),
+        lambda Z: Z,
+        lambda Z: None,
+        lambda Z: np.ones(3),
+        lambda Z: np.full(len(Z), np.nan),
+        lambda Z: 1.0,
+    ],
+}
+GOOD = np.random.default_rng(7).normal(size=(30, 2))
+BAD_ARRAYS = {
+    "None": None,
+    "text": "fig",
+    "words": np.full((30, 2), "fig"),
+    "a number": 3.0,
+    "3-D": np.ones((30, 2, 2)),
+    "no rows": np.empty((0, 2)),
+    "NaN": np.where(GOOD > 1, np.nan, GOOD),
+    "inf": np.where(GOOD > 1, np.inf, GOOD),
+    "complex": GOOD + 1j,
+    "ragged": [[1.0, 2.0], [3.0]],
+    "huge": 1e200 * GOOD,
+}
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [(name, value) for name, values in BAD_SETTINGS.items() for value in values],
+        ids=lambda v: v if isinstance(v, str) else type(v).__name__,
+    )
+    def test_settings(self, xy, new, name, value):
+        with pytest.raises(ValueError, match=rf"\b{name}\b"):
+            km.KernelBayes(**{name: value}).fit(*xy).posterior(new)
+
+    @pytest.mark.parametrize("selection", ["loo", "loo_min"])
+    def test_leave_one_out_has_no_closed_form_for_the_squared_rule(self, xy, selection):
+        with pytest.raises(ValueError, match=r"selection.*squared.*heldout"):
+            km.KernelBayes("squared", selection=selection).fit(*xy)
+
+    @pytest.mark.parametrize("bad", BAD_ARRAYS.values(), ids=BAD_ARRAYS)
+    @pytest.mark.parametrize("name", ["X", "Z"])
+    def test_fit(self, xy, name, bad):
+        X, Z = (bad if name == "X" else xy[0]), (bad if name == "Z" else xy[1])
+        with pytest.raises(ValueError, match=rf"\b{name}\b"):
+            km.KernelBayes().fit(X, Z)
+
+    @pytest.mark.parametrize("bad", BAD_ARRAYS.values(), ids=BAD_ARRAYS)
+    def test_observations(self, xy, bad):
+        model = bayes().fit(*xy)
+        for verb in (model.posterior, model.weights, model.predict):
+            with pytest.raises(ValueError, match=r"\bX\b"):
+                verb(bad)
+
+    @pytest.mark.parametrize("bad", [b for k, b in BAD_ARRAYS.items() if k != "None"])
+    def test_prior(self, xy, new, bad):
+        with pytest.raises(ValueError, match=r"\bprior\b"):
+            bayes().fit(*xy).posterior(new, bad)
+
+    def test_prior_of_another_kind(self, xy, new):
+        batch = km.MeanEmbedding(xy[1], np.full((2, 30), 1 / 30), km.Gaussian(0.6))
+        for bad in (batch, km.MeanEmbedding([0.0, 1.0]), GOOD[:, :1], np.ones((4, 3))):
+            with pytest.raises(ValueError, match=r"\bprior\b"):
+                bayes().fit(*xy).posterior(new, bad)
+
+    def test_lengths_and_columns(self, xy, new):
+        X, Z = xy
+        with pytest.raises(ValueError, match=r"Z has 29 rows but X has 30"):
+            km.KernelBayes().fit(X, Z[:29])
+        with pytest.raises(ValueError, match="X"):
+            km.KernelBayes().fit(X[:1], Z[:1])
+        with pytest.raises(ValueError, match="X has 1 features"):
+            bayes().fit(X, Z).posterior(new[:, :1])
+        with pytest.raises(ValueError, match="X"):
+            bayes().fit(X, Z).posterior(new[0])
+
+    @pytest.mark.parametrize("name", ["X", "Z"])
+    def test_constant_columns(self, xy, name):
+        X, Z = (np.ones((30, 2)) if name == key else a for key, a in zip("XZ", xy, strict=True))
+        with pytest.raises(ValueError, match=rf"\b{name}\b.*constant"):
+            km.KernelBayes().fit(X, Z)
+
+    def test_not_fitted_is_said(self, new):
+        for verb in ("posterior", "weights", "predict"):
+            with pytest.raises(ValueError, match="fit"):
+                getattr(km.KernelBayes(), verb)(new)
+
+    @pytest.mark.parametrize(
+        "bad", [None, 3.0, "fig", [1.0, 2.0, 3.0], [np.nan, 1.0], np.ones((2, 2, 2))]
+    )
+    def test_bayes_rule(self, xy, bad):
+        with pytest.raises(ValueError, match=r"\b[xX]\b"):
+            km.bayes_rule(*xy, None, bad, reg=0.1)
+
+    def test_bayes_rule_refuses_unknown_settings(self, xy):
+        with pytest.raises(TypeError, match="regg"):
+            km.bayes_rule(*xy, None, xy[0][0], regg=0.1)
+
+    def test_two_rows_are_enough(self):
+        model = km.KernelBayes().fit([[0.0], [1.0]], [[0.0], [1.0]])
+        assert np.isfinite(model.predict([[0.2]])).all()
+
+    def test_no_regulariser_at_all(self, xy, new):
+        for rule in RULES:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", km.NumericalWarning)
+                got = km.KernelBayes(rule, reg=0.0, reg_prior=0.0).fit(*xy).weights(new)
+            assert np.isfinite(got).all()
