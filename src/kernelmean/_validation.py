@@ -80,6 +80,8 @@ def _foreign_floats(X, name: str) -> Array:
 def _numpy_floats(X, name: str) -> np.ndarray:
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         _refuse_text_columns(X, name)
+    if np.ma.is_masked(X):
+        raise ValueError(f"{name} has masked (missing) values; remove or impute them first")
     try:
         X = X.to_numpy(na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X)
     except ValueError as err:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ from ._validation import (
     frozen,
 )
 from .embedding import MeanEmbedding, as_embedding
-from .features import as_feature_map
+from .features import Further, Landmarks, as_feature_map
 from .kernels import Kernel, fitted_kernel
 from .persistence import Saveable
 from .ratio import DensityRatio, solve_ratio
-from .rules import bayes_factors, positive_shares
-from .selection import SCALES, LeaveOneOut, choose_by_folds, minimise_log10
+from .rules import bayes_factors, covered_shares
+from .selection import LeaveOneOut, best_scale, choose_by_folds
 
 RULES = ("importance", "squared")
 SELECTIONS = ("auto", "loo", "loo_min", "heldout", "balance")
@@ -51,8 +52,7 @@ class KernelBayes(Saveable, BaseEstimator):
     rule : {"importance", "squared"}
     kernel_x, kernel_z : Kernel, str, scikit-learn kernel or callable
     reg_prior : float, optional
-        η, per sample. None takes, for each prior, the largest η within one standard error of the
-        least leave-one-out score of the density ratio.
+        η, per sample. None minimises, for each prior, the leave-one-out score of the density ratio.
     reg : float, optional
         λ or δ, on the scale of the operator (Σβ ≈ 1). None chooses by `selection`, per prior.
     features : FeatureMap, optional
@@ -63,7 +63,8 @@ class KernelBayes(Saveable, BaseEstimator):
     selection : {"auto", "loo", "loo_min", "heldout", "balance"}
         How `reg=None` is chosen. "loo": by the closed-form leave-one-out risk under the prior's
         joint law (importance only), the largest λ within one standard error of the least risk,
-        the safer choice away from the training observations; "loo_min": the minimiser itself.
+        the safer choice away from the training observations; "loo_min", or any lengthscale
+        tuned: the minimiser itself.
         "heldout": the minimiser of the same risk by 5 folds. "balance": Fukumizu 2013 §4.2, the
         average posterior must be the prior. "auto" is "loo", or "heldout" for the squared rule.
     tune_lengthscale : bool
@@ -75,8 +76,8 @@ class KernelBayes(Saveable, BaseEstimator):
     kernel_x_, kernel_z_, features_x_, features_z_ : as used
     points_ : array of shape (n, d_z)
         Training latents.
-    reg_prior_, reg_ : float
-        η and λ (or δ) of the latest posterior.
+
+    The regularisers depend on the prior: `regularisers(prior)` tells which are used.
 
     References
     ----------
@@ -170,16 +171,20 @@ class KernelBayes(Saveable, BaseEstimator):
             Batch on the training latents (and the supervision's points). `expectation` does not
             normalise by the sum of weights; `mean`, `covariance`, `interval`, ... do.
         """
-        coordinates = self._coordinates(X)
-        beta = self._shares(prior)
-        Phi, targets, Psi = self._Phi, self.points_, self._Q
-        if supervision is not None:
-            Phi, beta, targets, Psi, spread = self._append(supervision, beta)
-        self.reg_ = self._choose_reg(Phi, beta, Psi)
-        left, right = bayes_factors(Phi, beta, coordinates, self.reg_, self.rule)
-        if supervision is not None:
-            right = spread(right)
-        return MeanEmbedding._of(targets, left, right, self.kernel_z_)
+        coordinates, points = self._coordinates(X)
+        rows = self._rows(prior, supervision)
+        if rows.further is not None:
+            coordinates = rows.further.widened(points, coordinates)
+        left, right = bayes_factors(
+            rows.Phi, rows.beta, coordinates, self._choose_reg(rows), self.rule
+        )
+        return MeanEmbedding._of(rows.points, left, rows.spread(right), self.kernel_z_)
+
+    def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
+        """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
+        check_is_fitted(self)
+        rows = self._rows(prior, supervision)
+        return rows.reg_prior, self._choose_reg(rows)
 
     def weights(self, X, prior=None, supervision=None) -> Array:
         """Weights of the posterior on the training latents, shape (batch, n)."""
@@ -199,42 +204,49 @@ class KernelBayes(Saveable, BaseEstimator):
         self._second_z = self._Q.T @ self._Q / self._Q.shape[0]
 
     def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
-        def loss(scale: float) -> float:
-            Phi = as_feature_map(self.features).fit_transform(points_x, kernel_x.scaled(scale))
-            grid = linalg.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-            return LeaveOneOut.of(Phi, self._Q, grid).best()[1]
-
         if self.tune_lengthscale:
-            kernel_x = kernel_x.scaled(minimise_log10(loss, *SCALES, points=9)[0])
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q))
         self.kernel_x_ = kernel_x
         self.features_x_ = as_feature_map(self.features)
         self._Phi = self.features_x_.fit_transform(points_x, kernel_x)
 
-    def _coordinates(self, X) -> Array:
+    def _coordinates(self, X) -> tuple[Array, Array]:
         check_is_fitted(self)
         points = as_points(X, "X", one_d=False)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self.features_x_.transform(points)
+        return self.features_x_.transform(points), points
 
     # ------------------------------------------------------------ the prior
 
-    def _shares(self, prior) -> Array:
-        """β at the training latents for a prior: β_i = r(z_i)/n."""
+    def _rows(self, prior, supervision) -> _Rows:
+        """The pairs with their shares under the prior, and the supervision below them."""
+        m = self._prior(prior)
+        beta, reg_prior = self._shares(m)
+        rows = _Rows(self._Phi, beta, self._Q, self.points_, reg_prior)
+        return rows if supervision is None else self._append(rows, *_unpack(supervision))
+
+    def _prior(self, prior) -> MeanEmbedding:
         if prior is None:
-            prior = MeanEmbedding._of(self.points_, *self._uniform(), self.kernel_z_)
+            return MeanEmbedding._of(self.points_, *self._uniform(), self.kernel_z_)
         d, where = self.points_.shape[1], "the training latents"
         m = as_embedding(prior, self.kernel_z_, "prior", d, where)
         if m.batch is not None:
             raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
+        return m
+
+    def _shares(self, m: MeanEmbedding) -> tuple[Array, float | None]:
+        """β_i = r(z_i)/n at the training latents, and η."""
         n = self.points_.shape[0]
+        U = self.features_z_.transform(m.points)
+        eta: float | None
         if self.ratio is None:
-            U = self.features_z_.transform(m.points)
-            solved = solve_ratio(
-                self._Q, self._second_z, U, m, self.reg_prior, name="reg_prior", one_se=True
+            coefficients, eta, _ = solve_ratio(
+                self._Q, self._second_z, U, m, self.reg_prior, name="reg_prior"
             )
-            coefficients, self.reg_prior_, _ = solved
-            return self._Q @ coefficients / n
-        return self._given_ratio(m) / n
+            beta = self._Q @ coefficients / n
+        else:
+            beta, eta = self._given_ratio(m)
+        return covered_shares(beta, _coverage(U, m)), eta
 
     def _uniform(self) -> tuple[Array, None]:
         n = self.points_.shape[0]
@@ -242,57 +254,47 @@ class KernelBayes(Saveable, BaseEstimator):
         device = getattr(self.points_, "device", None)
         return xp.full((n,), 1.0 / n, dtype=xp.float64, device=device), None
 
-    def _given_ratio(self, m: MeanEmbedding) -> Array:
+    def _given_ratio(self, m: MeanEmbedding) -> tuple[Array, float | None]:
         """The ratio at the training latents by the user's own means."""
+        n = self.points_.shape[0]
         if isinstance(self.ratio, DensityRatio):
             fitted = clone(self.ratio).fit(self.points_, m)
-            self.reg_prior_ = fitted.reg_
-            return fitted.weights_ * self.points_.shape[0]
+            return fitted.weights_, fitted.reg_
         values = self.ratio(self.points_) if callable(self.ratio) else self.ratio
-        return as_vector(values, "ratio", n=self.points_.shape[0])
+        return as_vector(values, "ratio", n=n) / n, None
 
     # ------------------------------------------------------------ posterior regularisation
 
-    def _append(self, supervision, beta) -> tuple:
-        """Rows, shares and targets with the supervision's below the training ones.
-
-        The last item spreads weights on supervision rows over the points of their embeddings.
-        """
+    def _append(self, rows: _Rows, x_s, z_s, strength) -> _Rows:
+        """The supervision as further rows, with `strength` for shares."""
         if self.rule != "importance":
             raise ValueError("supervision needs rule='importance'; this one has 'squared'")
-        x_s, z_s, strength = _check_supervision(supervision)
-        xp = linalg.namespace(self._Phi)
-        Phi_s = self._coordinates(x_s)
-        s = Phi_s.shape[0]
-        shares = xp.asarray(_each(strength, s), dtype=xp.float64)
-        if isinstance(z_s, MeanEmbedding):
-            points, A = z_s.points, z_s.weights
-            check_lengths(s, A.shape[0] if A.ndim == 2 else 1, "x_s", "z_s")
-            A = A if A.ndim == 2 else A[None, :]
-        else:
-            points, A = as_points(z_s, "z_s"), None
-            check_lengths(s, points.shape[0], "x_s", "z_s")
+        x_s = as_points(x_s, "x_s")
+        check_columns(x_s, self.n_features_in_, "x_s", "X")
+        Phi, further = rows.Phi, None
+        Phi_s = self.features_x_.transform(x_s)
+        if isinstance(self.features_x_, Landmarks):
+            further = Further.of(self.features_x_, x_s, Phi_s)
+            Phi, Phi_s = further.padded(Phi), further.Phi_s
+        points, A = _targets(z_s, Phi_s.shape[0])
         check_columns(points, self.points_.shape[1], "z_s", "the training latents")
         Psi_s = self.features_z_.transform(points)
-        Psi_s = Psi_s if A is None else A @ Psi_s
-        n = self.points_.shape[0]
-
-        def spread(right) -> Array:
-            if A is None:
-                return right
-            return xp.concat([right[:n, :], A.T @ right[n:, :]], axis=0)
-
-        return (
-            xp.concat([self._Phi, Phi_s], axis=0),
-            xp.concat([xp.clip(beta, 0.0, None), shares]),
-            xp.concat([self.points_, points], axis=0),
-            xp.concat([self._Q, Psi_s], axis=0),
-            spread,
+        xp = linalg.namespace(Phi_s)
+        shares = linalg.like(_each(strength, Phi_s.shape[0]), Phi_s)
+        return replace(
+            rows,
+            Phi=xp.concat([Phi, Phi_s], axis=0),
+            beta=xp.concat([xp.clip(rows.beta, 0.0, None), shares]),
+            Psi=xp.concat([rows.Psi, Psi_s if A is None else A @ Psi_s], axis=0),
+            points=xp.concat([rows.points, points], axis=0),
+            A=A,
+            further=further,
         )
 
     # ------------------------------------------------------------ settings
 
-    def _choose_reg(self, Phi, beta, Psi) -> float:
+    def _choose_reg(self, rows: _Rows) -> float:
+        Phi, beta, Psi = rows.Phi, rows.beta, rows.Psi
         if self.reg is not None:
             return check_positive(self.reg, "reg", zero=True)
         how = self.selection
@@ -300,9 +302,11 @@ class KernelBayes(Saveable, BaseEstimator):
             how = "loo" if self.rule == "importance" else "heldout"
         if not how.startswith("loo"):
             return choose_by_folds(Phi, beta, Psi, self.rule, balance=how == "balance")
-        d = positive_shares(beta)
+        d = linalg.namespace(beta).clip(beta, 0.0, None)
         grid = linalg.EigenGrid.of(Phi.T @ (d[:, None] * Phi))
-        return LeaveOneOut.of(Phi, Psi, grid, d).best(one_se=how == "loo")[0]
+        # a lengthscale tuned to the data leaves no slack for a heavier regulariser
+        one_se = how == "loo" and not self.tune_lengthscale
+        return LeaveOneOut.of(Phi, Psi, grid, d).best(one_se)[0]
 
     def _check_settings(self) -> None:
         check_choice(self.rule, "rule", RULES)
@@ -349,7 +353,36 @@ def bayes_rule(
     return model.posterior(x[None, :], prior)[0] if x.ndim == 1 else model.posterior(x, prior)
 
 
-def _check_supervision(supervision) -> tuple:
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of the regression behind a posterior: the pairs, and any supervision below them."""
+
+    Phi: Array  # coordinates of observations
+    beta: Array  # shares
+    Psi: Array  # coordinates of latents
+    points: Array  # latents
+    reg_prior: float | None
+    A: Array | None = None  # weights of the supervision's targets on their points
+    further: Further | None = None  # coordinates that the supervision adds
+
+    def spread(self, right) -> Array:
+        """Weights on rows turned into weights on points."""
+        if self.A is None:
+            return right
+        n = right.shape[0] - self.A.shape[0]
+        xp = linalg.namespace(right)
+        return xp.concat([right[:n, :], self.A.T @ right[n:, :]], axis=0)
+
+
+def _coverage(U, m: MeanEmbedding) -> float:
+    """Share of the prior's points that the training latents span: Σ|α_j| ‖φ(u_j)‖²/k(u_j, u_j)."""
+    xp = linalg.namespace(U)
+    size = xp.abs(m.weights)
+    spanned = xp.sum(U * U, axis=-1) / m.kernel._diag(m.points)
+    return float(xp.sum(size * spanned) / xp.sum(size))
+
+
+def _unpack(supervision) -> tuple:
     try:
         x_s, z_s, strength = supervision
     except (TypeError, ValueError) as err:
@@ -359,8 +392,21 @@ def _check_supervision(supervision) -> tuple:
     return x_s, z_s, strength
 
 
+def _targets(z_s, s: int) -> tuple[Array, Array | None]:
+    """Points of the supervision's targets, and the weights of each target on them."""
+    if not isinstance(z_s, MeanEmbedding):
+        points = as_points(z_s, "z_s")
+        check_lengths(s, points.shape[0], "x_s", "z_s")
+        return points, None
+    A = z_s.weights if z_s.batch is not None else z_s.weights[None, :]
+    check_lengths(s, A.shape[0], "x_s", "z_s")
+    return z_s.points, A
+
+
 def _each(strength, s: int) -> np.ndarray:
-    values = np.broadcast_to(np.asarray(strength, dtype=float), (s,))
-    for value in values:
+    values = linalg.to_numpy(as_floats(strength, "strength"))
+    if values.ndim and values.shape != (s,):
+        raise ValueError(f"strength has shape {values.shape}; a number, or {s} of them, is needed")
+    for value in values.ravel():
         check_positive(float(value), "strength", zero=True)
-    return values
+    return np.broadcast_to(values, (s,))

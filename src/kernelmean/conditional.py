@@ -21,7 +21,7 @@ from .embedding import MeanEmbedding, as_embedding
 from .features import as_feature_map
 from .kernels import Kernel, fitted_kernel
 from .persistence import Saveable
-from .selection import SCALES, LeaveOneOut, minimise_log10
+from .selection import LeaveOneOut, best_scale
 
 
 class ConditionalOperator(Saveable):
@@ -140,7 +140,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.features_y_ = as_feature_map(self.features)
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
-            kernel_x = kernel_x.scaled(self._best_scale(kernel_x, points_x, Psi))
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, Psi))
         self._fit_coordinates(kernel_x, points_x, Psi)
         self.points_x_, self.points_ = points_x, points_y
         return self
@@ -204,13 +204,6 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         points = as_points(X, "X", one_d=False)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.features_x_.transform(points)
-
-    def _best_scale(self, kernel_x: Kernel, points_x, Psi) -> float:
-        def loss(scale: float) -> float:
-            self._fit_coordinates(kernel_x.scaled(scale), points_x, Psi)
-            return self.loo_score_
-
-        return minimise_log10(loss, *SCALES, points=9)[0]
 
     def _fit_coordinates(self, kernel_x: Kernel, points_x, Psi) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""

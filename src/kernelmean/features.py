@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -59,7 +60,7 @@ class FeatureMap(Saveable, BaseEstimator):
         raise NotImplementedError
 
 
-class _Landmarks(FeatureMap):
+class Landmarks(FeatureMap):
     """φ(x) = L⁻¹ k_S(x), with S rows of the data and L Lᵀ = K_SS (MATH §1)."""
 
     def _keep(self, X, rows: np.ndarray, Phi) -> Array:
@@ -84,12 +85,53 @@ class _Landmarks(FeatureMap):
         return linalg.solve_lower(self.factor_, self.kernel_._gram(self.landmarks_, X)).T
 
 
+@dataclass(frozen=True)
+class Further:
+    """Coordinates that points beyond the landmarks add, orthogonal to those of the landmarks.
+
+    One more step of the same Cholesky factorisation: with the residual kernel
+    k − φᵀφ at the points s, R Rᵀ, the new coordinates of x are R⁻¹(k_s(x) − Φ_sφ(x)).
+    """
+
+    features: Landmarks
+    points: Array  # pivots among the points
+    Phi_p: Array  # their old coordinates
+    R: Array
+    Phi_s: Array  # old and new coordinates of all the points
+
+    @classmethod
+    def of(cls, features: Landmarks, points, Phi_s) -> Further:
+        residual = linalg.to_numpy(features.kernel_._gram(points, points) - Phi_s @ Phi_s.T)
+        floor = len(residual) * linalg.EPS * float(features.kernel_._diag(points).max())
+        pivots, F = linalg.pivoted_cholesky(residual, 10 * floor)
+        new = linalg.like(F, points)
+        return cls(
+            features,
+            linalg.take(points, pivots, axis=0),
+            linalg.take(Phi_s, pivots, axis=0),
+            linalg.take(new, pivots, axis=0),
+            linalg.namespace(points).concat([Phi_s, new], axis=1),
+        )
+
+    def widened(self, X, Phi) -> Array:
+        """Old and new coordinates of the rows of `X`."""
+        K = self.features.kernel_._gram(self.points, X) - self.Phi_p @ Phi.T
+        return linalg.namespace(X).concat([Phi, linalg.solve_lower(self.R, K).T], axis=1)
+
+    def padded(self, Phi) -> Array:
+        """Coordinates of points that the landmarks span: nothing new."""
+        xp = linalg.namespace(Phi)
+        device = getattr(Phi, "device", None)
+        zeros = xp.zeros((Phi.shape[0], self.R.shape[0]), dtype=Phi.dtype, device=device)
+        return xp.concat([Phi, zeros], axis=1)
+
+
 def _sum_squares(Phi) -> float:
     blocks = row_blocks(Phi, rows=block_rows(Phi.shape[1]))
     return sum(float(linalg.namespace(Phi).sum(block**2)) for (block,) in blocks)
 
 
-class Nystroem(_Landmarks):
+class Nystroem(Landmarks):
     """Coordinates from landmarks found by randomly pivoted Cholesky.
 
     ΦΦᵀ = K_{·S} K_SS⁻¹ K_{S·}, with landmarks drawn in proportion to what the Gram matrix still
@@ -132,6 +174,8 @@ class Nystroem(_Landmarks):
 
     def _fit_transform(self, X) -> Array:
         tol = check_positive(self.tol, "tol")
+        if tol >= 1:
+            raise ValueError(f"tol is {tol}; a share of the trace, below 1, is needed")
         max_rank = check_count(self.max_rank, "max_rank")
         rng = generator(self.random_state)
         rows, F, spent = _random_pivots(X, self.kernel_, tol, max_rank, rng)
@@ -211,7 +255,7 @@ def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
     return linalg.to_numpy(F[rank:stop, :] ** 2)
 
 
-class Exact(_Landmarks):
+class Exact(Landmarks):
     """Coordinates of full numerical rank: every independent row is a landmark, ΦΦᵀ = K.
 
     The one place where an n×n matrix is formed: O(n³) time, O(n²) memory. For checks and for

@@ -378,7 +378,9 @@ def _outcome(y, n: int) -> Array:
 def _pick(X, names: list[str], name: str):
     """The columns a model was fitted on, from a table that may hold more, in any order."""
     X = X.to_frame() if hasattr(X, "to_frame") else X
-    missing = [c for c in names if c not in X]
+    known = column_names(X) or []
+    missing = [c for c in names if c not in known]
     if missing:
         raise ValueError(f"{name} lacks the columns {missing}; the model was fitted on {names}")
+    X = X.set_axis(known, axis=1)
     return X[names]

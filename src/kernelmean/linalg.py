@@ -93,6 +93,8 @@ def solve_lower(L, B) -> Array:
     if is_numpy_namespace(xp):
         return scipy.linalg.solve_triangular(L, B, lower=True, check_finite=False)
     if is_torch_namespace(xp):
+        if B.ndim == 1:
+            return xp.linalg.solve_triangular(L, B[:, None], upper=False)[:, 0]
         return xp.linalg.solve_triangular(L, B, upper=False)
     return xp.linalg.solve(L, B)
 
@@ -107,9 +109,12 @@ def eigh(A) -> tuple[Array, Array]:
     return xp.clip(values, 0.0, None), vectors
 
 
-def pivoted_cholesky(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pivots S and factor F with K = FFᵀ up to rounding, F[S] lower triangular (LAPACK pstrf)."""
-    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, lower=1)
+def pivoted_cholesky(K: np.ndarray, floor: float = -1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Pivots S and factor F with K = FFᵀ up to rounding, F[S] lower triangular (LAPACK pstrf).
+
+    Stops at pivots below `floor`, or below n·eps of the largest when that is negative.
+    """
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, tol=floor, lower=1)
     order = pivots - 1
     F = np.empty((K.shape[0], rank))
     F[order] = np.tril(factor)[:, :rank]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from sklearn.base import BaseEstimator
@@ -14,7 +13,7 @@ from .embedding import MeanEmbedding, as_embedding
 from .features import as_feature_map
 from .kernels import fitted_kernel
 from .persistence import Saveable
-from .selection import DECADES, heaviest_within, minimise_log10, standard_error
+from .selection import DECADES, minimise_log10
 
 
 class DensityRatio(Saveable, BaseEstimator):
@@ -28,7 +27,8 @@ class DensityRatio(Saveable, BaseEstimator):
     kernel : Kernel, str, scikit-learn kernel or callable
         Its median lengthscale is taken over the denominator.
     reg : float, optional
-        η, per sample. None takes the minimiser of the closed-form leave-one-out score.
+        η, per sample. None takes the minimiser of the closed-form leave-one-out score (a numerator
+        with unequal weights counts as known: nothing of it is left out).
     features : FeatureMap, optional
         None is `Nystroem()`.
     relative : float
@@ -121,7 +121,6 @@ def solve_ratio(
     share: float = 0.0,
     *,
     name: str = "reg",
-    one_se: bool = False,
 ) -> tuple[Array, float, float]:
     """Coefficients of the ratio in given coordinates, with η and its leave-one-out score.
 
@@ -131,22 +130,13 @@ def solve_ratio(
     U, m : coordinates (l, r) of the numerator's points, and the numerator
     reg, name : η or None, and what the caller calls it
     share : a of the relative ratio
-    one_se : take the largest η whose score is within one standard error of the best
     """
     alpha = m.weights
     A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
-    terms = _loo_terms(Phi, A, U, alpha, share)
-
-    def score(reg: float) -> float:
-        return float(sum(linalg.namespace(part).sum(part) for part in terms(reg)))
-
+    score = _loo_score(Phi, A, U, alpha, share)
     if reg is None:
         size = float(linalg.namespace(second).linalg.trace(second))
         reg, value = minimise_log10(lambda r: score(r * size), *DECADES)
-        if one_se:
-            slack = math.hypot(*map(standard_error, terms(reg * size)))
-            bound = value + slack
-            reg, value = heaviest_within(lambda r: score(r * size), reg, bound, DECADES[1])
         reg *= size
     else:
         reg = check_positive(reg, name, zero=True)
@@ -154,28 +144,32 @@ def solve_ratio(
     return linalg.ridge(A, reg).solve(alpha @ U), reg, value
 
 
-def _loo_terms(Phi, A, U, alpha, share: float) -> Callable[[float], tuple[Array, Array]]:
-    """Terms, one per row of either sample, of
-    J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
+def _loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
+    """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
     Every row is left out of its own estimate, by rank-one updates of A + ηI:
     r^{-i}(z_i) = r(z_i)/(1 − (1−a) φ_iᵀ(A+ηI)⁻¹φ_i/n), and, with v_j = φ_jᵀ(A+ηI)⁻¹φ_j,
     r^{-j}(u_j) = (r(u_j) − α_j v_j) / ((1 − α_j)(1 − a α_j v_j)).
+    Equal weights are taken for a sample of the numerator; any others for the numerator itself,
+    of which nothing is left out (a point with its weight is then part of a distribution, and
+    without it there would be another one).
     """
     xp = linalg.namespace(Phi)
     n = Phi.shape[0]
     grid = linalg.EigenGrid.of(A)
     P, V = Phi @ grid.vectors, U @ grid.vectors
     m, P2, V2 = alpha @ V, P * P, V * V
+    sampled = bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
+    out = alpha if sampled else 0.0 * alpha
     # a numerator of one point has nothing left when that point is out
-    rest = xp.where(xp.abs(1.0 - alpha) < 1e-12, 1.0, 1.0 - alpha)
+    rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
 
-    def terms(reg: float) -> tuple[Array, Array]:
+    def score(reg: float) -> float:
         shrink = grid.shrink(reg)
         at_z = P @ (shrink * m) / xp.clip(1.0 - (1 - share) * (P2 @ shrink) / n, 1e-10, None)
         v = V2 @ shrink
-        at_u = (V @ (shrink * m) - alpha * v) / (rest * xp.clip(1 - share * alpha * v, 1e-10, None))
-        of_z = (0.5 * (1 - share) / n) * at_z * at_z
-        return of_z, alpha * at_u * (0.5 * share * at_u - 1.0)
+        at_u = (V @ (shrink * m) - out * v) / (rest * xp.clip(1 - share * out * v, 1e-10, None))
+        of_z = 0.5 * (1 - share) * xp.mean(at_z * at_z)
+        return float(of_z + xp.sum(alpha * at_u * (0.5 * share * at_u - 1.0)))
 
-    return terms
+    return score

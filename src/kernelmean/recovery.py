@@ -46,8 +46,9 @@ def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
     spread = np.atleast_2d(np.sqrt(np.diagonal(linalg.to_numpy(m.covariance()), 0, -2, -1)))
     power = 1.0 / (d + 4)
     rule = (4.0 / (d + 2)) ** power * spread * _effective(m)[:, None] ** -power
-    # an embedding with no spread left is one point: narrow, but not of width zero
-    floor = 1e-3 * linalg.to_numpy(m.points).std(axis=0) + np.finfo(float).tiny
+    # an embedding with no spread left is narrow, but not of width zero
+    spread = linalg.to_numpy(m.points).std(axis=0)
+    floor = np.where(spread > 0, 1e-3 * spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), floor).tolist())
 
 

@@ -98,7 +98,7 @@ def bayes_factors(Phi, beta, coordinates, reg: float, rule: str) -> tuple[Array,
     rule : {"importance", "squared"}
     """
     if rule == "importance":
-        right = positive_shares(beta)[:, None] * Phi
+        right = linalg.namespace(beta).clip(beta, 0.0, None)[:, None] * Phi
         left = linalg.ridge(Phi.T @ right, reg).solve_rows(coordinates)
         return left, right
     right = beta[:, None] * Phi
@@ -119,16 +119,19 @@ def squared_filter(values, reg: float) -> Array:
     return values / xp.where(total == 0, 1.0, total)
 
 
-def positive_shares(beta) -> Array:
-    """D = max(β, 0); equal shares, with a warning, when the prior is off the training latents."""
+def covered_shares(beta, coverage: float) -> Array:
+    """β as it is; a warning where little of the prior is covered by the training latents.
+
+    Where no training latent has a positive share at all, equal shares take the place of β.
+    """
     xp = linalg.namespace(beta)
-    d = xp.clip(beta, 0.0, None)
-    if bool(xp.any(d > 0)):
-        return d
+    some = bool(xp.any(beta > 0))
+    if some and coverage >= 0.1:
+        return beta
     warnings.warn(
-        "the prior gives no training latent a positive share (it lies where there are none); "
-        "equal shares are used",
+        f"the training latents cover {coverage:.1g} of the prior: it lies where there are few or "
+        "none of them, and the posterior is not to be trusted",
         NumericalWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
-    return xp.full_like(d, 1.0 / d.shape[0])
+    return beta if some else xp.full_like(beta, 1.0 / beta.shape[0])

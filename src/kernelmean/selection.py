@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,12 +11,15 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from . import linalg
-from ._validation import Array
+from ._validation import Array, NumericalWarning
+from .features import Nystroem
 from .persistence import Saveable
 
 DECADES = (-10.0, 1.0)  # range of log10 reg, relative to the kernel's mean diagonal
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
 POINTS = 23  # of the grid that brackets the minimum
+SEARCH_ROWS = 10_000  # rows whose leave-one-out errors a search over regularisers looks at
+SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
 
 
 def minimise_log10(
@@ -65,6 +69,27 @@ def _finite(value) -> float:
     return value if np.isfinite(value) else np.inf
 
 
+def best_scale(kernel_x, points_x, Psi) -> float:
+    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
+
+    Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
+    200), each at its own best λ.
+    """
+    n = points_x.shape[0]
+    rows = np.linspace(0, n - 1, min(n, SCALE_ROWS)).astype(int)
+    points, targets = linalg.take(points_x, rows, axis=0), linalg.take(Psi, rows, axis=0)
+
+    def loss(scale: float) -> float:
+        with warnings.catch_warnings():  # a candidate's rank is nobody's concern
+            warnings.simplefilter("ignore", NumericalWarning)
+            features = Nystroem(tol=1e-4, max_rank=200)
+            Phi = features.fit_transform(points, kernel_x.scaled(scale))
+        grid = linalg.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
+        return LeaveOneOut.of(Phi, targets, grid).best()[1]
+
+    return minimise_log10(loss, *SCALES, points=9)[0]
+
+
 @dataclass(frozen=True)
 class LeaveOneOut(Saveable):
     """Vector-valued leave-one-out loss of a weighted ridge regression of Ψ on Φ, for every λ.
@@ -111,11 +136,22 @@ class LeaveOneOut(Saveable):
         With `one_se`, the largest λ whose loss is within one standard error of the minimum.
         """
         size = float(linalg.namespace(self.P).sum(self.grid.values))
-        reg, loss = minimise_log10(lambda r: self(r * size), *DECADES)
+        few = self._thinned()
+        reg, loss = minimise_log10(lambda r: few(r * size), *DECADES)
         if one_se:
-            slack = standard_error(self.rows(reg * size))
-            reg, loss = heaviest_within(lambda r: self(r * size), reg, loss + slack, DECADES[1])
-        return reg * size, loss
+            slack = standard_error(few.rows(reg * size))
+            reg, _ = heaviest_within(lambda r: few(r * size), reg, loss + slack, DECADES[1])
+        return reg * size, self(reg * size)
+
+    def _thinned(self) -> LeaveOneOut:
+        """The loss over evenly spaced rows, when there are more than the search needs."""
+        n = self.P.shape[0]
+        if n <= SEARCH_ROWS:
+            return self
+        rows = np.linspace(0, n - 1, SEARCH_ROWS).astype(int)
+        P, cross = (linalg.take(A, rows, axis=0) for A in (self.P, self.cross))
+        norms, d = (linalg.take(a, rows, axis=0) for a in (self.norms, self.d))
+        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d)
 
 
 def standard_error(rows) -> float:
@@ -180,7 +216,8 @@ class _Fold:
         rest = np.setdiff1d(np.arange(Phi.shape[0]), rows)
         d = xp.clip(beta, 0.0, None)
         share = linalg.take(d if rule == "importance" else beta, rest, axis=0)
-        share = share * (xp.sum(d) / xp.sum(xp.clip(share, 0.0, None)))
+        kept_mass = float(xp.sum(xp.clip(share, 0.0, None)))
+        share = share * (float(xp.sum(d)) / kept_mass if kept_mass > 0 else 1.0)
         kept, Psi_kept = linalg.take(Phi, rest, axis=0), linalg.take(Psi, rest, axis=0)
         right = share[:, None] * kept
         values, vectors = xp.linalg.eigh(kept.T @ right)
@@ -195,11 +232,17 @@ class _Fold:
 
     def loss(self, reg: float, balance: bool) -> float:
         xp = linalg.namespace(self.P)
-        if self.rule == "importance":
-            shrink = 1.0 / (xp.clip(self.values, 0.0, None) + reg)
-        else:
-            shrink = self.values / (self.values**2 + reg)
+        shrink = _filter(self.values, reg, self.rule)
         off = self.Psi - (self.P * shrink[None, :]) @ self.target
         if balance:
-            return float(xp.sum((self.d @ off) ** 2) / xp.sum(self.d) ** 2)
+            mass = float(xp.sum(self.d))
+            return float(xp.sum((self.d @ off) ** 2)) / mass**2 if mass > 0 else 0.0
         return float(self.d @ xp.sum(off * off, axis=-1))
+
+
+def _filter(values, reg: float, rule: str) -> Array:
+    """1/(c + λ), or c/(c² + δ) for the squared rule."""
+    xp = linalg.namespace(values)
+    if rule == "importance":
+        return 1.0 / (xp.clip(values, 0.0, None) + reg)
+    return values / (values * values + reg)

@@ -48,8 +48,8 @@ def simulate_posterior(
         Number of simulations.
     method : {"conditional", "bayes"}
     model : ConditionalEmbedding or KernelBayes, optional
-        Unfitted; None is `ConditionalEmbedding` or `KernelBayes` with one lengthscale per column
-        of the data, scaled by leave-one-out.
+        Unfitted; None is `ConditionalEmbedding` with one lengthscale per column of the data,
+        scaled by leave-one-out, or `KernelBayes` with the same kernel at its median lengthscales.
     batch_size : int, optional
         Parameters per simulator call, for simulators written over arrays.
     n_jobs : int
@@ -100,7 +100,7 @@ def _condition(method: str, model, data, theta, observed, draw_prior: Callable) 
     if method == "conditional":
         model = model or ConditionalEmbedding(kernel, "gaussian", tune_lengthscale=True)
         return model.fit(data, theta).at(observed)
-    model = model or KernelBayes(kernel_x=kernel, tune_lengthscale=True)
+    model = model or KernelBayes(kernel_x=kernel)
     return model.fit(data, theta).posterior(observed, prior=draw_prior())
 
 

@@ -58,7 +58,13 @@ class Kernel(Saveable):
         X, Y = self._points(X, "X"), self._points(Y, "Y")
         check_columns(Y, X.shape[1], "Y", "X")
         k = self._bandwidth(bandwidth)
-        return k._gram(X, Y) * math.exp(-k._log_normaliser(X.shape[1]))
+        log_height = -k._log_normaliser(X.shape[1])
+        if log_height > 700:
+            raise ValueError(
+                f"the density of {k!r} in {X.shape[1]} columns is beyond the range of floats; a "
+                "larger bandwidth is needed"
+            )
+        return k._gram(X, Y) * math.exp(log_height)
 
     def self_convolution(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """∫ k̄(x_i, u) k̄(u, y_j) du, shape (n, m): the first term of the score of MATH §8."""

@@ -280,6 +280,8 @@ class Matern(_MaternFamily):
         self, nu: float = 1.5, lengthscale: Lengthscale = "median", columnwise: bool = False
     ):
         object.__setattr__(self, "nu", check_positive(nu, "nu"))
+        if self.nu > 100:
+            raise ValueError(f"nu is {nu}; above 100 use Gaussian, from which it hardly differs")
         object.__setattr__(self, "lengthscale", lengthscale)
         object.__setattr__(self, "columnwise", columnwise)
         self.__post_init__()
@@ -320,9 +322,10 @@ def _bessel_matern(t: np.ndarray, nu: float) -> np.ndarray:
     # below this the kernel is 1 to rounding, while t^ν and K_ν leave the range of floats
     inside = t > 1e-10
     s = t[inside]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         bessel = kve(nu, s)
-    log_k = (1 - nu) * math.log(2) - gammaln(nu) + nu * np.log(s) - s
-    limit = np.where(s < 1, 1.0, 0.0)  # where K_ν leaves the range of floats
-    K[inside] = np.where(np.isfinite(bessel), np.exp(log_k) * bessel, limit)
+        log_k = (1 - nu) * math.log(2) - gammaln(nu) + nu * np.log(s) - s + np.log(bessel)
+        # where K_ν leaves the range of floats: near zero k = exp(−t²/4(ν−1)), far away it is 0
+        limit = np.where(s < nu, np.exp(-s * s / (4 * max(nu - 1, 1.0))), 0.0)
+        K[inside] = np.where(np.isfinite(bessel), np.exp(np.minimum(log_k, 0.0)), limit)
     return K
