@@ -22,7 +22,7 @@ import numpy as np
 
 import kernelmean as km
 
-ENOUGH = 4.0  # seconds after which a job is not repeated
+ENOUGH = 10.0  # seconds after which a job is not repeated
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 

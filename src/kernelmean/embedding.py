@@ -184,9 +184,9 @@ class MeanEmbedding(Saveable):
         Y : array of shape (m, d)
         bandwidth : float or sequence of float, optional
             γ, apart from the lengthscale that the embedding lives on. None follows Silverman's
-            rule, per column: γ_j = (4/(d + 2))^{1/(d+4)} n_e^{−1/(d+4)} σ_j, with the embedding's
-            own standard deviations σ_j and effective number of points n_e = (Σ|w|)²/Σw²; for a
-            batch, the median over its members.
+            rule, per column: γ_j = (4/(d + 2))^{1/(d+4)} n_e^{−1/(d+4)} σ_j, with σ_j half the
+            distance between the embedding's 16% and 84% quantiles, and n_e = (Σw)²/Σw² its
+            effective number of points; for a batch, the median over its members.
 
         References
         ----------

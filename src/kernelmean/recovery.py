@@ -40,25 +40,27 @@ def covariance(m: MeanEmbedding) -> Array:
 
 
 def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
-    """Silverman's rule with the embedding's own spread and effective number of points."""
-    m = m.normalised()
+    """Silverman's rule with the embedding's own spread and effective number of points.
+
+    The spread is half the distance between the 16% and 84% quantiles: weights of both signs can
+    leave a variance of zero, or less, where the distribution is wide.
+    """
+    m = _few(m.normalised())
     d = m.points.shape[1]
-    spread = np.atleast_2d(np.sqrt(np.diagonal(linalg.to_numpy(m.covariance()), 0, -2, -1)))
+    low, high = (linalg.to_numpy(quantile(m, q)) for q in (0.159, 0.841))
+    effective = 1.0 / np.maximum((linalg.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
+    effective = np.clip(effective, 1.0, m.points.shape[0])[..., None]
     power = 1.0 / (d + 4)
-    rule = (4.0 / (d + 2)) ** power * spread * _effective(m)[:, None] ** -power
+    rule = np.atleast_2d((4.0 / (d + 2)) ** power * 0.5 * (high - low) * effective**-power)
     # an embedding with no spread left is narrow, but not of width zero
     spread = linalg.to_numpy(m.points).std(axis=0)
-    floor = np.where(spread > 0, 1e-3 * spread, getattr(m.kernel, "lengthscale", 1.0))
-    return tuple(np.maximum(np.median(rule, axis=0), floor).tolist())
+    scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
+    return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
 
-def _effective(m: MeanEmbedding) -> np.ndarray:
-    """(Σ|w|)²/Σw² of each member, a handful of a large batch standing for all."""
-    rows = slice(None) if m.batch is None else slice(0, min(100, m.batch))
-    weights = np.atleast_2d(linalg.to_numpy((m if m.batch is None else m[rows]).weights))
-    squares = np.maximum((weights**2).sum(-1), np.finfo(float).tiny)
-    effective = np.maximum(np.abs(weights).sum(-1) ** 2 / squares, 1.0)
-    return effective if m.batch is None else np.full(m.batch, np.median(effective))
+def _few(m: MeanEmbedding) -> MeanEmbedding:
+    """A hundred members of a large batch stand for all."""
+    return m if m.batch is None else m[slice(0, min(100, m.batch))]
 
 
 def quantile(m: MeanEmbedding, q) -> Array:

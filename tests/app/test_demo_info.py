@@ -20,9 +20,10 @@ from kernelmean.app.page import Prose, Section
 def test_demo_on_real_data(demo_run):
     folder, result = demo_run
     assert result.exit_code == 0, result.output
-    assert sorted(os.listdir(folder)) == ["fish.png", "index.html", "schooling.png"]
+    figures = ["fish.png", "influenza-outbreak.png", "influenza-reproduction.png", "schooling.png"]
+    assert sorted(os.listdir(folder)) == sorted([*figures, "index.html"])
     assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
-    for words in ("Elasticity of demand", "Return to a year", "−0.87 ± 0.34"):
+    for words in ("Elasticity of demand", "Return to a year", "−0.87 ± 0.34", "Days ill"):
         assert words in result.stdout
 
 

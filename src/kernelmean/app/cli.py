@@ -158,6 +158,79 @@ def tell_iv(analysis: Any) -> None:
         out.print(f"[yellow]Note:[/] {escape(warning)}\n")
 
 
+class RuleName(StrEnum):
+    """The two forms of kernel Bayes' rule."""
+
+    importance = "importance"
+    squared = "squared"
+
+
+@app.command()
+def posterior(
+    pairs: Annotated[
+        Path, typer.Argument(help="A CSV or Parquet file of examples.", show_default=False)
+    ],
+    latent: Annotated[str, typer.Option(help="Column(s) to infer, by commas.", show_default=False)],
+    observed: Annotated[str, typer.Option(help="Column(s) observed.", show_default=False)],
+    at: Annotated[
+        Path, typer.Option(help="A file of new rows of the observed columns.", show_default=False)
+    ],
+    prior: Annotated[
+        Path | None, typer.Option(help="A file of prior samples of the latent columns.")
+    ] = None,
+    folder: Out = Path("kernelmean-posterior"),
+    level: Annotated[float, typer.Option(min=0.01, max=0.99, help="Level of the intervals.")] = 0.9,
+    rule: Annotated[RuleName, typer.Option(help="Form of the rule.")] = RuleName.importance,
+    drop_missing: DropMissing = False,
+    sep: Separator = ",",
+    decimal: Decimal = ".",
+) -> None:
+    """What is known of LATENT once OBSERVED is seen, learned from examples of both.
+
+    Writes posterior.csv, model.km and report.html into the folder --out.
+    """
+    from .files import check_folder, write_all
+    from .posterior import Posteriors
+    from .posteriorreport import outputs, report
+    from .tables import read_table, split_names
+
+    check_folder(folder)
+    wanted = {"--latent": split_names(latent, "--latent")}
+    seen = {"--observed": split_names(observed, "--observed")}
+    frame = read_table(pairs, sep, decimal).numbers({**wanted, **seen}, drop_missing)
+    rows = read_table(at, sep, decimal).numbers(seen, drop_missing)
+    samples = None
+    if prior is not None:
+        samples = read_table(prior, sep, decimal).numbers(wanted, drop_missing)
+    with working("Conditioning"):
+        found = Posteriors.of(
+            frame,
+            wanted["--latent"],
+            seen["--observed"],
+            rows,
+            samples,
+            rule=rule.value,
+            level=level,
+        )
+    with working("Writing the report"):
+        page = report(found, pairs.name, ["kernelmean", *sys.argv[1:]])
+        paths = write_all(folder, outputs(found, page))
+    tell_posterior(found)
+    tell_files(paths)
+
+
+def tell_posterior(found: Any) -> None:
+    """The numbers of `kernelmean posterior`, on the terminal."""
+    from .posteriorreport import answers, facts
+
+    title = f"Kernel Bayes' rule: {', '.join(found.latent)} given {', '.join(found.observed)}"
+    tell_pairs(title, [(name, value) for name, value, _ in facts(found)])
+    grid = answers(found)
+    tell_grid(grid.caption, grid.header, grid.rows)
+    for note in found.notes:
+        out.print(f"[yellow]Note:[/] {escape(note)}\n")
+
+
 @app.command()
 def demo(
     folder: Out = Path("kernelmean-demo"),

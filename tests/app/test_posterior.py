@@ -1,0 +1,131 @@
+"""`kernelmean posterior`: results, files, refusals; and the influenza job of the demo."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelmean as km
+from kernelmean.app.demos.influenza import infer, with_derived
+from kernelmean.app.posterior import Posteriors
+from kernelmean.app.posteriorreport import SHOWN, answers, report
+
+OPTIONS = ("--latent", "a,b", "--observed", "c,d", "--at", "new.csv")
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch) -> pd.DataFrame:
+    """Gaussian latents with unit variance, each seen with noise of variance 1/4."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(11)
+    latent = rng.normal(size=(400, 2))
+    frame = pd.DataFrame(
+        np.hstack([latent, latent + 0.5 * rng.normal(size=(400, 2))]), columns=list("abcd")
+    )
+    frame.to_csv("pairs.csv", index=False)
+    pd.DataFrame({"c": [0.0, 1.0], "d": [0.5, -1.0]}).to_csv("new.csv", index=False)
+    prior = pd.DataFrame(rng.normal(0, 0.5, size=(300, 2)), columns=["a", "b"])
+    prior.to_csv("prior.csv", index=False)
+    return frame
+
+
+def test_files_and_summary(run, tables):
+    result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
+    assert result.exit_code == 0, result.output
+    assert sorted(os.listdir("results")) == ["model.km", "posterior.csv", "report.html"]
+    for words in ("300 samples", "90% interval", "Regulariser of the posterior", "written"):
+        assert words in result.stdout
+    page = Path("results/report.html").read_text(encoding="utf-8")
+    assert "a and b given c and d" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_numbers_are_those_of_the_model(run, tables):
+    run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
+    table = pd.read_csv("results/posterior.csv", index_col="row")
+    model = km.load("results/model.km")
+    posterior = model.posterior(pd.read_csv("new.csv"), prior=pd.read_csv("prior.csv").to_numpy())
+    np.testing.assert_allclose(table[["a_mean", "b_mean"]], posterior.mean(), atol=1e-10)
+    lower, upper = posterior.interval(0.9)
+    np.testing.assert_allclose(table[["a_lower", "b_lower"]], lower, atol=1e-10)
+    np.testing.assert_allclose(table[["a_upper", "b_upper"]], upper, atol=1e-10)
+
+
+def test_the_posterior_is_near_the_closed_form(run, tables):
+    run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
+    table = pd.read_csv("results/posterior.csv", index_col="row")
+    # prior and noise have variance 1/4 each: the mean is half the observation
+    truth = 0.5 * pd.read_csv("new.csv").to_numpy()
+    np.testing.assert_allclose(table[["a_mean", "b_mean"]], truth, atol=0.2)
+    assert np.all((table[["a_sd", "b_sd"]] > 0.2) & (table[["a_sd", "b_sd"]] < 0.55))
+
+
+def test_densities_on_the_page_integrate_to_one(tables):
+    rows = pd.read_csv("new.csv")
+    found = Posteriors.of(tables, ["a", "b"], ["c", "d"], rows, None, rule="squared", level=0.5)
+    for name in ("a", "b"):
+        grid, after, before = found.marginal(1, name)
+        assert after.min() >= 0
+        for density in (after, before):
+            assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
+    assert "50% interval" in answers(found).header
+    assert len(report(found, "pairs.csv", []).figures()) == 2
+
+
+def test_long_tables_are_cut_on_the_page_only(tables):
+    rows = pd.DataFrame(np.zeros((SHOWN + 5, 2)), columns=["c", "d"])
+    found = Posteriors.of(tables, ["a"], ["c", "d"], rows, None)
+    assert len(answers(found).rows) == SHOWN
+    assert len(found.table) == SHOWN + 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--latent", "a,x", "--observed", "c", "--at", "new.csv"), "no column 'x'"),
+        (("--latent", "a", "--observed", "a", "--at", "new.csv"), "--latent and to --observed"),
+        (("--latent", "a", "--observed", "c,d", "--at", "missing.csv"), "no file missing.csv"),
+        (("--latent", "a", "--observed", "b,c", "--at", "new.csv"), "no column 'b'"),
+        ((*OPTIONS, "--prior", "new.csv"), "no column 'a'"),
+        ((*OPTIONS, "--rule", "cubed"), "cubed"),
+        ((*OPTIONS, "--level", "2"), "--level"),
+    ],
+)
+def test_refusals_are_one_line_and_write_nothing(run, tables, arguments, words):
+    result = run("posterior", "pairs.csv", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not os.path.exists("kernelmean-posterior")
+
+
+def test_too_few_pairs(run, tables):
+    tables.head(5).to_csv("few.csv", index=False)
+    result = run("posterior", "few.csv", *OPTIONS)
+    assert result.exit_code == 2
+    assert "5 pairs are too few" in result.stderr
+
+
+def test_a_prior_far_from_the_pairs_is_said(run, tables):
+    far = pd.DataFrame({"a": np.linspace(50, 51, 40), "b": np.linspace(50, 51, 40)})
+    far.to_csv("far.csv", index=False)
+    result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "far.csv")
+    assert result.exit_code == 0, result.output
+    assert "not to be trusted" in result.stdout
+
+
+def test_influenza_against_rejection():
+    """Accepting the nearest of many simulations is slow and simple, and cannot share a mistake."""
+    outbreak = km.datasets.load_influenza()
+    mean = with_derived(infer(outbreak, 1500)).mean()
+    rng = np.random.default_rng(5)
+    theta = np.array([1.8, 0.5]) * np.exp(0.5 * rng.standard_normal((20_000, 2)))
+    counts = km.datasets.simulate_sir(theta, rng)
+    gap = ((np.sqrt(counts) - np.sqrt(outbreak.in_bed)) ** 2).sum(axis=1)
+    kept = theta[np.argsort(gap)[:100]]
+    np.testing.assert_allclose(mean[:2], kept.mean(axis=0), rtol=0.12)
+    assert mean[2] == pytest.approx((kept[:, 0] / kept[:, 1]).mean(), rel=0.15)
