@@ -4,7 +4,7 @@ Kernels
     Gaussian, Laplace, Matern, Linear, Delta, Frobenius, Precomputed, on_columns, as_kernel,
     median_lengthscale
 Feature maps
-    Nystroem, Exact, RandomFourier
+    Nystroem, Exact, RandomFourier, Neural (needs PyTorch)
 Embeddings and rules
     MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule, bayes_rule
 Estimators
@@ -12,6 +12,8 @@ Estimators
 And
     load, NumericalWarning, datasets, display, moments, progress
 """
+
+from typing import Any
 
 from . import datasets, display, moments, progress
 from ._validation import NumericalWarning
@@ -72,3 +74,12 @@ __all__ = [
     "simulate_posterior",
     "sum_rule",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`Neural` on first use: PyTorch is optional, and takes seconds to import."""
+    if name == "Neural":
+        from .neural import Neural
+
+        return Neural
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,7 +23,7 @@ from ._validation import (
     frozen,
 )
 from .embedding import MeanEmbedding, as_embedding
-from .features import Further, Landmarks, as_feature_map
+from .features import Further, Landmarks, as_target_map, fit_pairs, refuse_lengthscale
 from .kernels import Kernel, fitted_kernel
 from .persistence import Saveable
 from .ratio import DensityRatio, solve_ratio
@@ -56,7 +56,8 @@ class KernelBayes(Saveable, BaseEstimator):
     reg : float, optional
         λ or δ, on the scale of the operator (Σβ ≈ 1). None chooses by `selection`, per prior.
     features : FeatureMap, optional
-        Coordinates for X and for Z; None is `Nystroem()`.
+        Coordinates for X and for Z; None is `Nystroem()`. `Neural` features are for X alone: an
+        untrained map learns from the pairs (kernel_x is not used), a trained one is used as it is.
     ratio : DensityRatio, callable, array of shape (n,) or None
         Replaces the KuLSIF step: an unfitted `DensityRatio` (relative, another kernel), a function
         z (n, d) → r(z) (n,), or the ratio at the training latents. β = r(z_i)/n.
@@ -199,16 +200,17 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _fit_latents(self, kernel_z: Kernel) -> None:
         self.kernel_z_ = kernel_z
-        self.features_z_ = as_feature_map(self.features)
+        self.features_z_ = as_target_map(self.features)
         self._Q = self.features_z_.fit_transform(self.points_, kernel_z)
         self._second_z = self._Q.T @ self._Q / self._Q.shape[0]
 
     def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
         if self.tune_lengthscale:
             kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q))
-        self.kernel_x_ = kernel_x
-        self.features_x_ = as_feature_map(self.features)
-        self._Phi = self.features_x_.fit_transform(points_x, kernel_x)
+        self.features_x_, self._Phi = fit_pairs(
+            self.features, points_x, kernel_x, self.points_, self.kernel_z_
+        )
+        self.kernel_x_ = self.features_x_.kernel_
 
     def _coordinates(self, X) -> tuple[Array, Array]:
         check_is_fitted(self)
@@ -311,6 +313,8 @@ class KernelBayes(Saveable, BaseEstimator):
     def _check_settings(self) -> None:
         check_choice(self.rule, "rule", RULES)
         check_choice(self.selection, "selection", SELECTIONS)
+        if self.tune_lengthscale:
+            refuse_lengthscale(self.features)
         if self.selection.startswith("loo") and self.rule == "squared":
             raise ValueError(
                 f"selection is {self.selection!r}, which has no closed form for rule='squared'; "

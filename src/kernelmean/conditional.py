@@ -18,8 +18,8 @@ from ._validation import (
     frozen,
 )
 from .embedding import MeanEmbedding, as_embedding
-from .features import as_feature_map
-from .kernels import Kernel, fitted_kernel
+from .features import as_target_map, fit_pairs, refuse_lengthscale
+from .kernels import fitted_kernel
 from .persistence import Saveable
 from .selection import LeaveOneOut, best_scale
 
@@ -137,12 +137,17 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.kernel_y_ = fitted_kernel(
             self.kernel_y, points_y, names=column_names(y), name="kernel_y", argument="y"
         )
-        self.features_y_ = as_feature_map(self.features)
+        self.features_y_ = as_target_map(self.features)
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
+            refuse_lengthscale(self.features)
             kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, Psi))
-        self._fit_coordinates(kernel_x, points_x, Psi)
+        self.features_x_, Phi = fit_pairs(
+            self.features, points_x, kernel_x, points_y, self.kernel_y_
+        )
+        self.kernel_x_ = self.features_x_.kernel_
         self.points_x_, self.points_ = points_x, points_y
+        self._solve(Phi, Psi)
         return self
 
     def at(self, X) -> MeanEmbedding:
@@ -183,7 +188,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def loo_score(self, reg: float) -> float:
         """Leave-one-out loss at another λ, from the training coordinates kept."""
         check_is_fitted(self)
-        return self._loo(check_positive(reg, "reg"))
+        return self._loo()(check_positive(reg, "reg"))
 
     # ------------------------------------------------------------ inside
 
@@ -205,24 +210,23 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.features_x_.transform(points)
 
-    def _fit_coordinates(self, kernel_x: Kernel, points_x, Psi) -> None:
+    def _solve(self, Phi, Psi) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
-        self.kernel_x_ = kernel_x
-        self.features_x_ = as_feature_map(self.features)
-        Phi = self.features_x_.fit_transform(points_x, kernel_x)
         n = Phi.shape[0]
-        second = Phi.T @ Phi / n
-        self._loo = LeaveOneOut.of(Phi, Psi, linalg.EigenGrid.of(second))
+        self._Phi, self._Psi = Phi, Psi
         self.reg_, self.loo_score_ = self._choose_reg()
-        self._Phi = Phi
-        self._ridge = linalg.ridge(second, self.reg_)
+        self._ridge = linalg.ridge(Phi.T @ Phi / n, self.reg_)
         self.operator_ = self._ridge.solve(Phi.T @ Psi / n).T
 
     def _choose_reg(self) -> tuple[float, float]:
-        if self.reg is not None:
-            reg = check_positive(self.reg, "reg", zero=True)
-            return reg, self._loo(reg)
-        return self._loo.best()
+        if self.reg is None:
+            return self._loo().best()
+        reg = check_positive(self.reg, "reg", zero=True)
+        return reg, self._loo()(reg)
+
+    def _loo(self) -> LeaveOneOut:
+        second = self._Phi.T @ self._Phi / self._Phi.shape[0]
+        return LeaveOneOut.of(self._Phi, self._Psi, linalg.EigenGrid.of(second))
 
     def _embed(self, coordinates) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""

@@ -184,7 +184,8 @@ class LeaveOneOutDisplay:
         """Evaluate the loss on a grid of regularisers."""
         check_is_fitted(estimator)
         regs = np.logspace(-10, 1, n_grid)
-        losses = np.array([estimator.loo_score(reg) for reg in regs])
+        loss = estimator._loo()
+        losses = np.array([loss(float(reg)) for reg in regs])
         return cls(regs, losses, estimator.reg_, estimator.loo_score_)
 
     def plot(self, ax=None) -> LeaveOneOutDisplay:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -31,6 +32,8 @@ class FeatureMap(Saveable, BaseEstimator):
 
     Fitted attributes: `kernel_` (resolved), `rank_` (r), `n_features_in_`.
     """
+
+    learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
     def fit(self, X, kernel="gaussian") -> FeatureMap:
         """Choose the coordinates from the rows of `X`."""
@@ -316,8 +319,13 @@ class RandomFourier(FeatureMap):
 
     def _transform(self, X) -> Array:
         xp = linalg.namespace(X)
-        phase = X @ self.frequencies_.T
-        Phi = xp.concat([xp.cos(phase), xp.sin(phase)], axis=1)
+        shape, half = (X.shape[0], self.rank_), self.rank_ // 2
+        Phi = xp.empty(shape, dtype=X.dtype, device=getattr(X, "device", None))
+        step = block_rows(self.rank_)
+        for i in range(0, X.shape[0], step):
+            j = min(i + step, X.shape[0])
+            phase = X[i:j, :] @ self.frequencies_.T
+            Phi[i:j, :half], Phi[i:j, half:] = xp.cos(phase), xp.sin(phase)
         Phi *= math.sqrt(2.0 / self.rank_)
         return Phi
 
@@ -330,5 +338,34 @@ def as_feature_map(features) -> FeatureMap:
         return clone(features)
     raise ValueError(
         f"features is {features!r}; None or a kernelmean feature map (Nystroem, Exact, "
-        "RandomFourier) is needed"
+        "RandomFourier, Neural) is needed"
     )
+
+
+def learns_from_pairs(features) -> bool:
+    """Whether the features asked for are learned for X, from what is to be predicted."""
+    return isinstance(features, FeatureMap) and features.learns_from_pairs
+
+
+def refuse_lengthscale(features) -> None:
+    """Learned features have no lengthscale to tune."""
+    if learns_from_pairs(features):
+        raise ValueError(
+            "tune_lengthscale is True, but learned features have no lengthscale: leave it False"
+        )
+
+
+def as_target_map(features) -> FeatureMap:
+    """The map of the variable predicted: features learned for the observation do not fit it."""
+    return Nystroem() if learns_from_pairs(features) else as_feature_map(features)
+
+
+def fit_pairs(features, X, kernel, Z, kernel_z) -> tuple[FeatureMap, Array]:
+    """The map of X where Z is to be predicted from it, and the coordinates of the rows of X.
+
+    A map that learns from pairs is trained on them, unless it was trained before.
+    """
+    own: Any = as_feature_map(features)
+    if own.learns_from_pairs and not own.trained:
+        own.fit_pairs(X, Z, kernel_z)
+    return own, own.fit_transform(X, kernel)

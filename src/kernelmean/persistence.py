@@ -205,7 +205,7 @@ def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
     module, _, qualname = name.rpartition(".")
     try:
         cls = getattr(importlib.import_module(f"kernelmean.{module}"), qualname)
-    except (ImportError, AttributeError) as err:
+    except (ModuleNotFoundError, AttributeError) as err:
         raise ValueError(f"the file names a class this version does not have: {name}") from err
     if not (isinstance(cls, type) and issubclass(cls, Saveable)):
         raise ValueError(f"{name} is not a class that can be loaded")
