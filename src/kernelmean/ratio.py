@@ -85,8 +85,10 @@ class DensityRatio(Saveable, BaseEstimator):
         self.features_ = as_feature_map(self.features)
         Phi = self.features_.fit_transform(Z, self.kernel_)
         U = self.features_.transform(m.points)
-        solved = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, self.reg, self._share())
-        self.coef_, self.reg_, self.loo_score_ = solved
+        share = self._share()
+        solved = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, self.reg, share)
+        self.coef_, self.reg_, A = solved
+        self.loo_score_ = loo_score(Phi, A, U, m.weights, share)(self.reg_)
         self.weights_ = Phi @ self.coef_ / Phi.shape[0]
         return self
 
@@ -121,8 +123,8 @@ def solve_ratio(
     share: float = 0.0,
     *,
     name: str = "reg",
-) -> tuple[Array, float, float]:
-    """Coefficients of the ratio in given coordinates, with η and its leave-one-out score.
+) -> tuple[Array, float, Array]:
+    """Coefficients (A + ηI)⁻¹m of the ratio in given coordinates, with η and A.
 
     Parameters
     ----------
@@ -133,18 +135,19 @@ def solve_ratio(
     """
     alpha = m.weights
     A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
-    score = _loo_score(Phi, A, U, alpha, share)
     if reg is None:
-        size = float(linalg.namespace(second).linalg.trace(second))
-        reg, value = minimise_log10(lambda r: score(r * size), *DECADES)
-        reg *= size
+        score, size = loo_score(Phi, A, U, alpha, share), float(_trace(second))
+        reg = minimise_log10(lambda r: score(r * size), *DECADES)[0] * size
     else:
         reg = check_positive(reg, name, zero=True)
-        value = score(reg)
-    return linalg.ridge(A, reg).solve(alpha @ U), reg, value
+    return linalg.ridge(A, reg).solve(alpha @ U), reg, A
 
 
-def _loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
+def _trace(A) -> Array:
+    return linalg.namespace(A).linalg.trace(A)
+
+
+def loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
     """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
     Every row is left out of its own estimate, by rank-one updates of A + ηI:

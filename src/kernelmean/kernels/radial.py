@@ -39,7 +39,7 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
 
 def _median(X: np.ndarray, complaint: str) -> float:
     distances = pdist(X)
-    median = float(np.median(distances))
+    median = float(np.median(distances, overwrite_input=True))
     if median == 0.0 and distances.any():
         median = float(np.median(distances[distances > 0]))
     if median == 0.0:
