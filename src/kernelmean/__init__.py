@@ -13,6 +13,7 @@ And
     load, NumericalWarning, datasets, display, moments, progress
 """
 
+from importlib.util import find_spec
 from typing import Any
 
 from . import datasets, display, moments, progress
@@ -79,6 +80,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """`Neural` on first use: PyTorch is optional, and takes seconds to import."""
     if name == "Neural":
+        if find_spec("torch") is None:
+            raise ImportError(
+                'Neural needs PyTorch: pip install torch==2.13.0, then pip install "kernelmean[nn]"'
+            )
         from .neural import Neural
 
         return Neural
