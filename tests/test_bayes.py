@@ -318,6 +318,28 @@ class TestPriorElsewhere:
                 for rule in RULES:
                     km.KernelBayes(rule).fit(*noisy).posterior([[0.5]], prior).interval()
 
+    def test_a_point_where_the_kernel_is_zero(self, xy):
+        """A linear kernel says nothing about the origin, and nothing is divided by it."""
+        model = km.KernelBayes(kernel_z="linear").fit(*xy)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            weights = model.weights(xy[0][:1], [[0.0, 0.0], [1.0, 1.0]])
+        assert np.isfinite(weights).all()
+
+    def test_a_prior_of_nothing(self, xy):
+        prior = km.MeanEmbedding(xy[1], np.zeros(30), km.Gaussian(1.0))
+        with pytest.warns(km.NumericalWarning, match="prior"):
+            assert np.isfinite(km.KernelBayes().fit(*xy).weights(xy[0][:1], prior)).all()
+
+    def test_only_the_points_and_weights_of_a_prior_count(self, xy, new, prior_points, alpha):
+        """Its kernel is that of the latents."""
+        model = bayes().fit(*xy)
+        a, b = (
+            model.weights(new, km.MeanEmbedding(prior_points, alpha, kernel))
+            for kernel in (km.Gaussian(0.6), km.Linear())
+        )
+        assert_array_equal(a, b)
+
     @pytest.mark.parametrize("selection", ["heldout", "balance"])
     @pytest.mark.parametrize("rule", RULES)
     def test_all_of_its_latents_in_one_fold(self, rule, selection):
