@@ -248,7 +248,7 @@ class KernelBayes(Saveable, BaseEstimator):
             beta = self._Q @ coefficients / n
         else:
             beta, eta = self._given_ratio(m)
-        return covered_shares(beta, _coverage(U, m)), eta
+        return covered_shares(beta, _coverage(U, m, self.kernel_z_)), eta
 
     def _uniform(self) -> tuple[Array, None]:
         n = self.points_.shape[0]
@@ -378,11 +378,13 @@ class _Rows:
         return xp.concat([right[:n, :], self.A.T @ right[n:, :]], axis=0)
 
 
-def _coverage(U, m: MeanEmbedding) -> float:
+def _coverage(U, m: MeanEmbedding, kernel: Kernel) -> float:
     """Share of the prior's points that the training latents span: Σ|α_j| ‖φ(u_j)‖²/k(u_j, u_j)."""
     xp = linalg.namespace(U)
-    size = xp.abs(m.weights)
-    spanned = xp.sum(U * U, axis=-1) / m.kernel._diag(m.points)
+    size, own = xp.abs(m.weights), kernel._diag(m.points)
+    if float(xp.sum(size)) == 0:
+        return 0.0
+    spanned = xp.where(own > 0, xp.sum(U * U, axis=-1) / xp.where(own > 0, own, 1.0), 1.0)
     return float(xp.sum(size * spanned) / xp.sum(size))
 
 

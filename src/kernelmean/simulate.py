@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
+from sklearn.base import clone
 
 from ._validation import as_floats, as_points, check_choice, check_count, check_lengths, generator
 from .bayes import KernelBayes
@@ -81,36 +82,59 @@ def simulate_posterior(
     """
     check_choice(method, "method", METHODS)
     n = check_count(n, "n", minimum=4)
-    rng = generator(random_state)
-    theta = as_points(prior_sampler(n, rng), "prior_sampler(n, rng)")
-    check_lengths(n, theta.shape[0], "n", "prior_sampler(n, rng)")
-    data = _simulate(simulator, theta, batch_size, n_jobs, rng, verbose)
+    _check_callable(prior_sampler, "prior_sampler")
+    _check_callable(simulator, "simulator")
+    model = _model(method, model)
     observed = as_floats(observed, "observed")
-    rows = np.atleast_2d(observed)
+    rows = as_points(observed if observed.ndim > 1 else observed.reshape(1, -1), "observed")
+    rng = generator(random_state)
+    theta = _draw(prior_sampler, n, rng)
+    data = _simulate(simulator, theta, batch_size, n_jobs, rng, verbose)
     if rows.shape[1] != data.shape[1]:
         raise ValueError(
             f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
         )
-    posterior = _condition(method, model, data, theta, rows, lambda: prior_sampler(n, rng))
+    model.fit(data, theta)
+    if method == "conditional":
+        posterior = model.at(rows)
+    else:
+        posterior = model.posterior(rows, prior=_draw(prior_sampler, n, rng))
     return posterior[0] if observed.ndim < 2 else posterior
 
 
-def _condition(method: str, model, data, theta, observed, draw_prior: Callable) -> MeanEmbedding:
+def _check_callable(f, name: str) -> None:
+    if not callable(f):
+        raise ValueError(f"{name} is {f!r}; a function is needed")
+
+
+def _model(method: str, model):
+    """A fresh model of the kind that the method needs."""
+    kind = ConditionalEmbedding if method == "conditional" else KernelBayes
+    if model is not None:
+        if not isinstance(model, kind):
+            raise ValueError(
+                f"model is {type(model).__name__}; method={method!r} needs a {kind.__name__}"
+            )
+        return clone(model)
     kernel = as_kernel("gaussian", columnwise=True)
     if method == "conditional":
-        model = model or ConditionalEmbedding(kernel, "gaussian", tune_lengthscale=True)
-        return model.fit(data, theta).at(observed)
-    model = model or KernelBayes(kernel_x=kernel)
-    return model.fit(data, theta).posterior(observed, prior=draw_prior())
+        return ConditionalEmbedding(kernel, "gaussian", tune_lengthscale=True)
+    return KernelBayes(kernel_x=kernel)
+
+
+def _draw(prior_sampler: Callable, n: int, rng) -> np.ndarray:
+    theta = as_points(prior_sampler(n, rng), "prior_sampler(n, rng)")
+    check_lengths(n, theta.shape[0], "n", "prior_sampler(n, rng)")
+    return theta
 
 
 def _simulate(simulator, theta, batch_size, n_jobs, rng, verbose) -> np.ndarray:
     """Data (n, q): one generator per chunk, so that the answer is the same for any n_jobs."""
-    size = 1 if batch_size is None else check_count(batch_size, "batch_size")
-    chunk = size if batch_size else 100
+    batched = batch_size is not None
+    chunk = check_count(batch_size, "batch_size") if batched else 100
     starts = range(0, len(theta), chunk)
     jobs = [
-        (simulator, theta[i : i + chunk], child, batch_size is not None)
+        (simulator, theta[i : i + chunk], child, batched)
         for i, child in zip(starts, rng.spawn(len(starts)), strict=True)
     ]
     if n_jobs == 1:
@@ -120,12 +144,34 @@ def _simulate(simulator, theta, batch_size, n_jobs, rng, verbose) -> np.ndarray:
 
         results = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_run)(*j) for j in jobs)
         parts = list(track(results, len(jobs), "simulating", verbose))
-    data = as_points(np.concatenate(parts), "simulator(theta, rng)")
-    check_lengths(len(theta), len(data), "theta", "simulator(theta, rng)")
-    return data
+    _check_widths(part.shape[1] for part in parts)
+    return as_points(np.concatenate(parts), "simulator(theta, rng)")
 
 
 def _run(simulator: Callable, theta: np.ndarray, rng, batched: bool) -> np.ndarray:
+    """Data of one chunk, (b, q)."""
     if batched:
-        return np.asarray(simulator(theta, rng), dtype=float).reshape(len(theta), -1)
-    return np.stack([np.atleast_1d(np.asarray(simulator(t, rng), dtype=float)) for t in theta])
+        data = as_floats(simulator(theta, rng), "simulator(theta, rng)")
+        if data.ndim not in (1, 2) or data.shape[0] != len(theta):
+            raise ValueError(
+                f"simulator(theta, rng) returned shape {data.shape} for {len(theta)} parameters; "
+                f"({len(theta)}, q) is needed"
+            )
+        return data.reshape(len(theta), -1)
+    rows = [np.atleast_1d(as_floats(simulator(t, rng), "simulator(theta, rng)")) for t in theta]
+    if any(row.ndim > 1 for row in rows):
+        raise ValueError(
+            f"simulator(theta, rng) returned shape {rows[0].shape} for one parameter; (q,) is "
+            "needed (or give batch_size)"
+        )
+    _check_widths(len(row) for row in rows)
+    return np.stack(rows)
+
+
+def _check_widths(widths: Iterable[int]) -> None:
+    found = sorted(set(widths))
+    if len(found) > 1:
+        raise ValueError(
+            f"simulator(theta, rng) returned {found[0]} numbers and {found[-1]} numbers; every "
+            "call must return as many"
+        )
