@@ -229,7 +229,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _prior(self, prior) -> MeanEmbedding:
         if prior is None:
-            return MeanEmbedding._of(self.points_, *self._uniform(), self.kernel_z_)
+            return MeanEmbedding(self.points_, kernel=self.kernel_z_)
         d, where = self.points_.shape[1], "the training latents"
         m = as_embedding(prior, self.kernel_z_, "prior", d, where)
         if m.batch is not None:
@@ -249,12 +249,6 @@ class KernelBayes(Saveable, BaseEstimator):
         else:
             beta, eta = self._given_ratio(m)
         return covered_shares(beta, _coverage(U, m, self.kernel_z_)), eta
-
-    def _uniform(self) -> tuple[Array, None]:
-        n = self.points_.shape[0]
-        xp = linalg.namespace(self.points_)
-        device = getattr(self.points_, "device", None)
-        return xp.full((n,), 1.0 / n, dtype=xp.float64, device=device), None
 
     def _given_ratio(self, m: MeanEmbedding) -> tuple[Array, float | None]:
         """The ratio at the training latents by the user's own means."""

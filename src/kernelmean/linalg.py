@@ -192,6 +192,13 @@ def add_to_diagonal(A, value: float) -> Array:
     return A + value * xp.eye(A.shape[0], dtype=A.dtype, device=getattr(A, "device", None))
 
 
+def squared_filter(values, reg: float) -> Array:
+    """c/(c² + δ), with 0 for 0/0."""
+    xp = namespace(values)
+    total = values * values + reg
+    return values / xp.where(total == 0, 1.0, total)
+
+
 @dataclass(frozen=True)
 class EigenGrid(Saveable):
     """A = Q diag(s) Qᵀ, which serves every regulariser: (A + λI)⁻¹ = Q D Qᵀ, D = 1/(s + λ)."""

@@ -103,20 +103,13 @@ def bayes_factors(Phi, beta, coordinates, reg: float, rule: str) -> tuple[Array,
         return left, right
     right = beta[:, None] * Phi
     values, vectors = linalg.namespace(Phi).linalg.eigh(Phi.T @ right)
-    return ((coordinates @ vectors) * squared_filter(values, reg)) @ vectors.T, right
+    return ((coordinates @ vectors) * linalg.squared_filter(values, reg)) @ vectors.T, right
 
 
 def bayes_weights(Phi, beta, coordinates, reg: float, rule: str = "importance") -> Array:
     """Posterior weights W (batch, n) of kernel Bayes' rule; see `bayes_factors`."""
     left, right = bayes_factors(Phi, beta, coordinates, reg, rule)
     return left @ right.T
-
-
-def squared_filter(values, reg: float) -> Array:
-    """c/(c² + δ), with 0 for 0/0."""
-    xp = linalg.namespace(values)
-    total = values * values + reg
-    return values / xp.where(total == 0, 1.0, total)
 
 
 def covered_shares(beta, coverage: float) -> Array:

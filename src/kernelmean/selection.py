@@ -19,6 +19,7 @@ DECADES = (-10.0, 1.0)  # range of log10 reg, relative to the kernel's mean diag
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
 POINTS = 23  # of the grid that brackets the minimum
 SEARCH_ROWS = 10_000  # rows whose leave-one-out errors a search over regularisers looks at
+FOLDS = 5
 SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
 
 
@@ -140,7 +141,7 @@ class LeaveOneOut(Saveable):
         reg, loss = minimise_log10(lambda r: few(r * size), *DECADES)
         if one_se:
             slack = standard_error(few.rows(reg * size))
-            reg, _ = heaviest_within(lambda r: few(r * size), reg, loss + slack, DECADES[1])
+            reg = heaviest_within(lambda r: few(r * size), reg, loss + slack, DECADES[1])
         return reg * size, self(reg * size)
 
     def _thinned(self) -> LeaveOneOut:
@@ -161,8 +162,8 @@ def standard_error(rows) -> float:
 
 def heaviest_within(
     loss: Callable[[float], float], start: float, bound: float, high: float
-) -> tuple[float, float]:
-    """Largest argument reached from `start` while the loss stays below `bound`, and the loss there.
+) -> float:
+    """Largest argument reached from `start` while the loss stays below `bound`.
 
     Searches up to 10**high: a walk of a tenth of a decade, then the root in the last step.
     """
@@ -173,10 +174,7 @@ def heaviest_within(
             low = brentq(lambda u: loss(10.0**u) - bound, low, step, xtol=1e-3)
             break
         low = step
-    return 10.0**low, loss(10.0**low)
-
-
-FOLDS = 5
+    return 10.0**low
 
 
 def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:
@@ -187,7 +185,7 @@ def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:
     weighted by the shares of the rows under the prior.
     """
     xp = linalg.namespace(Phi)
-    size = float(xp.linalg.trace(Phi.T @ (xp.abs(beta)[:, None] * Phi)))
+    size = float(xp.abs(beta) @ xp.sum(Phi * Phi, axis=-1))
     power = 1 if rule == "importance" else 2  # δ is on the scale of C²
     folds = [_Fold.of(Phi, beta, Psi, rule, a) for a in range(FOLDS)]
 
@@ -245,4 +243,4 @@ def _filter(values, reg: float, rule: str) -> Array:
     xp = linalg.namespace(values)
     if rule == "importance":
         return 1.0 / (xp.clip(values, 0.0, None) + reg)
-    return values / (values * values + reg)
+    return linalg.squared_filter(values, reg)

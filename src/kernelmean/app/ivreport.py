@@ -263,7 +263,7 @@ def report(a: Analysis, source: str, command: Sequence[str]) -> Page:
             Section("The first stage", [Prose(FIRST_STAGE), *stages, Numbers(strength(a))]),
             Section("The fit in numbers", [Numbers(facts(a))]),
             Section("Before you rely on it", [Bullets(CAVEATS)]),
-            Section("Using the model", [Prose(_loading(a)), Code(_snippet(a)), *_again(command)]),
+            Section("Using the model", [Prose(_loading(a)), Code(_snippet(a)), *again(command)]),
         ],
     )
 
@@ -307,7 +307,8 @@ def _snippet(a: Analysis) -> str:
     )
 
 
-def _again(command: Sequence[str]) -> list[Block]:
+def again(command: Sequence[str]) -> list[Block]:
+    """How to make the page again."""
     return [Prose("The command that made this page:"), Code(shlex.join(command))] if command else []
 
 

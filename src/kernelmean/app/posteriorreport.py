@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ..display import CURVE, PLAIN
 from .files import write_text
-from .ivreport import kernel_words
+from .ivreport import MODEL, again, kernel_words
 from .page import (
     Block,
     Bullets,
@@ -29,7 +28,6 @@ from .posterior import Posteriors
 
 SHOWN = 12  # rows in a table
 DRAWN = 3  # rows drawn
-MODEL = "model.km"
 
 CAVEATS = (
     "The answer rests on the pairs: they must follow the relation between latent and observation "
@@ -146,7 +144,7 @@ def report(a: Posteriors, source: str, command: Sequence[str]) -> Page:
             Section("The posteriors", [answers(a), *figures]),
             Section("The fit in numbers", [Numbers(facts(a))]),
             Section("Before you rely on it", [Bullets(CAVEATS)]),
-            Section("Using the model", [Code(_snippet(a)), *_again(command)]),
+            Section("Using the model", [Code(_snippet(a)), *again(command)]),
         ],
     )
 
@@ -160,10 +158,6 @@ def _snippet(a: Posteriors) -> str:
         f"posterior = model.posterior(rows{prior})\n"
         f"posterior.mean(), posterior.interval({a.level})"
     )
-
-
-def _again(command: Sequence[str]) -> list[Block]:
-    return [Prose("The command that made this page:"), Code(shlex.join(command))] if command else []
 
 
 def outputs(a: Posteriors, page: Page) -> dict[str, Callable[[Path], None]]:
