@@ -24,7 +24,7 @@ def test_shapes_and_seeds(make):
     assert a.truth(a.grid).shape == (len(a.grid),)
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("make", [*MAKERS, ds.make_rotation, ds.make_hidden_angle])
 def test_global_random_state_is_left_alone(make):
     before = np.random.get_state()[1].copy()
     make(10, random_state=0)
@@ -89,11 +89,95 @@ def test_grids_of_the_paper():
         (lambda: ds.make_iv_demand(10, noise="sd"), "noise is 'sd'"),
         (lambda: ds.make_iv_demand(2).truth([[1.0, 2.0]]), "X has 2 columns"),
         (lambda: ds.load_schooling(["nearc5"]), "instruments is 'nearc5'"),
+        (lambda: ds.make_rotation(0), "n is 0"),
+        (lambda: ds.make_rotation(10, "spiral"), "dynamics is 'spiral'"),
+        (lambda: ds.make_rotation(10, design="song"), "design is 'song'"),
+        (lambda: ds.make_rotation(10, step=float("nan")), "step, amplitude, waves. contains NaN"),
+        (lambda: ds.make_rotation(10, noise=-0.1), "noise is -0.1"),
+        (lambda: ds.make_hidden_angle(10, state_noise=float("inf")), "state_noise is inf"),
     ],
 )
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# ---------------------------------------------------------------- state spaces
+SPACES = [
+    ds.make_rotation,
+    lambda *a, **k: ds.make_rotation(*a, dynamics="oscillation", **k),
+    lambda *a, **k: ds.make_rotation(*a, dynamics="oscillation", design="xu", **k),
+    ds.make_hidden_angle,
+]
+
+
+@pytest.mark.parametrize("make", SPACES)
+def test_trajectories_have_shapes_and_seeds(make):
+    a, b, c = (make(30, random_state=seed) for seed in (3, 3, 4))
+    assert a.X.shape == (30, 2)
+    assert a.Z.shape == (30, a.model.first(1, np.random.default_rng(0)).shape[1])
+    assert a.theta.shape == (30,)
+    assert (a.theta >= 0).all()
+    assert (a.theta < 2 * np.pi).all()
+    np.testing.assert_array_equal(a.X, b.X)
+    np.testing.assert_array_equal(a.Z, b.Z)
+    assert not np.array_equal(a.Z, c.Z)
+
+
+@pytest.mark.parametrize("make", SPACES)
+def test_noises_are_normal_with_the_variance_asked_for(make):
+    data = make(20_000, state_noise=0.3, noise=0.1, random_state=0)
+    moves = data.Z[1:] - data.model.transition(data.Z[:-1])
+    if data.model.period is not None:
+        moves = (moves + np.pi) % (2 * np.pi) - np.pi
+    errors = data.X - data.model.emission(data.Z)
+    for noise, std in ((moves, 0.3), (errors, 0.1)):
+        d = noise.shape[1]
+        np.testing.assert_allclose(np.cov(noise.T).reshape(d, d), std**2 * np.eye(d), atol=0.002)
+        np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
+        assert np.mean(np.abs(noise) < std) == pytest.approx(0.6827, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("design", "seen"), [("fukumizu", np.pi / 2 + 0.4), ("xu", np.pi / 2)], ids=["to", "from"]
+)
+def test_the_radius_oscillates_with_the_angle_moved_to_or_from(design, seen):
+    model = ds.make_rotation(1, "oscillation", design).model
+    radius = 1 + 0.4 * np.sin(8 * seen)
+    # a point straight up, whatever its distance, is moved on by 0.4 radians
+    expected = radius * np.array([-np.sin(0.4), np.cos(0.4)])
+    np.testing.assert_allclose(model.transition(np.array([[0.0, 3.0], [0, 0.1]])), [expected] * 2)
+
+
+def test_without_oscillation_the_two_designs_are_one():
+    a, b = (ds.make_rotation(20, design=d, random_state=0) for d in ("fukumizu", "xu"))
+    np.testing.assert_array_equal(a.Z, b.Z)
+
+
+def test_the_presets_can_be_overridden_one_by_one():
+    up = np.array([[0.0, 1.0]])
+    turned = ds.make_rotation(1, "oscillation", step=np.pi / 2, amplitude=0.0).model
+    np.testing.assert_allclose(turned.transition(up), [[-1, 0]], atol=1e-15)
+    wavy = ds.make_rotation(1, "rotation", step=0.0, amplitude=0.5, waves=1).model
+    np.testing.assert_allclose(wavy.transition(up), [[0, 1.5]], atol=1e-15)
+
+
+def test_without_noise_the_hidden_angle_is_a_clock_on_the_flower():
+    data = ds.make_hidden_angle(100, state_noise=0, noise=0, random_state=1)
+    np.testing.assert_allclose(np.diff(data.theta) % (2 * np.pi), 0.4)
+    radius = np.hypot(*data.X.T)
+    np.testing.assert_allclose(radius, 1 + np.sin(8 * data.theta), atol=1e-12)
+    outside = radius > 0.1  # at the origin an observation has no angle
+    np.testing.assert_allclose(
+        np.arctan2(*data.X.T[::-1])[outside] % (2 * np.pi), data.theta[outside], atol=1e-9
+    )
+
+
+def test_a_trajectory_can_be_continued_by_other_draws_of_its_law():
+    model = ds.make_rotation(10, random_state=0).model
+    again = model.sample(10, random_state=0)
+    np.testing.assert_array_equal(again.Z, ds.make_rotation(10, random_state=0).Z)
+    assert again.model is model
 
 
 # ---------------------------------------------------------------- real data

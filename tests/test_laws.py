@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.spatial.transform
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
@@ -32,6 +33,11 @@ KERNELS = [
     km.on_columns({0: km.Gaussian(0.8), 1: km.Delta()}),
     km.as_kernel(sk.RationalQuadratic()),
     km.as_kernel(lambda A, B: (1 + A @ B.T) ** 3),
+    km.Periodic(0.8),
+    km.Periodic((0.5, 2.0), period=(1.7, 5.0)),
+    km.on_columns({0: km.Gaussian(0.8), 1: km.Periodic(0.8, period=3.5)}),
+    km.Rotation(0.8),
+    km.Frobenius(rotations=True),
 ]
 SMOOTH = [k for k in KERNELS if type(k) in (km.Gaussian, km.Laplace, km.Matern)]
 MAPS = [
@@ -43,8 +49,9 @@ MAPS = [
 ]
 
 
+SPECTRAL = [*SMOOTH, *(k for k in KERNELS if type(k) in (km.Periodic, km.Rotation))]
 PAIRS = [
-    (k, m) for k in KERNELS for m in MAPS if k in SMOOTH or not isinstance(m, km.RandomFourier)
+    (k, m) for k in KERNELS for m in MAPS if k in SPECTRAL or not isinstance(m, km.RandomFourier)
 ]
 PROJECTIONS = [(k, m) for k, m in PAIRS if not isinstance(m, km.RandomFourier)]
 FULL_RANK = [(k, m) for k, m in PROJECTIONS if isinstance(m, km.Exact) or m.tol == 1e-10]
@@ -55,17 +62,26 @@ def name(thing: object) -> str:
 
 
 @pytest.fixture
-def X() -> np.ndarray:
+def X(request) -> np.ndarray:
     """Forty rows, the last ten repeating the first; the second column takes three values."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=30), rng.integers(3, size=30)])
-    return np.concatenate([X, X[:10]])
+    return for_kernel(request, np.concatenate([X, X[:10]]))
 
 
 @pytest.fixture
-def Y() -> np.ndarray:
+def Y(request) -> np.ndarray:
     rng = np.random.default_rng(1)
-    return np.column_stack([rng.normal(size=15), rng.integers(3, size=15)])
+    return for_kernel(request, np.column_stack([rng.normal(size=15), rng.integers(3, size=15)]))
+
+
+def for_kernel(request, X: np.ndarray) -> np.ndarray:
+    """Kernels on rotations get a rotation per row: by the first column about one of three axes."""
+    k = request.node.callspec.params["k"]
+    if k not in (km.Rotation(0.8), km.Frobenius(rotations=True)):
+        return X
+    turns = X[:, :1] * np.eye(3)[X[:, 1].astype(int)]
+    return scipy.spatial.transform.Rotation.from_rotvec(turns).as_matrix().reshape(-1, 9)
 
 
 def spectral_scale(K: np.ndarray) -> float:

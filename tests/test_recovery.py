@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
+from kernelmean import recovery
 
 RADIAL = [km.Gaussian(0.7), km.Laplace(0.7), km.Matern(1.5, 0.7), km.Matern(2.5, 0.7)]
 
@@ -76,6 +77,66 @@ class TestMode:
     def test_of_points_far_from_the_origin(self):
         X = 1e6 + np.array([-0.2, 0.0, 0.2])
         assert_allclose(km.MeanEmbedding(X, kernel=km.Gaussian(1.0)).mode() - 1e6, [0.0], atol=1e-4)
+
+
+def preimage(m: km.MeanEmbedding, pull, n_starts: int = 10) -> np.ndarray:
+    """The fixed point of Mika et al. (1999) from each of the best points, one start at a time."""
+    X, w = m.points, m.weights
+    starts = X[np.argsort(distance(m, X), kind="stable")[:n_starts]]
+    ends = []
+    for x in starts:
+        for _ in range(200):
+            g = w * pull(X, x[None])[:, 0]
+            x = g @ X / g.sum() if abs(g.sum()) > 1e-12 else x
+        ends.append(x)
+    candidates = np.concatenate([starts, ends])
+    return candidates[np.argmin(distance(m, candidates))]
+
+
+class TestModesOfABatch:
+    @pytest.fixture(params=["dense", "low rank"])
+    def batch(self, request, rng):
+        points = rng.normal(size=(40, 2))
+        if request.param == "dense":
+            return km.MeanEmbedding(points, rng.normal(0.3, 1, size=(13, 40)), km.Gaussian(0.8))
+        left, right = rng.normal(0.3, 1, size=(13, 4)), rng.normal(0.3, 1, size=(40, 4))
+        return km.MeanEmbedding._of(points, left, right, km.Gaussian(0.8))
+
+    def test_equal_the_textbook_iteration(self, batch):
+        got = batch.mode()
+        assert got.shape == (13, 2)
+        for i in range(13):
+            assert_allclose(got[i], preimage(batch[i], batch.kernel), atol=1e-8)
+
+    @pytest.mark.parametrize(
+        "kernel",
+        [*RADIAL, km.Delta(), km.Linear(), km.Periodic(0.7), km.Gaussian(0.7) + km.Linear()],
+        ids=repr,
+    )
+    def test_are_those_of_the_members(self, batch, kernel):
+        m = km.MeanEmbedding(batch.points, batch.weights, kernel)
+        assert_allclose(m.mode(), np.stack([m[i].mode() for i in range(13)]), atol=1e-8)
+
+    def test_do_not_depend_on_the_size_of_the_blocks(self, batch, monkeypatch):
+        expected = batch.mode()
+        monkeypatch.setattr(recovery, "MODE_FLOATS", 3 * 400)  # three members at a time
+        assert_allclose(batch.mode(), expected, atol=1e-9)
+        monkeypatch.setattr(recovery, "MODE_FLOATS", 1)
+        monkeypatch.setattr(recovery, "block_rows", lambda width: 5)
+        assert_allclose(batch.mode(), expected, atol=1e-9)
+
+    def test_more_starts_than_points(self, batch):
+        assert distance(batch[0], batch[0].mode(100)[None]) <= distance(batch[0], batch.mode()[:1])
+
+    def test_a_batch_of_one(self, batch):
+        assert_allclose(batch[slice(0, 1)].mode(), batch[0].mode()[None], atol=1e-9)
+
+    def test_columns_with_kernels_of_their_own_have_a_fixed_point(self, batch):
+        """The product over columns of Gaussian kernels is a Gaussian kernel."""
+        each = km.on_columns({1: km.Gaussian(0.5), 0: km.Gaussian(2.0)})
+        both = km.Gaussian((2.0, 0.5))
+        got, expected = (km.MeanEmbedding(batch.points, batch.weights, k) for k in (each, both))
+        assert_allclose(got.mode(), expected.mode(), atol=1e-8)
 
 
 class TestHerd:

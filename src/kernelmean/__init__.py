@@ -1,14 +1,14 @@
 """Compute with probability distributions through kernel mean embeddings.
 
 Kernels
-    Gaussian, Laplace, Matern, Linear, Delta, Frobenius, Precomputed, on_columns, as_kernel,
-    median_lengthscale
+    Gaussian, Laplace, Matern, Periodic, Rotation, Linear, Delta, Frobenius, Precomputed,
+    on_columns, as_kernel, median_lengthscale
 Feature maps
     Nystroem, Exact, RandomFourier, Neural (needs PyTorch)
 Embeddings and rules
     MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule, bayes_rule
 Estimators
-    KernelIV, KernelBayes, simulate_posterior
+    KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior
 And
     load, NumericalWarning, datasets, display, moments, progress
 """
@@ -22,6 +22,7 @@ from .bayes import KernelBayes, bayes_rule
 from .conditional import ConditionalEmbedding
 from .embedding import MeanEmbedding
 from .features import Exact, FeatureMap, Nystroem, RandomFourier
+from .filtering import KernelBayesFilter
 from .instrument import KernelIV
 from .kernels import (
     Delta,
@@ -31,7 +32,9 @@ from .kernels import (
     Laplace,
     Linear,
     Matern,
+    Periodic,
     Precomputed,
+    Rotation,
     as_kernel,
     median_lengthscale,
     on_columns,
@@ -53,6 +56,7 @@ __all__ = [
     "Gaussian",
     "Kernel",
     "KernelBayes",
+    "KernelBayesFilter",
     "KernelIV",
     "Laplace",
     "Linear",
@@ -60,8 +64,10 @@ __all__ = [
     "MeanEmbedding",
     "NumericalWarning",
     "Nystroem",
+    "Periodic",
     "Precomputed",
     "RandomFourier",
+    "Rotation",
     "as_kernel",
     "bayes_rule",
     "datasets",

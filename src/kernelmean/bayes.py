@@ -225,7 +225,7 @@ class KernelBayes(Saveable, BaseEstimator):
         m = self._prior(prior)
         beta, reg_prior = self._shares(m)
         rows = _Rows(self._Phi, beta, self._Q, self.points_, reg_prior)
-        return rows if supervision is None else self._append(rows, *_unpack(supervision))
+        return rows if supervision is None else self._append(rows, *unpack_supervision(supervision))
 
     def _prior(self, prior) -> MeanEmbedding:
         if prior is None:
@@ -276,7 +276,7 @@ class KernelBayes(Saveable, BaseEstimator):
         check_columns(points, self.points_.shape[1], "z_s", "the training latents")
         Psi_s = self.features_z_.transform(points)
         xp = linalg.namespace(Phi_s)
-        shares = linalg.like(_each(strength, Phi_s.shape[0]), Phi_s)
+        shares = linalg.like(each_strength(strength, Phi_s.shape[0]), Phi_s)
         return replace(
             rows,
             Phi=xp.concat([Phi, Phi_s], axis=0),
@@ -382,7 +382,8 @@ def _coverage(U, m: MeanEmbedding, kernel: Kernel) -> float:
     return float(xp.sum(size * spanned) / xp.sum(size))
 
 
-def _unpack(supervision) -> tuple:
+def unpack_supervision(supervision) -> tuple:
+    """Observations, targets and strength, or an error that says what was expected."""
     try:
         x_s, z_s, strength = supervision
     except (TypeError, ValueError) as err:
@@ -403,7 +404,8 @@ def _targets(z_s, s: int) -> tuple[Array, Array | None]:
     return z_s.points, A
 
 
-def _each(strength, s: int) -> np.ndarray:
+def each_strength(strength, s: int) -> np.ndarray:
+    """One checked strength per row of the supervision."""
     values = linalg.to_numpy(as_floats(strength, "strength"))
     if values.ndim and values.shape != (s,):
         raise ValueError(f"strength has shape {values.shape}; a number, or {s} of them, is needed")

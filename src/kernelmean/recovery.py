@@ -16,12 +16,14 @@ from ._validation import (
     check_positive,
     generator,
 )
-from .moments import block_rows
+from .moments import block_rows, row_blocks
 
 if TYPE_CHECKING:
     from .embedding import MeanEmbedding
+    from .kernels import Kernel
 
 FIXED_POINT_STEPS = 200
+MODE_FLOATS = 2**20  # entries of the Gram matrix between starts and points, at a time
 SAMPLE_ROUNDS = 100
 
 
@@ -51,9 +53,11 @@ def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
     effective = 1.0 / np.maximum((linalg.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
     effective = np.clip(effective, 1.0, m.points.shape[0])[..., None]
     power = 1.0 / (d + 4)
-    rule = np.atleast_2d((4.0 / (d + 2)) ** power * 0.5 * (high - low) * effective**-power)
+    points, lifted = linalg.to_numpy(m.points), linalg.to_numpy(m.kernel._lift(m.points))
+    around = m.kernel._spread(0.5 * (high - low), linalg.to_numpy(m.weights) @ lifted)
+    rule = np.atleast_2d((4.0 / (d + 2)) ** power * around * effective**-power)
     # an embedding with no spread left is narrow, but not of width zero
-    spread = linalg.to_numpy(m.points).std(axis=0)
+    spread = m.kernel._spread(points.std(axis=0), lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
@@ -125,7 +129,7 @@ def _sample_one(m: MeanEmbedding, n: int, rng: np.random.Generator, kernel) -> n
     for _ in range(SAMPLE_ROUNDS):
         size = 2 * missing + 16
         rows = rng.choice(len(points), size=size, p=positive / positive.sum())
-        proposed = points[rows] + kernel._noise(size, points.shape[1], rng)
+        proposed = kernel._project(points[rows] + kernel._noise(size, points.shape[1], rng))
         K = kernel._gram(points, proposed)
         accept = 1.0 - np.minimum(1.0, (negative @ K) / (positive @ K))
         kept.append(proposed[rng.random(size) < accept])
@@ -144,42 +148,73 @@ def _sample_one(m: MeanEmbedding, n: int, rng: np.random.Generator, kernel) -> n
 def mode(m: MeanEmbedding, n_starts: int) -> Array:
     """The point nearest to each embedding in the RKHS."""
     check_count(n_starts, "n_starts")
-    if m.batch is None:
-        return _mode_of_one(m, n_starts)
-    xp = linalg.namespace(m.points)
-    return xp.stack([_mode_of_one(m[i], n_starts) for i in range(len(m))])
+    members = m if m.batch is not None else m._of(m.points, m._left[None, :], m._right, m.kernel)
+    blocks = row_blocks(members._left, rows=block_rows(m.points.shape[0]))
+    parts = [_modes(m._of(m.points, left, m._right, m.kernel), n_starts) for (left,) in blocks]
+    found = linalg.namespace(m.points).concat(parts)
+    return found if m.batch is not None else found[0, :]
 
 
-def _mode_of_one(m: MeanEmbedding, n_starts: int) -> Array:
-    xp = linalg.namespace(m.points)
-    best = xp.argsort(_distance(m, m.points))[:n_starts]
-    starts = xp.take(m.points, best, axis=0)
-    candidates = xp.concat([starts, _fixed_points(m, starts)])
-    return candidates[int(xp.argmin(_distance(m, candidates))), :]
+def _modes(m: MeanEmbedding, n_starts: int) -> Array:
+    """Modes of as many members as there may be distances to all points in memory."""
+    xp, kernel = linalg.namespace(m.points), m.kernel
+    distance = kernel._diag(m.points)[None, :] - 2 * m(m.points)
+    nearest = xp.argsort(distance, axis=-1)[:, :n_starts]
+    if kernel._pull(m.points[:1, :], m.points[:1, :]) is None:
+        return kernel._project(xp.take(m.points, nearest[:, 0], axis=0))
+    rows = max(1, MODE_FLOATS // (m.points.shape[0] * nearest.shape[1]))
+    blocks = row_blocks(m.weights, nearest, rows=rows)
+    return xp.concat([_best(kernel, m.points, weights, near) for weights, near in blocks])
 
 
-def _distance(m: MeanEmbedding, X) -> Array:
-    """‖k(x, ·) − μ‖² up to the constant ‖μ‖²."""
-    return m.kernel._diag(X) - 2 * m(X)
+def _best(kernel: Kernel, points, weights, nearest) -> Array:
+    """For each row of `weights` the best of its starts and of the fixed points they lead to."""
+    xp = linalg.namespace(points)
+    starts = kernel._project(xp.take(points, xp.reshape(nearest, (-1,)), axis=0))
+    ends = _fixed_points(kernel, points, weights, starts)
+    # both are sorted by member, each with a row per start
+    scores = [_distances(kernel, points, weights, X) for X in (starts, ends)]
+    best = linalg.to_numpy(xp.argmin(xp.concat(scores, axis=1), axis=1))
+    both = [xp.reshape(X, (*nearest.shape, points.shape[1])) for X in (starts, ends)]
+    candidates = xp.reshape(xp.concat(both, axis=1), (-1, points.shape[1]))
+    return linalg.take(candidates, 2 * nearest.shape[1] * np.arange(len(best)) + best, axis=0)
 
 
-def _fixed_points(m: MeanEmbedding, X) -> Array:
-    """Iterate x ← Σ w_i g(x_i, x) x_i / Σ w_i g(x_i, x) from each row of X, all rows together."""
+def _distances(kernel: Kernel, points, weights, X) -> Array:
+    """‖k(x, ·) − μ_b‖² up to the constant ‖μ_b‖², (batch, starts), each member at its own rows."""
     xp = linalg.namespace(X)
-    weights, new = m.weights, X
+    K = xp.reshape(kernel._gram(X, points), (weights.shape[0], -1, points.shape[0]))
+    values = xp.reshape(K @ weights[:, :, None], (weights.shape[0], -1))
+    return xp.reshape(kernel._diag(X), values.shape) - 2 * values
+
+
+def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
+    """Iterate x ← Σ w_i g(x_i, x) x_i / Σ w_i g(x_i, x) from each row of X, all rows together.
+
+    On a manifold the sum is taken of the lifted points, and the quotient is their projection.
+    """
+    xp, lifted = linalg.namespace(X), kernel._lift(points)
+    rows = np.arange(X.shape[0])
+    member = rows // (X.shape[0] // weights.shape[0])
+    done = []
     for _ in range(FIXED_POINT_STEPS):
-        pull = m.kernel._pull(m.points, X)
-        if pull is None:
-            return X
-        G = pull.T * weights
-        total = xp.sum(G, axis=1)[:, None]
-        # a start whose denominator vanishes stays where it is
-        stuck = xp.abs(total) < 1e-12
-        new = xp.where(stuck, X, (G @ m.points) / xp.where(stuck, 1.0, total))
-        if bool(xp.all(xp.abs(new - X) <= 1e-10 * (1 + xp.abs(X)))):
+        G = kernel._pull(X, points) * linalg.take(weights, member[rows], axis=0)
+        new = kernel._land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
+        new = xp.where(xp.isfinite(new), new, X)
+        moving = linalg.to_numpy(_moved(kernel._lift(X), kernel._lift(new)))
+        stopped, left = np.flatnonzero(~moving), np.flatnonzero(moving)
+        done.append((rows[stopped], linalg.take(new, stopped, axis=0)))
+        rows, X = rows[left], linalg.take(new, left, axis=0)
+        if not len(rows):
             break
-        X = new
-    return xp.where(xp.isfinite(new), new, X)
+    done.append((rows, X))
+    order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
+    return linalg.take(xp.concat([found for _, found in done]), order, axis=0)
+
+
+def _moved(old, new) -> Array:
+    xp = linalg.namespace(old)
+    return xp.any(xp.abs(new - old) > 1e-10 * (1 + xp.abs(old)), axis=1)
 
 
 def herd(m: MeanEmbedding, n: int) -> Array:

@@ -2,6 +2,7 @@
 
 from .base import Kernel
 from .combined import OnColumns, Product, Sum, on_columns
+from .manifold import Periodic, Rotation
 from .named import as_kernel, check_size, fitted_kernel
 from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear, Precomputed
 from .radial import Gaussian, Laplace, Matern, median_lengthscale
@@ -17,8 +18,10 @@ __all__ = [
     "Linear",
     "Matern",
     "OnColumns",
+    "Periodic",
     "Precomputed",
     "Product",
+    "Rotation",
     "Sum",
     "as_kernel",
     "check_size",

@@ -19,8 +19,11 @@ class Kernel(Saveable):
 
     Kernels are immutable: `resolve` and `scaled` return new ones, `+` and `*` combine them.
     Subclasses write `_gram` (and, where it is not constant, `_diag`); kernels that can smooth a
-    density also write `_bandwidth` , `_log_normaliser` and `_self_convolved`.
+    density also write `_bandwidth` , `_log_normaliser` and `_self_convolved`. Kernels on manifolds
+    write `_lift`, `_land` and `_project`.
     """
+
+    _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `_pull`
 
     def __call__(self, X, Y=None) -> Array:
         """Gram matrix k(x_i, y_j) of shape (n, m); `Y` defaults to `X`."""
@@ -102,7 +105,28 @@ class Kernel(Saveable):
 
     def _pull(self, X, Y) -> Array | None:
         """−f'(r)/r up to a constant, the weights of the preimage iteration, if there are any."""
-        return None
+        return self._gram(X, Y) if self._gaussian else None
+
+    def _lift(self, X) -> Array:
+        """Coordinates in which the kernel is a function of the distance, shape (n, D)."""
+        return X
+
+    def _land(self, U, total, X) -> Array:
+        """The points that the sums U = Σ g_i lift(x_i) stand for, given total = Σ g_i.
+
+        `X` is where the iteration was, and stays where the sums say nothing.
+        """
+        xp = linalg.namespace(X)
+        stuck = xp.abs(total) < 1e-12
+        return xp.where(stuck, X, U / xp.where(stuck, 1.0, total))
+
+    def _project(self, X) -> Array:
+        """The nearest points of the space that the kernel is for."""
+        return X
+
+    def _spread(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
+        """Standard deviation per column in units of ℓ, given that of the numbers and mean lifts."""
+        return spread
 
     def _bandwidth(self, bandwidth) -> Kernel:
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")

@@ -113,6 +113,43 @@ class OnColumns(Kernel):
             noise[:, list(cols)] = k._noise(n, len(cols), rng)
         return noise
 
+    @property
+    def _gaussian(self) -> bool:  # type: ignore[override]
+        return all(k._gaussian for _, k in self.parts)
+
+    def _lift(self, X) -> Array:
+        lifted = [k._lift(self._take(X, cols)) for cols, k in self.parts]
+        return linalg.namespace(X).concat(lifted, axis=1)
+
+    def _land(self, U, total, X) -> Array:
+        landed, start = [], 0
+        for cols, k in self.parts:
+            mine = self._take(X, cols)
+            stop = start + k._lift(mine[:1, :]).shape[1]
+            landed.append(k._land(U[:, start:stop], total, mine))
+            start = stop
+        return self._put(X, landed)
+
+    def _project(self, X) -> Array:
+        return self._put(X, [k._project(self._take(X, cols)) for cols, k in self.parts])
+
+    def _put(self, X, values: Sequence[Array]) -> Array:
+        """`X` with the columns of each part replaced."""
+        columns = [X[:, j : j + 1] for j in range(X.shape[1])]
+        for (cols, _), new in zip(self.parts, values, strict=True):
+            for i, c in enumerate(cols):
+                columns[c] = new[:, i : i + 1]
+        return linalg.namespace(X).concat(columns, axis=1)
+
+    def _spread(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
+        spread, start = spread.copy(), 0
+        for cols, k in self.parts:
+            mine = spread[..., list(cols)]
+            stop = start + k._lift(np.zeros((1, len(cols)))).shape[1]
+            spread[..., list(cols)] = k._spread(mine, lifted[..., start:stop])
+            start = stop
+        return spread
+
     def _map(self, change: Callable[[tuple, Kernel], Kernel]) -> OnColumns:
         return OnColumns(tuple((cols, change(cols, k)) for cols, k in self.parts))
 

@@ -10,6 +10,7 @@ from sklearn.gaussian_process import kernels as sk_kernels
 from .. import linalg
 from .._validation import check_choice
 from .base import Kernel
+from .manifold import Periodic, Rotation
 from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear
 from .radial import Gaussian, Laplace, Matern, _Radial
 
@@ -20,6 +21,8 @@ BY_NAME: dict[str, type[Kernel]] = {
     "linear": Linear,
     "delta": Delta,
     "frobenius": Frobenius,
+    "periodic": Periodic,
+    "rotation": Rotation,
 }
 
 
@@ -29,8 +32,8 @@ def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kern
     Parameters
     ----------
     kernel : Kernel, str, scikit-learn kernel or callable
-        Names: "gaussian", "laplace", "matern", "linear", "delta", "frobenius". A callable takes
-        two arrays of points and returns their Gram matrix.
+        Names: "gaussian", "laplace", "matern", "linear", "delta", "frobenius", "periodic",
+        "rotation". A callable takes two arrays of points and returns their Gram matrix.
     name : str
         The argument's name, for messages.
     columnwise : bool

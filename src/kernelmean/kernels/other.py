@@ -11,6 +11,7 @@ from sklearn.gaussian_process import kernels as sk_kernels
 from .. import linalg
 from .._validation import Array, as_points, check_positive
 from .base import Kernel
+from .manifold import flat_matrices, nearest_rotations, rotation_points
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,12 @@ class Frobenius(Kernel):
     Points are matrices, shape (n, p, q), or their rows laid end to end, shape (n, pq), which is
     what estimators take.
 
+    Parameters
+    ----------
+    rotations : bool
+        Whether points must be rotation matrices. The mode of an embedding is then the rotation
+        nearest to its mean M, argmax_R tr(R Mᵀ), and not just the best of the points.
+
     Examples
     --------
     >>> import numpy as np, kernelmean as km
@@ -50,10 +57,26 @@ class Frobenius(Kernel):
     array([[3.]])
     """
 
+    rotations: bool = False
+
+    def resolve(self, X, name: str = "X") -> Kernel:
+        if self.rotations:
+            rotation_points(X, name)
+        return self
+
     def _points(self, X, name: str) -> Array:
-        if getattr(X, "ndim", 2) == 3:
-            X = X.reshape(X.shape[0], X.shape[1] * X.shape[2])
-        return as_points(X, name)
+        return rotation_points(X, name) if self.rotations else flat_matrices(X, name)
+
+    def _pull(self, X, Y) -> Array | None:
+        xp = linalg.namespace(X)
+        ones = xp.ones((X.shape[0], Y.shape[0]), dtype=X.dtype, device=getattr(X, "device", None))
+        return ones if self.rotations else None
+
+    def _land(self, U, total, X) -> Array:
+        return nearest_rotations(U)
+
+    def _project(self, X) -> Array:
+        return nearest_rotations(X) if self.rotations else X
 
     def _gram(self, X, Y) -> Array:
         return X @ Y.T

@@ -167,11 +167,10 @@ class Gaussian(_Radial):
         sq *= -0.5
         return linalg.exp_in_place(sq)
 
+    _gaussian = True
+
     def _by_columns(self) -> bool:
         return False  # the product over columns is the same function
-
-    def _pull(self, X, Y) -> Array | None:
-        return self._gram(X, Y)
 
     def _log_volume(self, d: int) -> float:
         return 0.5 * d * math.log(2 * math.pi)

@@ -1,0 +1,277 @@
+"""Settings of the kernel Bayes filter: leave-one-out criteria at fit, and search by tracking."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+
+from . import linalg
+from ._validation import (
+    Array,
+    NumericalWarning,
+    as_points,
+    check_count,
+    check_lengths,
+    column_names,
+)
+from .features import learns_from_pairs
+from .kernels import Kernel, fitted_kernel
+from .progress import Verbose, track
+from .recursion import Shares, kept_shares
+from .selection import (
+    DECADES,
+    SEARCH_ROWS,
+    LeaveOneOut,
+    heaviest_within,
+    minimise_log10,
+    standard_error,
+)
+
+if TYPE_CHECKING:
+    from .filtering import KernelBayesFilter
+
+TYPICAL = 10  # beliefs that stand for those a filter meets
+SCALES_X = (0.25, 0.5, 1.0, 2.0)  # factors of the lengthscales, first round
+SCALES_Z = (0.25, 0.5, 1.0, 2.0)
+FINE = (0.71, 1.0, 1.41)  # second round, around the best of the first
+SMOOTHERS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # λ of the backward pass
+REGS = (-3.5, -3.0, -2.5, -2.0, -1.5, -1.0)  # log10 λ of the update; δ = λ² for the squared rule
+
+
+# ---------------------------------------------------------------- closed forms, at fit
+def state_kernel(kernel, points, names) -> Kernel:
+    """The kernel of the states; None is Gaussian at half the median distance."""
+    asked = "gaussian" if kernel is None else kernel
+    fitted = fitted_kernel(asked, points, names=names, name="kernel_z", argument="Z")
+    return fitted.scaled(0.5) if kernel is None else fitted
+
+
+def typical_beliefs(Q, operator) -> Array:
+    """Predictions from a few training states, evenly spaced in time: rows V q(z_i)."""
+    rows = np.linspace(0, Q.shape[0] - 1, min(TYPICAL, Q.shape[0])).astype(int)
+    return linalg.take(Q, rows, axis=0) @ operator.T
+
+
+def choose_prior_reg(Q, beliefs) -> float:
+    """η that minimises KuLSIF's leave-one-out criterion, averaged over known numerators.
+
+    J(η) = mean_k [(1/2n) Σ_i (r_k(z_i)/(1 − h_i))² − ⟨r_k, m_k⟩], r_k = (QᵀQ/n + ηI)⁻¹m_k,
+    h_i = q_iᵀ(QᵀQ/n + ηI)⁻¹q_i/n (MATH §4; the numerators are beliefs, not samples).
+    """
+    xp, n = linalg.namespace(Q), Q.shape[0]
+    grid = linalg.EigenGrid.of(Q.T @ Q / n)
+    few = np.linspace(0, n - 1, min(n, SEARCH_ROWS)).astype(int)
+    P, M = linalg.take(Q, few, axis=0) @ grid.vectors, beliefs @ grid.vectors
+    P2, M2 = P * P, xp.sum(M * M, axis=0) / M.shape[0]
+
+    def score(reg: float) -> float:
+        shrink = grid.shrink(reg)
+        left = xp.clip(1.0 - (P2 @ shrink) / n, 1e-10, None)
+        ratios = (P @ (shrink[:, None] * M.T)) / left[:, None]
+        return float(0.5 * xp.mean(ratios * ratios) - xp.sum(shrink * M2))
+
+    size = float(xp.sum(grid.values))
+    return minimise_log10(lambda reg: score(reg * size), *DECADES)[0] * size
+
+
+def choose_reg(Phi, Psi, shares: Shares, beliefs, rule: str) -> float:
+    """λ of kernel Bayes' rule by its leave-one-out risk over the given priors.
+
+    The largest within one standard error of the least. The squared rule takes δ = λ²: both
+    filters, 1/(c + λ) and c/(c² + δ), then bend at c = λ.
+    """
+    losses = list(_losses(Phi, Psi, shares, beliefs))
+    if not losses:
+        return 1e-2
+
+    def total(reg: float) -> float:
+        return sum(loss(reg) for loss in losses)
+
+    reg, least = minimise_log10(total, *DECADES)
+    slack = sum(standard_error(loss.rows(reg)) ** 2 for loss in losses) ** 0.5
+    reg = heaviest_within(total, reg, least + slack, DECADES[1])
+    return reg if rule == "importance" else reg**2
+
+
+def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[LeaveOneOut]:
+    xp = linalg.namespace(Phi)
+    for k in range(beliefs.shape[0]):
+        d = kept_shares(shares.Q @ (shares.gain @ beliefs[k, :]))
+        rows = np.flatnonzero(linalg.to_numpy(d) > 0)
+        if len(rows) > 1:
+            share = linalg.take(d, rows, axis=0) / xp.sum(d)
+            P = linalg.take(Phi, rows, axis=0)
+            grid = linalg.EigenGrid.of(P.T @ (share[:, None] * P))
+            yield LeaveOneOut.of(P, linalg.take(Psi, rows, axis=0), grid, share)
+
+
+# ---------------------------------------------------------------- search, by tracking
+@dataclass(frozen=True)
+class Split:
+    """Rows to learn from, with the lengths of their sequences, and stretches to track."""
+
+    X: Array
+    Z: Array
+    lengths: list[int]
+    stretches: list[tuple[Array, Array]]
+
+    @classmethod
+    def of(cls, X, Z, sequences: list[slice], held: list[slice]) -> Split:
+        """`held` are the stretches, one in each sequence that has one."""
+        kept: list[np.ndarray] = []
+        for s, h in zip(sequences, held, strict=True):
+            kept += [np.arange(s.start, h.start), np.arange(h.stop, s.stop)]
+        kept = [rows for rows in kept if len(rows)]
+        rows = np.concatenate(kept)
+        stretches = [(X[h, :], Z[h, :]) for h in held if h.stop > h.start]
+        lengths = [len(part) for part in kept]
+        return cls(linalg.take(X, rows, axis=0), linalg.take(Z, rows, axis=0), lengths, stretches)
+
+    def error(self, track) -> float:
+        """Mean squared error of tracking the stretches, in units of the states' variances."""
+        xp = linalg.namespace(self.X)
+        X = xp.concat([x for x, _ in self.stretches], axis=0)
+        Z = np.concatenate([linalg.to_numpy(z) for _, z in self.stretches])
+        found = track(X, [x.shape[0] for x, _ in self.stretches]).mean
+        scale = np.maximum(linalg.to_numpy(self.Z).var(axis=0), np.finfo(float).tiny)
+        error = float(np.mean((linalg.to_numpy(found) - Z) ** 2 / scale))
+        return error if np.isfinite(error) else np.inf
+
+
+def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
+    """The tail of every sequence held out, or each of several stretches in turn."""
+    if isinstance(validation, (int, np.integer)) and not isinstance(validation, bool):
+        folds = check_count(validation, "validation", minimum=2)
+        held = [[_part(s, k, folds) for s in sequences] for k in range(folds)]
+    else:
+        share = float(validation)
+        if not 0 < share < 1:
+            raise ValueError(f"validation is {validation}; a share in (0, 1) or folds is needed")
+        held = [[slice(s.stop - int(share * (s.stop - s.start)), s.stop) for s in sequences]]
+    made = [Split.of(X, Z, sequences, h) for h in held]
+    if any(not s.stretches or max(s.lengths) < 2 for s in made):
+        raise ValueError(
+            f"validation is {validation}, which leaves nothing to learn from or nothing to track; "
+            f"the sequences have {[s.stop - s.start for s in sequences]} rows"
+        )
+    return made
+
+
+def _part(s: slice, k: int, folds: int) -> slice:
+    n = s.stop - s.start
+    return slice(s.start + k * n // folds, s.start + (k + 1) * n // folds)
+
+
+def tune(
+    model: KernelBayesFilter, X, Z, lengths, validation, n_jobs, verbose: Verbose
+) -> KernelBayesFilter:
+    """See `KernelBayesFilter.tune`: a coarse round over the grid, a fine one around its best."""
+    from .filtering import check_sequences
+
+    points_x = as_points(X, "X", min_rows=2, one_d=False)
+    points_z = as_points(Z, "Z")
+    check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+    parts = splits(points_x, points_z, check_sequences(lengths, points_x.shape[0]), validation)
+    kernel_x = fitted_kernel(model.kernel_x, points_x, names=column_names(X), name="kernel_x")
+    kernel_z = state_kernel(model.kernel_z, points_z, column_names(Z))
+    search = _Search(model, kernel_x, kernel_z, parts, n_jobs)
+    tried, best = search.coarse_to_fine(verbose)
+    settings = {
+        "kernel_x": kernel_x.scaled(best["scale_x"]),
+        "kernel_z": kernel_z.scaled(best["scale_z"]),
+        "reg": best["reg"],
+    }
+    if model.reg_smoother is None:
+        settings["reg_smoother"] = search.best_smoother(best)
+    chosen = clone(model).set_params(**settings).fit(X, Z, lengths)
+    chosen.tuning_ = tried
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Errors of tracking the parts held out, by scales of the kernels and regulariser."""
+
+    model: KernelBayesFilter
+    kernel_x: Kernel
+    kernel_z: Kernel
+    parts: list[Split]
+    n_jobs: int | None
+
+    def coarse_to_fine(self, verbose: Verbose) -> tuple[list[dict], dict]:
+        """All candidates tried in two rounds, and the best."""
+        tried: list[dict[str, Any]] = []
+        best = {"scale_x": 1.0, "scale_z": 1.0}
+        for number, steps in enumerate(((SCALES_X, SCALES_Z), (FINE, FINE)), start=1):
+            scales_x = [best["scale_x"] * f for f in self._steps(self.kernel_x, steps[0])]
+            scales_z = [best["scale_z"] * f for f in self._steps(self.kernel_z, steps[1])]
+            pairs = [(float(a), float(b)) for a in scales_x for b in scales_z]
+            jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                delayed(self.errors)(*pair) for pair in pairs
+            )
+            title = f"tuning, round {number} of 2"
+            for rows in track(jobs, total=len(pairs), description=title, verbose=verbose):
+                tried += rows
+            best = min(tried, key=lambda row: row["error"])
+        return tried, best
+
+    def _steps(self, kernel: Kernel, factors: tuple[float, ...]) -> tuple[float, ...]:
+        """The factors, or one alone where there is no lengthscale for them to change."""
+        unused = kernel is self.kernel_x and learns_from_pairs(self.model.features)
+        return (1.0,) if unused or kernel.scaled(2.0) == kernel else factors
+
+    def errors(self, scale_x: float, scale_z: float) -> list[dict]:
+        """The error of every regulariser at a pair of scales."""
+        with warnings.catch_warnings():  # a candidate's troubles are seen in its error
+            warnings.simplefilter("ignore", NumericalWarning)
+            fitted = [self._fit(part, scale_x, scale_z) for part in self.parts]
+            rows = []
+            for reg in self._regs():
+                pairs = zip(fitted, self.parts, strict=True)
+                error = float(np.mean([part.error(_with_reg(m, reg).filter) for m, part in pairs]))
+                rows.append({"scale_x": scale_x, "scale_z": scale_z, "reg": reg, "error": error})
+            return rows
+
+    def best_smoother(self, best: dict) -> float:
+        """The backward pass's regulariser, at the settings found for the filter."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumericalWarning)
+            fitted = [self._fit(part, best["scale_x"], best["scale_z"]) for part in self.parts]
+            errors = []
+            for reg in SMOOTHERS:
+                pairs = zip(fitted, self.parts, strict=True)
+                smoothers = [(_with_reg(m, best["reg"], reg).smooth, part) for m, part in pairs]
+                errors.append(np.mean([part.error(smooth) for smooth, part in smoothers]))
+        return SMOOTHERS[int(np.argmin(errors))]
+
+    def _fit(self, part: Split, scale_x: float, scale_z: float) -> KernelBayesFilter:
+        candidate = clone(self.model).set_params(
+            kernel_x=self.kernel_x.scaled(scale_x),
+            kernel_z=self.kernel_z.scaled(scale_z),
+            reg=self._regs()[0],  # the others are tried on the same fit
+        )
+        return candidate.fit(part.X, part.Z, part.lengths)
+
+    def _regs(self) -> list[float]:
+        if self.model.reg is not None:
+            return [self.model.reg]
+        power = 1 if self.model.rule == "importance" else 2
+        return [10.0 ** (power * u) for u in REGS]
+
+
+def _with_reg(
+    model: KernelBayesFilter, reg: float, smoother: float | None = None
+) -> KernelBayesFilter:
+    """The same fit with other regularisers of the update and of the backward pass."""
+    other = copy.copy(model)
+    other.reg_, other._rule = reg, replace(model._rule, reg=reg)
+    if smoother is not None:
+        other._smoother = replace(model._smoother, reg=smoother)
+    return other
