@@ -92,7 +92,7 @@ def _numpy_floats(X, name: str) -> np.ndarray:
         raise ValueError(f"{name} holds text or dates (dtype {X.dtype}); numbers are needed")
     try:
         return X.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as err:
+    except (TypeError, ValueError, OverflowError) as err:
         raise NotNumericError(f"{name} holds something that is not a number: {err}") from err
 
 

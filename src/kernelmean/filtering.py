@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ._validation import (
     NumericalWarning,
     as_floats,
     as_points,
+    as_vector,
     check_choice,
     check_columns,
     check_count,
@@ -164,21 +166,23 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         return self
 
     def tune(
-        self, X, Z, lengths=None, validation=0.2, n_jobs=None, verbose=False
+        self, X, Z, lengths=None, validation=5, n_jobs=None, verbose=False
     ) -> KernelBayesFilter:
         """A new filter, fitted on all rows, with lengthscales and regularisers chosen by tracking.
 
         Scales of the lengthscales of `kernel_x` and `kernel_z` and the update's regulariser are
-        searched for the least squared error of the filtered mean on training rows held out, in
-        units of each state's variance; η and λ' follow their leave-one-out criteria throughout.
+        searched, coarsely and then finely, for the least squared error of the filtered mean on
+        training rows held out, in units of each state's variance; η and λ' follow their
+        leave-one-out criteria throughout. Then `reg_smoother` is chosen by smoothing these rows.
 
         Parameters
         ----------
         X, Z, lengths
             As for `fit`.
-        validation : float or int
-            The share of each trajectory, at its end, that is held out; or a number of folds, each
-            a stretch of every trajectory held out in turn.
+        validation : int or float
+            A number of folds, each a stretch of every trajectory held out in turn; or the share
+            of each trajectory, at its end, that is held out (as in the papers). At most 1,000
+            rows are tracked in all.
         n_jobs : int, optional
             Processes that evaluate candidates; -1 is one per core.
         verbose : bool or callable
@@ -335,6 +339,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         truth = linalg.to_numpy(as_points(Z, "Z"))
         found = linalg.to_numpy(self.predict(X, lengths))
         check_lengths(found.shape[0], truth.shape[0], "X", "Z")
+        check_columns(truth, self.points_.shape[1], "Z", "the training states")
         return float(r2_score(truth, found.reshape(found.shape[0], -1)))
 
     def start(self, prior=None) -> Belief:
@@ -349,24 +354,39 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         >>> import kernelmean as km
         >>> train = km.datasets.make_rotation(500, random_state=0)
         >>> belief = km.KernelBayesFilter().fit(train.X, train.Z).start()
-        >>> belief.update([1.0, 0.0]).mean.round(1)  # on the circle, at angle 0
-        array([1., 0.])
+        >>> belief.update([0.8, 0.8]).mean.round(1)
+        array([0.7, 0.7])
         >>> belief.predict().mean.round(1)  # turned by 0.3
-        array([0.9, 0.3])
+        array([0.5, 0.8])
         """
         check_is_fitted(self)
         m = self._prior(prior)
-        return Belief(self, self._first(m), m)
+        step = self._first(m)
+        if m.points is self.points_:
+            return Belief(self, step)
+        # on points of its own: exactly the prior, and no weights on the training states
+        read = linalg.namespace(self._Q).concat([m.total()[None], m.apply_weights(m.points)])
+        own = replace(step, read=read, origin=0.0 * step.origin, further=(m.points, m.weights))
+        return Belief(self, own)
 
     # ------------------------------------------------------------ inside: one step
 
     def _first(self, m: MeanEmbedding) -> Step:
-        """The belief `m` as a step; on the training states it has the weights β."""
+        """The belief `m` as a step; from other points it has the weights β on training states."""
+        xp, r = linalg.namespace(self._Q), self._Q.shape[1]
         belief = m.apply_weights(self.features_z_.transform(m.points))
-        own = m.points is self.points_
-        weights = m.weights if own else self._shares.Q @ (self._shares.gain @ belief)
-        read = weights @ self._readout[:, self._Q.shape[1] :]
-        return Step(belief, read, "start", weights)
+        if m.points is self.points_:
+            return Step(belief, m.weights @ self._readout[:, r:], "start", m.weights)
+        weights = self._shares.Q @ (self._shares.gain @ belief)
+        if float(xp.sum(weights)) < FADED:
+            warnings.warn(
+                "prior lies where there are few training states or none: the law of all of them "
+                "takes its place",
+                NumericalWarning,
+                stacklevel=4,
+            )
+            return self._first(self._prior(None))
+        return Step(belief, weights @ self._readout[:, r:], "start", weights)
 
     def _predicted(self, step: Step) -> Step:
         m = self._restored(step.belief)
@@ -395,7 +415,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """The step with the weights that `u` stands for, unless they come to nothing."""
         xp, r = linalg.namespace(read), self._Q.shape[1]
         if bool(xp.all(xp.isfinite(read))) and float(read[r]) > COLLAPSE:
-            return Step(read[:r], read[r:], kind, step.belief, u, step.collapsed, further)
+            collapsed = kind == "smoothed" and step.collapsed
+            return Step(read[:r], read[r:], kind, step.belief, u, collapsed, further)
         return step if kind == "smoothed" else step.collapse()
 
     def _guided(self, step: Step, x, coordinates, supervision) -> Step:
@@ -424,6 +445,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if x.ndim != 1:
             raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d_x,), is needed")
         points, missing = self._checked(x[None, :], "x")
+        step = replace(step, collapsed=False)
         if missing[0]:
             return step
         phi = self.features_x_.transform(points)
@@ -441,7 +463,6 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """All sequences step by step, side by side."""
         check_is_fitted(self)
         points, missing = self._checked(X, "X")
-        validate_data(self, X, reset=False, skip_check_array=True)
         sequences = check_sequences(lengths, points.shape[0])
         supervise = self._supervisor(supervision, points.shape[0])
         first = self._first(self._prior(prior))
@@ -486,9 +507,11 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def _checked(self, X, name: str) -> tuple[Array, np.ndarray]:
         """Observations with missing rows (any NaN in them) filled by a training row."""
-        X = as_floats(X, name)
+        given, X = X, as_floats(X, name)
         if X.ndim != 2:
             as_points(X, name, one_d=False)  # raises, and tells how to reshape
+        if name == "X":
+            validate_data(self, given, reset=False, skip_check_array=True)
         xp = linalg.namespace(X)
         bad = xp.any(xp.isnan(X), axis=1)
         points = as_points(xp.where(bad[:, None], 0.0, X), name, one_d=False)
@@ -505,6 +528,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         m = as_embedding(prior, self.kernel_z_, "prior", d, where)
         if m.batch is not None:
             raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
+        if float(m.total()) <= 0:
+            raise ValueError(f"prior has weights that sum to {float(m.total()):g}; one is needed")
         return m
 
     def _supervisor(self, supervision, n: int) -> Callable:
@@ -549,8 +574,8 @@ def check_sequences(lengths, n: int) -> list[slice]:
     """Rows of each sequence; None is a single one."""
     if lengths is None:
         return [slice(0, n)]
-    counts = linalg.to_numpy(as_floats(lengths, "lengths"))
-    if counts.ndim != 1 or counts.size == 0 or np.any(counts < 1) or np.any(counts % 1):
+    counts = linalg.to_numpy(as_vector(lengths, "lengths"))
+    if counts.size == 0 or np.any(counts < 1) or np.any(counts % 1):
         raise ValueError(f"lengths is {lengths!r}; a list of whole numbers, 1 or more, is needed")
     if counts.sum() != n:
         raise ValueError(f"lengths sums to {int(counts.sum())} but X has {n} rows")

@@ -87,7 +87,7 @@ def weighted_regression(Phi, d, reg: float, coordinates) -> tuple[Array, Array, 
     xp = linalg.namespace(Phi)
     (rows,) = xp.nonzero(d > 0)
     P, share = linalg.take(Phi, rows, axis=0), linalg.take(d, rows, axis=0)
-    u = linalg.ridge(P.T @ (share[:, None] * P), reg).solve(coordinates)
+    u = linalg.solve_once(P.T @ (share[:, None] * P), reg, coordinates)
     return u, rows, share * (P @ u)
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Step:
     """The belief at one time, and what its weights on the training states are made of.
 
-    kind "start": `origin` holds the weights; "predicted": from the belief `origin`; "updated":
+    kind "start": `origin` holds the weights on the training states, `further` those on other
+    points; "predicted": from the belief `origin`; "updated":
     kernel Bayes' rule with the prediction `origin`; "smoothed": the backward rule with the
     filtered belief `origin`. In the last two the weights follow from `origin` and `u`.
     """
@@ -32,7 +33,7 @@ class Step:
     origin: Array
     u: Array | None = None
     collapsed: bool = False
-    further: tuple[Array, Array] | None = None  # points of the supervision, and their weights
+    further: tuple[Array, Array] | None = None  # points other than the training states, weights
     previous: Array | None = None  # mean of the step before a prediction, (d,)
 
     @property
@@ -51,7 +52,7 @@ class FilterResult:
     Attributes
     ----------
     mean : array of shape (n, d_z)
-        Σ_i w_i z_i / Σ_i w_i.
+        Σ_i w_i z_i / Σ_i w_i. (For angles or rotations use `embeddings.mode()`.)
     collapsed : bool array of shape (n,)
         Observations unlike any seen in training: the prediction was kept.
     missing : bool array of shape (n,)
@@ -81,7 +82,7 @@ class FilterResult:
         return f"FilterResult({len(self)} steps, {self.mean.shape[1]} state(s), {flags})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast:
     """Beliefs about what comes after the observations, step by step.
 
@@ -105,6 +106,12 @@ class Forecast:
         """Central interval of each state: lower and upper ends, (steps, d_z) each."""
         return self.embeddings.interval(level)
 
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def __repr__(self) -> str:
+        return f"Forecast({len(self)} steps, {self.embeddings.points.shape[1]} state(s))"
+
 
 class Belief:
     """A belief about the state that observations are fed to one at a time.
@@ -113,12 +120,12 @@ class Belief:
     keeps a version.
     """
 
-    def __init__(self, model: KernelBayesFilter, step: Step, first: MeanEmbedding | None = None):
-        self._model, self._step, self._first = model, step, first
+    def __init__(self, model: KernelBayesFilter, step: Step):
+        self._model, self._step = model, step
 
     def predict(self) -> Belief:
         """One step on in time."""
-        self._step, self._first = self._model._predicted(self._step), None
+        self._step = self._model._predicted(self._step)
         return self
 
     def update(self, x, supervision=None) -> Belief:
@@ -130,15 +137,12 @@ class Belief:
         supervision : tuple (x_s, z_s, strength), optional
             As for `KernelBayesFilter.filter`.
         """
-        step = self._model._observed(self._step, x, supervision)
-        if step.kind != "start":
-            self._first = None
-        self._step = step
+        self._step = self._model._observed(self._step, x, supervision)
         return self
 
     def copy(self) -> Belief:
         """A belief that later steps of this one leave alone."""
-        return Belief(self._model, self._step, self._first)
+        return Belief(self._model, self._step)
 
     @property
     def mean(self) -> Array:
@@ -158,7 +162,7 @@ class Belief:
     @property
     def embedding(self) -> MeanEmbedding:
         """The belief as an embedding, with all its answers (density, interval, sample, ...)."""
-        return embed(self._model, [self._step])[0] if self._first is None else self._first
+        return embed(self._model, [self._step])[0]
 
     def __repr__(self) -> str:
         return f"Belief(mean={linalg.to_numpy(self.mean).round(4).tolist()}, {self._step.kind})"
@@ -174,7 +178,7 @@ def embed(model: KernelBayesFilter, steps: Sequence[Step]) -> MeanEmbedding:
         rows.append(members)
     xp = linalg.namespace(model.points_)
     W = linalg.take(xp.concat(parts, axis=0), np.argsort(np.concatenate(rows)), axis=0)
-    return _with_supervision(model, W, steps)
+    return _with_further(model, W, steps)
 
 
 def _weights(model: KernelBayesFilter, kind: str, steps: list[Step]) -> Array:
@@ -189,16 +193,16 @@ def _weights(model: KernelBayesFilter, kind: str, steps: list[Step]) -> Array:
     return rule.weights(origin, xp.stack([step.u for step in steps]))
 
 
-def _with_supervision(model: KernelBayesFilter, W, steps: Sequence[Step]) -> MeanEmbedding:
-    """Points of the supervision below the training states, each with weight at its own step."""
-    guided = [(i, *step.further) for i, step in enumerate(steps) if step.further is not None]
-    if not guided:
+def _with_further(model: KernelBayesFilter, W, steps: Sequence[Step]) -> MeanEmbedding:
+    """Points of supervision or prior below the training states, with weight at their own step."""
+    others = [(i, *step.further) for i, step in enumerate(steps) if step.further is not None]
+    if not others:
         return MeanEmbedding._of(model.points_, W, None, model.kernel_z_)
     xp = linalg.namespace(W)
-    counts = [len(points) for _, points, _ in guided]
+    counts = [len(points) for _, points, _ in others]
     extra = np.zeros((len(steps), sum(counts)))
-    for stop, count, (i, _, weights) in zip(np.cumsum(counts), counts, guided, strict=True):
+    for stop, count, (i, _, weights) in zip(np.cumsum(counts), counts, others, strict=True):
         extra[i, stop - count : stop] = linalg.to_numpy(weights)
-    points = xp.concat([model.points_, *[points for _, points, _ in guided]], axis=0)
+    points = xp.concat([model.points_, *[points for _, points, _ in others]], axis=0)
     W = xp.concat([W, linalg.like(extra, W)], axis=1)
     return MeanEmbedding._of(points, W, None, model.kernel_z_)

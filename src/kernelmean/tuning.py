@@ -19,9 +19,10 @@ from ._validation import (
     as_points,
     check_count,
     check_lengths,
+    check_positive,
     column_names,
 )
-from .features import learns_from_pairs
+from .features import Nystroem, learns_from_pairs
 from .kernels import Kernel, fitted_kernel
 from .progress import Verbose, track
 from .recursion import Shares, kept_shares
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
     from .filtering import KernelBayesFilter
 
 TYPICAL = 10  # beliefs that stand for those a filter meets
-SCALES_X = (0.25, 0.5, 1.0, 2.0)  # factors of the lengthscales, first round
-SCALES_Z = (0.25, 0.5, 1.0, 2.0)
-FINE = (0.71, 1.0, 1.41)  # second round, around the best of the first
-SMOOTHERS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # λ of the backward pass
-REGS = (-3.5, -3.0, -2.5, -2.0, -1.5, -1.0)  # log10 λ of the update; δ = λ² for the squared rule
+SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
+FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
+REGS = (-3.5, -2.5, -1.5)  # log10 λ of the update (δ = λ²) in the first round,
+FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
+SMOOTHERS = (0.03, 0.1, 0.3, 1.0, 3.0)  # λ of the backward pass
+TRACKED = 1_000  # rows at most that a candidate has to track
 
 
 # ---------------------------------------------------------------- closed forms, at fit
@@ -149,12 +151,15 @@ def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
     """The tail of every sequence held out, or each of several stretches in turn."""
     if isinstance(validation, (int, np.integer)) and not isinstance(validation, bool):
         folds = check_count(validation, "validation", minimum=2)
-        held = [[_part(s, k, folds) for s in sequences] for k in range(folds)]
+        longest = max(1, TRACKED // (folds * len(sequences)))
+        held = [[_part(s, k, folds, longest) for s in sequences] for k in range(folds)]
     else:
-        share = float(validation)
-        if not 0 < share < 1:
-            raise ValueError(f"validation is {validation}; a share in (0, 1) or folds is needed")
-        held = [[slice(s.stop - int(share * (s.stop - s.start)), s.stop) for s in sequences]]
+        share = check_positive(validation, "validation")
+        if share >= 1:
+            raise ValueError(
+                f"validation is {validation}; a number of folds, or a share in (0, 1), is needed"
+            )
+        held = [[_tail(s, share, TRACKED // len(sequences)) for s in sequences]]
     made = [Split.of(X, Z, sequences, h) for h in held]
     if any(not s.stretches or max(s.lengths) < 2 for s in made):
         raise ValueError(
@@ -164,9 +169,15 @@ def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
     return made
 
 
-def _part(s: slice, k: int, folds: int) -> slice:
+def _part(s: slice, k: int, folds: int, longest: int) -> slice:
+    """Fold k of a sequence, or as much of its beginning as is to be tracked."""
     n = s.stop - s.start
-    return slice(s.start + k * n // folds, s.start + (k + 1) * n // folds)
+    start, stop = s.start + k * n // folds, s.start + (k + 1) * n // folds
+    return slice(start, min(stop, start + longest))
+
+
+def _tail(s: slice, share: float, longest: int) -> slice:
+    return slice(s.stop - min(int(share * (s.stop - s.start)), max(1, longest)), s.stop)
 
 
 def tune(
@@ -208,11 +219,12 @@ class _Search:
     def coarse_to_fine(self, verbose: Verbose) -> tuple[list[dict], dict]:
         """All candidates tried in two rounds, and the best."""
         tried: list[dict[str, Any]] = []
-        best = {"scale_x": 1.0, "scale_z": 1.0}
-        for number, steps in enumerate(((SCALES_X, SCALES_Z), (FINE, FINE)), start=1):
-            scales_x = [best["scale_x"] * f for f in self._steps(self.kernel_x, steps[0])]
-            scales_z = [best["scale_z"] * f for f in self._steps(self.kernel_z, steps[1])]
-            pairs = [(float(a), float(b)) for a in scales_x for b in scales_z]
+        best = {"scale_x": 1.0, "scale_z": 1.0, "reg": 1.0}
+        for number, (scales, regs) in enumerate(((SCALES, REGS), (FINE, FINE_REGS)), start=1):
+            scales_x = [best["scale_x"] * f for f in self._steps(self.kernel_x, scales)]
+            scales_z = [best["scale_z"] * f for f in self._steps(self.kernel_z, scales)]
+            grid = self._regs(best["reg"], regs)
+            pairs = [(a, b, grid) for a in scales_x for b in scales_z]
             jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")(
                 delayed(self.errors)(*pair) for pair in pairs
             )
@@ -227,13 +239,13 @@ class _Search:
         unused = kernel is self.kernel_x and learns_from_pairs(self.model.features)
         return (1.0,) if unused or kernel.scaled(2.0) == kernel else factors
 
-    def errors(self, scale_x: float, scale_z: float) -> list[dict]:
+    def errors(self, scale_x: float, scale_z: float, regs: list[float]) -> list[dict]:
         """The error of every regulariser at a pair of scales."""
         with warnings.catch_warnings():  # a candidate's troubles are seen in its error
             warnings.simplefilter("ignore", NumericalWarning)
-            fitted = [self._fit(part, scale_x, scale_z) for part in self.parts]
+            fitted = [self._fit(part, scale_x, scale_z, regs[0]) for part in self.parts]
             rows = []
-            for reg in self._regs():
+            for reg in regs:
                 pairs = zip(fitted, self.parts, strict=True)
                 error = float(np.mean([part.error(_with_reg(m, reg).filter) for m, part in pairs]))
                 rows.append({"scale_x": scale_x, "scale_z": scale_z, "reg": reg, "error": error})
@@ -243,7 +255,8 @@ class _Search:
         """The backward pass's regulariser, at the settings found for the filter."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NumericalWarning)
-            fitted = [self._fit(part, best["scale_x"], best["scale_z"]) for part in self.parts]
+            settings = best["scale_x"], best["scale_z"], best["reg"]
+            fitted = [self._fit(part, *settings) for part in self.parts]
             errors = []
             for reg in SMOOTHERS:
                 pairs = zip(fitted, self.parts, strict=True)
@@ -251,19 +264,21 @@ class _Search:
                 errors.append(np.mean([part.error(smooth) for smooth, part in smoothers]))
         return SMOOTHERS[int(np.argmin(errors))]
 
-    def _fit(self, part: Split, scale_x: float, scale_z: float) -> KernelBayesFilter:
+    def _fit(self, part: Split, scale_x: float, scale_z: float, reg: float) -> KernelBayesFilter:
+        features = self.model.features
         candidate = clone(self.model).set_params(
             kernel_x=self.kernel_x.scaled(scale_x),
             kernel_z=self.kernel_z.scaled(scale_z),
-            reg=self._regs()[0],  # the others are tried on the same fit
+            features=Nystroem(tol=1e-4, max_rank=300) if features is None else features,
+            reg=reg,
         )
         return candidate.fit(part.X, part.Z, part.lengths)
 
-    def _regs(self) -> list[float]:
+    def _regs(self, best: float, powers: tuple[float, ...]) -> list[float]:
         if self.model.reg is not None:
             return [self.model.reg]
         power = 1 if self.model.rule == "importance" else 2
-        return [10.0 ** (power * u) for u in REGS]
+        return [best * 10.0 ** (power * u) for u in powers]
 
 
 def _with_reg(
