@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._validation import as_points, as_vector
+from ._validation import as_floats, as_points, as_vector, check_lengths
 from .conditional import ConditionalEmbedding
 from .embedding import MeanEmbedding
+from .filtering import KernelBayesFilter, check_sequences
 from .instrument import KernelIV
 from .linalg import to_numpy
+from .tracking import FilterResult
 
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
+TRUTH, GAP = "#222222", "#f3e9d8"
 
 
 def _axes(ax) -> Any:
@@ -196,3 +199,342 @@ class LeaveOneOutDisplay:
         ax.set(xlabel="regulariser", ylabel="leave-one-out loss")
         ax.legend(frameon=False)
         return self
+
+
+# ---------------------------------------------------------------- tracks
+
+
+@dataclass
+class TrackDisplay:
+    """A state followed over time: mean and interval at each step, one panel per state.
+
+    Shaded columns are steps without news: missing observations, and (marked ×) observations
+    unlike any seen in training. In both the prediction is shown.
+
+    Attributes
+    ----------
+    times : array of shape (n,)
+    mean, lower, upper : arrays of shape (n, d_z)
+    missing, collapsed : bool arrays of shape (n,)
+    truth : array of shape (n, d_z), or None
+    observations : array of shape (n, k), or None
+    names : list of str
+    level : float
+    sequences : list of slice
+        Rows of each trajectory; no line crosses from one to the next.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> train, test = (km.datasets.make_rotation(200, random_state=seed) for seed in (0, 1))
+    >>> model = km.KernelBayesFilter().fit(train.X, train.Z)
+    >>> display = km.display.TrackDisplay.from_estimator(model, test.X, test.Z)
+    >>> display.mean.shape, bool((display.lower <= display.upper).all())
+    ((200, 2), True)
+    """
+
+    times: np.ndarray
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    missing: np.ndarray
+    collapsed: np.ndarray
+    truth: np.ndarray | None
+    observations: np.ndarray | None
+    names: list[str]
+    level: float
+    sequences: list[slice]
+    axes_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: KernelBayesFilter, X, truth=None, *, smooth: bool = False, **options
+    ) -> TrackDisplay:
+        """Filter (or smooth) the observations `X`, and show the track.
+
+        Parameters
+        ----------
+        estimator : fitted KernelBayesFilter
+        X : array or DataFrame of shape (n, d_x)
+        truth : array of shape (n,) or (n, d_z), optional
+        smooth : bool
+        **options
+            As for `from_result`.
+        """
+        check_is_fitted(estimator)
+        run = estimator.smooth if smooth else estimator.filter
+        return cls.from_result(run(X, options.get("lengths")), truth, **options)
+
+    @classmethod
+    def from_result(
+        cls,
+        result: FilterResult,
+        truth=None,
+        *,
+        observations=None,
+        level: float = 0.9,
+        times=None,
+        lengths=None,
+    ) -> TrackDisplay:
+        """Show what `KernelBayesFilter.filter` or `smooth` returned.
+
+        Parameters
+        ----------
+        result : FilterResult
+        truth : array of shape (n,) or (n, d_z), optional
+            The states themselves; NaN where unknown.
+        observations : array of shape (n,) or (n, k), optional
+            Drawn as dots: all columns beside a single state, else column j beside state j.
+        level : float
+            Of the interval.
+        times : array of shape (n,), optional
+            Numbers or dates for the horizontal axis; None counts the rows.
+        lengths : sequence of int, optional
+            Rows of each trajectory.
+        """
+        lower, upper = (to_numpy(end) for end in result.interval(level))
+        n, d = lower.shape
+        seen = _beside(observations, "observations", n, None)
+        if seen is not None and d > 1 and seen.shape[1] != d:
+            raise ValueError(f"observations has {seen.shape[1]} columns; {d} are needed, as states")
+        return cls(
+            _times(times, n),
+            to_numpy(result.mean),
+            lower,
+            upper,
+            result.missing,
+            result.collapsed,
+            _beside(truth, "truth", n, d),
+            seen,
+            _state_names(result, d),
+            level,
+            check_sequences(lengths, n),
+        )
+
+    def plot(self, ax=None, *, label: str = "mean") -> TrackDisplay:
+        """Draw one panel per state; returns self, with `axes_` set.
+
+        Parameters
+        ----------
+        ax : Axes or array of Axes, optional
+            As many as there are states; new ones when left out.
+        label : str
+            What the line is called in the legend.
+        """
+        self.axes_ = _panels(ax, len(self.names))
+        for j, axes in enumerate(self.axes_):
+            self._draw(axes, j, label)
+        _time_axis(self.axes_[-1], self.times)
+        _legend(self.axes_[0])
+        return self
+
+    def _draw(self, axes, j: int, label: str) -> None:
+        _shade_gaps(axes, self)
+        if self.observations is not None:
+            columns = self.observations if len(self.names) == 1 else self.observations[:, [j]]
+            kept = ~self.collapsed  # a spike of 1e6 would leave the rest of the panel flat
+            axes.plot(self.times[kept], columns[kept], ".", color=DATA, ms=3, label="observed")
+        percent = f"{100 * self.level:g}% interval"
+        inside = {"color": CURVE, "alpha": 0.2, "lw": 0, "label": percent}
+        for s in self.sequences:
+            t = self.times[s]
+            axes.fill_between(t, self.lower[s, j], self.upper[s, j], **inside)
+            if self.truth is not None:
+                axes.plot(t, self.truth[s, j], color=TRUTH, lw=1.2, label="truth")
+            axes.plot(t, self.mean[s, j], color=CURVE, lw=1.8, label=label)
+        lost = self.collapsed
+        if lost.any():
+            axes.plot(self.times[lost], self.mean[lost, j], "x", color=PLAIN, label="collapsed")
+        axes.set_ylabel(self.names[j])
+
+
+@dataclass
+class SpreadDisplay:
+    """How much is known of each state at each step: the width of its interval.
+
+    Drawn as a share of the width of the same interval over all training states, so that states
+    in different units share a panel: near 0 the state is known, at 1 the observations so far
+    have told nothing.
+
+    Attributes
+    ----------
+    times : array of shape (n,)
+    width : array of shape (n, d_z)
+    reference : array of shape (d_z,)
+        The width of the interval over the training states.
+    missing, collapsed : bool arrays of shape (n,)
+    names : list of str
+    level : float
+    sequences : list of slice
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> train, test = (km.datasets.make_rotation(200, random_state=seed) for seed in (0, 1))
+    >>> result = km.KernelBayesFilter().fit(train.X, train.Z).filter(test.X)
+    >>> display = km.display.SpreadDisplay.from_result(result)
+    >>> bool((display.width < display.reference).all())
+    True
+    """
+
+    times: np.ndarray
+    width: np.ndarray
+    reference: np.ndarray
+    missing: np.ndarray
+    collapsed: np.ndarray
+    names: list[str]
+    level: float
+    sequences: list[slice]
+    ax_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: KernelBayesFilter, X, *, smooth: bool = False, **options
+    ) -> SpreadDisplay:
+        """Filter (or smooth) the observations `X`, and show the spread.
+
+        Parameters
+        ----------
+        estimator : fitted KernelBayesFilter
+        X : array or DataFrame of shape (n, d_x)
+        smooth : bool
+        **options
+            As for `from_result`.
+        """
+        check_is_fitted(estimator)
+        run = estimator.smooth if smooth else estimator.filter
+        return cls.from_result(run(X, options.get("lengths")), **options)
+
+    @classmethod
+    def from_result(
+        cls, result: FilterResult, *, level: float = 0.9, times=None, lengths=None
+    ) -> SpreadDisplay:
+        """Show the spread of what `KernelBayesFilter.filter` or `smooth` returned.
+
+        Parameters
+        ----------
+        result : FilterResult
+        level, times, lengths
+            As for `TrackDisplay.from_result`.
+        """
+        lower, upper = (to_numpy(end) for end in result.interval(level))
+        n, d = lower.shape
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        low, high = np.quantile(to_numpy(result.embeddings.points), tails, axis=0)
+        return cls(
+            _times(times, n),
+            upper - lower,
+            high - low,
+            result.missing,
+            result.collapsed,
+            _state_names(result, d),
+            level,
+            check_sequences(lengths, n),
+        )
+
+    def plot(self, ax=None, *, label: str | None = None, **line) -> SpreadDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+        label : str, optional
+            Put before the names of the states in the legend.
+        **line
+            Passed on to `Axes.plot`.
+        """
+        self.ax_ = ax = _axes(ax)
+        _shade_gaps(ax, self)
+        # a constant state has no width to compare with
+        shares = self.width / np.where(self.reference > 0, self.reference, 1.0)
+        for j, name in enumerate(self.names):
+            style = {"color": f"C{j}" if len(self.names) > 1 else CURVE, "lw": 1.5, **line}
+            shown = name if label is None else f"{label}, {name}"
+            for s in self.sequences:
+                ax.plot(self.times[s], shares[s, j], label=shown, **style)
+        ax.axhline(1.0, color=DATA, lw=0.8, ls=":")
+        ax.set_ylabel(f"relative width of the {100 * self.level:g}% interval")
+        _time_axis(ax, self.times)
+        ax.set_ylim(bottom=0)
+        _legend(ax)
+        return self
+
+
+def _panels(ax, count: int) -> np.ndarray:
+    """Axes for each state, below each other."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        size = (7.0, 1.0 + 2.2 * count)
+        ax = plt.subplots(count, sharex=True, figsize=size, layout="constrained")[1]
+    axes = np.ravel(ax)
+    if len(axes) != count:
+        raise ValueError(f"ax has {len(axes)} axes; {count} are needed, one per state")
+    return axes
+
+
+def _time_axis(axes, times: np.ndarray) -> None:
+    axes.set_xlabel("time")
+    if times.dtype.kind == "M":
+        from matplotlib.dates import ConciseDateFormatter
+
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
+
+
+def _shade_gaps(axes, track: TrackDisplay | SpreadDisplay) -> None:
+    """Columns behind the steps at which nothing was learned."""
+    for s in track.sequences:
+        silent = np.flatnonzero((track.missing | track.collapsed)[s])
+        edges = _edges(track.times[s])
+        for run in np.split(silent, np.flatnonzero(np.diff(silent) > 1) + 1):
+            if len(run):
+                ends = edges[run[0]], edges[run[-1] + 1]
+                axes.axvspan(*ends, color=GAP, lw=0, zorder=0, label="no news")
+
+
+def _edges(times: np.ndarray) -> np.ndarray:
+    """Where the column of each step begins, and where the last one ends."""
+    half = np.diff(times) / 2 if len(times) > 1 else np.diff(times, prepend=times[:1])
+    return np.concatenate(
+        [times[:1] - half[:1], times[:-1] + half[: len(times) - 1], times[-1:] + half[-1:]]
+    )
+
+
+def _legend(axes) -> None:
+    """One entry for each label, however many lines carry it."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}  # above the panel
+    axes.legend(
+        once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
+    )
+
+
+def _beside(values, name: str, n: int, columns: int | None) -> np.ndarray | None:
+    """Optional values at each step, as (n, columns); NaN means unknown."""
+    if values is None:
+        return None
+    values = to_numpy(as_floats(values, name))
+    values = values[:, None] if values.ndim == 1 else values
+    check_lengths(n, len(values), "the track", name)
+    if columns is not None and values.shape[1:] != (columns,):
+        raise ValueError(f"{name} has shape {values.shape}; ({n}, {columns}) is needed")
+    return values
+
+
+def _times(times, n: int) -> np.ndarray:
+    if times is None:
+        return np.arange(n)
+    times = np.asarray(times)
+    if times.dtype.kind in "MO":  # dates
+        times = times.astype("datetime64[ns]")
+    if times.shape != (n,):
+        raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
+    return times
+
+
+def _state_names(result: FilterResult, d: int) -> list[str]:
+    names = result._model.state_names_
+    if names is not None:
+        return list(names)
+    return ["state"] if d == 1 else [f"state {j}" for j in range(d)]

@@ -252,7 +252,9 @@ class MeanEmbedding(Saveable):
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
 
         For radial kernels by the fixed point x ← Σ w_i g_i x_i / Σ w_i g_i from several starts
-        (Mika et al. 1999; g = k for the Gaussian kernel); otherwise the best of the points.
+        (Mika et al. 1999; g = k for the Gaussian kernel); otherwise the best of the points. For
+        `Periodic`, `Rotation` and `Frobenius(rotations=True)` it stays on the circle or among
+        rotations.
         """
         return recovery.mode(self, n_starts)
 

@@ -231,6 +231,92 @@ def tell_posterior(found: Any) -> None:
         out.print(f"[yellow]Note:[/] {escape(note)}\n")
 
 
+@app.command("filter")
+def filter_(
+    train: Annotated[
+        Path,
+        typer.Argument(help="A CSV or Parquet file with states in sight.", show_default=False),
+    ],
+    test: Annotated[
+        Path, typer.Argument(help="A file of observations to follow.", show_default=False)
+    ],
+    state: Annotated[str, typer.Option(help="Column(s) to follow, by commas.", show_default=False)],
+    observe: Annotated[str, typer.Option(help="Column(s) observed.", show_default=False)],
+    sequence: Annotated[
+        str | None, typer.Option(help="Column that tells trajectories apart, in both files.")
+    ] = None,
+    smooth: Annotated[bool, typer.Option("--smooth", help="Use later observations too.")] = False,
+    forecast: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Steps to forecast after the last row.")
+    ] = 0,
+    folder: Out = Path("kernelmean-filter"),
+    level: Annotated[float, typer.Option(min=0.01, max=0.99, help="Level of the intervals.")] = 0.9,
+    rule: Annotated[RuleName, typer.Option(help="Form of the rule.")] = RuleName.importance,
+    tune: Annotated[
+        bool | None,
+        typer.Option(
+            "--tune/--no-tune",
+            help="Search for settings by tracking; when left out, up to 1,000 rows of TRAIN.",
+        ),
+    ] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows of TRAIN with a missing value.")
+    ] = False,
+    sep: Separator = ",",
+    decimal: Decimal = ".",
+) -> None:
+    """Follow hidden states through observations, learned from examples in order of time.
+
+    An empty field in TEST is a missing observation.
+
+    Errors are shown where TEST has the states too.
+
+    Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
+    """
+    from .files import check_folder, write_all
+    from .filter import Settings, Tracks, learn
+    from .filterreport import outputs, report
+    from .tables import read_table, split_names
+
+    check_folder(folder)
+    settings = Settings(
+        split_names(state, "--state"),
+        split_names(observe, "--observe"),
+        sequence,
+        rule.value,
+        smooth,
+        forecast,
+        level,
+        tune,
+    )
+    tables = read_table(train, sep, decimal), read_table(test, sep, decimal)
+    past, now = settings.read(*tables, drop_missing)
+    model = learn(settings, past)
+    with working("Tracking"):
+        found = Tracks.of(settings, past, now, model)
+    with working("Writing the report"):
+        page = report(found, test.name, ["kernelmean", *sys.argv[1:]])
+        paths = write_all(folder, outputs(found, page))
+    tell_filter(found)
+    tell_files(paths)
+
+
+def tell_filter(found: Any) -> None:
+    """The numbers of `kernelmean filter`, on the terminal."""
+    from .filterreport import answers, errors, facts, forecast, notes
+
+    s = found.settings
+    title = f"Kernel Bayes filter: {', '.join(s.states)} followed through {', '.join(s.observed)}"
+    tell_pairs(title, [(name, value) for name, value, _ in facts(found)])
+    grids = [answers(found)]
+    grids += [errors(found)] if found.errors is not None else []
+    grids += [forecast(found)] if found.ahead is not None else []
+    for grid in grids:
+        tell_grid(grid.caption, grid.header, grid.rows)
+    for note in notes(found):
+        out.print(f"[yellow]Note:[/] {escape(note)}\n")
+
+
 @app.command()
 def demo(
     folder: Out = Path("kernelmean-demo"),

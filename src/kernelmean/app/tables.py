@@ -47,12 +47,21 @@ class Table:
         drop_missing : bool
             Leave out rows with a missing value, instead of refusing the file.
         """
-        names = self._asked_for(roles)
-        columns = {name: _as_floats(self.frame[name], self.path) for name in names}
-        chosen = pd.DataFrame(columns, index=self.frame.index)
-        return _complete(chosen, self.path, drop_missing)
+        return _complete(self.numbers_with_gaps(roles), self.path, drop_missing)
 
-    def _asked_for(self, roles: Mapping[str, Sequence[str]]) -> list[str]:
+    def numbers_with_gaps(self, roles: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+        """The columns asked for, as floats, NaN where a value is missing."""
+        columns = {name: _as_floats(self.frame[name], self.path) for name in self.asked_for(roles)}
+        chosen = pd.DataFrame(columns, index=self.frame.index)
+        infinite = np.isinf(chosen).sum()
+        if infinite.any():
+            raise UserError(
+                f"{self.path} has infinite values: {_counts(infinite)}; remove them first"
+            )
+        return chosen
+
+    def asked_for(self, roles: Mapping[str, Sequence[str]]) -> list[str]:
+        """The columns given to all options; each must exist, and have one part to play."""
         option_of: dict[str, str] = {}
         for option, names in roles.items():
             for name in names:
@@ -203,9 +212,6 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
 
 
 def _complete(frame: pd.DataFrame, path: Path, drop_missing: bool) -> pd.DataFrame:
-    infinite = np.isinf(frame).sum()
-    if infinite.any():
-        raise UserError(f"{path} has infinite values: {_counts(infinite)}; remove them first")
     missing = frame.isna().sum()
     if missing.any() and not drop_missing:
         raise UserError(
