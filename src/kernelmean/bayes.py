@@ -411,4 +411,4 @@ def each_strength(strength, s: int) -> np.ndarray:
         raise ValueError(f"strength has shape {values.shape}; a number, or {s} of them, is needed")
     for value in values.ravel():
         check_positive(float(value), "strength", zero=True)
-    return np.broadcast_to(values, (s,))
+    return np.array(np.broadcast_to(values, (s,)))

@@ -105,7 +105,11 @@ class Further:
     @classmethod
     def of(cls, features: Landmarks, points, Phi_s) -> Further:
         residual = linalg.to_numpy(features.kernel_._gram(points, points) - Phi_s @ Phi_s.T)
-        floor = len(residual) * linalg.EPS * float(features.kernel_._diag(points).max())
+        floor = (
+            len(residual)
+            * linalg.EPS
+            * float(linalg.namespace(points).max(features.kernel_._diag(points)))
+        )
         pivots, F = linalg.pivoted_cholesky(residual, 10 * floor)
         new = linalg.like(F, points)
         return cls(

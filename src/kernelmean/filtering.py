@@ -34,7 +34,7 @@ from .kernels import fitted_kernel
 from .persistence import Saveable
 from .recursion import COLLAPSE, FADED, Importance, Shares, Squared, Transition
 from .selection import LeaveOneOut
-from .tracking import Belief, FilterResult, Forecast, Step
+from .tracking import Belief, FilterResult, Forecast, Step, embed
 
 RULES = ("importance", "squared")
 POINTS = ("mean", "mode")
@@ -51,7 +51,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     - update: kernel Bayes' rule (see `KernelBayes`) gives weights w, and m ← Σ_i w_i q(z_i).
 
     A row of NaN is a missing observation, and one unlike any seen in training (a collapse: Σw
-    next to nothing) says nothing either: in both the prediction stays.
+    next to nothing) says nothing either: in both the prediction stays. (Collapse is seen by
+    kernels that vanish far away; coordinates that do not, `RandomFourier`, never collapse.)
 
     Parameters
     ----------
@@ -391,6 +392,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     def _predicted(self, step: Step) -> Step:
         m = self._restored(step.belief)
         read = m @ self._transition.outlook
+        if not float(read[0]) > COLLAPSE:  # a state that nothing ever followed: anything may
+            return replace(self._first(self._prior(None)), previous=step.mean)
         return Step(self._transition.operator @ m, read, "predicted", m, previous=step.mean)
 
     def _restored(self, m) -> Array:
@@ -491,17 +494,11 @@ class KernelBayesFilter(Saveable, BaseEstimator):
                 steps[i] = self._guided(steps[i], points[i, :], coordinates[i, :], given[i])
 
     def _forecast(self, ahead: list[Step]) -> Forecast:
-        """States by their weights as predictions; observations by the shares of the pairs."""
-        xp = linalg.namespace(self._Q)
-        origins = xp.stack([step.origin for step in ahead])
-        beliefs = xp.stack([step.belief for step in ahead])
-        states = MeanEmbedding._of(
-            self.points_, origins @ self._transition.gain, self._transition.before, self.kernel_z_
-        )
-        observations = MeanEmbedding._of(
-            self.points_x_, beliefs @ self._shares.gain, self._shares.Q, self.kernel_x_
-        )
-        return Forecast(states, observations)
+        """States as predicted; observations by the shares of the training pairs in them."""
+        beliefs = linalg.namespace(self._Q).stack([step.belief for step in ahead])
+        left = beliefs @ self._shares.gain
+        observations = MeanEmbedding._of(self.points_x_, left, self._shares.Q, self.kernel_x_)
+        return Forecast(embed(self, ahead), observations)
 
     # ------------------------------------------------------------ inside: the door
 

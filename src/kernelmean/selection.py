@@ -137,19 +137,19 @@ class LeaveOneOut(Saveable):
         With `one_se`, the largest λ whose loss is within one standard error of the minimum.
         """
         size = float(linalg.namespace(self.P).sum(self.grid.values))
-        few = self._thinned()
+        few = self.thinned(SEARCH_ROWS)
         reg, loss = minimise_log10(lambda r: few(r * size), *DECADES)
         if one_se:
             slack = standard_error(few.rows(reg * size))
             reg = heaviest_within(lambda r: few(r * size), reg, loss + slack, DECADES[1])
         return reg * size, self(reg * size)
 
-    def _thinned(self) -> LeaveOneOut:
-        """The loss over evenly spaced rows, when there are more than the search needs."""
+    def thinned(self, limit: int) -> LeaveOneOut:
+        """The loss over evenly spaced rows, at most `limit` of them."""
         n = self.P.shape[0]
-        if n <= SEARCH_ROWS:
+        if n <= limit:
             return self
-        rows = np.linspace(0, n - 1, SEARCH_ROWS).astype(int)
+        rows = np.linspace(0, n - 1, limit).astype(int)
         P, cross = (linalg.take(A, rows, axis=0) for A in (self.P, self.cross))
         norms, d = (linalg.take(a, rows, axis=0) for a in (self.norms, self.d))
         return LeaveOneOut(self.grid, P, cross, self.inner, norms, d)

@@ -199,7 +199,7 @@ def _with_further(model: KernelBayesFilter, W, steps: Sequence[Step]) -> MeanEmb
     if not others:
         return MeanEmbedding._of(model.points_, W, None, model.kernel_z_)
     xp = linalg.namespace(W)
-    counts = [len(points) for _, points, _ in others]
+    counts = [points.shape[0] for _, points, _ in others]
     extra = np.zeros((len(steps), sum(counts)))
     for stop, count, (i, _, weights) in zip(np.cumsum(counts), counts, others, strict=True):
         extra[i, stop - count : stop] = linalg.to_numpy(weights)

@@ -94,15 +94,16 @@ def choose_reg(Phi, Psi, shares: Shares, beliefs, rule: str) -> float:
         return 1e-2
 
     def total(reg: float) -> float:
-        return sum(loss(reg) for loss in losses)
+        return sum(loss(reg) / seen for loss, seen in losses)
 
     reg, least = minimise_log10(total, *DECADES)
-    slack = sum(standard_error(loss.rows(reg)) ** 2 for loss in losses) ** 0.5
+    slack = sum(standard_error(loss.rows(reg)) ** 2 / seen for loss, seen in losses) ** 0.5
     reg = heaviest_within(total, reg, least + slack, DECADES[1])
     return reg if rule == "importance" else reg**2
 
 
-def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[LeaveOneOut]:
+def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, float]]:
+    """The loss under each belief, over a sample of its rows, and the share of rows in it."""
     xp = linalg.namespace(Phi)
     for k in range(beliefs.shape[0]):
         d = kept_shares(shares.Q @ (shares.gain @ beliefs[k, :]))
@@ -111,7 +112,9 @@ def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[LeaveOneOut]:
             share = linalg.take(d, rows, axis=0) / xp.sum(d)
             P = linalg.take(Phi, rows, axis=0)
             grid = linalg.EigenGrid.of(P.T @ (share[:, None] * P))
-            yield LeaveOneOut.of(P, linalg.take(Psi, rows, axis=0), grid, share)
+            loss = LeaveOneOut.of(P, linalg.take(Psi, rows, axis=0), grid, share)
+            few = loss.thinned(SEARCH_ROWS // TYPICAL)
+            yield few, few.P.shape[0] / len(rows)
 
 
 # ---------------------------------------------------------------- search, by tracking

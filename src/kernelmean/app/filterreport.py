@@ -150,7 +150,7 @@ def _strangers(a: Tracks) -> list[str]:
 def _rivals(a: Tracks) -> list[str]:
     if a.errors is None:
         return []
-    better = [n for n, row in a.errors.iterrows() if row["line"] < row["filtered"]]
+    better = [n for n, row in a.errors.iterrows() if row["line"] < 0.98 * row["filtered"]]
     if not better:
         return []
     advice = "" if hasattr(a.model, "tuning_") else " Try `--tune`."

