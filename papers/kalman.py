@@ -20,7 +20,7 @@ def linear_kalman(X, Z, tests) -> np.ndarray:
     middle = Z.mean(axis=0)
     X, Z, tests = X - X.mean(axis=0), Z - middle, tests - X.mean(axis=0)
     step, C = least_squares(Z[:-1], Z[1:]), least_squares(Z, X)
-    H = LedoitWolf(assume_centered=True).fit(X - Z @ C.T).covariance_
+    H = LedoitWolf(assume_centered=True, store_precision=False).fit(X - Z @ C.T).covariance_
     gain = np.linalg.solve(H, C)
     precision = C.T @ gain
     states = Z.shape[1]

@@ -63,9 +63,9 @@ def known_law(test: Trajectory, seed: int, particles: int) -> Iterator[Track]:
         yield name, states, seconds, np.nan
 
 
-def tuned_default(train: Trajectory, test: Trajectory) -> Iterator[Track]:
+def tuned_default(train: Trajectory, test: Trajectory, validation: float = 5) -> Iterator[Track]:
     """The package's own choice of every parameter, filtering and smoothing."""
-    tuned = km.KernelBayesFilter().tune(train.X, train.Z, n_jobs=1)
+    tuned = km.KernelBayesFilter().tune(train.X, train.Z, validation=validation, n_jobs=1)
     yield learned(OURS, tuned.filter, test)
     yield learned(SMOOTHED, tuned.smooth, test)
 

@@ -54,6 +54,7 @@ KERNELS = [
     km.Linear(offset=1.0),
     km.Delta(),
     km.Frobenius(),
+    km.Periodic(0.8, period=3.0),
     km.Gaussian(0.8) + km.Linear(),
     km.Gaussian(0.8) * km.Linear(offset=1.0),
     km.on_columns({0: km.Gaussian(0.8), 1: km.Delta()}),
@@ -244,6 +245,131 @@ def test_kernel_iv(regs, theirs, xy, Y):
     check(got, ours.predict(Y, C[:9]), theirs(Y), atol=1e-4)
     assert other.reg_stage1_ == pytest.approx(ours.reg_stage1_, rel=1e-2)
     assert isinstance(other.loss_stage2_, float)
+
+
+@pytest.mark.parametrize("rule", ["importance", "squared"])
+@pytest.mark.parametrize("features", [None, km.Exact(), km.RandomFourier(20)], ids=repr)
+class TestKernelBayesFilter:
+    TRAIN, TEST = (km.datasets.make_rotation(n, random_state=n) for n in (40, 10))
+
+    @pytest.fixture
+    def pair(self, rule, features, theirs):
+        kernels = {"kernel_x": km.Gaussian(0.8), "kernel_z": km.Gaussian(0.6)}
+        regs = {"reg_prior": 1e-2, "reg_transition": 1e-2}
+        settings = {**kernels, **regs, "reg": 1e-2 if rule == "importance" else 1e-4}
+        ours, other = (km.KernelBayesFilter(rule, features=features, **settings) for _ in range(2))
+        ours.fit(self.TRAIN.X, self.TRAIN.Z, [15, 25])
+        return ours, other.fit(theirs(self.TRAIN.X), theirs(self.TRAIN.Z), [15, 25])
+
+    @pytest.fixture
+    def X(self) -> np.ndarray:
+        X = self.TEST.X.copy()
+        X[2], X[6, 1] = np.nan, np.nan
+        return X
+
+    @pytest.mark.parametrize("verb", ["filter", "smooth"])
+    def test_tracks(self, pair, theirs, X, verb):
+        ours, other = pair
+        a, b = getattr(ours, verb)(X, [4, 6]), getattr(other, verb)(theirs(X), [4, 6])
+        check(b.mean, a.mean, theirs(X), atol=1e-6)
+        check(b.embeddings.weights, a.embeddings.weights, theirs(X), atol=1e-6)
+        for mine, yours in zip(a.interval(), b.interval(), strict=True):
+            check(yours, mine, theirs(X), atol=1e-6)
+        assert isinstance(b.missing, np.ndarray)
+        assert_allclose(b.missing, a.missing)
+        assert repr(b) == repr(a)
+
+    def test_forecasts(self, pair, theirs, X):
+        a, b = pair[0].forecast(X, 3), pair[1].forecast(theirs(X), 3)
+        check(b.mean, a.mean, theirs(X), atol=1e-6)
+        check(b.observations.weights, a.observations.weights, theirs(X), atol=1e-6)
+        check(b.interval()[1], a.interval()[1], theirs(X), atol=1e-6)
+
+    def test_predictions(self, pair, theirs, X):
+        check(pair[1].predict(theirs(X)), pair[0].predict(X), theirs(X), atol=1e-6)
+        mode = pair[0].predict(X, point="mode")
+        check(pair[1].predict(theirs(X), point="mode"), mode, theirs(X), atol=1e-4)
+        score = pair[1].score(theirs(self.TEST.X), theirs(self.TEST.Z))
+        assert score == pytest.approx(pair[0].score(self.TEST.X, self.TEST.Z), abs=1e-6)
+
+    def test_priors(self, pair, theirs, X):
+        points, w = self.TEST.Z[:4], np.array([0.5, 0.3, 0.4, -0.2])
+        a = pair[0].filter(X, prior=points).mean
+        check(pair[1].filter(theirs(X), prior=theirs(points)).mean, a, theirs(X), atol=1e-6)
+        mine = km.MeanEmbedding(points, w, km.Gaussian(0.6))
+        yours = km.MeanEmbedding(theirs(points), theirs(w), km.Gaussian(0.6))
+        a, b = pair[0].smooth(X, prior=mine).mean, pair[1].smooth(theirs(X), prior=yours).mean
+        check(b, a, theirs(X), atol=1e-6)
+
+    def test_streams(self, pair, theirs, X):
+        a, b = (model.start() for model in pair)
+        for x in X:
+            check(b.update(theirs(x)).mean, a.update(x).mean, theirs(X), atol=1e-6)
+            check(b.embedding.weights, a.embedding.weights, theirs(X), atol=1e-6)
+            check(b.predict().mean, a.predict().mean, theirs(X), atol=1e-6)
+            check(b.previous, a.previous, theirs(X), atol=1e-6)
+        assert repr(b) == repr(a)
+
+    def test_collapses(self, pair, theirs, X, features):
+        if isinstance(features, km.RandomFourier):
+            pytest.skip("cosines do not vanish far away: a spike is not noticed")
+        X[4] = 1e6
+        with pytest.warns(km.NumericalWarning, match="1 of 10"):
+            a = pair[0].filter(X)
+        with pytest.warns(km.NumericalWarning, match="1 of 10"):
+            b = pair[1].filter(theirs(X))
+        assert b.collapsed.tolist() == a.collapsed.tolist()
+        check(b.mean, a.mean, theirs(X), atol=1e-6)
+
+    def test_supervision(self, pair, theirs, X, rule):
+        if rule == "squared":
+            with pytest.raises(ValueError, match="supervision"):
+                pair[1].filter(theirs(X), supervision=(theirs(X), theirs(X), 1.0))
+            return
+        x_s, z_s, strength = self.TEST.X + 0.7, 1.2 * self.TEST.Z, np.linspace(0, 0.2, 10)
+        a = pair[0].filter(X, supervision=(x_s, z_s, strength))
+        b = pair[1].filter(theirs(X), supervision=(theirs(x_s), theirs(z_s), theirs(strength)))
+        check(b.mean, a.mean, theirs(X), atol=1e-5)
+        check(b.embeddings.mean(), a.embeddings.mean(), theirs(X), atol=1e-5)
+        rows = [theirs(part) for part in (x_s, z_s)]
+
+        def call(t, x, belief):
+            return rows[0][t : t + 1, :], rows[1][t : t + 1, :], float(strength[t])
+
+        a = pair[0].smooth(X, supervision=(x_s, z_s, strength)).mean
+        check(pair[1].smooth(theirs(X), supervision=call).mean, a, theirs(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["importance", "squared"])
+def test_a_filter_with_everything_chosen(rule, theirs):
+    data = km.datasets.make_rotation(40, random_state=0)
+    X, Z = data.X, data.Z
+    ours = km.KernelBayesFilter(rule, max_active=20).fit(X, Z)
+    other = km.KernelBayesFilter(rule, max_active=20).fit(theirs(X), theirs(Z))
+    for name in ("reg_", "reg_prior_", "reg_transition_", "reg_smoother_"):
+        assert isinstance(getattr(other, name), float)
+        assert getattr(other, name) == pytest.approx(getattr(ours, name), rel=1e-2)
+    check(other.predict(theirs(X)), ours.predict(X), theirs(X), atol=1e-2)
+
+
+def test_a_tuned_filter(theirs):
+    data = km.datasets.make_rotation(40, random_state=0)
+    model = km.KernelBayesFilter(reg=1e-2, features=km.Nystroem(tol=1e-2))
+    ours = model.tune(data.X, data.Z, validation=0.3)
+    other = model.tune(theirs(data.X), theirs(data.Z), validation=0.3)
+    assert other.kernel_z == ours.kernel_z
+    assert other.kernel_x == ours.kernel_x
+    expected = [row["error"] for row in ours.tuning_]
+    assert [row["error"] for row in other.tuning_] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_filter_saved_in_one_library_tracks_in_numpy(theirs, tmp_path):
+    data = km.datasets.make_rotation(40, random_state=0)
+    for rule in ("importance", "squared"):
+        model = km.KernelBayesFilter(rule, reg=1e-3).fit(theirs(data.X), theirs(data.Z))
+        model.save(tmp_path / "f.km")
+        found = km.load(tmp_path / "f.km").smooth(data.X).mean
+        assert_allclose(found, numbers(model.smooth(theirs(data.X)).mean), atol=1e-8)
 
 
 def test_bad_values_are_refused_by_name(theirs):

@@ -117,6 +117,41 @@ def fit_iv(X, y, Z, C=None, **parameters) -> list:
     return [iv.coef_, iv.reg_stage1_, iv.reg_stage2_, iv.loss_stage1_, iv.loss_stage2_]
 
 
+def moved() -> tuple[np.ndarray, np.ndarray]:
+    """A short track: observations and states."""
+    data = km.datasets.make_rotation(N, random_state=0)
+    return data.X, data.Z
+
+
+@cache
+def fitted_filter(rule: str = "importance") -> km.KernelBayesFilter:
+    return km.KernelBayesFilter(rule, reg=0.05).fit(*moved())
+
+
+def fit_filter(X, Z, lengths=None, **parameters) -> list:
+    model = km.KernelBayesFilter(**parameters).fit(X, Z, lengths)
+    track, ahead = model.smooth(model.points_x_[:5]), model.forecast(model.points_x_[:5], 3)
+    parts = [track.mean, track.embeddings.weights, ahead.mean, ahead.observations.weights]
+    return [*parts, model.reg_, model.reg_prior_, model.reg_transition_]
+
+
+def tune_filter(X, Z, lengths=None) -> list:
+    model = km.KernelBayesFilter(reg=0.05, features=km.Nystroem(tol=1e-2))
+    model = model.tune(X, Z, lengths, validation=0.25)
+    return [model.predict(model.points_x_[:5]), [row["error"] for row in model.tuning_]]
+
+
+def track(b=None, rule: str = "importance", verb: str = "filter", **named) -> list:
+    result = getattr(fitted_filter(rule), verb)(moved()[0] if b is None else b, **named)
+    return [result.mean, result.embeddings.weights, result.interval()]
+
+
+def told(x_s=None, z_s=None, strength=0.1) -> list:
+    X, Z = moved()
+    supervision = (X if x_s is None else x_s, Z if z_s is None else z_s, strength)
+    return track(supervision=supervision)
+
+
 SMOOTH = {
     "gaussian": km.Gaussian(1.0),
     "laplace": km.Laplace(1.0, columnwise=True),
@@ -227,6 +262,90 @@ DOORS: dict[str, tuple[str, Callable]] = {
         ),
     ),
 }
+REFUSE_NONE = object()  # None has a meaning at the door, but not here
+
+
+def _given(b):
+    return REFUSE_NONE if b is None else b
+
+
+def _unusable(b):
+    """As supervision: three letters would be three arrays, and a function would be called."""
+    if isinstance(b, str | bytes):
+        return [b]
+    return (lambda t, x, belief: b) if callable(b) else _given(b)
+
+
+for _rule in ("importance", "squared"):
+    DOORS[f"KernelBayesFilter.fit X, {_rule}"] = (
+        "X",
+        lambda b, r=_rule: fit_filter(b, moved()[1], rule=r),
+    )
+    DOORS[f"KernelBayesFilter.fit Z, {_rule}"] = (
+        "Z",
+        lambda b, r=_rule: fit_filter(moved()[0], b, rule=r),
+    )
+    DOORS[f"KernelBayesFilter.fit X, {_rule}, no regularisers"] = (
+        "X",
+        lambda b, r=_rule: fit_filter(
+            b, moved()[1], rule=r, reg=0.0, reg_prior=0.0, reg_transition=0.0, reg_smoother=0.0
+        ),
+    )
+    for _verb in ("filter", "smooth"):
+        DOORS[f"KernelBayesFilter.{_verb} X, {_rule}"] = (
+            "X",
+            lambda b, r=_rule, v=_verb: track(_given(b), r, v),
+        )
+    DOORS[f"KernelBayesFilter.filter prior, {_rule}"] = (
+        "prior",
+        lambda b, r=_rule: track(rule=r, prior=b),
+    )
+    DOORS[f"KernelBayesFilter.forecast X, {_rule}"] = (
+        "X",
+        lambda b, r=_rule: fitted_filter(r).forecast(b, 3).mean,
+    )
+    DOORS[f"Belief.update x, {_rule}"] = (
+        "x",
+        lambda b, r=_rule: fitted_filter(r).start().update(b).predict().mean,
+    )
+DOORS |= {
+    "KernelBayesFilter.fit X, delta": (
+        "X",
+        lambda b: fit_filter(b, moved()[1], kernel_x="delta"),
+    ),
+    "KernelBayesFilter.fit X, exact": (
+        "X",
+        lambda b: fit_filter(b, moved()[1], features=km.Exact()),
+    ),
+    "KernelBayesFilter.fit Z, periodic": (
+        "Z",
+        lambda b: fit_filter(moved()[0], b, kernel_z="periodic"),
+    ),
+    "KernelBayesFilter.fit Z, linear": (
+        "Z",
+        lambda b: fit_filter(moved()[0], b, kernel_z="linear"),
+    ),
+    "KernelBayesFilter.fit lengths": (
+        "lengths",
+        lambda b: fit_filter(*moved(), REFUSE_NONE if b is None else b),
+    ),
+    "KernelBayesFilter.tune X": ("X", lambda b: tune_filter(b, moved()[1])),
+    "KernelBayesFilter.tune Z": ("Z", lambda b: tune_filter(moved()[0], b)),
+    "KernelBayesFilter.tune lengths": ("lengths", lambda b: tune_filter(*moved(), _given(b))),
+    "KernelBayesFilter.filter lengths": ("lengths", lambda b: track(lengths=_given(b))),
+    "KernelBayesFilter.filter x_s": ("x_s", lambda b: told(x_s=_given(b))),
+    "KernelBayesFilter.filter z_s": ("z_s", lambda b: told(z_s=_given(b))),
+    "KernelBayesFilter.filter strength": ("strength", lambda b: told(strength=b)),
+    "KernelBayesFilter.filter supervision": (
+        "supervision",
+        lambda b: track(supervision=_unusable(b)),
+    ),
+    "KernelBayesFilter.predict": ("X", lambda b: fitted_filter().predict(b)),
+    "KernelBayesFilter.predict, mode": ("X", lambda b: fitted_filter().predict(b, point="mode")),
+    "KernelBayesFilter.score X": ("X", lambda b: fitted_filter().score(b, moved()[1])),
+    "KernelBayesFilter.score Z": ("Z", lambda b: fitted_filter().score(moved()[0], b)),
+    "KernelBayesFilter.start": ("prior", lambda b: fitted_filter().start(b).mean),
+}
 for _name, _kernel in KERNELS.items():
     DOORS[f"{_name} X"] = ("X", lambda b, k=_kernel: k(b, good()))
     DOORS[f"{_name} Y"] = ("Y", lambda b, k=_kernel: k(good(), b))
@@ -313,6 +432,13 @@ for _door in (
 ):
     SPARED[_door] = NOTHING
 SPARED["ConditionalEmbedding.expectation X"] = NOTHING
+# a row with NaN is a missing observation, and no prior is the law of the training states
+UNSEEN = {"NaN", "all NaN", "list of None"}
+for _door in DOORS:
+    if re.match("KernelBayesFilter[.](filter X|smooth X|forecast X|predict|score X)", _door):
+        SPARED[_door] = UNSEEN
+    if re.match("KernelBayesFilter[.](filter prior|start)", _door):
+        SPARED[_door] = {"None"}
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -330,6 +456,109 @@ def test_a_value_error_that_names_the_argument_or_finite_numbers(door):
 def test_the_battery_is_as_long_as_it_says():
     assert len(BAD) >= 35
     assert len(DOORS) >= 80
+    assert sum("Filter" in door for door in DOORS) >= 25
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ([N - 1], "lengths.*23.*24"),
+        ([0, N], "lengths.*whole"),
+        ([-1, N + 1], "lengths.*whole"),
+        ([N / 2, N / 2 + 0.5], "lengths"),
+        ([[N / 2, N / 2]], "lengths"),
+        ([], "lengths"),
+        (N, "lengths"),
+        ([np.inf], "lengths"),
+        ([np.nan, N], "lengths"),
+        ([10**400], "lengths"),
+        ([1e300], "lengths"),
+        ("24", "lengths"),
+        ({"a": N}, "lengths"),
+    ],
+    ids=repr,
+)
+def test_lengths_that_do_not_fit(bad, words):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for use in (
+            lambda: fitted_filter().filter(moved()[0], bad),
+            lambda: fitted_filter().smooth(moved()[0], bad),
+            lambda: fitted_filter().forecast(moved()[0], 2, bad),
+            lambda: fitted_filter().predict(moved()[0], bad),
+            lambda: fitted_filter().score(*moved(), bad),
+            lambda: km.KernelBayesFilter(reg=0.1).fit(*moved(), bad),
+            lambda: km.KernelBayesFilter(reg=0.1).tune(*moved(), bad),
+        ):
+            with pytest.raises(ValueError, match=words):
+                use()
+
+
+@pytest.mark.parametrize("good_lengths", [[10, 14], (24,), np.array([1, 23]), [12.0, 12.0]])
+def test_lengths_of_any_kind(good_lengths):
+    assert finite(track(lengths=good_lengths))
+
+
+def test_trajectories_without_a_transition():
+    with pytest.raises(ValueError, match="lengths.*two"):
+        km.KernelBayesFilter().fit(*moved(), [1] * N)
+
+
+def test_what_a_filter_says_of_other_mistakes():
+    X, Z = moved()
+    model, squared = fitted_filter(), fitted_filter("squared")
+    batch = model.filter(X).embeddings
+    for use, words in (
+        (lambda: model.filter(X, prior=batch), "prior is a batch of 24"),
+        (lambda: model.filter(X, prior=Z[:, :1]), "prior has 1 columns"),
+        (lambda: model.start(km.MeanEmbedding([0.0, 1.0])), "prior has 1 columns"),
+        (lambda: model.filter(X[:, :1]), "X has 1 features, but KernelBayesFilter"),
+        (lambda: model.start().update([1.0]), "x has 1 columns"),
+        (lambda: model.start().update(X), "x has shape"),
+        (lambda: model.score(X, Z[:5]), "Z has 5 rows but X has 24"),
+        (lambda: model.score(X, Z[:, :1]), "Z"),
+        (lambda: model.predict(X, point="median"), "point.*mean.*mode"),
+        (lambda: km.KernelBayesFilter("iw").fit(X, Z), "rule.*importance.*squared"),
+        (lambda: squared.filter(X, supervision=(X, Z, 1.0)), "supervision.*importance"),
+        (lambda: squared.smooth(X, supervision=lambda *_: None), "supervision.*importance"),
+        (lambda: squared.start().update(X[0], (X[:1], Z[:1], 1.0)), "supervision.*importance"),
+        (lambda: model.filter(X, supervision=(X[:3], Z[:3], 1.0)), "X_s has 3 rows"),
+        (lambda: model.filter(X, supervision=(X, Z[:3], 1.0)), "z_s has 3 rows"),
+        (lambda: model.filter(X, supervision=(X, Z[:, :1], 1.0)), "z_s has 1 columns"),
+        (lambda: model.filter(X, supervision=(X[:, :1], Z, 1.0)), "x_s has 1 columns"),
+        (lambda: model.filter(X, supervision=(X, Z, [1.0, 2.0])), "strength has shape"),
+        (lambda: model.filter(X, supervision=lambda t, x, m: 3), "supervision must be a tuple"),
+        (lambda: model.filter(X, supervision=lambda t, x, m: (x, m.mean)), "supervision must be"),
+        (lambda: model.start().update(X[0], (X[:1], Z[:1], -1.0)), "strength is -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            use()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda m: m.filter(moved()[0]),
+        lambda m: m.smooth(moved()[0]),
+        lambda m: m.forecast(moved()[0], 2),
+        lambda m: m.predict(moved()[0]),
+        lambda m: m.score(*moved()),
+        lambda m: m.start(),
+    ],
+)
+def test_a_filter_that_was_not_fitted_says_so(verb):
+    with pytest.raises(ValueError, match="not fitted"):
+        verb(km.KernelBayesFilter())
+
+
+def test_other_column_names_are_refused_by_a_filter():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(moved()[0], columns=["a", "b"])
+    model = km.KernelBayesFilter(reg=0.1).fit(X, moved()[1])
+    for other in (X[["b", "a"]], X.rename(columns={"a": "c"}), X[["a"]], X.assign(c=1.0)):
+        for verb in (model.filter, model.smooth, model.predict, lambda A: model.forecast(A, 2)):
+            with pytest.raises(ValueError, match="(?i)feature names|columns|features"):
+                verb(other)
 
 
 # ----------------------------------------------------------- messages say what was found and needed
@@ -402,6 +631,13 @@ def _read_only(X: np.ndarray) -> np.ndarray:
         "KernelIV.fit C",
         "DensityRatio.fit denominator",
         "DensityRatio.fit numerator",
+        "KernelBayesFilter.fit X, importance",
+        "KernelBayesFilter.fit Z, importance",
+        "KernelBayesFilter.fit X, squared",
+        "KernelBayesFilter.fit Z, squared",
+        "KernelBayesFilter.filter X, importance",
+        "KernelBayesFilter.smooth X, squared",
+        "KernelBayesFilter.filter z_s",
         "MeanEmbedding points",
         "nystroem.fit",
         "exact.fit",
@@ -426,7 +662,16 @@ def test_nullable_pandas_columns(kind):
         km.ConditionalEmbedding().fit(frame, good(seed=1))
 
 
-@pytest.mark.parametrize("door", ["ConditionalEmbedding.fit X", "KernelIV.fit Z", "gaussian X"])
+@pytest.mark.parametrize(
+    "door",
+    [
+        "ConditionalEmbedding.fit X",
+        "KernelIV.fit Z",
+        "KernelBayesFilter.fit Z, importance",
+        "KernelBayesFilter.filter X, importance",
+        "gaussian X",
+    ],
+)
 def test_masked_values_are_missing_values(door):
     """Reading through the mask would use the numbers somebody marked as wrong."""
     with pytest.raises(ValueError, match="mask|NaN"):
@@ -441,6 +686,9 @@ def test_text_columns_of_a_data_frame_are_named():
         "KernelIV.fit X",
         "KernelIV.fit Z",
         "KernelIV.fit C",
+        "KernelBayesFilter.fit X, importance",
+        "KernelBayesFilter.fit Z, importance",
+        "KernelBayesFilter.filter X, importance",
         "MeanEmbedding points",
     ):
         with pytest.raises(ValueError, match="fruit.*town"):
@@ -459,6 +707,8 @@ def test_text_columns_of_a_data_frame_are_named():
         ("kernel", lambda b: km.Nystroem().fit(good(), b)),
         ("kernel_x", lambda b: km.KernelIV(kernel_x=b).fit(good(), good()[:, 0], good())),
         ("kernel_z", lambda b: km.KernelIV(kernel_z=b).fit(good(), good()[:, 0], good())),
+        ("kernel_x", lambda b: fit_filter(*moved(), kernel_x=b)),
+        ("kernel_z", lambda b: fit_filter(*moved(), kernel_z=[] if b is None else b)),
         ("kernel", km.as_kernel),
     ],
     ids=[
@@ -469,6 +719,8 @@ def test_text_columns_of_a_data_frame_are_named():
         "Nystroem",
         "IV.kernel_x",
         "IV.kernel_z",
+        "Filter.kernel_x",
+        "Filter.kernel_z",
         "as_kernel",
     ],
 )
@@ -487,8 +739,30 @@ def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, us
         ("reg", lambda b: km.DensityRatio(reg=b).fit(good(), good())),
         ("reg_stage1", lambda b: km.KernelIV(reg_stage1=b).fit(good(), good()[:, 0], good())),
         ("reg_stage2", lambda b: km.KernelIV(reg_stage2=b).fit(good(), good()[:, 0], good())),
+        ("reg", lambda b: fit_filter(*moved(), reg=b)),
+        ("reg_prior", lambda b: fit_filter(*moved(), reg_prior=b)),
+        ("reg_transition", lambda b: fit_filter(*moved(), reg_transition=b, rule="squared")),
+        ("reg_smoother", lambda b: fit_filter(*moved(), reg_smoother=b)),
+        ("max_active", lambda b: fit_filter(*moved(), max_active=b)),
+        ("steps", lambda b: fitted_filter().forecast(moved()[0], b)),
+        ("validation", lambda b: km.KernelBayesFilter().tune(*moved(), validation=b)),
+        ("level", lambda b: fitted_filter().filter(moved()[0]).interval(b)),
     ],
-    ids=["ConditionalEmbedding", "loo_score", "DensityRatio", "stage1", "stage2"],
+    ids=[
+        "ConditionalEmbedding",
+        "loo_score",
+        "DensityRatio",
+        "stage1",
+        "stage2",
+        "Filter.reg",
+        "Filter.reg_prior",
+        "Filter.reg_transition",
+        "Filter.reg_smoother",
+        "Filter.max_active",
+        "Filter.steps",
+        "Filter.validation",
+        "Filter.level",
+    ],
 )
 def test_bad_regularisers_are_refused(name, use, bad):
     with pytest.raises(ValueError, match=rf"\b{name}\b"):
@@ -497,7 +771,7 @@ def test_bad_regularisers_are_refused(name, use, bad):
 
 @pytest.mark.parametrize("bad", ["nystroem", 5, km.Nystroem, [], km.Gaussian()])
 def test_bad_feature_maps_are_refused(bad):
-    for make in (km.ConditionalEmbedding, km.DensityRatio):
+    for make in (km.ConditionalEmbedding, km.DensityRatio, km.KernelBayesFilter):
         with pytest.raises(ValueError, match="features"):
             make(features=bad).fit(good(), good())
     with pytest.raises(ValueError, match="features"):

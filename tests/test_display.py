@@ -163,6 +163,142 @@ class TestLeaveOneOut:
             km.display.LeaveOneOutDisplay.from_estimator(km.ConditionalEmbedding())
 
 
+@pytest.fixture(scope="module")
+def tracked():
+    """A fitted filter, observations with gaps and a spike, and the states."""
+    train, test = (km.datasets.make_rotation(n, random_state=n) for n in (120, 40))
+    X = test.X.copy()
+    X[5:8] = np.nan
+    X[20] = 1e6
+    return km.KernelBayesFilter().fit(train.X, train.Z), X, test.Z
+
+
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+class TestTrack:
+    @pytest.mark.parametrize("smooth", [False, True])
+    def test_the_track_is_the_result(self, tracked, smooth):
+        model, X, Z = tracked
+        display = km.display.TrackDisplay.from_estimator(model, X, Z, smooth=smooth, level=0.8)
+        result = model.smooth(X) if smooth else model.filter(X)
+        lower, upper = result.interval(0.8)
+        assert_array_equal(display.mean, result.mean)
+        assert_array_equal(display.lower, lower)
+        assert_array_equal(display.upper, upper)
+        assert_array_equal(display.truth, Z)
+        assert list(np.flatnonzero(display.missing)) == [5, 6, 7]
+        assert list(np.flatnonzero(display.collapsed)) == [20]
+
+    def test_plot(self, tracked):
+        model, X, Z = tracked
+        display = km.display.TrackDisplay.from_estimator(model, X, Z, observations=X)
+        assert display.plot(label="filtered") is display
+        assert len(display.axes_) == 2
+        for j, ax in enumerate(display.axes_):
+            found = lines(ax)
+            assert_array_equal(found["filtered"].get_ydata(), display.mean[:, j])
+            assert_array_equal(found["truth"].get_ydata(), Z[:, j])
+            assert_array_equal(found["collapsed"].get_xdata(), [20])
+            assert np.nanmax(found["observed"].get_ydata()) < 1e5  # the spike is left out
+            shaded = [p for p in ax.patches if p.get_label() == "no news"]
+            assert [p.get_x() for p in shaded] == [4.5, 19.5]
+            assert [p.get_width() for p in shaded] == [3.0, 1.0]
+
+    def test_plot_draws_on_the_axes_given(self, tracked):
+        model, X, _ = tracked
+        _, axes = plt.subplots(2)
+        display = km.display.TrackDisplay.from_estimator(model, X).plot(axes)
+        assert list(display.axes_) == list(axes)
+        assert len(plt.get_fignums()) == 1
+        with pytest.raises(ValueError, match="ax has 1 axes; 2 are needed, one per state"):
+            display.plot(axes[0])
+
+    def test_no_line_crosses_from_one_trajectory_to_the_next(self, tracked):
+        model, X, Z = tracked
+        display = km.display.TrackDisplay.from_estimator(model, X, Z, lengths=[30, 9, 1]).plot()
+        means = [ln for ln in display.axes_[0].get_lines() if ln.get_label() == "mean"]
+        assert [len(line.get_xdata()) for line in means] == [30, 9, 1]
+        labels = [text.get_text() for text in display.axes_[0].get_legend().get_texts()]
+        assert len(labels) == len(set(labels))
+
+    def test_one_state_with_all_its_observations(self, tracked):
+        _, X, Z = tracked
+        seen, state = np.nan_to_num(X[:15]), Z[:15, 0]
+        model = km.KernelBayesFilter().fit(seen, state)
+        display = km.display.TrackDisplay.from_estimator(model, seen, state, observations=seen)
+        (ax,) = display.plot().axes_
+        assert ax.get_ylabel() == "state"
+        drawn = [ln.get_ydata() for ln in ax.get_lines() if ln.get_label() == "observed"]
+        assert_array_equal(np.transpose(drawn), seen)
+
+    def test_names_and_dates(self, tracked):
+        pd = pytest.importorskip("pandas")
+        _, X, Z = tracked
+        frame = pd.DataFrame(Z[:15], columns=["east", "north"])
+        model = km.KernelBayesFilter().fit(np.nan_to_num(X[:15]), frame)
+        days = pd.date_range("2026-01-01", periods=15)
+        display = km.display.TrackDisplay.from_estimator(model, X[:15], times=days).plot()
+        assert [ax.get_ylabel() for ax in display.axes_] == ["east", "north"]
+        display.axes_[0].figure.canvas.draw()
+        assert "2026" in display.axes_[1].xaxis.get_offset_text().get_text()
+        objects = [day.date() for day in days]
+        again = km.display.SpreadDisplay.from_estimator(model, X[:15], times=objects)
+        assert_array_equal(again.times, display.times)
+
+    def test_what_does_not_fit_is_refused(self, tracked):
+        model, X, Z = tracked
+        make = km.display.TrackDisplay.from_estimator
+        for options, words in (
+            ({"truth": Z[:9]}, "truth has 9 rows but the track has 40"),
+            ({"truth": Z[:, 0]}, r"truth has shape \(40, 1\); \(40, 2\) is needed"),
+            ({"observations": X[:, :1]}, "observations has 1 columns; 2 are needed"),
+            ({"times": [1, 2]}, r"times has shape \(2,\); \(40,\) is needed"),
+            ({"level": 1.0}, "level is 1.0"),
+            ({"lengths": [30]}, "lengths sums to 30"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                make(model, X, **options)
+        with pytest.raises(ValueError, match="fit"):
+            make(km.KernelBayesFilter(), X)
+
+
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+class TestSpread:
+    def test_the_spread_is_the_width_of_the_interval(self, tracked):
+        model, X, _ = tracked
+        display = km.display.SpreadDisplay.from_estimator(model, X, level=0.5)
+        lower, upper = model.filter(X).interval(0.5)
+        assert_array_equal(display.width, upper - lower)
+        low, high = np.quantile(model.points_, [0.25, 0.75], axis=0)
+        assert_allclose(display.reference, high - low)
+
+    def test_it_is_wider_where_nothing_is_observed(self, tracked):
+        model, X, _ = tracked
+        gone = X.copy()
+        gone[5:20] = np.nan
+        width = km.display.SpreadDisplay.from_estimator(model, gone).width.sum(axis=1)
+        assert width[10:20].min() > 1.5 * np.median(width[21:])
+
+    def test_two_results_on_one_panel(self, tracked):
+        model, X, _ = tracked
+        make = km.display.SpreadDisplay.from_estimator
+        ax = make(model, X).plot(label="filtered").ax_
+        display = make(model, X, smooth=True).plot(ax, label="smoothed", ls="--")
+        assert display.ax_ is ax
+        found = lines(ax)
+        expected = display.width[:, 1] / display.reference[1]
+        assert_array_equal(found["smoothed, state 1"].get_ydata(), expected)
+        assert found["smoothed, state 1"].get_linestyle() == "--"
+        assert "filtered, state 0" in found
+
+    def test_a_state_that_never_moves(self, tracked):
+        _, X, Z = tracked
+        states = np.column_stack([Z[:15, 0], np.ones(15)])
+        seen = np.nan_to_num(X[:15])
+        model = km.KernelBayesFilter().fit(seen, states)
+        with np.errstate(all="raise"):
+            km.display.SpreadDisplay.from_estimator(model, seen).plot()
+
+
 def test_importing_the_package_does_not_import_matplotlib():
     import subprocess
     import sys

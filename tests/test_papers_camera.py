@@ -80,18 +80,6 @@ def test_the_room_camera_moves_smoothly_and_as_said():
     assert shares.min() > 0.05  # all directions are visited
 
 
-def test_the_nearest_rotation_is_the_best_of_many():
-    rng = np.random.default_rng(1)
-    M = rng.normal(size=(20, 3, 3))
-    assert (np.linalg.det(M) < 0).any()
-    found = table1.nearest_rotation(M)
-    assert_allclose(np.linalg.det(found), 1)
-    many = Rotation.random(5000, random_state=0).as_matrix()
-    reached = np.einsum("nij,nij->n", found, M)
-    assert (reached > np.einsum("kij,nij->nk", many, M).max(axis=1)).all()
-    assert_allclose(table1.nearest_rotation(many), many, atol=1e-12)
-
-
 def test_the_error_is_the_frobenius_norm():
     half_turn = np.diag([1.0, -1.0, -1.0])
     found = table1.errors(np.stack([np.eye(3), half_turn]), np.stack([np.eye(3)] * 2))

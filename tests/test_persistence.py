@@ -9,7 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import kernels as sk
 from sklearn.metrics import pairwise
 
@@ -38,6 +38,9 @@ KERNELS = [
     km.Linear(offset=2.0),
     km.Delta(),
     km.Frobenius(),
+    km.Frobenius(rotations=True),
+    km.Periodic(0.7, period=24.0),
+    km.Rotation(),
     (km.Gaussian(0.5) + km.Linear()) * km.Laplace(2.0),
     km.on_columns({0: km.Gaussian(0.8), 1: km.Delta()}),
     km.on_columns({"a": km.Gaussian(0.8), ("b", "c"): "linear"}),
@@ -144,6 +147,79 @@ def test_kernel_iv(features, tmp_path, data):
     again = round_trip(iv, tmp_path)
     assert_array_equal(again.predict(X, Y[:, 1]), iv.predict(X, Y[:, 1]))
     assert again.summary() == iv.summary()
+
+
+def assert_same(a, b) -> None:
+    """To rounding: arrays come back contiguous, and sums over them in another order."""
+    assert_allclose(a, b, atol=1e-10)
+
+
+@pytest.mark.parametrize("rule", ["importance", "squared"])
+@pytest.mark.parametrize(
+    "features", [None, km.Nystroem(tol=1e-3), km.Exact(), km.RandomFourier(20)], ids=repr
+)
+def test_kernel_bayes_filters(rule, features, tmp_path):
+    train, test = (km.datasets.make_rotation(n, random_state=n) for n in (80, 20))
+    model = km.KernelBayesFilter(rule, features=features, max_active=60)
+    model.fit(train.X, train.Z, [30, 50])
+    again, X = round_trip(model, tmp_path), test.X.copy()
+    X[3] = np.nan
+    assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
+    for verb in ("filter", "smooth"):
+        a, b = (getattr(m, verb)(X, [5, 15]) for m in (again, model))
+        assert_same(a.mean, b.mean)
+        assert_same(a.embeddings.weights, b.embeddings.weights)
+    for part in ("embeddings", "observations"):
+        a, b = (getattr(m.forecast(X, 3), part).weights for m in (again, model))
+        assert_same(a, b)
+    stream = [m.start(test.Z[:2]).update(X[0]).predict().mean for m in (again, model)]
+    assert_same(*stream)
+    assert again.score(test.X, test.Z) == pytest.approx(model.score(test.X, test.Z))
+    refitted = again.fit(train.X, train.Z, [30, 50]).predict(test.X)
+    assert_same(refitted, model.predict(test.X))
+
+
+@pytest.mark.parametrize("rule", ["importance", "squared"])
+def test_tuned_filters(rule, tmp_path):
+    data = km.datasets.make_rotation(50, random_state=0)
+    model = km.KernelBayesFilter(rule, reg=1e-2, features=km.Nystroem(tol=1e-2))
+    model = model.tune(data.X, data.Z[:, 0], validation=0.3)
+    again = round_trip(model, tmp_path)
+    assert again.tuning_ == model.tuning_
+    assert again.kernel_x == model.kernel_x
+    assert again.predict(data.X).shape == (50,)
+    assert_same(again.smooth(data.X).mean, model.smooth(data.X).mean)
+
+
+def test_filters_on_manifolds_and_by_name(tmp_path):
+    pd = pytest.importorskip("pandas")
+    data = km.datasets.make_hidden_angle(60, random_state=0)
+    X = pd.DataFrame(data.X, columns=["a", "b"])
+    kernel = km.on_columns({"a": km.Gaussian(0.5), "b": "laplace"})
+    model = km.KernelBayesFilter(kernel_x=kernel, kernel_z="periodic").fit(X, data.theta)
+    again = round_trip(model, tmp_path)
+    assert_same(again.predict(X, point="mode"), model.predict(X, point="mode"))
+    with pytest.raises(ValueError, match="(?i)name"):
+        again.predict(X.rename(columns={"a": "z"}))
+    track = round_trip(model.filter(X).embeddings, tmp_path)
+    assert_same(track.mean(), model.filter(X).mean)
+
+
+def test_unfitted_filters_and_filters_with_functions(tmp_path, xy):
+    model = km.KernelBayesFilter("squared", reg=0.1, features=km.Nystroem(tol=1e-3))
+    again = round_trip(model, tmp_path)
+    assert repr(again) == repr(model)
+    with pytest.raises(ValueError, match="fit"):
+        again.filter(xy[0])
+    with pytest.raises(ValueError, match="(?i)function|callable|code"):
+        km.KernelBayesFilter(kernel_x=lambda A, B: A @ B.T).fit(*xy).save(tmp_path / "c.km")
+
+
+def test_filters_survive_pickle(xy):
+    for rule in ("importance", "squared"):
+        model = km.KernelBayesFilter(rule).fit(*xy)
+        again = pickle.loads(pickle.dumps(model))
+        assert_same(again.smooth(xy[0]).mean, model.smooth(xy[0]).mean)
 
 
 def test_data_frame_names_come_back(tmp_path, data):

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_regressor
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_estimator,
+    estimator_checks_generator,
+    parametrize_with_checks,
+)
 
 import kernelmean as km
 
@@ -32,7 +36,18 @@ class RatioOfHalves(km.DensityRatio):
         return super().fit(X, X[::2] if isinstance(X, np.ndarray) else X)
 
 
+class FilterOfRows(km.KernelBayesFilter):
+    """KernelBayesFilter with Z under the name that scikit-learn's checks look for."""
+
+    def fit(self, X, y, lengths=None):
+        return super().fit(X, y, lengths)
+
+    def score(self, X, y, lengths=None):
+        return super().score(X, y, lengths)
+
+
 ISOTROPIC = {"kernel_x": km.Gaussian(), "kernel_z": km.Gaussian()}
+STATUS = ("passed", "failed", "skipped")
 ESTIMATORS = [
     km.ConditionalEmbedding(),
     km.ConditionalEmbedding(kernel_x="linear", reg=0.1, features=km.Exact()),
@@ -40,6 +55,8 @@ ESTIMATORS = [
     InstrumentedByX(**ISOTROPIC),
     InstrumentedByX(**ISOTROPIC, random_state=0, features=km.Exact()),
     RatioOfHalves(),
+    FilterOfRows(),
+    FilterOfRows("squared", reg=0.1, features=km.Exact()),
 ]
 
 
@@ -55,6 +72,13 @@ def expected_failures(estimator) -> dict[str, str]:
             "two samples on the line may come as 1-D arrays, as everywhere outside X of a regressor"
         )
         return {"check_fit1d": one_d, "check_fit2d_predict1d": one_d}
+    if isinstance(estimator, km.KernelBayesFilter):
+        time = "rows follow each other in time: what comes before a row counts"
+        return {
+            "check_methods_sample_order_invariance": time,
+            "check_methods_subset_invariance": time,
+            "check_estimators_nan_inf": "a row with NaN is a missing observation to `predict`",
+        }
     return {}
 
 
@@ -69,7 +93,21 @@ def test_the_checks_are_all_there(estimator):
     """A tag that switches checks off would be noticed here."""
     checks = list(estimator_checks_generator(estimator, mark=None))
     assert len(checks) >= (40 if is_regressor(estimator) else 35)
-    assert is_regressor(estimator) or isinstance(estimator, km.DensityRatio)
+    assert is_regressor(estimator) or isinstance(estimator, km.DensityRatio | km.KernelBayesFilter)
+
+
+def test_a_filter_fails_only_what_it_is_expected_to():
+    """The checks that ran, and passed, are counted."""
+    estimator = FilterOfRows(reg=0.1)
+    excused = expected_failures(estimator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator, on_fail=None, on_skip=None)
+    status = {kind: {r["check_name"] for r in results if r["status"] == kind} for kind in STATUS}
+    assert status["failed"] == set(excused)
+    assert len(status["passed"]) >= 30
+    assert sum(r["status"] == "passed" for r in results) >= 35
+    assert status["skipped"] <= {"check_array_api_input"}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +128,18 @@ def test_cloning_forgets_the_fit(xy):
     assert not hasattr(clone(c), "reg_")
     r = km.DensityRatio().fit(*xy)
     assert not hasattr(clone(r), "weights_")
+    f = km.KernelBayesFilter(reg=0.1).fit(*xy)
+    assert not [name for name in vars(clone(f)) if name.endswith("_") or name.startswith("_")]
 
 
 def test_unknown_parameters_are_refused():
-    for estimator in (km.ConditionalEmbedding(), km.KernelIV(), km.DensityRatio(), km.Nystroem()):
+    for estimator in (
+        km.ConditionalEmbedding(),
+        km.KernelIV(),
+        km.DensityRatio(),
+        km.Nystroem(),
+        km.KernelBayesFilter(),
+    ):
         with pytest.raises(ValueError, match="lengthscales"):
             estimator.set_params(lengthscales=3)
 
@@ -104,6 +150,7 @@ def test_init_does_nothing_but_store():
     km.KernelIV(split="nonsense", reg_stage1=-1)
     km.DensityRatio(reg=-1)
     km.Nystroem(tol=-1)
+    km.KernelBayesFilter("nonsense", reg=-1, kernel_x="nonsense", features=7, max_active="few")
 
 
 def test_fit_does_not_change_parameters(xy):
@@ -147,6 +194,70 @@ def test_grid_search_over_kernels():
         km.ConditionalEmbedding(), {"kernel_x": ["linear", km.Gaussian(0.5)]}, cv=3
     ).fit(X, y)
     assert search.best_params_ == {"kernel_x": km.Gaussian(0.5)}
+
+
+class TestKernelBayesFilter:
+    DATA = km.datasets.make_rotation(150, random_state=1000)
+
+    def test_grid_search_in_the_order_of_time(self):
+        search = GridSearchCV(
+            km.KernelBayesFilter(),
+            {"reg": [1e-2, 1e2], "rule": ["importance", "squared"]},
+            cv=TimeSeriesSplit(3),
+        )
+        search.fit(self.DATA.X, self.DATA.Z)
+        assert search.best_params_["reg"] == 1e-2
+        assert search.best_score_ > 0.85
+        assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+    def test_a_scorer_by_name(self):
+        scores = cross_val_score(
+            km.KernelBayesFilter(reg=1e-2),
+            self.DATA.X,
+            self.DATA.Z,
+            cv=TimeSeriesSplit(3),
+            scoring="neg_mean_squared_error",
+        )
+        assert (scores > -0.1).all()
+
+    def test_pipeline(self):
+        X, Z = 100 * self.DATA.X[:100], self.DATA.Z[:100]
+        pipe = make_pipeline(StandardScaler(), km.KernelBayesFilter(reg=1e-2)).fit(X, Z)
+        scaled = StandardScaler().fit_transform(X)
+        expected = km.KernelBayesFilter(reg=1e-2).fit(scaled, Z).predict(scaled)
+        assert_allclose(pipe.predict(X), expected, atol=1e-8)
+
+    def test_lengths_reach_it_in_a_pipeline(self):
+        pipe = make_pipeline(StandardScaler(), km.KernelBayesFilter(reg=1e-2))
+        pipe.fit(self.DATA.X, self.DATA.Z, kernelbayesfilter__lengths=[50, 100])
+        scaled = StandardScaler().fit_transform(self.DATA.X)
+        expected = km.KernelBayesFilter(reg=1e-2).fit(scaled, self.DATA.Z, [50, 100])
+        assert_array_equal(pipe.predict(self.DATA.X), expected.predict(scaled))
+
+    def test_fit_does_not_change_parameters(self):
+        features = km.Nystroem(tol=1e-3)
+        model = km.KernelBayesFilter(features=features).fit(self.DATA.X, self.DATA.Z)
+        assert model.features is features
+        assert not hasattr(features, "rank_")
+        assert model.get_params(deep=False) == {
+            **km.KernelBayesFilter().get_params(deep=False),
+            "features": features,
+        }
+        assert model.set_params(features__tol=1e-2).features.tol == 1e-2
+
+    def test_text_and_html(self):
+        model = km.KernelBayesFilter("squared", kernel_z=km.Gaussian(0.5), max_active=9)
+        assert repr(model).startswith("KernelBayesFilter(")
+        for part in ("'squared'", "Gaussian", "max_active=9"):
+            assert part in repr(model)
+        assert "KernelBayesFilter" in model.fit(self.DATA.X, self.DATA.Z)._repr_html_()
+
+    def test_a_second_fit_forgets_the_first(self):
+        model = km.KernelBayesFilter(reg=1e-2).fit(self.DATA.X, self.DATA.Z[:, 0])
+        model.fit(self.DATA.X[:80, :1], self.DATA.Z[:80])
+        fresh = km.KernelBayesFilter(reg=1e-2).fit(self.DATA.X[:80, :1], self.DATA.Z[:80])
+        assert model.n_features_in_ == 1
+        assert_array_equal(model.predict(self.DATA.X[:, :1]), fresh.predict(self.DATA.X[:, :1]))
 
 
 def test_cross_val_score_of_several_outputs(xy):

@@ -173,6 +173,7 @@ def describe(groups: dict[tuple, pd.DataFrame], n: int, method: str) -> dict:
         "runs": len(ours),
         "mse": ours.mse.mean(),
         "standard error": ours.mse.sem(),
+        "median of runs": ours.mse.median(),
         "share within 5 to 7": ours.within.mean(),
         "rms distance to 6": ours["rms distance to 6"].mean(),
         "p (kRegBayes lower)": lower(regularised.mse, ours.mse),
@@ -193,6 +194,7 @@ def figure(rows: pd.DataFrame) -> Figure:
         counts = rows[(rows.method == method) & (rows.n == n)].histogram
         share = np.mean(counts.tolist(), axis=0) / sum(counts.iloc[0])
         axes["b"].stairs(share, BINS, linewidth=1.5, **style)
+    axes["b"].axvspan(*TEST_RANGE, color="0.93")  # where the camera is
     axes["a"].set(xlabel="training pictures", ylabel="mean squared error", yscale="log")
     axes["b"].set(xlabel=f"distance from the centre, n = {n}", ylabel="share of the steps")
     axes["a"].grid(alpha=0.3)

@@ -15,15 +15,12 @@ from kernelmean.datasets import Trajectory
 
 from .. import tracking
 
-SIZES = (100, 300, 500, 700, 900)
-SCALES = (0.25, 0.5, 1.0, 2.0)  # β, of the median lengthscales; the paper does not print any
+SIZES = (100, 300, 500)
+SCALES = (0.5, 1.0, 2.0)  # β, of the median lengthscales; the paper does not print any
 REGS = (1e-4, 1e-3, 1e-2, 1e-1)  # λ; δ = λ² of the squared rule weighs an eigenvalue alike
 TAIL = 200  # steps of validation, and at most half of the training sequence
-CASES = [
-    ("rotation", "xu"),
-    ("oscillation", "xu"),  # eq. (5)
-    ("oscillation", "fukumizu"),  # what the authors' published code simulates
-]
+VALIDATION = 0.2  # what the tuned default holds out: a share at the end, as the paper does
+DYNAMICS = ("rotation", "oscillation")
 # mean errors that the authors' code gives, by the project's issue 4
 AUTHORS = {
     "rotation": {100: 0.0728, 300: 0.0570, 500: 0.0518},
@@ -31,13 +28,21 @@ AUTHORS = {
 }
 
 
-def run(seed: int, dynamics: str, design: str, n: int, tests: int, particles: int) -> list[dict]:
+def run(
+    seed: int,
+    dynamics: str,
+    design: str,
+    n: int,
+    tests: int,
+    particles: int,
+    validation: float = VALIDATION,
+) -> list[dict]:
     """Squared error of the state by every filter on the same sequences."""
     train, test = tracking.sequences(seed, n, tests, dynamics, design)
     tracks = [
         *tracking.known_law(test, seed, particles),
         *(tracking.learned(rule, tuned(rule, train).filter, test) for rule in ("Original", "IW")),
-        *tracking.tuned_default(train, test),
+        *tracking.tuned_default(train, test, validation),
     ]
     return tracking.as_rows(tracks, test.Z)
 
@@ -97,20 +102,21 @@ EXPERIMENTS = [
         summary=summary,
         figure=figure,
         grid=[
-            {"dynamics": dynamics, "design": design, "n": n, "tests": 200, "particles": 5000}
-            for dynamics, design in CASES
+            {"dynamics": dynamics, "design": "xu", "n": n, "tests": 200, "particles": 5000}
+            for dynamics in DYNAMICS
             for n in SIZES
         ],
         quick=[{"dynamics": "oscillation", "design": "xu", "n": 60, "tests": 40, "particles": 500}],
         runs=30,
         first_seed=20220,
-        seconds=120,
-        quick_runs=2,
+        seconds=20,
+        quick_runs=1,
         notes=(
             "Squared errors are summed over the two coordinates and averaged over 200 steps of a "
             "sequence of its own. EKF, UKF and the particle filter are given the dynamics. Design "
-            "'xu' is eq. (5); 'fukumizu' is what the authors' code simulates. β and λ are chosen "
-            "on the last 200 steps of training, or its second half where that is shorter."
+            "'xu' is eq. (5); the authors' code simulates the one of Fukumizu's Figure 4. β and λ "
+            "are chosen on the last 200 steps of training, or its second half if that is shorter; "
+            "the default holds out the last fifth."
         ),
     )
 ]

@@ -333,7 +333,8 @@ class TrackDisplay:
         if self.observations is not None:
             columns = self.observations if len(self.names) == 1 else self.observations[:, [j]]
             kept = ~self.collapsed  # a spike of 1e6 would leave the rest of the panel flat
-            axes.plot(self.times[kept], columns[kept], ".", color=DATA, ms=3, label="observed")
+            dots = {"color": DATA, "ms": 3, "alpha": 0.4, "mew": 0, "label": "observed"}
+            axes.plot(self.times[kept], columns[kept], ".", **dots)
         percent = f"{100 * self.level:g}% interval"
         inside = {"color": CURVE, "alpha": 0.2, "lw": 0, "label": percent}
         for s in self.sequences:

@@ -167,7 +167,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         return self
 
     def tune(
-        self, X, Z, lengths=None, validation=5, n_jobs=None, verbose=False
+        self, X, Z, lengths=None, validation=5, objective="filter", n_jobs=None, verbose=False
     ) -> KernelBayesFilter:
         """A new filter, fitted on all rows, with lengthscales and regularisers chosen by tracking.
 
@@ -184,6 +184,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             A number of folds, each a stretch of every trajectory held out in turn; or the share
             of each trajectory, at its end, that is held out (as in the papers). At most 1,000
             rows are tracked in all.
+        objective : {"filter", "smooth"}
+            Whether the error is that of filtered or of smoothed means. They like different
+            settings: smoothing after tuning for filtering can be worse than without tuning.
         n_jobs : int, optional
             Processes that evaluate candidates; -1 is one per core.
         verbose : bool or callable
@@ -194,7 +197,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         KernelBayesFilter
             With the choices as its parameters, and `tuning_` telling what was tried.
         """
-        return tuning.tune(self, X, Z, lengths, validation, n_jobs, verbose)
+        return tuning.tune(self, X, Z, lengths, validation, objective, n_jobs, verbose)
 
     def _fit_states(self, names) -> None:
         self.kernel_z_ = tuning.state_kernel(self.kernel_z, self.points_, names)

@@ -17,6 +17,7 @@ from ._validation import (
     Array,
     NumericalWarning,
     as_points,
+    check_choice,
     check_count,
     check_lengths,
     check_positive,
@@ -44,6 +45,7 @@ FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
 REGS = (-3.5, -2.5, -1.5)  # log10 λ of the update (δ = λ²) in the first round,
 FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
 SMOOTHERS = (0.03, 0.1, 0.3, 1.0, 3.0)  # λ of the backward pass
+OBJECTIVES = ("filter", "smooth")
 TRACKED = 1_000  # rows at most that a candidate has to track
 
 
@@ -186,7 +188,7 @@ def _tail(s: slice, share: float, longest: int) -> slice:
 
 
 def tune(
-    model: KernelBayesFilter, X, Z, lengths, validation, n_jobs, verbose: Verbose
+    model: KernelBayesFilter, X, Z, lengths, validation, objective, n_jobs, verbose: Verbose
 ) -> KernelBayesFilter:
     """See `KernelBayesFilter.tune`: a coarse round over the grid, a fine one around its best."""
     from .filtering import check_sequences
@@ -197,7 +199,9 @@ def tune(
     parts = splits(points_x, points_z, check_sequences(lengths, points_x.shape[0]), validation)
     kernel_x = fitted_kernel(model.kernel_x, points_x, names=column_names(X), name="kernel_x")
     kernel_z = state_kernel(model.kernel_z, points_z, column_names(Z))
-    search = _Search(model, kernel_x, kernel_z, parts, n_jobs)
+    search = _Search(
+        model, kernel_x, kernel_z, parts, check_choice(objective, "objective", OBJECTIVES), n_jobs
+    )
     tried, best = search.coarse_to_fine(verbose)
     settings = {
         "kernel_x": kernel_x.scaled(best["scale_x"]),
@@ -219,6 +223,7 @@ class _Search:
     kernel_x: Kernel
     kernel_z: Kernel
     parts: list[Split]
+    objective: str
     n_jobs: int | None
 
     def coarse_to_fine(self, verbose: Verbose) -> tuple[list[dict], dict]:
@@ -252,7 +257,8 @@ class _Search:
             rows = []
             for reg in regs:
                 pairs = zip(fitted, self.parts, strict=True)
-                error = float(np.mean([part.error(_with_reg(m, reg).filter) for m, part in pairs]))
+                tracks = [(getattr(_with_reg(m, reg), self.objective), part) for m, part in pairs]
+                error = float(np.mean([part.error(track) for track, part in tracks]))
                 rows.append({"scale_x": scale_x, "scale_z": scale_z, "reg": reg, "error": error})
             return rows
 

@@ -8,7 +8,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+
+import kernelmean as km
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -62,6 +66,21 @@ def test_report(run, csv, tmp_path):
         "Plain ridge",
         "Before you rely on it",
     ):
+        assert words in text
+    assert not re.search(r"\bNone\b|\bnan\b|array\(|Timestamp|<bound|\{\{", text)
+    assert painted(page, tmp_path / "profile", tmp_path / "report.png") > 20
+
+
+def test_tracks(run, tmp_path):
+    for seed, name in enumerate(("train.csv", "test.csv")):
+        made = km.datasets.make_rotation(60, random_state=seed)
+        frame = pd.DataFrame(np.hstack([made.X, made.Z]), columns=["east", "north", "u", "v"])
+        frame.to_csv(tmp_path / name, index=False)
+    options = ("--state", "u,v", "--observe", "east,north", "--no-tune", "--forecast", "2")
+    run("filter", "train.csv", "test.csv", *options)
+    page = tmp_path / "kernelmean-filter" / "report.html"
+    text = seen(page, tmp_path / "profile")
+    for words in ("The track", "How far from the truth", "What comes next", "Using the model"):
         assert words in text
     assert not re.search(r"\bNone\b|\bnan\b|array\(|Timestamp|<bound|\{\{", text)
     assert painted(page, tmp_path / "profile", tmp_path / "report.png") > 20

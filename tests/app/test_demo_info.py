@@ -20,10 +20,17 @@ from kernelmean.app.page import Prose, Section
 def test_demo_on_real_data(demo_run):
     folder, result = demo_run
     assert result.exit_code == 0, result.output
-    figures = ["fish.png", "influenza-outbreak.png", "influenza-reproduction.png", "schooling.png"]
+    influenza = ["influenza-outbreak.png", "influenza-reproduction.png"]
+    figures = ["approval.png", "fish.png", *influenza, "schooling.png"]
     assert sorted(os.listdir(folder)) == sorted([*figures, "index.html"])
     assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
-    for words in ("Elasticity of demand", "Return to a year", "−0.87 ± 0.34", "Days ill"):
+    for words in (
+        "Elasticity of demand",
+        "Return to a year",
+        "−0.87 ± 0.34",
+        "Days ill",
+        "0.64, smoothed",
+    ):
         assert words in result.stdout
 
 
@@ -135,7 +142,7 @@ def test_front_door(run):
     for args in ((), ("--help",)):
         result = run(*args)
         assert result.exit_code == 0
-        for command in ("iv", "demo", "info", "reproduce"):
+        for command in ("iv", "posterior", "filter", "demo", "info", "reproduce"):
             assert command in result.stdout
 
 

@@ -35,8 +35,8 @@ def page(found: Iterable[Result]) -> Page:
     sections = [result.section for result in found]
     lead = Prose(
         "Each section below is a question, real data to answer it with, and an honest account of "
-        "how far the answer can be trusted. Your own table goes through the same code with "
-        "`kernelmean iv DATA --y … --x … --z …`."
+        "how far the answer can be trusted. Your own tables go through the same code with "
+        "`kernelmean iv`, `kernelmean posterior` and `kernelmean filter`."
     )
     return Page(
         title="kernelmean on real data",

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from .._validation import NumericalWarning
 from ..filtering import KernelBayesFilter, check_sequences
@@ -149,10 +150,10 @@ class Tracks:
     def of(cls, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter) -> Tracks:
         """Follow the states of `test` with a fitted model."""
         X = test.frame[settings.observed]
-        with refusals(), warnings.catch_warnings(record=True) as caught:
+        with refusals(), one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", NumericalWarning)
             filtered = model.filter(X, test.lengths)
-        with refusals(), warnings.catch_warnings():  # the same observations, said once already
+        with refusals(), one_thread(), warnings.catch_warnings():  # said once already
             warnings.simplefilter("ignore", NumericalWarning)
             smoothed = model.smooth(X, test.lengths) if settings.smooth else None
             steps = settings.horizon
@@ -265,7 +266,8 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
         states = Gaussian(columnwise=True).resolve(Z.to_numpy(), "--state").scaled(0.5)
         model = KernelBayesFilter(settings.rule, Gaussian(columnwise=True), states)
         if to_tune(settings, train):
-            return model.tune(X, Z, train.lengths, verbose=verbose)
+            with one_thread():
+                return model.tune(X, Z, train.lengths, verbose=verbose)
         return model.fit(X, Z, train.lengths)
 
 
@@ -289,6 +291,11 @@ def by_column(
         for j, name in enumerate(names)
         for what, values in answers.items()
     }
+
+
+def one_thread() -> threadpool_limits:
+    """A step is a product of small matrices, at which threads only wait for each other."""
+    return threadpool_limits(1, user_api="blas")
 
 
 def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from ...display import PLAIN, TrackDisplay
 from ...features import Nystroem
 from ...filtering import KernelBayesFilter
 from ...progress import track
+from ..filter import one_thread
 from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
 from .job import Job, Result
 
@@ -119,7 +120,8 @@ def by_line(X: pd.DataFrame, z: pd.Series) -> np.ndarray:
     """Least squares from the observations of the day alone."""
     centre, middle = X[:TRAINING].mean(), z[:TRAINING].mean()
     past, known = X[:TRAINING] - centre, z[:TRAINING] - middle
-    return middle + (X[TRAINING:] - centre) @ np.linalg.lstsq(past, known, rcond=None)[0]
+    slopes = np.linalg.lstsq(past.to_numpy(), known.to_numpy(), rcond=None)[0]
+    return middle + (X[TRAINING:] - centre).to_numpy() @ slopes
 
 
 # ---------------------------------------------------------------- the job
@@ -132,7 +134,8 @@ def run(quick: bool) -> Result:
     found: dict[str, dict[str, Followed]] = {}
     for what in track([TODAY, BEFORE], description="  learning to follow"):
         X = observations(frame, what)
-        found[what] = {"Kalman": by_kalman(X, z), "kernel": by_kernel(X, z, tune=not quick)}
+        with one_thread():
+            found[what] = {"Kalman": by_kalman(X, z), "kernel": by_kernel(X, z, tune=not quick)}
     lines = _lines(found[BEFORE], truth)
     pairs = [(name, value) for name, value, _ in lines]
     return Result(pairs, _section(frame, found, truth, lines, quick))
@@ -191,7 +194,7 @@ def _table(frame: pd.DataFrame, found: dict, truth: np.ndarray) -> Grid:
     rows = [["Mean of the five polls", f"{rmse(polls, truth):.3f}", "", ""]]
     for what, filters in found.items():
         line = by_line(observations(frame, what), frame[STATE])
-        rows.append([f"Straight line, {what}", f"{rmse(line.to_numpy(), truth):.3f}", "", ""])
+        rows.append([f"Straight line, {what}", f"{rmse(line, truth):.3f}", "", ""])
         for name, followed in filters.items():
             filtered, smoothed, share = followed.errors(truth)
             label = f"{name[0].upper()}{name[1:]} filter, {what}"
@@ -235,11 +238,11 @@ def _figure(frame: pd.DataFrame, best: dict[str, Followed]) -> Figure:
         times=after.index,
     )
     display.plot(axes, label="kernel filter")
-    axes.set(xlabel="", ylabel="approval, percent")
+    axes.set(xlabel="", ylabel="approval, percent", ylim=(36.5, 46.5))
     caption = (
         "The average of the polls (black) on the days that were not learned from, what the filters "
         f"made of five polls and their values a week before, and the kernel filter's "
-        f"{100 * LEVEL:.0f}% interval. Dots: the five polls."
+        f"{100 * LEVEL:.0f}% interval. Dots: the five polls; a few lie outside the frame."
     )
     return Figure(drawing, caption, "approval")
 
