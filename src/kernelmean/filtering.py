@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from . import linalg, tuning
 from ._validation import (
@@ -38,6 +39,7 @@ from .tracking import Belief, FilterResult, Forecast, Step, embed
 
 RULES = ("importance", "squared")
 POINTS = ("mean", "mode")
+ONE_THREAD = 1_000_000  # training coordinates in all, below which one BLAS thread is best
 SMOOTHER, EXACT = 0.3, 1e-6  # default reg_smoother; reg below which the default is reg itself
 
 
@@ -52,7 +54,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     A row of NaN is a missing observation, and one unlike any seen in training (a collapse: Σw
     next to nothing) says nothing either: in both the prediction stays. (Collapse is seen by
-    kernels that vanish far away; coordinates that do not, `RandomFourier`, never collapse.)
+    kernels that vanish far away; with coordinates that do not, `RandomFourier` and `Neural`,
+    nothing collapses.) States must stay where the training states were: nothing is extrapolated.
 
     Parameters
     ----------
@@ -298,9 +301,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             As for `filter`.
         """
         steps, missing, sequences = self._track(X, lengths, prior, supervision)
-        for sequence in sequences:
-            for i in range(sequence.stop - 2, sequence.start - 1, -1):
-                steps[i] = self._smoothed(steps[i], steps[i + 1])
+        with self._threads():
+            for sequence in sequences:
+                for i in range(sequence.stop - 2, sequence.start - 1, -1):
+                    steps[i] = self._smoothed(steps[i], steps[i + 1])
         return FilterResult(self, steps, missing)
 
     def forecast(self, X, steps: int, lengths=None, prior=None) -> Forecast:
@@ -364,33 +368,26 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         array([0.5, 0.8])
         """
         check_is_fitted(self)
-        m = self._prior(prior)
-        step = self._first(m)
-        if m.points is self.points_:
-            return Belief(self, step)
-        # on points of its own: exactly the prior, and no weights on the training states
-        read = linalg.namespace(self._Q).concat([m.total()[None], m.apply_weights(m.points)])
-        own = replace(step, read=read, origin=0.0 * step.origin, further=(m.points, m.weights))
-        return Belief(self, own)
+        return Belief(self, self._first(self._prior(prior)))
 
     # ------------------------------------------------------------ inside: one step
 
     def _first(self, m: MeanEmbedding) -> Step:
-        """The belief `m` as a step; from other points it has the weights β on training states."""
-        xp, r = linalg.namespace(self._Q), self._Q.shape[1]
+        """The belief `m`, on points of its own, as a step."""
+        xp = linalg.namespace(self._Q)
         belief = m.apply_weights(self.features_z_.transform(m.points))
+        read = xp.concat([m.total()[None], m.apply_weights(m.points)])
         if m.points is self.points_:
-            return Step(belief, m.weights @ self._readout[:, r:], "start", m.weights)
-        weights = self._shares.Q @ (self._shares.gain @ belief)
-        if float(xp.sum(weights)) < FADED:
+            return Step(belief, read, "start", m.weights)
+        if float(self._mass @ belief) < FADED * float(read[0]):
             warnings.warn(
-                "prior lies where there are few training states or none: the law of all of them "
-                "takes its place",
+                "prior lies where there are few training states or none: the filter cannot "
+                "follow it there",
                 NumericalWarning,
                 stacklevel=4,
             )
-            return self._first(self._prior(None))
-        return Step(belief, weights @ self._readout[:, r:], "start", weights)
+        nothing = xp.zeros_like(self.points_[:, 0])
+        return Step(belief, read, "start", nothing, further=(m.points, m.weights))
 
     def _predicted(self, step: Step) -> Step:
         m = self._restored(step.belief)
@@ -474,6 +471,18 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         first = self._first(self._prior(prior))
         coordinates = self.features_x_.transform(points)
         steps: list[Any] = [None] * points.shape[0]
+        with self._threads():
+            self._advance(steps, first, sequences, missing, points, coordinates, supervise)
+        self._warn(sum(step.collapsed for step in steps), len(steps))
+        return steps, missing, sequences
+
+    def _threads(self) -> threadpool_limits:
+        """One BLAS thread for small models: threads that take turns cost more than they compute."""
+        small = self._rule.Phi.shape[0] * self._rule.Phi.shape[1] < ONE_THREAD
+        return threadpool_limits(1 if small else None, user_api="blas")
+
+    def _advance(self, steps, first, sequences, missing, points, coordinates, supervise) -> None:
+        """Fill `steps`, one time after the other."""
         for t in range(max(s.stop - s.start for s in sequences)):
             rows = [s.start + t for s in sequences if s.start + t < s.stop]
             for i in rows:
@@ -481,8 +490,6 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             self._observe(
                 steps, [i for i in rows if not missing[i]], points, coordinates, supervise
             )
-        self._warn(sum(step.collapsed for step in steps), len(steps))
-        return steps, missing, sequences
 
     def _observe(self, steps, rows: list[int], points, coordinates, supervise) -> None:
         """Update the steps at `rows`, together where no supervision makes them differ."""
@@ -563,8 +570,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     def _warn(self, collapsed: int, steps: int) -> None:
         if collapsed:
             warnings.warn(
-                f"{int(collapsed)} of {steps} observations are unlike any seen in training; the "
-                "prediction was kept there (see `collapsed`)",
+                f"{int(collapsed)} of {steps} observations are unlike any seen in training (or reg "
+                "is too large); the prediction was kept there (see `collapsed`)",
                 NumericalWarning,
                 stacklevel=4,
             )

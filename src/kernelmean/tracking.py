@@ -199,10 +199,13 @@ def _with_further(model: KernelBayesFilter, W, steps: Sequence[Step]) -> MeanEmb
     if not others:
         return MeanEmbedding._of(model.points_, W, None, model.kernel_z_)
     xp = linalg.namespace(W)
-    counts = [points.shape[0] for _, points, _ in others]
+    parts = {id(points): points for _, points, _ in others}  # a prior's points are shared
+    counts = [points.shape[0] for points in parts.values()]
+    starts = dict(zip(parts, np.cumsum([0, *counts[:-1]]), strict=True))
     extra = np.zeros((len(steps), sum(counts)))
-    for stop, count, (i, _, weights) in zip(np.cumsum(counts), counts, others, strict=True):
-        extra[i, stop - count : stop] = linalg.to_numpy(weights)
-    points = xp.concat([model.points_, *[points for _, points, _ in others]], axis=0)
+    for i, points, weights in others:
+        start = starts[id(points)]
+        extra[i, start : start + points.shape[0]] = linalg.to_numpy(weights)
+    points = xp.concat([model.points_, *parts.values()], axis=0)
     W = xp.concat([W, linalg.like(extra, W)], axis=1)
     return MeanEmbedding._of(points, W, None, model.kernel_z_)

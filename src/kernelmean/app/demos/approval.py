@@ -104,7 +104,7 @@ def by_kalman(X: pd.DataFrame, z: pd.Series) -> Followed:
         k_endog=len(c),
         k_states=1,
         design=c[:, None],
-        obs_cov=np.cov((past - np.outer(known, c)).T),
+        obs_cov=np.atleast_2d(np.cov((past - np.outer(known, c)).T)),
         transition=[[a]],
         selection=[[1.0]],
         state_cov=[[np.var(known[1:] - a * known[:-1])]],
