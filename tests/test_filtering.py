@@ -158,13 +158,15 @@ class TestDense:
         assert_allclose(ahead.embeddings.weights, states, atol=1e-8)
 
     def test_prior_with_the_first_rows_missing(self, rule, prior_points, alpha):
-        """The weights of the first belief are shares, but what follows is exact."""
+        """The first belief is the prior, on its own points; what follows is on training states."""
         X = TEST.X.copy()
         X[:2] = np.nan
         expected = oracle(rule).filter(X, dense.Points(prior_points, alpha))
         prior = km.MeanEmbedding(prior_points, alpha, km.Gaussian(0.6))
         found = tracker(rule).filter(X, prior=prior)
-        assert_allclose(found.embeddings.weights[1:], weights(expected[1:]), atol=1e-8)
+        n = tracker(rule).points_.shape[0]
+        assert_allclose(found.embeddings.weights[0, n:], alpha)
+        assert_allclose(found.embeddings.weights[1:, :n], weights(expected[1:]), atol=1e-8)
 
     def test_a_belief_is_the_next_prior(self, rule):
         """The prediction after five rows, as the prior of the rest."""

@@ -373,8 +373,8 @@ class TestManifolds:
         again = turned.predict(test.X, point="mode")
         assert np.quantile(gap(again, angle), 0.9) < 1e-3
 
-    def test_the_angle_may_be_given_as_none_scale(self):
-        """The default halves the median lengthscale of any kernel? Only of its own: Gaussian."""
+    def test_a_kernel_that_is_named_keeps_its_median(self):
+        """Half the median is for `kernel_z=None` alone."""
         train = make_hidden_angle(200, random_state=1)
         model = km.KernelBayesFilter(kernel_z="periodic").fit(train.X, train.theta)
         assert model.kernel_z_ == km.Periodic().resolve(train.theta[:, None])

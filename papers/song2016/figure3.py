@@ -216,9 +216,9 @@ EXPERIMENTS = [
         figure=figure,
         grid=[{"n": n, "tests": TESTS} for n in SIZES],
         quick=[{"n": 60, "tests": 30}],
-        runs=20,
+        runs=10,
         first_seed=FIRST_SEED,
-        seconds=30,
+        seconds=20,
         notes=(
             "λ = 1e-6 = 2δ and μ = 1e-5 as printed, median lengthscales, estimates are preimages. "
             "The camera is at r (cos θ, sin θ) with r kept between R₁ and R₂; section 5 prints "

@@ -279,6 +279,7 @@ def _track_figure(a: Tracks, i: int, name: str, track: Any, spreads: dict[str, A
     for axes in panels:
         axes.set_xlabel("")
     panels[-1].set(xlabel="row", ylabel="relative width")
+    panels[-1].xaxis.get_major_locator().set_params(integer=True)
     last = f"The last {LONGEST:,} rows. " if a.test.lengths[i] > LONGEST else ""
     caption = (
         f"{_which(a, i)}{last}Above: {name} mean of each state with its central "
@@ -309,6 +310,7 @@ def forecast_figure(a: Tracks, i: int) -> Figure:
         axes.set_ylabel(name)
     panels[0].legend(frameon=False, fontsize=8)
     panels[-1].set_xlabel("rows after the last")
+    panels[-1].xaxis.get_major_locator().set_params(integer=True)
     caption = f"{_which(a, i)}Means and central {percent(a.settings.level)} intervals."
     return Figure(drawing, caption, f"forecast-{i}")
 
