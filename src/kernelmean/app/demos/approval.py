@@ -37,7 +37,7 @@ def load_approval() -> pd.DataFrame:
         from river.datasets import TrumpApproval
     except ImportError as err:
         raise ImportError(
-            'the approval series comes with the package river: pip install "kernelmean[iv]"'
+            'the approval series comes with the package river: pip install "kernelmean[app]"'
         ) from err
     frame = pd.read_csv(TrumpApproval().path)
     days = pd.DatetimeIndex([date.fromordinal(int(d)) for d in frame["ordinal_date"]], name="day")
@@ -178,9 +178,9 @@ def _section(
                 "Pollsters repeat a number until they have a new one, so yesterday's error is "
                 "today's. Neither filter knows that: both take every day's error for a new one, "
                 "and believe too much. With the polls of a week before beside today's they can see "
-                "that a number is old, and both gain. (A Kalman filter made for lasting errors, with "
-                "one per poll among its states, filters better still, 0.61 from the polls of the "
-                "day, and smooths to 0.67.) Every choice (600 days, a week, the settings "
+                "that a number is old, and both gain. (A Kalman filter made for lasting errors, "
+                "with one per poll among its states, filters better still, 0.61 from the polls of "
+                "the day, and smooths to 0.67.) Every choice (600 days, a week, the settings "
                 "of the kernels) was made on the days of training alone."
             ),
             Prose(
