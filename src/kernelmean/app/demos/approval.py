@@ -25,7 +25,7 @@ POLLS = {
     "rasmussen": "Rasmussen",
     "you_gov": "YouGov",
 }
-TRAINING = 600  # days, of 1001; chosen, like all below, on these days alone
+TRAINING = 600  # days, of 1001
 WEEK = 7
 LEVEL, NORMAL = 0.9, 1.645  # of the intervals; half their width in standard deviations
 TODAY, BEFORE = "the polls of the day", "those of a week before too"
@@ -180,8 +180,9 @@ def _section(
                 "and believe too much. With the polls of a week before beside today's they can see "
                 "that a number is old, and both gain. (A Kalman filter made for lasting errors, "
                 "with one per poll among its states, filters better still, 0.61 from the polls of "
-                "the day, and smooths to 0.67.) Every choice (600 days, a week, the settings "
-                "of the kernels) was made on the days of training alone."
+                "the day, and smooths to 0.67.) The number of days, the week and the settings of "
+                "the kernels were chosen on the days of training alone; the tolerance of the "
+                "landmarks was made coarser, for speed, after the days that follow had been seen."
             ),
             Prose(
                 "Daily figures from 1 March 2017 to 26 November 2019, put together from "
