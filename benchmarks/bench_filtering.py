@@ -222,9 +222,8 @@ def tuning(sizes: list[int], steps: int) -> None:
 
 if __name__ == "__main__":
     if arguments(__doc__).quick:
-        growing({"importance": [1_000], "squared": [1_000]}, 300)
         against_dense(1_000, {"importance": 50, "squared": 8})
-        batches(1_000, 10, 20)
+        growing({"importance": [1_000]}, 200)
     else:
         against_dense(1_000, {"importance": 300, "squared": 50})
         batches(1_000, 50, 100)

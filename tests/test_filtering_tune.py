@@ -60,6 +60,18 @@ class TestTune:
         assert error(tuned(rule)) < 0.9 * error(untuned)
         assert tuned(rule).kernel_z_.lengthscale < 8.0
 
+    def test_for_smoothing_the_errors_are_those_of_smoothed_means(self):
+        settings = {"validation": 0.3, "objective": "smooth"}
+        best = km.KernelBayesFilter(reg_smoother=0.1, **SMOOTH).tune(TRAIN.X, TRAIN.Z, **settings)
+        least = min(best.tuning_, key=lambda row: row["error"])
+        held = slice(len(TRAIN.X) - int(0.3 * len(TRAIN.X)), len(TRAIN.X))
+        early = clone(best).set_params(features=km.Nystroem(tol=1e-4, max_rank=300))
+        early.fit(TRAIN.X[: held.start], TRAIN.Z[: held.start])
+        off = (early.smooth(TRAIN.X[held]).mean - TRAIN.Z[held]) / TRAIN.Z[: held.start].std(axis=0)
+        assert np.mean(off**2) == pytest.approx(least["error"], rel=1e-6)
+        with pytest.raises(ValueError, match="objective"):
+            km.KernelBayesFilter().tune(TRAIN.X, TRAIN.Z, objective="both")
+
     @pytest.mark.parametrize("rule", RULES)
     def test_what_was_tried_is_told(self, rule):
         rows, model = tuned(rule).tuning_, tuned(rule)

@@ -375,10 +375,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     def _first(self, m: MeanEmbedding) -> Step:
         """The belief `m`, on points of its own, as a step."""
         xp = linalg.namespace(self._Q)
-        belief = m.apply_weights(self.features_z_.transform(m.points))
         read = xp.concat([m.total()[None], m.apply_weights(m.points)])
         if m.points is self.points_:
-            return Step(belief, read, "start", m.weights)
+            return Step(m.apply_weights(self._Q), read, "start", m.weights)
+        belief = m.apply_weights(self.features_z_.transform(m.points))
         if float(self._mass @ belief) < FADED * float(read[0]):
             warnings.warn(
                 "prior lies where there are few training states or none: the filter cannot "

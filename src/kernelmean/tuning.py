@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from . import linalg
 from ._validation import (
@@ -251,8 +252,8 @@ class _Search:
 
     def errors(self, scale_x: float, scale_z: float, regs: list[float]) -> list[dict]:
         """The error of every regulariser at a pair of scales."""
-        with warnings.catch_warnings():  # a candidate's troubles are seen in its error
-            warnings.simplefilter("ignore", NumericalWarning)
+        with one_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumericalWarning)  # troubles are seen in the error
             fitted = [self._fit(part, scale_x, scale_z, regs[0]) for part in self.parts]
             rows = []
             for reg in regs:
@@ -264,7 +265,7 @@ class _Search:
 
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
-        with warnings.catch_warnings():
+        with one_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", NumericalWarning)
             settings = best["scale_x"], best["scale_z"], best["reg"]
             fitted = [self._fit(part, *settings) for part in self.parts]
@@ -290,6 +291,11 @@ class _Search:
             return [self.model.reg]
         power = 1 if self.model.rule == "importance" else 2
         return [best * 10.0 ** (power * u) for u in powers]
+
+
+def one_thread() -> threadpool_limits:
+    """One BLAS thread: candidates run side by side, and their matrices are small."""
+    return threadpool_limits(1, user_api="blas")
 
 
 def _with_reg(

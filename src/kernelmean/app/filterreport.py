@@ -188,7 +188,7 @@ def errors(a: Tracks) -> Grid:
     rows = []
     for state, row in table.iterrows():
         shares = [percent(row[f"{name} inside"]) for name in a.results]
-        rows.append([str(state), *numbers(row[names]), *shares])
+        rows.append([str(state), *(number(row[name]) for name in names), *shares])
     return Grid(header, rows, "Errors where the state is known")
 
 
