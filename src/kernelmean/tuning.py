@@ -294,7 +294,7 @@ class _Search:
 
 
 def one_thread() -> threadpool_limits:
-    """One BLAS thread: candidates run side by side, and their matrices are small."""
+    """One BLAS thread, for work on matrices so small that threads only wait for each other."""
     return threadpool_limits(1, user_api="blas")
 
 

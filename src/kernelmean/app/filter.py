@@ -9,13 +9,13 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from .._validation import NumericalWarning
 from ..filtering import KernelBayesFilter, check_sequences
 from ..kernels import Gaussian
 from ..progress import Verbose
 from ..tracking import FilterResult, Forecast
+from ..tuning import one_thread
 from .errors import UserError, refusals
 from .tables import Table
 
@@ -291,11 +291,6 @@ def by_column(
         for j, name in enumerate(names)
         for what, values in answers.items()
     }
-
-
-def one_thread() -> threadpool_limits:
-    """A step is a product of small matrices, at which threads only wait for each other."""
-    return threadpool_limits(1, user_api="blas")
 
 
 def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from ...display import PLAIN, TrackDisplay
 from ...features import Nystroem
 from ...filtering import KernelBayesFilter
 from ...progress import track
-from ..filter import one_thread
+from ...tuning import one_thread
 from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
 from .job import Job, Result
 
