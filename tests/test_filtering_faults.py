@@ -8,33 +8,11 @@ from functools import cache
 import filter_oracles as dense
 import numpy as np
 import pytest
+from filter_cases import RULES, TEST, TRAIN, check_sound, quietly, tracker
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 from kernelmean.datasets import make_rotation
-
-RULES = ("importance", "squared")
-TRAIN, TEST = make_rotation(200, random_state=1000), make_rotation(40, random_state=1001)
-
-
-@cache
-def tracker(rule: str = "importance") -> km.KernelBayesFilter:
-    return km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z)
-
-
-def quietly(f, *arguments, **named):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", km.NumericalWarning)
-        return f(*arguments, **named)
-
-
-def check_sound(result) -> None:
-    """Numbers everywhere: means, flags, weights."""
-    assert np.isfinite(result.mean).all()
-    assert np.isfinite(result.embeddings.weights).all()
-    assert result.collapsed.dtype == result.missing.dtype == bool
-    assert len(result) == len(result.mean) == len(result.embeddings)
-
 
 # ------------------------------------------------------------------------------ broken sensors
 STEPS, BROKEN, RECOVERY, PARTS = 35, 12, 20, 5
