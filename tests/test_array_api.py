@@ -235,16 +235,82 @@ def test_density_ratio(reg, theirs, xy, Y):
     check(other.predict(theirs(Y)), ours.predict(Y), X, atol=1e-4)
 
 
-@pytest.mark.parametrize("regs", [(1e-2, 1e-2), (None, None)])
-def test_kernel_iv(regs, theirs, xy, Y):
-    X, y, Z, C = xy[0], xy[1][:, 0], xy[0] + xy[1], xy[1][:, 1]
-    ours = km.KernelIV(km.Gaussian(0.8), km.Gaussian(0.8), *regs).fit(X, y, Z, C)
-    other = km.KernelIV(km.Gaussian(0.8), km.Gaussian(0.8), *regs)
-    other.fit(*(theirs(a) for a in (X, y, Z, C)))
-    got = other.predict(theirs(Y), theirs(C[:9]))
-    check(got, ours.predict(Y, C[:9]), theirs(Y), atol=1e-4)
-    assert other.reg_stage1_ == pytest.approx(ours.reg_stage1_, rel=1e-2)
-    assert isinstance(other.loss_stage2_, float)
+class TestKernelIV:
+    KERNELS = km.Gaussian(0.8), km.Gaussian(0.8)
+
+    @pytest.fixture
+    def rows(self, xy) -> tuple:
+        """Regressors, outcome, instruments and an exogenous regressor."""
+        X, Y = xy
+        return X, Y[:, 0], X + Y, Y[:, 1:]
+
+    @pytest.mark.parametrize("regs", [(1e-2, 1e-2), (None, None)])
+    @pytest.mark.parametrize("trend", [None, 0, 2])
+    @pytest.mark.parametrize("split", ["loo", 0.5, 3, "samples"])
+    def test_fits(self, split, trend, regs, theirs, rows, Y):
+        make = lambda: km.KernelIV(*self.KERNELS, *regs, split=split, trend=trend)  # noqa: E731
+        ours, other = make().fit(*rows), make().fit(*map(theirs, rows))
+        C = rows[3][:9]
+        got = other.predict(theirs(Y), theirs(C))
+        check(got, ours.predict(Y, C), theirs(Y), atol=1e-4)
+        assert other.reg_stage1_ == pytest.approx(ours.reg_stage1_, rel=1e-2)
+        for name in ("loss_stage1_", "loss_stage2_", "specification_p_"):
+            assert isinstance(getattr(other, name), float)
+            assert getattr(other, name) == pytest.approx(getattr(ours, name), rel=1e-2)
+        # coordinates in another rotation have another covariance: that of predictions is the same
+        at = ours.basis_x_.transform(np.hstack([Y, C]))
+        theirs_at = other.basis_x_.transform(theirs(np.hstack([Y, C])))
+        spread = theirs_at @ other.covariance_ @ theirs_at.T
+        check(spread, at @ ours.covariance_ @ at.T, theirs(Y), atol=1e-4)
+
+    def test_everything_chosen(self, theirs, rows, Y):
+        ours, other = km.KernelIV().fit(*rows), km.KernelIV().fit(*map(theirs, rows))
+        C = rows[3][:9]
+        assert other.trend_ == ours.trend_
+        assert_allclose(other.scales_x_, ours.scales_x_, rtol=1e-4)
+        assert isinstance(other.scales_x_, np.ndarray)
+        check(other.predict(theirs(Y), theirs(C)), ours.predict(Y, C), theirs(Y), atol=1e-3)
+        assert isinstance(other.summary(), str)
+
+    def test_two_samples(self, theirs, rows):
+        X, y, Z, _ = (part.copy() for part in rows)
+        X[20:], y[:10] = np.nan, np.nan
+        make = lambda: km.KernelIV(*self.KERNELS, split="samples", trend=1)  # noqa: E731
+        ours, other = make().fit(X, y, Z), make().fit(theirs(X), theirs(y), theirs(Z))
+        check(other.predict(theirs(X[:20])), ours.predict(X[:20]), theirs(X), atol=1e-4)
+
+    def test_inference(self, theirs, rows, Y):
+        ours, other = (
+            km.KernelIV(*self.KERNELS, trend=1).fit(*data)
+            for data in (rows[:3], tuple(map(theirs, rows[:3])))
+        )
+        new = theirs(Y)
+        for simultaneous in (True, False):
+            mine = ours.predict_interval(Y, simultaneous=simultaneous)
+            yours = other.predict_interval(new, simultaneous=simultaneous)
+            check(yours, mine, new, atol=1e-3)
+        check(other.derivative(new, column=1), ours.derivative(Y, column=1), new, atol=1e-3)
+        check(other.derivative(new), ours.derivative(Y), new, atol=1e-3)
+        mine, yours = (
+            ours.derivative_interval(Y, column=0),
+            other.derivative_interval(new, column=0),
+        )
+        check(yours, mine, new, atol=1e-3)
+        mine, yours = (iv.average_derivative(column=0) for iv in (ours, other))
+        assert yours.value == pytest.approx(mine.value, abs=1e-3)
+        assert yours.error == pytest.approx(mine.error, abs=1e-3)
+        mine, yours = ours.contrast(Y, Y + 1), other.contrast(new, new + 1)
+        assert_allclose(numbers(yours.value), mine.value, atol=1e-3)
+        assert other.endogeneity_test().p_value == pytest.approx(
+            ours.endogeneity_test().p_value, abs=0.02
+        )
+        assert_allclose(other.first_stage().f, ours.first_stage().f, rtol=1e-2)
+
+    def test_files(self, theirs, rows, Y, tmp_path):
+        iv = km.KernelIV(*self.KERNELS, trend=1).fit(*map(theirs, rows[:3]))
+        iv.save(tmp_path / "iv.km")
+        again = km.load(tmp_path / "iv.km")
+        assert_allclose(again.predict(Y), numbers(iv.predict(theirs(Y))), atol=1e-8)
 
 
 @pytest.mark.parametrize("rule", ["importance", "squared"])

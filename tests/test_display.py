@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import RidgeCV
 
 import kernelmean as km
 
@@ -38,10 +39,53 @@ class TestStructuralCurve:
         assert X.min() <= display.grid.min() < display.grid.max() <= X.max()
 
     def test_the_other_curve_is_kernel_ridge(self, fitted):
-        iv, _, X, y, _ = fitted
+        _, _, X, y, _ = fitted
+        iv = km.KernelIV(split=0.5).fit(X, y, X + 0.1)  # no trend: the ridge of every textbook
         display = km.display.StructuralCurveDisplay.from_estimator(iv, X, y)
-        plain = km.ConditionalEmbedding(iv.kernel_x_, "linear").fit(X, y)
-        assert_allclose(display.plain, plain.predict(display.grid[:, None]), atol=1e-8)
+        Phi, path = (iv.features_x_.transform(points) for points in (X, display.grid[:, None]))
+        ridge = RidgeCV(np.logspace(-8, 4, 2000), fit_intercept=False).fit(Phi, y)  # leaves one out
+        assert_allclose(display.plain, ridge.predict(path), atol=1e-3)
+
+    def test_the_band_is_predict_interval(self, fitted):
+        iv, _, X, y, _ = fitted
+        display = km.display.StructuralCurveDisplay.from_estimator(iv, X, y, level=0.8)
+        assert_allclose(display.band, iv.predict_interval(display.grid[:, None], level=0.8))
+        assert (display.band[:, 0] < display.structural).all()
+        label = display.plot().ax_.collections[0].get_label()
+        assert label == "80% band"
+
+    def test_what_the_estimator_keeps_will_do(self, fitted):
+        _, iv, X, y, C = fitted
+        given = km.display.StructuralCurveDisplay.from_estimator(iv, X, y, C=C)
+        kept = km.display.StructuralCurveDisplay.from_estimator(iv)
+        for name in ("grid", "structural", "plain", "band", "x", "y"):
+            assert_array_equal(getattr(kept, name), getattr(given, name))
+
+    def test_a_table_will_do_after_a_formula(self, fitted):
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("formulaic")
+        _, _, X, y, C = fitted
+        table = pd.DataFrame({"price": X[:, 0], "sales": np.exp(y), "mood": C[:, 0], "z": X[:, 0]})
+        table["z"] += np.linspace(0, 1, len(table))
+        iv = km.KernelIV.from_formula("log(sales) ~ mood + [price ~ z]", table, split=0.5)
+        display = km.display.StructuralCurveDisplay.from_estimator(iv, table, column="mood")
+        assert_allclose(display.y, y)
+        assert_array_equal(display.x, table["mood"])
+        ax = iv.plot(column="mood").ax_
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("mood", "log(sales)")
+
+    def test_plot_of_the_estimator_is_the_display(self, fitted):
+        iv, _, X, y, _ = fitted
+        _, ax = plt.subplots()
+        display = iv.plot(X, y, level=0.5, ax=ax)
+        assert isinstance(display, km.display.StructuralCurveDisplay)
+        assert (display.level, display.ax_) == (0.5, ax)
+
+    def test_a_picture_of_many_points_shows_some(self, fitted):
+        iv, _, X, y, _ = fitted
+        X, y = np.repeat(X, 30, axis=0), np.repeat(y, 30)
+        shown = lines(iv.plot(X, y).ax_)["data"].get_xdata()
+        assert 1000 < len(shown) <= 2000
 
     @pytest.mark.parametrize("column", [0, 2])
     def test_one_column_moves_and_the_others_stay_at_their_medians(self, fitted, column):
@@ -100,7 +144,7 @@ class TestStructuralCurve:
         with pytest.raises(ValueError, match="y"):
             km.display.StructuralCurveDisplay.from_estimator(iv, X, y[:10])
 
-    @pytest.mark.parametrize("column", [1, -2, "x", 0.5])
+    @pytest.mark.parametrize("column", [1, -2, "x", 0.5, None])
     def test_a_column_that_is_not_there_is_refused(self, fitted, column):
         iv, _, X, y, _ = fitted
         with pytest.raises(ValueError, match="column"):

@@ -728,3 +728,104 @@ def test_spectrum_gives_the_kernel_back(kernel, columns):
     estimate = np.cos(gaps @ frequencies.T).mean(axis=1)
     # Monte Carlo error of a cosine: at most 1/sqrt(n) = 0.005 standard deviations; four of them
     assert_allclose(estimate, kernel(gaps, np.zeros((1, columns)))[:, 0], atol=0.02)
+
+
+# -------------------------------------------------------------------------------------- derivatives
+DIFFERENTIABLE = [
+    km.Gaussian(0.7),
+    km.Gaussian((0.5, 2.0, 1.3)),
+    km.Gaussian((0.5, 2.0, 1.3), columnwise=True),
+    km.Matern(1.5, 0.7),
+    km.Matern(2.5, (0.5, 2.0, 1.3)),
+    km.Matern(3.7, 0.7),
+    km.Matern(1.5, 0.7, columnwise=True),
+    km.Matern(2.5, (0.5, 2.0, 1.3), columnwise=True),
+    km.Linear(),
+    km.Linear(offset=2.0),
+    km.Periodic(0.7, period=3.0),
+    km.Periodic((0.5, 2.0, 1.3), period=(3.0, 4.0, 5.0)),
+    km.Gaussian(0.7) + km.Linear(offset=1.0),
+    km.Gaussian(0.7) * km.Linear(offset=1.0),
+    km.Gaussian(0.7) * (km.Matern(1.5, 2.0) + km.Linear()),
+    km.on_columns({0: km.Gaussian(0.7), (2, 1): km.Matern(2.5, (0.5, 2.0))}),
+    km.on_columns({2: km.Linear(offset=1.0), 0: km.Periodic(0.7, period=3.0)}),
+]
+ROUGH = [
+    km.Laplace(0.7),
+    km.Laplace(0.7, columnwise=True),
+    km.Matern(0.5, 0.7),
+    km.Matern(0.8, 0.7),
+]
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize("kernel", DIFFERENTIABLE, ids=ids)
+def test_derivative_against_finite_differences(kernel, column):
+    X, Y, step = points(6, 3), points(5, 3, seed=1), np.zeros(3)
+    step[column] = 1e-5
+    expected = (kernel(X + step, Y) - kernel(X - step, Y)) / 2e-5
+    got = kernel.derivative(X, Y, column)
+    assert got.shape == (6, 5)
+    assert_allclose(got, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", DIFFERENTIABLE, ids=ids)
+def test_derivative_at_the_point_itself(kernel):
+    """A radial kernel is flat at its top."""
+    X = points(6, 3)
+    own = np.diag(kernel.derivative(X, X, 1))
+    assert np.isfinite(own).all()
+    if isinstance(kernel, km.Gaussian | km.Matern):
+        assert_array_equal(own, np.zeros(6))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        *ROUGH,
+        km.Delta(),
+        km.as_kernel(lambda X, Y: X @ Y.T),
+        km.as_kernel(sk.RationalQuadratic(0.7)),
+        km.Gaussian(0.7) + km.Laplace(0.7),
+        km.on_columns({0: km.Delta(), 1: km.Gaussian(0.7)}),
+    ],
+    ids=ids,
+)
+def test_kernels_without_a_derivative_say_so(kernel):
+    with pytest.raises(ValueError, match="derivative"):
+        kernel.derivative(points(3, 3), points(3, 3), 0)
+
+
+def test_a_part_without_a_derivative_does_not_matter_for_other_columns():
+    kernel = km.on_columns({0: km.Delta(), 1: km.Gaussian(0.7)})
+    X = points(4, 2)
+    expected = km.Delta()(X[:, :1]) * km.Gaussian(0.7).derivative(X[:, 1:], X[:, 1:], 0)
+    assert_allclose(kernel.derivative(X, X, 1), expected, **TIGHT)
+
+
+def test_derivative_refuses_what_is_no_column():
+    X = points(4, 2)
+    for bad in (2, -1, 0.5, "price", None, True):
+        with pytest.raises(ValueError, match="column"):
+            km.Gaussian(0.7).derivative(X, X, bad)
+    with pytest.raises(ValueError, match="column"):
+        km.Gaussian(0.7).derivative(X, points(4, 3), 0)
+    with pytest.raises(ValueError, match="median"):
+        km.Gaussian().derivative(X, X, 0)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize(
+    "kernel", [*smoothing_kernels(0.7), (km.Periodic(0.7, period=3.0), None)], ids=ids
+)
+def test_scale_gradient_against_finite_differences(kernel, columns):
+    kernel = kernel[0]
+    X, Y = points(6, columns), points(5, columns, seed=1)
+    W = np.random.default_rng(2).normal(size=(6, 5))
+    got = kernel.scale_gradient(X, Y, W)
+    assert got.shape == (columns,)
+    for j in range(columns):
+        up, down = np.ones(columns), np.ones(columns)
+        up[j], down[j] = math.exp(1e-5), math.exp(-1e-5)
+        slope = np.sum(W * (kernel.scaled(up)(X, Y) - kernel.scaled(down)(X, Y))) / 2e-5
+        assert got[j] == pytest.approx(slope, rel=1e-5, abs=1e-7)

@@ -16,8 +16,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from scipy.spatial.distance import pdist
-from sklearn.kernel_ridge import KernelRidge
 from typer.testing import CliRunner
 
 import kernelmean as km
@@ -119,7 +117,7 @@ ALL = sorted(f"{seed} {scale}" for seed in range(10, 14) for scale in (1.0, 2.0)
 def test_list_shows_the_experiments_of_the_repository():
     result = call("--list")
     assert result.exit_code == 0
-    for name in ("singh2019-figure2", "singh2019-figure10", "singh2019-draws"):
+    for name in (*TRIALS, "singh2019-figure11", "singh2019-draws"):
         assert name in result.output
 
 
@@ -329,7 +327,7 @@ def test_the_page_stands_alone(papers, tmp_path):
 
 
 # ---------------------------------------------------------------- Singh 2019
-SINGH = ["singh2019-figure2", "singh2019-figure10", "singh2019-draws"]
+TRIALS = [f"singh2019-{part}" for part in ("figure2", "figure3", "figure10", "table")]
 
 
 def test_quick_run_of_every_experiment(tmp_path):
@@ -377,27 +375,74 @@ def test_sizes_the_authors_did_not_run_have_no_published_number():
     assert table[["published mean", "Welch t", "published q25"]].isna().all()
 
 
-@pytest.mark.parametrize("d", [1, 2])
-def test_kernel_reg_is_kernel_ridge_with_two_fold_cross_validation(d):
+def test_the_demand_design_is_compared_at_its_own_confounding():
+    trials = reproduce.import_from(PAPERS, "singh2019.trials")
+    rows = pd.DataFrame(
+        {
+            "design": ["demand", "demand", "linear"],
+            "n": 1000,
+            "method": "KernelReg",
+            "rho": [0.9, 0.1, np.nan],
+            "log10_mse": 0.0,
+        }
+    )
+    table = trials.summary(rows).set_index(["design", "rho"])["published mean"]
+    assert table.tolist() == [-0.91381, 3.5878, 3.5896]  # linear, rho = 0.1, rho = 0.9
+
+
+def test_trials_use_the_noise_of_the_authors_program():
+    trials = reproduce.import_from(PAPERS, "singh2019.trials")
+    ours = trials.sample(40, "demand", 50, 0.9)
+    theirs = km.datasets.make_iv_demand(50, 0.9, noise="std", random_state=40)
+    np.testing.assert_array_equal(ours.y, theirs.y)
+
+
+@pytest.mark.parametrize("torch", [True, False])
+def test_every_algorithm_has_its_trials(torch, monkeypatch):
     comparators = reproduce.import_from(PAPERS, "singh2019.comparators")
-    rng = np.random.default_rng(1)
-    X, grid = rng.uniform(size=(120, d)), rng.uniform(size=(30, d))
-    y = np.sin(5 * X).sum(1) + 0.3 * rng.standard_normal(120)
-    predicted, reg = comparators.kernel_reg(X, y, grid)
+    trials = reproduce.import_from(PAPERS, "singh2019.trials")
+    monkeypatch.setattr(comparators, "TORCH", torch)
+    grid = pd.DataFrame(trials.settings(list(trials.DESIGNS)))
+    sizes = grid.groupby("method").n.agg(set)
+    small = {"SmoothIV", "SmoothIV (lines)"}
+    assert set(sizes.index) == set(comparators.METHODS) - (set() if torch else {"DeepIV"})
+    assert all(sizes[m] == ({1000} if m in small else set(trials.SIZES)) for m in sizes.index)
+    panels = grid.groupby(["method", "n"]).size()
+    assert set(panels) == {2 + len(trials.RHOS)}
+    assert not grid.duplicated().any()
 
-    def ridge(rows: slice, lam: float) -> KernelRidge:
-        count = len(y[rows])
-        return KernelRidge(alpha=count * lam, kernel="rbf", gamma=0.5).fit(scaled[rows], y[rows])
 
-    scale = np.array([np.median(pdist(column[:, None])) for column in X.T])
-    scaled, halves = X / scale, [slice(0, 60), slice(60, 120)]
-    loss = [
-        sum(
-            np.sum((y[b] - ridge(a, lam).predict(scaled[b])) ** 2)
-            for a, b in [halves, halves[::-1]]
-        )
-        for lam in comparators.REGS
+def test_fast_and_slow_trials_make_up_the_table():
+    registry = reproduce.load_registry(PAPERS)
+    names = ("singh2019-fast", "singh2019-slow", "singh2019-table")
+    fast, slow, table = ([str(s) for s in registry[name].grid] for name in names)
+    assert sorted(fast + slow) == sorted(table)
+    assert len({(registry[n].run, registry[n].version) for n in [*names, *TRIALS]}) == 1
+
+
+@pytest.mark.parametrize("name", ["singh2019-table", "singh2019-figure11"])
+def test_trials_on_a_seed_that_is_not_held_out(name):
+    """The quick version, by itself: numbers, table and figure."""
+    experiment = reproduce.load_registry(PAPERS)[name]
+    rows = [
+        {"seed": 40, **setting, **experiment.run(40, **setting)} for setting in experiment.quick
     ]
-    assert reg == comparators.REGS[np.argmin(loss)]
-    expected = ridge(slice(None), reg).predict(grid / scale)
-    np.testing.assert_allclose(predicted, expected, atol=1e-6)
+    frame = pd.DataFrame(rows)
+    assert np.isfinite(frame.log10_mse).all()
+    assert len(experiment.summary(frame)) == len(rows)
+    assert len(reproduce.png(experiment.figure(frame))) > 5000
+
+
+def test_figure_11_measures_from_the_median_rule():
+    figure11 = reproduce.import_from(PAPERS, "singh2019.figure11")
+    rows = pd.DataFrame(
+        [
+            {"seed": seed, "lengthscale": value, "used": 0.3, "log10_mse": seed - 42 + shift}
+            for seed in (40, 41)
+            for shift, value in enumerate(figure11.LENGTHSCALES)
+        ]
+    )
+    table = figure11.summary(rows)
+    assert table["above the median rule"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert table["published mean"][0] == -1.2056
+    assert (table["published, next best"] == -1.0724).all()

@@ -10,13 +10,13 @@ Embeddings and rules
 Estimators
     KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior
 And
-    load, NumericalWarning, datasets, display, moments, progress
+    load, NumericalWarning, datasets, display, econml, moments, progress
 """
 
 from importlib.util import find_spec
 from typing import Any
 
-from . import datasets, display, moments, progress
+from . import datasets, display, econml, moments, progress
 from ._validation import NumericalWarning
 from .bayes import KernelBayes, bayes_rule
 from .conditional import ConditionalEmbedding
@@ -72,6 +72,7 @@ __all__ = [
     "bayes_rule",
     "datasets",
     "display",
+    "econml",
     "load",
     "median_lengthscale",
     "moments",

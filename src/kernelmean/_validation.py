@@ -23,7 +23,9 @@ class NotNumericError(ValueError, TypeError):
     """An array holds objects that are not numbers."""
 
 
-def as_points(X, name: str = "X", *, min_rows: int = 1, one_d: bool = True) -> Array:
+def as_points(
+    X, name: str = "X", *, min_rows: int = 1, one_d: bool = True, gaps: bool = False
+) -> Array:
     """Rows of finite numbers: a float64 array of shape (n, d) in the array library of `X`.
 
     Parameters
@@ -35,6 +37,8 @@ def as_points(X, name: str = "X", *, min_rows: int = 1, one_d: bool = True) -> A
         Fewest rows accepted.
     one_d : bool
         Whether shape (n,) is read as a single column.
+    gaps : bool
+        Whether NaN, a missing number, may stay.
     """
     if hasattr(X, "to_frame"):  # a Series is a table of one column
         X = X.to_frame()
@@ -42,21 +46,26 @@ def as_points(X, name: str = "X", *, min_rows: int = 1, one_d: bool = True) -> A
     if X.ndim == 1 and one_d:
         X = X[:, None]
     _check_shape(X, name, min_rows)
-    check_finite(X, name)
+    _check_numbers(X, name, gaps)
     return X
 
 
-def as_vector(y, name: str = "y", *, n: int | None = None) -> Array:
+def as_vector(y, name: str = "y", *, n: int | None = None, gaps: bool = False) -> Array:
     """Finite numbers of shape (n,); a single column is flattened."""
     y = as_floats(y, name)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
         raise ValueError(f"{name} has shape {tuple(y.shape)}; a vector of shape (n,) is needed")
-    check_finite(y, name)
+    _check_numbers(y, name, gaps)
     if n is not None:
         check_lengths(n, y.shape[0], "X", name)
     return y
+
+
+def _check_numbers(X, name: str, gaps: bool) -> None:
+    xp = array_namespace(X)
+    check_finite(xp.where(xp.isnan(X), xp.zeros_like(X), X) if gaps else X, name)
 
 
 def as_floats(X, name: str) -> Array:

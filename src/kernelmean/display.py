@@ -15,12 +15,17 @@ from ._validation import as_floats, as_points, as_vector, check_lengths
 from .conditional import ConditionalEmbedding
 from .embedding import MeanEmbedding
 from .filtering import KernelBayesFilter, check_sequences
+from .inference import _limits
 from .instrument import KernelIV
 from .linalg import to_numpy
+from .selection import SEARCH_ROWS
+from .stages import Basis, CausalLeaveOneOut, SecondStage, choose
+from .summary import regressor_names
 from .tracking import FilterResult
 
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
 TRUTH, GAP = "#222222", "#f3e9d8"
+DRAWN = 2_000  # points in a picture, at most
 
 
 def _axes(ax) -> Any:
@@ -33,18 +38,22 @@ def _axes(ax) -> Any:
 
 @dataclass
 class StructuralCurveDisplay:
-    """A structural function along one regressor, against plain kernel ridge and the data.
+    """A structural function along one regressor with its confidence band, beside plain regression.
 
     Attributes
     ----------
     grid : array of shape (m,)
         Values of the regressor.
     structural, plain : array of shape (m,)
-        KernelIV and kernel ridge of y on the same regressors. The curves differ where the noise
-        is confounded with the regressor.
+        KernelIV, and kernel ridge of y on the same coordinates (or None). The curves differ where
+        the noise is confounded with the regressor.
+    band : array of shape (m, 2), or None
+        Limits that hold along the whole curve at once.
     x, y : array of shape (n,)
         The data.
     x_name, y_name : str
+    level : float
+        Of the band.
 
     Examples
     --------
@@ -52,22 +61,32 @@ class StructuralCurveDisplay:
     >>> data = km.datasets.make_iv_sigmoid(400, random_state=0)
     >>> iv = km.KernelIV().fit(data.X, data.y, data.Z)
     >>> display = km.display.StructuralCurveDisplay.from_estimator(iv, data.X, data.y)
-    >>> display.grid.shape
-    (200,)
+    >>> display.grid.shape, display.band.shape
+    ((200,), (200, 2))
     """
 
     grid: np.ndarray
     structural: np.ndarray
-    plain: np.ndarray
+    plain: np.ndarray | None
+    band: np.ndarray | None
     x: np.ndarray
     y: np.ndarray
     x_name: str = "x"
     y_name: str = "y"
+    level: float = 0.95
     ax_: Any = None
 
     @classmethod
     def from_estimator(
-        cls, estimator: KernelIV, X, y, *, C=None, column: int = 0, n_grid: int = 200
+        cls,
+        estimator: KernelIV,
+        X=None,
+        y=None,
+        *,
+        C=None,
+        column: int | str = 0,
+        n_grid: int = 200,
+        level: float = 0.95,
     ) -> StructuralCurveDisplay:
         """Curves along one column of the regressors, the others held at their medians.
 
@@ -75,44 +94,86 @@ class StructuralCurveDisplay:
         ----------
         estimator : fitted KernelIV
         X, y, C : the data, as given to `fit`
-        column : int
-            Column of (X, C) to move, between its 2.5% and 97.5% quantiles.
+            What the estimator keeps of them (at most 10,000 rows) when left out. After
+            `from_formula` a table alone will do.
+        column : int or str
+            Column of (X, C) to move, between its 2.5% and 97.5% quantiles: number or name.
         n_grid : int
+        level : float
+            Of the band.
         """
         check_is_fitted(estimator)
-        points = estimator._check_new(X, C)
-        y = as_vector(y, "y", n=len(points))
-        if not isinstance(column, int) or not 0 <= column < points.shape[1]:
-            raise ValueError(
-                f"column is {column!r}; a column number from 0 to {points.shape[1] - 1} is needed"
-            )
-        x = points[:, column]
+        points, outcome = _data(estimator, X, y, C)
+        names = regressor_names(estimator)
+        number = _column(column, names)
+        x = points[:, number]
         grid = np.linspace(np.quantile(x, 0.025), np.quantile(x, 0.975), n_grid)
         path = np.tile(np.median(points, axis=0), (n_grid, 1))
-        path[:, column] = grid
-        plain = ConditionalEmbedding(estimator.kernel_x_, "linear", features=estimator.features)
-        names = [*getattr(estimator, "feature_names_in_", []), *(estimator._names_c or [])]
+        path[:, number] = grid
+        rows = estimator.basis_x_.transform(path)
         return cls(
             grid,
-            estimator._evaluate(path),
-            plain.fit(points, y).predict(path),
+            to_numpy(rows @ estimator.coef_),
+            to_numpy(rows) @ ridge_coefficients(estimator.basis_x_, points, outcome),
+            _limits(rows, estimator.coef_, estimator.covariance_, level, simultaneous=True),
             x,
-            y,
-            names[column] if names else f"x[{column}]",
+            outcome,
+            names[number],
             estimator.target_name_,
+            level,
         )
 
     def plot(self, ax=None, *, data: bool = True) -> StructuralCurveDisplay:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
         self.ax_ = ax = _axes(ax)
         if data:
-            inside = (self.x >= self.grid[0]) & (self.x <= self.grid[-1])
-            ax.plot(self.x[inside], self.y[inside], ".", color=DATA, ms=3, alpha=0.5, label="data")
+            self._draw_data(ax)
+        if self.band is not None:
+            percent = f"{100 * self.level:g}% band"
+            ax.fill_between(self.grid, *self.band.T, color=CURVE, alpha=0.18, lw=0, label=percent)
         ax.plot(self.grid, self.structural, color=CURVE, lw=2, label="structural (KernelIV)")
-        ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
+        if self.plain is not None:
+            ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
         ax.set(xlabel=self.x_name, ylabel=self.y_name)
         ax.legend(frameon=False)
         return self
+
+    def _draw_data(self, ax) -> None:
+        """At most 2,000 of the points above the grid."""
+        inside = np.flatnonzero((self.x >= self.grid[0]) & (self.x <= self.grid[-1]))
+        keep = inside[:: len(inside) // DRAWN + 1]
+        ax.plot(self.x[keep], self.y[keep], ".", color=DATA, ms=3, alpha=0.5, label="data")
+
+
+def _data(estimator: KernelIV, X, y, C) -> tuple[np.ndarray, np.ndarray]:
+    """Regressors and outcomes: those given, or those that the estimator keeps."""
+    if X is None:
+        points, _, outcome = estimator.sample_
+        return to_numpy(points), to_numpy(outcome)
+    if y is None and estimator.design_ is not None:
+        y = estimator.design_.outcome(X)
+    points = to_numpy(estimator._check_new(X, C))
+    return points, to_numpy(as_vector(y, "y", n=len(points)))
+
+
+def _column(column: int | str, names: list[str]) -> int:
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    if not isinstance(column, int) or not 0 <= column < len(names):
+        raise ValueError(
+            f"column is {column!r}; a column number from 0 to {len(names) - 1} is needed, or one "
+            f"of {names}"
+        )
+    return column
+
+
+def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Kernel ridge of y in the coordinates of a structural function, by leave-one-out."""
+    rows = np.linspace(0, len(X) - 1, min(len(X), SEARCH_ROWS)).astype(int)
+    Phi, y, n = to_numpy(basis.transform(X[rows])), y[rows], len(rows)
+    stage = SecondStage.of(Phi.T @ Phi / n, Phi.T @ y / n, basis.trends, n)
+    loss = CausalLeaveOneOut.of(stage, Phi, Phi, y, n)
+    return stage.coefficients(choose(None, "reg", loss, stage.grid, heaviest=False)[0])
 
 
 @dataclass

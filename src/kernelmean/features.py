@@ -56,11 +56,27 @@ class FeatureMap(Saveable, BaseEstimator):
         check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
         return self._transform(X)
 
+    def derivative(self, X, column: int) -> Array:
+        """∂φ(x)/∂x_column at the rows of `X`, shape (n, r).
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no derivative in closed form, or the features none at all.
+        """
+        check_is_fitted(self)
+        X = self.kernel_._points(X, "X")
+        check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
+        return self._derivative(X, column)
+
     def _fit_transform(self, X) -> Array:
         raise NotImplementedError
 
     def _transform(self, X) -> Array:
         raise NotImplementedError
+
+    def _derivative(self, X, column: int) -> Array:
+        raise ValueError(f"{type(self).__name__} features have no derivative")
 
 
 class Landmarks(FeatureMap):
@@ -86,6 +102,10 @@ class Landmarks(FeatureMap):
 
     def _transform_block(self, X) -> Array:
         return linalg.solve_lower(self.factor_, self.kernel_._gram(self.landmarks_, X)).T
+
+    def _derivative(self, X, column: int) -> Array:
+        slopes = self.kernel_._derivative(X, self.landmarks_, column)
+        return linalg.solve_lower(self.factor_, slopes.T).T
 
 
 @dataclass(frozen=True)
@@ -332,6 +352,11 @@ class RandomFourier(FeatureMap):
             Phi[i:j, :half], Phi[i:j, half:] = xp.cos(phase), xp.sin(phase)
         Phi *= math.sqrt(2.0 / self.rank_)
         return Phi
+
+    def _derivative(self, X, column: int) -> Array:
+        half = self.rank_ // 2
+        Phi, speed = self._transform(X), self.frequencies_[:, column]
+        return linalg.namespace(X).concat([-Phi[:, half:] * speed, Phi[:, :half] * speed], axis=1)
 
 
 def as_feature_map(features) -> FeatureMap:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import DataConversionWarning
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import linalg
@@ -16,55 +16,110 @@ from ._validation import (
     as_floats,
     as_points,
     as_vector,
+    check_count,
     check_lengths,
     check_positive,
     column_names,
-    generator,
 )
-from .features import as_feature_map
-from .kernels import fitted_kernel
-from .moments import Moments, accumulate, block_rows, row_blocks
+from .features import FeatureMap, Nystroem, as_feature_map, learns_from_pairs
+from .formula import Design, read_formula
+from .inference import StructuralInference, bias_spread
+from .kernels import Kernel, Precomputed, fitted_kernel
+from .moments import block_rows, row_blocks
 from .persistence import Saveable
-from .selection import DECADES, minimise_log10
+from .progress import track
+from .scales import ROUNDS, Scaled, Search
+from .selection import SEARCH_ROWS
+from .sharing import Part, is_dask, kind_of, share, thinned_parts, together
+from .stages import (
+    Basis,
+    Group,
+    Polynomial,
+    SecondStage,
+    causal_leave_one_out,
+    choose,
+    held_out_loss,
+    influence,
+    jackknife_stage,
+    moment_test,
+    second_moments,
+    split_stages,
+)
+from .summary import Summary, account
 
-GRID = 45  # of a regulariser's bracketing search: each value costs r² operations
+SEARCH_COST = 4e7  # rows × ranks of a step of the search over lengthscales
+FEWEST = 1000  # rows of the search, whatever the ranks
+TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
+LEVEL = 0.05  # of the test that the instruments do not contradict a fit
+FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 
 
-class KernelIV(Saveable, RegressorMixin, BaseEstimator):
+class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     """Structural function h in Y = h(X) + e, E[e | Z] = 0, by two-stage kernel ridge regression.
 
-    Stage 1 learns the operator z ↦ E[φ(X) | Z = z], E = Φ₁ᵀΘ₁(Θ₁ᵀΘ₁ + nλI)⁻¹; stage 2, on other
-    rows, regresses y on its output M = Θ₂Eᵀ: b = (MᵀM/m + ξI)⁻¹Mᵀy₂/m and h(x) = φ(x)ᵀb.
+    Stage 1 learns E[φ(X) | Z = z] = F(z), stage 2 regresses y on it: h(x) = φ(x)ᵀb,
+    b = (MᵀM/n + ξI)⁻¹Mᵀy/n. In the default, jackknife kernel IV, every row serves both stages:
+    row i of M is the embedding learned without it, M_i = (F_i − h_iφ_i)/(1 − h_i), and ξ minimises
+    the causal leave-one-out loss (1/n) Σ(y_i − h⁻ⁱ(x_i))², as do the lengthscales of the
+    regressors, while λ and the lengthscales of the instruments minimise the leave-one-out loss of
+    stage 1.
 
     Parameters
     ----------
     kernel_x, kernel_z : Kernel, str, scikit-learn kernel or callable
         Kernels on the regressors (X, C) and on the instruments (Z, C). By name: a product over
-        columns, each with the median lengthscale of its column over all rows.
+        columns, each with a lengthscale of its own.
     reg_stage1, reg_stage2 : float, optional
-        λ and ξ, per sample. None is the paper's causal validation: λ minimises the stage-1 loss on
-        the stage-2 rows, ξ minimises (1/n) Σ (y_i − h(x_i))² on the stage-1 rows. Of several
-        local minima the one with most regularisation is taken.
-    split : float
-        Share of the rows that go to stage 1.
+        λ and ξ, per sample. None chooses them by the losses above; under a split, by the paper's
+        causal validation: λ minimises the stage-1 loss on the stage-2 rows, ξ minimises
+        (1/n) Σ (y_i − h(x_i))² on the stage-1 rows, and of several local minima the one with most
+        regularisation is taken.
+    split : "loo", float, int or "samples"
+        "loo" is the jackknife. A share in (0, 1) of the rows goes to stage 1 and the rest to
+        stage 2, as in the paper (0.5). A number K ≥ 2 of folds: the embeddings of each fold are
+        learned from the other folds. "samples": two samples in one table; rows where y is NaN
+        serve stage 1 only, rows where X is NaN stage 2 only, complete rows (if any) serve both.
     features : FeatureMap, optional
-        Coordinates for regressors and for instruments; None is `Nystroem()`.
+        Coordinates for regressors and for instruments; None is `Nystroem()`, ten times closer in
+        norm where lengthscales are tuned, for these come out long and λ, ξ small.
     random_state : int, Generator or None
-        Shuffles the rows before they are split; None keeps them in order.
+        Shuffles the rows before they are split or folded; None keeps them in order.
+    trend : "auto", None or int
+        Polynomial of this degree in each column beside the kernel, without interactions, not
+        penalised in stage 2: 0 is an intercept, 1 a plane. "auto" fits both and takes the smaller
+        causal loss among those that the instruments do not contradict (`specification_p_` at
+        least 0.05); with fewer than ten rows a column, 0; for a share, None, as in the paper.
+    tune_lengthscale : "auto" or bool
+        Whether one scale per column, of the regressors and of the instruments, is searched from
+        the median lengthscale. "auto" does so for kernels given by name, but not for a share.
+    verbose : bool
+        Show the progress of the search.
 
     Attributes
     ----------
-    coef_ : array of shape (r_x,)
-        b, in the coordinates `features_x_`.
+    coef_ : array of shape (width,)
+        Coefficients of the trend and of the kernel's coordinates, `basis_x_`.
+    covariance_ : array of shape (width, width)
+        Of `coef_`: by the influence of every row on both stages, and the spread of the smoothing
+        bias (see `predict_interval`).
     reg_stage1_, reg_stage2_, loss_stage1_, loss_stage2_ : float
         λ, ξ and the two validation losses.
+    trend_ : int or None
+        Degree of the trend.
+    specification_p_ : float
+        p-value of E[y − h(X) | Z] = 0 for the h fitted. A small one says that something other
+        than noise is left: too stiff a kernel, too much regularisation, or a bad instrument.
     kernel_x_, kernel_z_, features_x_, features_z_ : as used
+    scales_x_, scales_z_ : arrays of shape (d_x + d_c,), (d_z + d_c,)
+        Lengthscales found, as multiples of those the kernels started from.
     n_stage1_, n_stage2_ : int
+    design_ : Design or None
+        How columns are made from a table, after `from_formula`.
 
     References
     ----------
     Singh, Sahani, Gretton (2019), Kernel instrumental variable regression, Algorithms 1 and 2;
-    MATH §7.
+    Angrist, Imbens, Krueger (1999), Jackknife instrumental variables estimation; MATH §7.
 
     Examples
     --------
@@ -72,9 +127,12 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
     >>> data = km.datasets.make_iv_sigmoid(1000, random_state=0)
     >>> iv = km.KernelIV().fit(data.X, data.y, data.Z)
     >>> error = ((iv.predict(data.grid) - data.truth(data.grid)) ** 2).mean()
-    >>> bool(error < 0.2)
+    >>> bool(error < 0.05)
     True
     """
+
+    coef_: Array
+    covariance_: Array
 
     def __init__(
         self,
@@ -82,9 +140,12 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         kernel_z="gaussian",
         reg_stage1=None,
         reg_stage2=None,
-        split=0.5,
+        split="loo",
         features=None,
         random_state=None,
+        trend="auto",
+        tune_lengthscale="auto",
+        verbose=False,
     ):
         self.kernel_x = kernel_x
         self.kernel_z = kernel_z
@@ -93,9 +154,16 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         self.split = split
         self.features = features
         self.random_state = random_state
+        self.trend = trend
+        self.tune_lengthscale = tune_lengthscale
+        self.verbose = verbose
 
     def fit(self, X, y, Z=None, C=None) -> KernelIV:
         """Estimate the structural function.
+
+        Arrays and DataFrames of Dask (extra `dask`; `split="loo"`) are summed where they are: only
+        small matrices and 10,000 evenly spaced rows come here. Six passes are made over the rows;
+        `X.persist()` keeps them at hand.
 
         Parameters
         ----------
@@ -113,24 +181,119 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         ValueError
             If Z is missing, or anything is malformed, non-finite or constant.
         """
+        rows = None
+        if is_dask(X, y, Z, C):
+            from .distributed import DaskPart, rows_to_fit
+
+            rows = rows_to_fit(self.split, X, y, Z, C)
+            X, y, Z, C = rows.few(SEARCH_ROWS)
+        self._check_parameters()
         regressors, y, instruments = self._check_data(X, y, Z, C)
-        stage1, stage2 = self._split_rows(y.shape[0])
-        names = column_names(X), column_names(Z), column_names(C)
-        self.kernel_x_ = fitted_kernel(
-            self.kernel_x, regressors, names=_joined(names[0], names[2]), **_as("kernel_x", "X, C")
-        )
-        self.kernel_z_ = fitted_kernel(
-            self.kernel_z, instruments, names=_joined(names[1], names[2]), **_as("kernel_z", "Z, C")
-        )
-        data = regressors, instruments, y
-        first = self._first_moments(*(_rows(part, stage1) for part in data))
-        second = self._second_moments(*(_rows(part, stage2) for part in data))
-        self._solve_stage1(_Stage1.of(first, second))
-        self._solve_stage2(_Stage2.of(first, second, self.operator_))
+        self.design_: Design | None = None
+        parts = share(self.split, self.random_state, regressors, instruments, y)
+        if rows is not None:
+            parts = [DaskPart(regressors, instruments, y, rows=rows)]
+        names_c = column_names(C)
+        names = _joined(column_names(X), names_c), _joined(column_names(Z), names_c)
+        self._names = names
+        if self.trend == "auto" and kind_of(self.split) != "share":
+            return self._fit_best(parts)
+        return self._fit_parts(parts)
+
+    @classmethod
+    def from_formula(cls, formula, data, **parameters) -> KernelIV:
+        """A fitted model, its columns made from a table by a formula.
+
+        Parameters
+        ----------
+        formula : str
+            "y ~ controls + [regressors ~ instruments]", as in linearmodels. Controls serve as
+            instruments too. The intercept is the model's own: constant columns are left out, and
+            `0 +` is refused. Text has to be called categorical, C(region); log, poly, bs and
+            NumPy's elementwise functions (np.sqrt) may stand in it.
+        data : DataFrame
+            Without missing values in the columns used (with `split="samples"`, those of the
+            outcome and the regressors may be missing).
+        **parameters
+            Those of the estimator.
+
+        Returns
+        -------
+        KernelIV
+            Fitted. Its methods take tables with the formula's columns in place of X and C.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> fish = km.datasets.load_fulton_fish().frame
+        >>> iv = km.KernelIV.from_formula("ltotqty ~ [lavgprc ~ wave2 + wave3]", fish)
+        >>> iv.predict(fish.head(2)).shape
+        (2,)
+        """
+        gaps = kind_of(parameters.get("split", "loo")) == "samples"
+        design, y, X, Z, C = read_formula(formula, data, gaps=gaps)
+        model = cls(**parameters).fit(X, y, Z, C)
+        model.design_ = design
+        return model
+
+    def _fit_best(self, parts: list[Part]) -> KernelIV:
+        """With an intercept, or a plane: the smaller causal loss that the instruments allow."""
+        few = thinned_parts(parts, SEARCH_ROWS)
+        if not self._plane_fits(few):
+            return self._adopt(self._trial(0, parts))
+        trials = [self._trial(degree, few) for degree in (0, 1)]
+        allowed = [t for t in trials if t.specification_p_ >= LEVEL]
+        if allowed:
+            best = min(allowed, key=lambda trial: trial.loss_stage2_)
+        else:
+            best = max(trials, key=lambda trial: trial.specification_p_)
+        return self._adopt(best if few is parts else best._solve(parts))
+
+    def _trial(self, degree: int, parts: list[Part]) -> KernelIV:
+        trial = clone(self).set_params(trend=degree)
+        trial._names = self._names
+        return trial._fit_parts(parts)
+
+    def _adopt(self, trial: KernelIV) -> KernelIV:
+        parameters = self.get_params(deep=False)
+        for name, value in vars(trial).items():
+            if name not in parameters:
+                setattr(self, name, value)
+        return self
+
+    def _plane_fits(self, parts: list[Part]) -> bool:
+        """Whether there are rows enough, and numbers, for a line in every column."""
+        n = sum(part.y.shape[0] for part in parts)
+        columns = max(parts[0].X.shape[1], parts[0].Z.shape[1])
+        indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
+        return n >= 10 * columns and not indexed
+
+    def _fit_parts(self, parts: list[Part]) -> KernelIV:
+        few = thinned_parts(parts, SEARCH_ROWS)
+        self._choose_kernels(few, *self._names)
+        self._choose_coordinates(few)
+        return self._solve(parts)
+
+    def _solve(self, parts: list[Part]) -> KernelIV:
+        """Both stages on these rows, in the coordinates chosen."""
+        few = thinned_parts(parts, SEARCH_ROWS)
+        # an intercept takes up the mean of y, which then need not pass through stage 1
+        middle = _mean_outcome(few) if self._powers else 0.0
+        groups = [part.group(self.basis_x_, self.basis_z_, middle) for part in parts]
+        self._solve_stage1(groups)
+        self._solve_stage2(groups)
+        known = groups if kind_of(self.split) != "samples" else _complete(groups)
+        self.specification_p_ = np.nan
+        if known:
+            self.specification_p_ = moment_test(known, self.coef_, self.reg_stage1_)
+        if self._powers:
+            first, rest = self.coef_[:1], self.coef_[1:]
+            self.coef_ = linalg.namespace(first).concat([first + middle, rest])
+        self.sample_ = _sample(few if kind_of(self.split) != "samples" else _complete(few) or few)
         return self
 
     def predict(self, X, C=None) -> Array:
-        """h at new regressors, shape (m,).
+        """h at new regressors, shape (m,); of Dask, to be computed, for regressors of Dask.
 
         Parameters
         ----------
@@ -140,83 +303,184 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
             last columns of X (columns of a DataFrame are found by name).
         """
         check_is_fitted(self)
+        if is_dask(X, C):
+            from .distributed import lazily
+
+            return lazily(self, X, C)
         return self._evaluate(self._check_new(X, C))
 
     def _evaluate(self, points) -> Array:
-        step = block_rows(self.features_x_.rank_)
         parts = [
-            self.features_x_.transform(block) @ self.coef_
-            for (block,) in row_blocks(points, rows=step)
+            self.basis_x_.transform(block) @ self.coef_
+            for (block,) in row_blocks(points, rows=block_rows(self.basis_x_.width))
         ]
         return linalg.namespace(points).concat(parts)
 
-    def summary(self) -> str:
-        """A plain-text account of the fit."""
-        check_is_fitted(self)
-        rows = {
-            "rows in stage 1 / stage 2": f"{self.n_stage1_} / {self.n_stage2_}",
-            "kernel on regressors": f"{self.kernel_x_!r}",
-            "kernel on instruments": f"{self.kernel_z_!r}",
-            "coordinates (x, z)": f"{self.features_x_.rank_}, {self.features_z_.rank_}",
-            "reg_stage1 (lambda)": f"{self.reg_stage1_:.4g}{self._origin(self.reg_stage1)}",
-            "reg_stage2 (xi)": f"{self.reg_stage2_:.4g}{self._origin(self.reg_stage2)}",
-            "stage-1 loss, on stage-2 rows": f"{self.loss_stage1_:.6g}",
-            "stage-2 loss, on stage-1 rows": f"{self.loss_stage2_:.6g}",
-        }
-        title = f"Kernel instrumental-variable regression of {self.target_name_}"
-        width = max(map(len, rows))
-        return "\n".join(
-            [title, "-" * len(title), *(f"{k:<{width}}  {v}" for k, v in rows.items())]
+    @property
+    def features_x_(self) -> FeatureMap:
+        """Coordinates of the regressors' kernel."""
+        return self.basis_x_.features
+
+    @property
+    def features_z_(self) -> FeatureMap:
+        """Coordinates of the instruments' kernel."""
+        return self.basis_z_.features
+
+    # ------------------------------------------------------------ kernels and coordinates
+
+    def _choose_kernels(self, parts: list[Part], names_x, names_z) -> None:
+        """Kernels at the lengthscales they start from, then at those found."""
+        known = [p for p in parts if p.teaches or kind_of(self.split) != "samples"]
+        X, Z = together(known, "X"), together(parts, "Z")
+        starts = (
+            fitted_kernel(self.kernel_x, X, names=names_x, **_as("kernel_x", "X, C")),
+            fitted_kernel(self.kernel_z, Z, names=names_z, **_as("kernel_z", "Z, C")),
         )
+        none = self.trend is None or self.trend == "auto"  # "auto" comes here for a share only
+        self.trend_ = None if none else check_count(self.trend, "trend", minimum=0)
+        self._powers = 0 if self.trend_ is None else self.trend_ + 1
+        self.scales_x_, self.scales_z_ = self._search(*starts, parts)
+        self.kernel_x_ = starts[0].scaled(self.scales_x_) if self._tunes[0] else starts[0]
+        self.kernel_z_ = starts[1].scaled(self.scales_z_) if self._tunes[1] else starts[1]
+
+    @property
+    def _tunes(self) -> tuple[bool, bool]:
+        """Whether the lengthscales of the regressors, and of the instruments, are searched."""
+        if self.tune_lengthscale != "auto":
+            return bool(self.tune_lengthscale), bool(self.tune_lengthscale)
+        if kind_of(self.split) == "share" or learns_from_pairs(self.features):
+            return False, False
+        x, z = (isinstance(k, str) and k in TUNABLE for k in (self.kernel_x, self.kernel_z))
+        return x, z
+
+    def _search(self, kernel_x: Kernel, kernel_z: Kernel, parts: list[Part]) -> tuple:
+        """Scales of the lengthscales, searched on evenly spaced complete rows."""
+        ones = np.ones(parts[0].X.shape[1]), np.ones(parts[0].Z.shape[1])
+        complete = parts if kind_of(self.split) != "samples" else _complete(parts)
+        if not any(self._tunes) or not complete:
+            return ones
+        data = [linalg.to_numpy(together(complete, name)) for name in ("X", "Z", "y")]
+        X, Z, y = _thinned(data, _search_rows(kernel_x, kernel_z, data))
+        search = Search(
+            Scaled(kernel_x, X),
+            Scaled(kernel_z, Z),
+            Polynomial.of(X, self._powers)(X),
+            Polynomial.of(Z, self._powers)(Z),
+            _standard(y),
+            *self._tunes,
+        )
+        for _ in track(range(ROUNDS), description="Lengthscales", verbose=self.verbose):
+            search.round()
+        return search.scales
+
+    def _choose_coordinates(self, parts: list[Part]) -> None:
+        """Landmarks among (at most 10,000 of) the rows that teach stage 1."""
+        teachers = [p for p in parts if p.teaches]
+        both = []
+        for name, kernel, tuned in [
+            ("X", self.kernel_x_, self._tunes[0]),
+            ("Z", self.kernel_z_, self._tunes[1]),
+        ]:
+            (points,) = _thinned([together(teachers, name)], SEARCH_ROWS)
+            features = as_feature_map(self.features)
+            if self.features is None and tuned:
+                features = Nystroem(tol=FINE)
+            features.fit(points, kernel)
+            both.append(Basis(Polynomial.of(points, self._powers), features))
+        self.basis_x_, self.basis_z_ = both
 
     # ------------------------------------------------------------ the two stages
 
-    def _first_moments(self, X, Z, y) -> Moments:
-        """Choose coordinates on the stage-1 rows; their second moments."""
-        self.features_x_, self.features_z_ = map(as_feature_map, (self.features, self.features))
-        Phi = self.features_x_.fit_transform(X, self.kernel_x_)
-        Theta = self.features_z_.fit_transform(Z, self.kernel_z_)
-        blocks = row_blocks(Phi, Theta, y, rows=block_rows(Phi.shape[1] + Theta.shape[1]))
-        return accumulate(
-            blocks,
-            ["xx", "xz", "zz", "xy", "yy"],
-            lambda phi, theta, y: {"x": phi, "z": theta, "y": y[:, None]},
+    def _solve_stage1(self, groups: list[Group]) -> None:
+        """The stage 1 that embeds each group, λ and its loss."""
+        teachers = [g for g in groups if g.teaches]
+        self.n_stage1_ = sum(g.n for g in teachers)
+        if all(g.own for g in teachers) and kind_of(self.split) != "share":
+            stage, reg, loss = jackknife_stage(teachers, self.reg_stage1)
+            stages = [stage]
+        else:
+            stages, reg, loss = split_stages(groups, self.reg_stage1)
+        self.reg_stage1_, self.loss_stage1_ = reg, loss
+        if len(stages) < len(groups):
+            stages = stages * len(groups)
+        for group, stage in zip(groups, stages, strict=True):
+            group.stage = stage
+
+    def _solve_stage2(self, groups: list[Group]) -> None:
+        learners = [g for g in groups if g.outcome]
+        moments = second_moments(learners)
+        self.n_stage2_ = m = moments.n
+        stage = SecondStage.of(
+            moments.mean("mm"), moments.mean("my")[:, 0], self.basis_x_.trends, m
         )
-
-    def _second_moments(self, X, Z, y) -> Moments:
-        """Second moments of the stage-2 rows in the same coordinates; k(x, x) is summed as "k"."""
-        fx, fz = self.features_x_, self.features_z_
-        blocks = row_blocks(X, Z, y, rows=block_rows(fx.rank_ + fz.rank_))
-        return accumulate(
-            blocks,
-            ["xz", "zz", "zy", "k"],
-            lambda X, Z, y: {
-                "x": fx.transform(X),
-                "z": fz.transform(Z),
-                "y": y[:, None],
-                "k": self.kernel_x_.diag(X)[:, None],
-            },
+        by_share = kind_of(self.split) == "share"
+        if by_share:
+            loss = held_out_loss(stage, groups[0])
+        else:
+            loss = causal_leave_one_out(stage, learners, m)
+        self.reg_stage2_, self.loss_stage2_ = choose(
+            self.reg_stage2, "reg_stage2", loss, stage.grid, heaviest=by_share
         )
-
-    def _solve_stage1(self, stage: _Stage1) -> None:
-        self.reg_stage1_, self.loss_stage1_ = _choose(self.reg_stage1, "reg_stage1", stage)
-        self.operator_ = stage.operator(self.reg_stage1_)
-
-    def _solve_stage2(self, stage: _Stage2) -> None:
-        self.reg_stage2_, self.loss_stage2_ = _choose(self.reg_stage2, "reg_stage2", stage)
         self.coef_ = stage.coefficients(self.reg_stage2_)
+        scores = influence(groups, self.coef_, self.n_stage1_, m)
+        noise = stage.covariance(self.reg_stage2_, scores)
+        self.covariance_ = noise + bias_spread(stage, self.reg_stage2_, self.coef_)
+
+    def score(self, X, y, C=None, sample_weight=None) -> float:
+        """R² of the structural function.
+
+        It is not a measure of success: where noise is confounded with X, the true h has a smaller
+        one than plain regression.
+        """
+        return float(r2_score(y, self.predict(X, C), sample_weight=sample_weight))
+
+    def summary(self) -> Summary:
+        """An account of the fit: a text, which shows as a table in a notebook."""
+        check_is_fitted(self)
+        return account(self)
+
+    def plot(self, X=None, y=None, *, C=None, column=0, level=0.95, ax=None):
+        """The structural function along one column, with its band, plain regression and the data.
+
+        Parameters
+        ----------
+        X, y, C, column, level
+            As for `display.StructuralCurveDisplay.from_estimator`.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        StructuralCurveDisplay
+        """
+        from .display import StructuralCurveDisplay
+
+        options = {"C": C, "column": column, "level": level}
+        return StructuralCurveDisplay.from_estimator(self, X, y, **options).plot(ax)
 
     # ------------------------------------------------------------ the door
 
+    def _check_parameters(self) -> None:
+        """What is wrong with them is said before the long search."""
+        for name in ("reg_stage1", "reg_stage2"):
+            if getattr(self, name) is not None:
+                check_positive(getattr(self, name), name, zero=True)
+        if self.trend is not None and self.trend != "auto":
+            check_count(self.trend, "trend", minimum=0)
+        if self.tune_lengthscale != "auto" and not isinstance(self.tune_lengthscale, bool):
+            raise ValueError(
+                f'tune_lengthscale is {self.tune_lengthscale!r}; "auto", True or False is needed'
+            )
+
     def _check_data(self, X, y, Z, C) -> tuple[Array, Array, Array]:
-        points = as_points(X, "X", min_rows=4, one_d=False)
+        gaps = kind_of(self.split) == "samples"
+        points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
         validate_data(self, X, skip_check_array=True)
         if y is None:
             raise ValueError(
                 "y is missing: the estimator requires y to be passed, but the target y is None"
             )
         self.target_name_ = (column_names(y) or ["y"])[0]
-        y = _outcome(y, points.shape[0])
+        y = _outcome(y, points.shape[0], gaps)
         if Z is None:
             raise ValueError(
                 "Z is None; instruments are needed. For a regression without instruments use "
@@ -233,23 +497,9 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         join = linalg.namespace(points).concat
         return join([points, *exogenous], axis=1), y, join([parts["Z"], *exogenous], axis=1)
 
-    def _split_rows(self, n: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
-        if isinstance(self.split, str):
-            raise ValueError(f"split is {self.split!r}; a share of the rows in (0, 1) is needed")
-        share = check_positive(self.split, "split")
-        self.n_stage1_ = round(share * n)
-        self.n_stage2_ = n - self.n_stage1_
-        if min(self.n_stage1_, self.n_stage2_) < 2:
-            raise ValueError(
-                f"split is {share}, which leaves {self.n_stage1_} and {self.n_stage2_} of {n} rows "
-                "to the two stages; each needs at least 2 (a share between 0 and 1)"
-            )
-        if self.random_state is None:
-            return slice(0, self.n_stage1_), slice(self.n_stage1_, n)
-        order = generator(self.random_state).permutation(n)
-        return order[: self.n_stage1_], order[self.n_stage1_ :]
-
     def _check_new(self, X, C) -> Array:
+        if self.design_ is not None and column_names(X) is not None:
+            X, C = self.design_.regressors(X, C)
         if self._columns_c == 0 or C is not None:
             points = as_points(X, "X", one_d=False)
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -277,79 +527,6 @@ class KernelIV(Saveable, RegressorMixin, BaseEstimator):
         check_lengths(points.shape[0], C.shape[0], "X", "C")
         return linalg.namespace(points).concat([points, C], axis=1)
 
-    def _origin(self, given) -> str:
-        return " (causal validation)" if given is None else " (given)"
-
-
-@dataclass(frozen=True)
-class _Stage1:
-    """z ↦ E[φ(X) | z] for every λ: with ΘᵀΘ/n = Q diag(s) Qᵀ, E = A D Qᵀ, D = 1/(s + λ).
-
-    Its loss on the stage-2 rows, (1/m) Σ ‖φ(x̃) − Eθ(z̃)‖², is a quadratic in the diagonal of D:
-    (1/m) Σ k(x̃, x̃) − 2 cᵀd + dᵀGd.
-    """
-
-    grid: linalg.EigenGrid
-    A: Array  # Φ₁ᵀΘ₁Q/n, (r_x, r_z)
-    constant: float
-    c: Array
-    G: Array
-
-    @classmethod
-    def of(cls, first: Moments, second: Moments) -> _Stage1:
-        grid = linalg.EigenGrid.of(first.mean("zz"))
-        Q, A = grid.vectors, first.mean("xz") @ grid.vectors
-        c = linalg.namespace(A).sum(A * (second.mean("xz") @ Q), axis=0)
-        G = (A.T @ A) * (Q.T @ second.mean("zz") @ Q)
-        return cls(grid, A, float(second.mean("k")[0]), c, G)
-
-    def __call__(self, reg: float) -> float:
-        d = self.grid.shrink(reg)
-        return float(self.constant - 2 * self.c @ d + d @ self.G @ d)
-
-    def operator(self, reg: float) -> Array:
-        return (self.A * self.grid.shrink(reg)) @ self.grid.vectors.T
-
-
-@dataclass(frozen=True)
-class _Stage2:
-    """Ridge of y on M = Θ₂Eᵀ for every ξ: with MᵀM/m = R diag(t) Rᵀ, b = R D Rᵀ Mᵀy/m.
-
-    Its loss on the stage-1 rows, (1/n) Σ (y − φ(x)ᵀb)², is again a quadratic in that diagonal.
-    """
-
-    grid: linalg.EigenGrid
-    a: Array  # RᵀMᵀy/m
-    constant: float
-    c: Array
-    G: Array
-
-    @classmethod
-    def of(cls, first: Moments, second: Moments, E) -> _Stage2:
-        grid = linalg.EigenGrid.of(E @ second.mean("zz") @ E.T)
-        R = grid.vectors
-        a = R.T @ (E @ second.mean("zy")[:, 0])
-        c = a * (R.T @ first.mean("xy")[:, 0])
-        G = a[:, None] * (R.T @ first.mean("xx") @ R) * a[None, :]
-        return cls(grid, a, float(first.mean("yy")[0, 0]), c, G)
-
-    def __call__(self, reg: float) -> float:
-        d = self.grid.shrink(reg)
-        return float(self.constant - 2 * self.c @ d + d @ self.G @ d)
-
-    def coefficients(self, reg: float) -> Array:
-        return self.grid.vectors @ (self.grid.shrink(reg) * self.a)
-
-
-def _choose(reg, name: str, stage: _Stage1 | _Stage2) -> tuple[float, float]:
-    """The regulariser given, or the minimiser of the stage's validation loss."""
-    if reg is not None:
-        reg = check_positive(reg, name, zero=True)
-        return reg, stage(reg)
-    size = max(float(linalg.namespace(stage.grid.values).sum(stage.grid.values)), linalg.EPS)
-    reg, loss = minimise_log10(lambda r: stage(r * size), *DECADES, points=GRID, heaviest=True)
-    return reg * size, loss
-
 
 def _as(name: str, argument: str) -> dict:
     return {"name": name, "columnwise": True, "argument": f"({argument})"}
@@ -360,19 +537,14 @@ def _joined(names, names_c) -> list[str] | None:
     return None if names is None else [*names, *(names_c or [])]
 
 
-def _rows(part, rows: np.ndarray | slice) -> Array:
-    """Some rows, by a slice or by numbers."""
-    return part[rows, ...] if isinstance(rows, slice) else linalg.take(part, rows, axis=0)
-
-
-def _outcome(y, n: int) -> Array:
+def _outcome(y, n: int, gaps: bool) -> Array:
     if as_floats(y, "y").ndim == 2:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected: use y.ravel()",
             DataConversionWarning,
             stacklevel=4,
         )
-    return as_vector(y, "y", n=n)
+    return as_vector(y, "y", n=n, gaps=gaps)
 
 
 def _pick(X, names: list[str], name: str):
@@ -384,3 +556,43 @@ def _pick(X, names: list[str], name: str):
         raise ValueError(f"{name} lacks the columns {missing}; the model was fitted on {names}")
     X = X.set_axis(known, axis=1)
     return X[names]
+
+
+def _standard(y: np.ndarray) -> np.ndarray:
+    """Mean zero, and variance one unless it is constant."""
+    return (y - y.mean()) / (y.std() or 1.0)
+
+
+def _mean_outcome(parts: list[Part]) -> float:
+    """Mean of y over the rows where it is known."""
+    y = together([part for part in parts if part.outcome] or parts, "y")
+    return float(linalg.namespace(y).mean(y))
+
+
+def _sample(parts: list[Part]) -> tuple:
+    """Rows (X, Z, y), for averages and tests after the fit."""
+    return tuple(linalg.to_numpy(together(parts, name)) for name in ("X", "Z", "y"))
+
+
+def _complete(parts: list) -> list:
+    """Those whose rows have regressors and outcomes."""
+    return [part for part in parts if part.teaches and part.outcome]
+
+
+def _search_rows(kernel_x: Kernel, kernel_z: Kernel, data: list) -> int:
+    """As many rows as keep a step of the search cheap: fewer where the kernels have high rank."""
+    ranks = []
+    for kernel, points in zip((kernel_x, kernel_z), data, strict=False):
+        scaled = Scaled(kernel, _thinned([points], FEWEST)[0])
+        scaled.choose(np.zeros(points.shape[1]))
+        ranks.append(scaled.landmarks.shape[0])
+    return min(SEARCH_ROWS, max(FEWEST, int(SEARCH_COST / (ranks[0] * ranks[1]))))
+
+
+def _thinned(data: list, limit: int) -> list:
+    """Evenly spaced rows of each array, at most `limit`."""
+    n = data[0].shape[0]
+    if n <= limit:
+        return data
+    rows = np.linspace(0, n - 1, limit).astype(int)
+    return [linalg.take(part, rows, axis=0) for part in data]

@@ -29,6 +29,7 @@ def minimise_log10(
     high: float,
     points: int = POINTS,
     heaviest: bool = False,
+    coarse: Callable[[float], float] | None = None,
 ) -> tuple[float, float]:
     """Minimise `loss(10**u)` over u in [low, high]: a grid, then Brent's method in its best cell.
 
@@ -38,23 +39,27 @@ def minimise_log10(
         Of several local minima take the one with the largest argument, provided it has 95% of
         the improvement that the lowest has over the heaviest regulariser. A loss measured on
         few rows is nearly flat, and bumpy, where there is too little regularisation.
+    coarse : callable, optional
+        A cheaper loss for the grid; the minimiser is then found to 1e-2 in its logarithm, not 1e-4.
 
     Returns
     -------
     (argument, value) : the minimiser (not its logarithm) and the loss there
     """
 
-    def at(u: float) -> float:
+    def at(u: float, loss: Callable[[float], float] = loss) -> float:
         return _finite(loss(10.0 ** float(u)))
 
     grid = np.linspace(low, high, points)
-    values = np.array([at(u) for u in grid])
+    values = np.array([at(u, coarse or loss) for u in grid])
     best = _heaviest_minimum(values) if heaviest else int(np.argmin(values))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
-    found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": 1e-4})
-    if found.fun < values[best]:
+    precision = 1e-4 if coarse is None else 1e-2
+    found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": precision})
+    corner = values[best] if coarse is None else at(grid[best])
+    if found.fun < corner:
         return float(10.0**found.x), float(found.fun)
-    return float(10.0 ** grid[best]), float(values[best])
+    return float(10.0 ** grid[best]), float(corner)
 
 
 def _heaviest_minimum(values: np.ndarray) -> int:
@@ -117,7 +122,13 @@ class LeaveOneOut(Saveable):
         return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d)
 
     def __call__(self, reg: float) -> float:
-        return float(linalg.namespace(self.P).sum(self.rows(reg)))
+        xp = linalg.namespace(self.P)
+        shrink = self.grid.shrink(reg)
+        w = self.d / self._left(shrink) ** 2
+        # Σ w_i p_iᵀ D C Cᵀ D p_i: a symmetric product of the rows, half the work of each row's own
+        S = xp.sqrt(w)[:, None] * self.P
+        fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
+        return max(float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted), 0.0)
 
     def rows(self, reg: float) -> Array:
         """Each row's part of the loss, (n,)."""
@@ -126,19 +137,24 @@ class LeaveOneOut(Saveable):
         fitted = (self.P * shrink[None, :]) @ self.inner
         fitted *= self.P
         squared = self.norms - 2 * (self.cross @ shrink) + fitted @ shrink
-        left = 1.0 - self.d * ((self.P * self.P) @ shrink)
-        # a row that fits only itself says nothing about others: its leverage must stay below one
-        left = xp.clip(left, 1e-10, None)
-        return self.d * xp.clip(squared, 0.0, None) / left**2
+        return self.d * xp.clip(squared, 0.0, None) / self._left(shrink) ** 2
 
-    def best(self, one_se: bool = False) -> tuple[float, float]:
+    def _left(self, shrink) -> Array:
+        """1 − leverage: that of a row that fits only itself must stay below one."""
+        xp = linalg.namespace(self.P)
+        return xp.clip(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10, None)
+
+    def best(self, one_se: bool = False, coarse: int | None = None) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
 
-        With `one_se`, the largest λ whose loss is within one standard error of the minimum.
+        With `one_se`, the largest λ whose loss is within one standard error of the minimum; with
+        `coarse`, the minimum is bracketed by the loss over that many rows.
         """
         size = float(linalg.namespace(self.P).sum(self.grid.values))
         few = self.thinned(SEARCH_ROWS)
-        reg, loss = minimise_log10(lambda r: few(r * size), *DECADES)
+        rough = None if coarse is None else self.thinned(coarse)
+        bracket = None if rough is None else lambda r: rough(r * size)
+        reg, loss = minimise_log10(lambda r: few(r * size), *DECADES, coarse=bracket)
         if one_se:
             slack = standard_error(few.rows(reg * size))
             reg = heaviest_within(lambda r: few(r * size), reg, loss + slack, DECADES[1])

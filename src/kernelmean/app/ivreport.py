@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from ..display import CURVE, DATA
+from ..formula import names_of
+from ..inference import WEAK
 from ..kernels import Kernel, Linear
+from ..sharing import kind_of
 from .files import write_text
-from .firststage import WEAK_F
-from .iv import PLAIN, PREDICTION, Analysis, sample
+from .iv import LEVEL, PLAIN, PREDICTION, Analysis, sample
 from .page import (
     Block,
     Bullets,
@@ -37,25 +39,73 @@ MODEL = "model.km"
 
 # ---------------------------------------------------------------- words
 
+LEARNS = "Stage 1 learns how the regressors depend on the instruments; stage 2"
+STAGES = {
+    "loo": f"{LEARNS} learns the outcome from what stage 1 predicts. Every row serves both, and "
+    "is left out of its own prediction.",
+    "share": f"{LEARNS}, on other rows, learns the outcome from what stage 1 predicts.",
+    "folds": f"{LEARNS} learns the outcome from what stage 1, learned without the rows of the same "
+    "fold, predicts.",
+    "samples": f"{LEARNS} learns the outcome from what stage 1 predicts. Rows without an outcome "
+    "serve stage 1 alone, rows without regressors stage 2 alone.",
+}
+SHARE_LOSSES = ("on the rows of stage 2", "on the rows of stage 1")
+OWN_LOSSES = ("at rows left out in turn", "at rows left out in turn")
+
 
 def facts(a: Analysis) -> list[tuple[str, str, str]]:
     """Every number of the fit: its name, its value, what it means."""
-    m, (iv, plain) = a.model, a.scores
-    rows = [
-        ("Rows", number(len(a.frame)), "Complete rows of the file that were used."),
+    m, kind = a.model, kind_of(a.settings.split)
+    losses = SHARE_LOSSES if kind == "share" else OWN_LOSSES
+    return [
+        ("Rows", number(len(a.frame)), "Rows of the file that were used."),
+        ("Rows in stage 1 and stage 2", f"{m.n_stage1_:,} and {m.n_stage2_:,}", STAGES[kind]),
+        *_kernel_facts(a),
         (
-            "Rows in stage 1 and stage 2",
-            f"{m.n_stage1_:,} and {m.n_stage2_:,}",
-            "Stage 1 learns how the regressors depend on the instruments; stage 2, on other rows, "
-            "learns the outcome from what stage 1 predicts.",
+            "Regulariser of stage 1, λ",
+            number(m.reg_stage1_),
+            f"Per row. Chosen to predict the regressors best {losses[0]}.",
         ),
+        (
+            "Regulariser of stage 2, ξ",
+            number(m.reg_stage2_),
+            f"Per row. Chosen to predict the outcome best {losses[1]}. Larger is smoother.",
+        ),
+        (
+            "Loss of stage 1",
+            number(m.loss_stage1_),
+            "Mean squared distance, in the feature space of the kernel, between the regressors and "
+            f"their prediction, {losses[0]}.",
+        ),
+        (
+            "Loss of stage 2",
+            number(m.loss_stage2_),
+            f"Mean squared error of the outcome {losses[1]}. The variance of {a.columns.y} is "
+            f"{number(float(a.frame[a.columns.y].var(ddof=0)))}.",
+        ),
+        *_score_facts(a),
+    ]
+
+
+def _kernel_facts(a: Analysis) -> list[tuple[str, str, str]]:
+    m = a.model
+    searched = any(m._tunes)
+    each = (
+        "Each was searched from the median distance between two rows: a long one says that the "
+        "column matters little, or in a straight line."
+        if searched
+        else "Each is the median distance between two rows."
+    )
+    straight = "A straight line in each column, with an intercept."
+    beside = {None: "none", 0: "an intercept", 1: "a plane"}
+    return [
         (
             "Kernel on the regressors",
             kernel_words(m.kernel_x_, a.columns.regressors),
-            "A straight line in each column, with an intercept."
+            straight
             if isinstance(m.kernel_x_, Linear)
             else "Lengthscales are in the units of the columns: points closer than this look "
-            "alike. Each is the median distance between two rows.",
+            f"alike. {each}",
         ),
         (
             "Kernel on the instruments",
@@ -64,28 +114,18 @@ def facts(a: Analysis) -> list[tuple[str, str, str]]:
             + (" and the exogenous columns." if a.columns.c else "."),
         ),
         (
-            "Regulariser of stage 1, λ",
-            number(m.reg_stage1_),
-            "Per row. Chosen to predict the regressors best on the rows of stage 2.",
+            "Trend beside the kernel",
+            beside.get(m.trend_, f"a polynomial of degree {m.trend_}"),
+            "A part of the curve that is not regularised; predictions far from the data follow it.",
         ),
-        (
-            "Regulariser of stage 2, ξ",
-            number(m.reg_stage2_),
-            "Per row. Chosen to predict the outcome best on the rows of stage 1. Larger is "
-            "smoother, and nearer the average outcome.",
-        ),
-        (
-            "Loss of stage 1",
-            number(m.loss_stage1_),
-            "Mean squared distance, in the feature space of the kernel, between the regressors and "
-            "their prediction, on the rows of stage 2.",
-        ),
-        (
-            "Loss of stage 2",
-            number(m.loss_stage2_),
-            f"Mean squared error of the outcome on the rows of stage 1. The variance of "
-            f"{a.columns.y} is {number(float(a.frame[a.columns.y].var(ddof=0)))}.",
-        ),
+    ]
+
+
+def _score_facts(a: Analysis) -> list[tuple[str, str, str]]:
+    if a.plain is None:
+        return []
+    iv, plain = a.scores
+    return [
         (
             "R² of the structural curve",
             number(iv),
@@ -94,14 +134,14 @@ def facts(a: Analysis) -> list[tuple[str, str, str]]:
         ),
         ("R² of plain kernel ridge", number(plain), "For comparison; regression maximises this."),
     ]
-    return rows
 
 
 def strength(a: Analysis) -> list[tuple[str, str, str]]:
     """What the first stage says about each endogenous column."""
     given = "the instruments and the exogenous columns" if a.columns.c else "the instruments"
     rows = []
-    for x, stage in a.first_stages.items():
+    for x, f, df in zip(a.columns.x, a.strength.f, a.strength.df, strict=True):
+        stage = a.first_stages[x]
         alone = (
             f" The exogenous columns alone: {number(stage.r2_exogenous)}." if a.columns.c else ""
         )
@@ -113,12 +153,59 @@ def strength(a: Analysis) -> list[tuple[str, str, str]]:
             ),
             (
                 f"First-stage F of {x}",
-                number(stage.f),
-                "Of the instruments, in a linear first stage. Below "
-                f"{WEAK_F:.0f} instruments count as weak by the usual rule of thumb.",
+                number(float(f)),
+                f"Of the instruments, on {number(float(df), 2)} degrees of freedom that they add "
+                f"to stage 1. Below {WEAK:.0f} they count as weak by the usual rule of thumb. In a "
+                f"linear first stage F is {number(stage.f)}.",
             ),
         ]
     return rows
+
+
+def tests(a: Analysis) -> list[tuple[str, str, str]]:
+    """What the data say about the assumptions, test by test."""
+    p = a.model.specification_p_
+    rows = []
+    if a.endogeneity is not None:
+        differ = a.endogeneity.p_value < 0.05
+        rows.append(
+            (
+                "Would regression have done? p-value",
+                number(a.endogeneity.p_value),
+                "Small where the structural curve differs from plain regression by more than "
+                "chance. "
+                + (
+                    "It does here: the regressors are confounded."
+                    if differ
+                    else "It does not here, which is no proof that regression is right: with "
+                    "instruments of this strength a difference may go unnoticed."
+                ),
+            )
+        )
+    if np.isfinite(p):
+        rows.append(
+            (
+                "Do the instruments contradict the curve? p-value",
+                number(float(p)),
+                "Small where what the curve leaves unexplained still moves with the instruments: "
+                "the curve is too stiff or too smooth, or an instrument acts on the outcome by "
+                "itself. " + ("This is the case here." if p < 0.05 else "There is no sign of it."),
+            )
+        )
+    return rows
+
+
+def effects(a: Analysis) -> Grid | None:
+    """Average derivatives with their limits; none for a kernel without derivatives."""
+    if not a.effects:
+        return None
+    rows = [
+        (x, *numbers([e.value, e.error, e.low, e.high]), number(float(e.p_value)))
+        for x, e in a.effects.items()
+    ]
+    percent = f"{100 * LEVEL:g}%"
+    header = ["Column", "Average slope", "Standard error", f"{percent} from", "to", "p-value"]
+    return Grid(header, rows, f"How {a.columns.y} moves with each column, on average over the rows")
 
 
 def kernel_words(kernel: Kernel, names: Sequence[str]) -> str:
@@ -133,13 +220,19 @@ def kernel_words(kernel: Kernel, names: Sequence[str]) -> str:
 
 def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
-    weak = [x for x, stage in a.first_stages.items() if stage.weak]
     out = list(a.notes)
-    if weak:
+    if a.weak:
         out.append(
-            f"The instruments are weak for {' and '.join(weak)} (first-stage F below "
-            f"{WEAK_F:.0f}): the curve is then mostly the regulariser's choice, "
-            "either flat or drawn towards plain regression."
+            f"The instruments are weak for {' and '.join(a.weak)} (first-stage F below "
+            f"{WEAK:.0f}): the curve is then mostly the regulariser's choice, either flat or drawn "
+            "towards plain regression, and the limits given may be too narrow."
+        )
+    if a.model.specification_p_ < 0.05:
+        out.append(
+            "The instruments contradict the curve (p = "
+            f"{number(float(a.model.specification_p_))}): what it leaves unexplained still moves "
+            "with them. Another kernel or trend may help, unless an instrument acts on the outcome "
+            "by itself."
         )
     if a.support <= FEW:
         out.append(
@@ -147,23 +240,36 @@ def warnings_of(a: Analysis) -> list[str]:
             "that many averages of the curve (for given exogenous columns); its shape in between "
             "is the regulariser's choice."
         )
+    if a.plain is None:
+        out.append(
+            "No row has both regressors and outcome, so there is no plain regression to compare "
+            "with."
+        )
     return out
 
 
-CAVEATS = (
-    "That an instrument acts on the outcome only through the regressors cannot be tested with "
-    "these data. It is an assumption about the world, and the curve is only as good as it is.",
-    "Weak instruments move the regressors little. The regularisers then flatten the curve, "
-    "and a flat curve must not be read as the absence of an effect.",
-    "Smoothness is chosen by how well the curve fits the outcomes as observed, the rule of Singh "
-    "et al. (2019). Where confounding is strong this leans towards plain regression: the true "
-    "difference between the two curves may be larger than the one drawn.",
-    "Nothing is known beyond the data: curves are drawn between the 2.5% and 97.5% quantiles, "
-    "and away from the data every prediction returns to the average outcome.",
-    "The rows were divided between the stages at random. With few rows another `--seed` gives "
-    "a visibly different curve; try several before believing a bend.",
-    "No confidence bands are given here; the curve is an estimate without a margin of error.",
-)
+def caveats(a: Analysis) -> list[str]:
+    """What holds for every analysis of this kind."""
+    out = [
+        "That an instrument acts on the outcome only through the regressors cannot be tested with "
+        "these data. It is an assumption about the world, and the curve is only as good as it is.",
+        "Weak instruments move the regressors little. The regularisers then flatten the curve, "
+        "and a flat curve must not be read as the absence of an effect.",
+        "Smoothness is chosen by how well the curve predicts the outcomes as observed, the rule of "
+        "Singh et al. (2019). Where confounding is strong this leans towards plain regression: the "
+        "true difference between the two curves may be larger than the one drawn.",
+        f"The band is meant to hold the whole curve at once, in {100 * LEVEL:g}% of such data "
+        "sets, where the instruments are valid and not weak. The limits of an average slope are "
+        "meant for that number alone.",
+        "Nothing is known beyond the data: curves are drawn between the 2.5% and 97.5% quantiles, "
+        "and away from the data every prediction returns to the trend.",
+    ]
+    if kind_of(a.settings.split) in ("share", "folds"):
+        out.append(
+            "The rows were divided at random. With few rows another `--seed` gives a visibly "
+            "different curve; `--split loo` does not depend on chance."
+        )
+    return out
 
 
 def headline(a: Analysis, column: str) -> str:
@@ -172,10 +278,24 @@ def headline(a: Analysis, column: str) -> str:
     ends = a.partial(column, [low, high])
     change = ends.iloc[1] - ends.iloc[0]
     others = "" if len(a.columns.regressors) == 1 else ", everything else held at its median,"
+    plain = (
+        "" if a.plain is None else f", and by {signed(change[PLAIN])} according to plain regression"
+    )
     return (
         f"Moving {column} from {number(float(low))} to {number(float(high))} (its 10% and 90% "
         f"quantiles){others} changes {a.columns.y} by {signed(change[PREDICTION])} according to "
-        f"the structural curve, and by {signed(change[PLAIN])} according to plain regression."
+        f"the structural curve{plain}.{_average(a, column)}"
+    )
+
+
+def _average(a: Analysis, column: str) -> str:
+    e = a.effects.get(column)
+    if e is None:
+        return ""
+    low, high = (signed(end) for end in (e.low, e.high))
+    return (
+        f" Its slope, averaged over the rows, is {signed(e.value)} ({100 * LEVEL:g}% limits: {low} "
+        f"to {high})."
     )
 
 
@@ -195,8 +315,13 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     medians = a.frame[others].median()
     held = "; ".join(f"{c} = {number(float(v))}" for c, v in medians.items())
     caption = (
-        f"{a.columns.y} as a function of {column}: what would happen if {column} were set (solid), "
-        "and what is seen when it is merely observed (dashed)."
+        f"{a.columns.y} as a function of {column}: what would happen if {column} were set (solid, "
+        f"with a band that holds along the whole curve with {100 * LEVEL:g}% confidence)"
+        + (
+            ", and what is seen when it is merely observed (dashed)."
+            if a.plain is not None
+            else "."
+        )
         + (f" Other columns are held at their medians: {held}." if others else "")
     )
     return Figure(drawing, caption, f"curve-{column}")
@@ -207,8 +332,9 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
     stage = a.first_stages[column]
     keep = sample(len(stage.x))
     drawing, axes = canvas(height=3.4)
-    if len(a.columns.z) == 1 and not a.columns.c and len(stage.x) == len(a.frame):
-        z = a.frame[a.columns.z[0]].to_numpy()
+    known = a.frame.dropna(subset=a.columns.x)
+    if len(a.columns.z) == 1 and not a.columns.c and len(stage.x) == len(known):
+        z = known[a.columns.z[0]].to_numpy()
         order = np.argsort(z)
         axes.plot(z[keep], stage.x[keep], ".", color=DATA, ms=3, alpha=0.5)
         axes.plot(z[order], stage.fitted[order], color=CURVE, lw=2)
@@ -233,14 +359,18 @@ def curve_table(a: Analysis, column: str) -> Grid:
     """The curve at a few quantiles of the column."""
     at = a.frame[column].quantile(list(LEVELS)).drop_duplicates()
     table = a.partial(column, at.to_numpy())
-    table["difference"] = table[PREDICTION] - table[PLAIN]
+    header = ["Quantile", column, "Structural", "From", "To"]
+    if a.plain is not None:
+        table["difference"] = table[PREDICTION] - table[PLAIN]
+        header += ["Plain ridge", "Difference"]
     values = np.reshape(numbers(table.to_numpy().ravel()), table.shape)
     rows = [
         (f"{100 * level:.0f}%", x, *cells)
         for level, x, cells in zip(at.index, numbers(at), values, strict=True)
     ]
-    header = ["Quantile", column, "Structural", "Plain ridge", "Difference"]
-    return Grid(header, rows, f"{a.columns.y} at quantiles of {column}")
+    percent = f"{100 * LEVEL:g}%"
+    caption = f"{a.columns.y} at quantiles of {column}, with limits for these {len(at)} at once"
+    return Grid(header, rows, f"{caption} ({percent})")
 
 
 def report(a: Analysis, source: str, command: Sequence[str]) -> Page:
@@ -249,6 +379,8 @@ def report(a: Analysis, source: str, command: Sequence[str]) -> Page:
     curves: list[Block] = []
     for column in a.columns.x:
         curves += [curve_figure(a, column), curve_table(a, column)]
+    average = effects(a)
+    curves += [] if average is None else [average]
     stages = [first_stage_figure(a, column) for column in a.columns.x]
     return Page(
         title=f"The effect of {x} on {y}",
@@ -261,8 +393,12 @@ def report(a: Analysis, source: str, command: Sequence[str]) -> Page:
         sections=[
             Section("The structural curve", curves),
             Section("The first stage", [Prose(FIRST_STAGE), *stages, Numbers(strength(a))]),
+            *(
+                [Section("What the data say about the assumptions", [Numbers(tests(a))])]
+                * bool(tests(a))
+            ),
             Section("The fit in numbers", [Numbers(facts(a))]),
-            Section("Before you rely on it", [Bullets(CAVEATS)]),
+            Section("Before you rely on it", [Bullets(caveats(a))]),
             Section("Using the model", [Prose(_loading(a)), Code(_snippet(a)), *again(command)]),
         ],
     )
@@ -291,19 +427,28 @@ def _names(columns: Sequence[str]) -> str:
 
 
 def _loading(a: Analysis) -> str:
+    keeps = "The file keeps up to 10,000 rows of the data, for averages and tests."
+    if not a.settings.centred:
+        return f"The model predicts, and knows everything on this page. {keeps}"
     return (
         f"The model was fitted to `{a.columns.y}` less its mean, {number(a.centre, 6)}, so that "
         "regularisation pulls towards the average and not towards zero. Add the mean to its "
-        "predictions:"
+        f"predictions. {keeps}"
     )
 
 
 def _snippet(a: Analysis) -> str:
+    columns = a.columns.regressors
+    if a.data.design is not None:
+        columns = names_of(a.data.design.formula)["regressors"]
+    mean = f" {'-' if a.centre < 0 else '+'} {abs(a.centre)!r}" if a.settings.centred else ""
     return (
         "import pandas as pd, kernelmean as km\n\n"
         f"model = km.load({MODEL!r})\n"
-        f"rows = pd.DataFrame({{{', '.join(f'{c!r}: [...]' for c in a.columns.regressors)}}})\n"
-        f"model.predict(rows) {'-' if a.centre < 0 else '+'} {abs(a.centre)!r}"
+        f"rows = pd.DataFrame({{{', '.join(f'{c!r}: [...]' for c in columns)}}})\n"
+        f"model.predict(rows){mean}\n"
+        "model.predict_interval(rows)\n"
+        "print(model.summary())"
     )
 
 

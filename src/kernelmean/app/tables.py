@@ -47,7 +47,7 @@ class Table:
         drop_missing : bool
             Leave out rows with a missing value, instead of refusing the file.
         """
-        return _complete(self.numbers_with_gaps(roles), self.path, drop_missing)
+        return complete(self.numbers_with_gaps(roles), self.path, drop_missing)
 
     def numbers_with_gaps(self, roles: Mapping[str, Sequence[str]]) -> pd.DataFrame:
         """The columns asked for, as floats, NaN where a value is missing."""
@@ -211,7 +211,8 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
     return "; write its categories as columns of 0 and 1, or leave the column out"
 
 
-def _complete(frame: pd.DataFrame, path: Path, drop_missing: bool) -> pd.DataFrame:
+def complete(frame: pd.DataFrame, path: Path, drop_missing: bool) -> pd.DataFrame:
+    """The rows without a missing value; such rows are an error unless they may be dropped."""
     missing = frame.isna().sum()
     if missing.any() and not drop_missing:
         raise UserError(

@@ -44,6 +44,33 @@ class Kernel(Saveable):
         """The same kernel with its lengthscales multiplied by `factor` (one, or one per column)."""
         return self
 
+    def scale_gradient(self, X, Y, W) -> np.ndarray:
+        """∂/∂log s_j of Σ_{il} W_il k(x_i, y_l) at s = 1, lengthscales being multiplied by s, (d,).
+
+        By central differences of the Gram matrix; 0 for a column without a lengthscale.
+        """
+        xp, step = linalg.namespace(X), 1e-4
+        slopes = np.zeros(X.shape[1])
+        for j in range(X.shape[1]):
+            up = np.ones(X.shape[1])
+            up[j] = math.exp(step)
+            wider, narrower = self.scaled(up), self.scaled(1.0 / up)
+            change = wider._gram(X, Y) - narrower._gram(X, Y)
+            slopes[j] = float(xp.sum(W * change)) / (2 * step)
+        return slopes
+
+    def derivative(self, X, Y, column: int) -> Array:
+        """∂k(x_i, y_l)/∂x_{i,column}, shape (n, m).
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no derivative (Laplace, Delta, a function of the user's).
+        """
+        X, Y = self._points(X, "X"), self._points(Y, "Y")
+        check_columns(Y, X.shape[1], "Y", "X")
+        return self._derivative(X, Y, column)
+
     def density(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """Normalised kernel k̄(x_i, y_j) with ∫ k̄(x, y) dy = 1, shape (n, m).
 
@@ -97,6 +124,9 @@ class Kernel(Saveable):
 
     def _gram(self, X, Y) -> Array:
         raise NotImplementedError
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        raise ValueError(f"{self!r} has no derivative in closed form")
 
     def _diag(self, X) -> Array:
         return linalg.namespace(X).ones(

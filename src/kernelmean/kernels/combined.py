@@ -36,6 +36,9 @@ class Sum(_Pair):
     def _gram(self, X, Y) -> Array:
         return self.left._gram(X, Y) + self.right._gram(X, Y)
 
+    def _derivative(self, X, Y, column: int) -> Array:
+        return self.left._derivative(X, Y, column) + self.right._derivative(X, Y, column)
+
     def _diag(self, X) -> Array:
         return self.left._diag(X) + self.right._diag(X)
 
@@ -48,6 +51,10 @@ class Product(_Pair):
 
     def _gram(self, X, Y) -> Array:
         return self.left._gram(X, Y) * self.right._gram(X, Y)
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        slope = self.left._derivative(X, Y, column) * self.right._gram(X, Y)
+        return slope + self.left._gram(X, Y) * self.right._derivative(X, Y, column)
 
     def _diag(self, X) -> Array:
         return self.left._diag(X) * self.right._diag(X)
@@ -91,6 +98,18 @@ class OnColumns(Kernel):
         for cols, k in rest:
             K = K * k._gram(self._take(X, cols), self._take(Y, cols))
         return K
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        if not any(column in cols for cols, _ in self.parts):
+            return linalg.namespace(X).zeros_like(X[:, :1] * Y[:, 0][None, :])
+        factors = []
+        for cols, k in self.parts:
+            mine, theirs = self._take(X, cols), self._take(Y, cols)
+            if column in cols:
+                factors.append(k._derivative(mine, theirs, cols.index(column)))
+            else:
+                factors.append(k._gram(mine, theirs))
+        return math.prod(factors[1:], start=factors[0])
 
     def _diag(self, X) -> Array:
         diagonals = [k._diag(self._take(X, cols)) for cols, k in self.parts]

@@ -104,6 +104,18 @@ class Periodic(Gaussian):
         halves = [super(Periodic, self)._shrink(half) for half in (U[:, :d], U[:, d:])]
         return linalg.namespace(X).concat(halves, axis=1)
 
+    def scale_gradient(self, X, Y, W) -> np.ndarray:
+        slopes = super().scale_gradient(X, Y, W)  # of the cosines and of the sines
+        return slopes[: X.shape[1]] + slopes[X.shape[1] :]
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        # k = exp(−Σ_j (1 − cos Δ_j)/ℓ_j²), Δ_j = 2π(x_j − y_j)/p_j
+        scale = self._resolved("differentiate")
+        width = scale if isinstance(scale, float) else scale[column]
+        turn = 2 * math.pi / float(self._periods(X.shape[1])[column])
+        angle = turn * (Y[:, column][None, :] - X[:, column][:, None])
+        return self._gram(X, Y) * linalg.namespace(X).sin(angle) * (turn / width**2)
+
     def _spread(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         # the circular standard deviation √(−2 log R), at most that of the uniform distribution
         cos, sin = np.split(lifted, 2, axis=-1)

@@ -33,6 +33,9 @@ class Linear(Kernel):
     def _gram(self, X, Y) -> Array:
         return X @ Y.T + self.offset
 
+    def _derivative(self, X, Y, column: int) -> Array:
+        return linalg.namespace(X).ones_like(X[:, :1]) * Y[:, column][None, :]
+
     def _diag(self, X) -> Array:
         return linalg.namespace(X).sum(X * X, axis=-1) + self.offset
 

@@ -172,6 +172,20 @@ class Gaussian(_Radial):
     def _by_columns(self) -> bool:
         return False  # the product over columns is the same function
 
+    def scale_gradient(self, X, Y, W) -> np.ndarray:
+        # ∂k/∂log ℓ_j = k (x_j − y_j)²/ℓ_j²
+        X, Y = self._shrink(X), self._shrink(Y)
+        W = W * self._profile(linalg.sq_dists(X, Y))
+        xp = linalg.namespace(X)
+        slopes = xp.sum(W, axis=1) @ (X * X) + xp.sum(W, axis=0) @ (Y * Y)
+        return linalg.to_numpy(slopes - 2 * xp.sum(X * (W @ Y), axis=0))
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        scale = self._resolved("differentiate")
+        width = scale if isinstance(scale, float) else scale[column]
+        difference = Y[:, column][None, :] - X[:, column][:, None]
+        return self._gram(X, Y) * difference / width**2
+
     def _log_volume(self, d: int) -> float:
         return 0.5 * d * math.log(2 * math.pi)
 
@@ -201,6 +215,22 @@ class _MaternFamily(_Radial):
             return None
         sq = linalg.sq_dists(self._shrink(X), self._shrink(Y))
         return _matern(linalg.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu - 1)
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
+        nu, scale = self._nu, self._resolved("differentiate")
+        if nu <= 1:
+            raise ValueError(f"{self!r} has no derivative at zero distance: nu above 1 is needed")
+        width = scale if isinstance(scale, float) else scale[column]
+        own = slice(column, column + 1) if self.columnwise else slice(None)
+        U, V = self._shrink(X), self._shrink(Y)
+        root = linalg.namespace(U).sqrt
+        K = _matern(root(linalg.sq_dists(U[:, own], V[:, own]) * (2 * nu)), nu - 1)
+        for j in range(X.shape[1]) if self.columnwise else ():
+            if j != column:
+                K = K * self._profile(linalg.sq_dists(U[:, j : j + 1], V[:, j : j + 1]))
+        difference = Y[:, column][None, :] - X[:, column][:, None]
+        return K * difference * (nu / (nu - 1) / width**2)
 
     def _log_volume(self, d: int) -> float:
         # the spectral density at frequency zero (Rasmussen & Williams 2006, eq. 4.15)
