@@ -117,6 +117,13 @@ def fit_iv(X, y, Z, C=None, **parameters) -> list:
     return [iv.coef_, iv.reg_stage1_, iv.reg_stage2_, iv.loss_stage1_, iv.loss_stage2_]
 
 
+def _with(b, place: int) -> list:
+    """X, y, Z with one of them replaced."""
+    data = [good(), good()[:, 0], good(seed=1)]
+    data[place] = b
+    return data
+
+
 def moved() -> tuple[np.ndarray, np.ndarray]:
     """A short track: observations and states."""
     data = km.datasets.make_rotation(N, random_state=0)
@@ -250,6 +257,34 @@ DOORS: dict[str, tuple[str, Callable]] = {
             b, good()[:, 0], good(seed=1), kernel_x=km.Gaussian(1.0), reg_stage1=0.0, reg_stage2=0.0
         ),
     ),
+    **{
+        f"KernelIV.fit {name}, {split}": (
+            name,
+            lambda b, i=i, s=split: fit_iv(*_with(b, i), split=s, trend=1, kernel_x=km.Matern(1.5)),
+        )
+        for split in (0.5, 3, "samples")
+        for i, name in enumerate(["X", "y", "Z"])
+    },
+    "KernelIV.fit X, exact": (
+        "X",
+        lambda b: fit_iv(b, good()[:, 0], good(seed=1), features=km.Exact(), trend=2),
+    ),
+    "KernelIV.predict_interval X": ("X", lambda b: instrumented().predict_interval(b)),
+    "KernelIV.predict_interval C": (
+        "C",
+        lambda b: instrumented(c=True).predict_interval(good(), b, simultaneous=False),
+    ),
+    "KernelIV.derivative X": ("X", lambda b: instrumented().derivative(b)),
+    "KernelIV.derivative_interval X": (
+        "X",
+        lambda b: instrumented().derivative_interval(b, column=1),
+    ),
+    "KernelIV.average_derivative X": (
+        "X",
+        lambda b: [getattr(instrumented().average_derivative(b), a) for a in ("value", "error")],
+    ),
+    "KernelIV.contrast X1": ("X1?", lambda b: instrumented().contrast(b, good()).value),
+    "KernelIV.contrast X0": ("X0?", lambda b: instrumented().contrast(good(), b).error),
     "KernelIV.predict X": ("X", lambda b: instrumented().predict(b)),
     "KernelIV.predict X, with C": ("X", lambda b: instrumented(c=True).predict(b)),
     "KernelIV.predict C": ("C", lambda b: instrumented(c=True).predict(good(), b)),
@@ -428,9 +463,16 @@ for _door in (
     "Composition.at",
     "DensityRatio.predict",
     "KernelIV.predict X",
+    "KernelIV.predict_interval X",
+    "KernelIV.derivative X",
+    "KernelIV.derivative_interval X",
     "StructuralCurveDisplay",
 ):
     SPARED[_door] = NOTHING
+SPARED["KernelIV.predict_interval C"] = {"None", *NOTHING}
+SPARED["KernelIV.average_derivative X"] = {"None"}  # the training rows
+# a row without y serves stage 1, a row without X stage 2
+SPARED["KernelIV.fit X, samples"] = SPARED["KernelIV.fit y, samples"] = {"NaN"}
 SPARED["ConditionalEmbedding.expectation X"] = NOTHING
 # a row with NaN is a missing observation, and no prior is the law of the training states
 UNSEEN = {"NaN", "all NaN", "list of None"}
@@ -747,6 +789,11 @@ def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, us
         ("steps", lambda b: fitted_filter().forecast(moved()[0], b)),
         ("validation", lambda b: km.KernelBayesFilter().tune(*moved(), validation=b)),
         ("level", lambda b: fitted_filter().filter(moved()[0]).interval(b)),
+        ("level", lambda b: instrumented().predict_interval(good(), level=b)),
+        ("level", lambda b: instrumented().average_derivative(level=b)),
+        ("level", lambda b: instrumented().contrast(good(), good(), level=b)),
+        ("column", lambda b: instrumented().derivative(good(), column=b)),
+        ("column", lambda b: instrumented().average_derivative(column=b)),
     ],
     ids=[
         "ConditionalEmbedding",
@@ -762,6 +809,11 @@ def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, us
         "Filter.steps",
         "Filter.validation",
         "Filter.level",
+        "IV.level",
+        "IV.average level",
+        "IV.contrast level",
+        "IV.column",
+        "IV.average column",
     ],
 )
 def test_bad_regularisers_are_refused(name, use, bad):

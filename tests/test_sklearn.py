@@ -53,7 +53,7 @@ ESTIMATORS = [
     km.ConditionalEmbedding(kernel_x="linear", reg=0.1, features=km.Exact()),
     InstrumentedByX(),
     InstrumentedByX(split=0.5),
-    InstrumentedByX(split=3),
+    InstrumentedByX(**ISOTROPIC, split=3),
     InstrumentedByX(**ISOTROPIC),
     InstrumentedByX(**ISOTROPIC, split=0.5, random_state=0, features=km.Exact()),
     RatioOfHalves(),

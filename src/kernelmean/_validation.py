@@ -191,6 +191,14 @@ def check_count(value, name: str, *, minimum: int = 1) -> int:
     return int(value)
 
 
+def check_column(value, columns: int, name: str = "column") -> int:
+    """The number of one of the columns."""
+    column = check_count(value, name, minimum=0)
+    if column >= columns:
+        raise ValueError(f"{name} is {column}; a number from 0 to {columns - 1} is needed")
+    return column
+
+
 def check_choice(value, name: str, choices: Iterable[str]) -> str:
     """One of a few words."""
     choices = list(choices)

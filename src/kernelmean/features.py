@@ -15,6 +15,7 @@ from . import linalg
 from ._validation import (
     Array,
     NumericalWarning,
+    check_column,
     check_columns,
     check_count,
     check_positive,
@@ -67,7 +68,7 @@ class FeatureMap(Saveable, BaseEstimator):
         check_is_fitted(self)
         X = self.kernel_._points(X, "X")
         check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
-        return self._derivative(X, column)
+        return self._derivative(X, check_column(column, X.shape[1]))
 
     def _fit_transform(self, X) -> Array:
         raise NotImplementedError

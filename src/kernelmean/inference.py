@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from . import linalg
-from ._validation import Array, check_count, check_lengths
+from ._validation import Array, check_column, check_lengths
 from .moments import block_rows, row_blocks
 from .persistence import Saveable
 from .selection import minimise_log10
@@ -240,8 +240,10 @@ class StructuralInference:
         frozen = Z.copy()
         own = Z.shape[1] - self._columns_c
         frozen[:, :own] = Z[:, :own].mean(0)
-        sse, df = _ridge_errors(self.basis_z_.transform(Z), targets, self.reg_stage1_)
-        sse0, df0 = _ridge_errors(self.basis_z_.transform(frozen), targets, self.reg_stage1_)
+        (sse, df), (sse0, df0) = (
+            _ridge_errors(self._numbers(self.basis_z_, points), targets, self.reg_stage1_)
+            for points in (Z, frozen)
+        )
         n = max(self.n_stage1_, len(X))
         gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
         per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
@@ -259,35 +261,41 @@ class StructuralInference:
         """
         check_is_fitted(self)
         X, Z, y = self.sample_
-        bases = self.basis_x_, self.basis_z_
-        return endogeneity(*bases, X, Z, y, self.reg_stage1_, self.reg_stage2_)
+        if np.isnan(self.specification_p_):
+            raise ValueError(
+                "endogeneity_test needs rows with X and y; in these samples none has both"
+            )
+        Phi, Theta = self._numbers(self.basis_x_, X), self._numbers(self.basis_z_, Z)
+        regs = self.reg_stage1_, self.reg_stage2_
+        return endogeneity(Phi, Theta, y, self.basis_x_.trends, *regs)
 
     # ------------------------------------------------------------ helpers
 
     def _slopes(self, X, C, column, training: bool = False) -> Array:
         check_is_fitted(self)
-        points = self.sample_[0] if training else self._check_new(X, C)
-        column = check_count(column, "column", minimum=0)
-        if column >= points.shape[1]:
-            raise ValueError(f"column is {column}; (X, C) has {points.shape[1]} columns, from 0 on")
+        points = linalg.like(self.sample_[0], self.coef_) if training else self._check_new(X, C)
+        column = check_column(column, points.shape[1])
         basis = self.basis_x_
         return _rows(lambda block: basis.derivative(block, column), points, basis.width)
+
+    def _numbers(self, basis: Basis, points: np.ndarray) -> np.ndarray:
+        """Coordinates, as NumPy's array, of points that are one."""
+        return linalg.to_numpy(basis.transform(linalg.like(points, self.coef_)))
 
     def _column_name(self, column: int) -> str:
         names = [*getattr(self, "feature_names_in_", []), *(self._names_c or [])]
         return str(names[column]) if column < len(names) else f"x{column}"
 
 
-def endogeneity(basis_x: Basis, basis_z: Basis, X, Z, y, lam: float, xi: float) -> Endogeneity:
-    """The test of `KernelIV.endogeneity_test`, from rows."""
-    n, trends = len(y), basis_x.trends
-    Phi, Theta = basis_x.transform(X), basis_z.transform(Z)
+def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneity:
+    """The test of `KernelIV.endogeneity_test`, from rows in coordinates."""
+    n = len(y)
     first = FirstStage.of(linalg.EigenGrid.of(Theta.T @ Theta / n), Theta.T @ Phi / n, lam, n)
     M = first.rows(Phi, Theta, own=True)
     second = Phi.T @ Phi / n
     regression = SecondStage.of(second, Phi.T @ y / n, trends, n)
     loss = CausalLeaveOneOut.of(regression, Phi, Phi, y, n)
-    size = max(float(regression.grid.values.sum()), linalg.EPS)
+    size = max(regression.size, linalg.EPS)
     reg = size * minimise_log10(lambda r: loss(r * size), -10.0, 1.0)[0]
     residual = y - Phi @ regression.coefficients(reg)
     A_inv = SecondStage.of(M.T @ M / n, M.T @ residual / n, trends, n).inverse_at(xi)

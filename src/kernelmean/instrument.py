@@ -289,7 +289,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         if self._powers:
             first, rest = self.coef_[:1], self.coef_[1:]
             self.coef_ = linalg.namespace(first).concat([first + middle, rest])
-        self.sample_ = _sample(few if kind_of(self.split) != "samples" else _complete(few) or few)
+        if kind_of(self.split) == "samples":
+            few = _complete(few) or [part for part in few if part.teaches]
+        self.sample_ = _sample(few)
         return self
 
     def predict(self, X, C=None) -> Array:
@@ -419,7 +421,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         else:
             loss = causal_leave_one_out(stage, learners, m)
         self.reg_stage2_, self.loss_stage2_ = choose(
-            self.reg_stage2, "reg_stage2", loss, stage.grid, heaviest=by_share
+            self.reg_stage2, "reg_stage2", loss, stage.size, heaviest=by_share
         )
         self.coef_ = stage.coefficients(self.reg_stage2_)
         scores = influence(groups, self.coef_, self.n_stage1_, m)

@@ -17,6 +17,7 @@ from .persistence import Saveable
 
 DECADES = (-10.0, 1.0)  # range of log10 reg, relative to the kernel's mean diagonal
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
+ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared residual
 POINTS = 23  # of the grid that brackets the minimum
 SEARCH_ROWS = 10_000  # rows whose leave-one-out errors a search over regularisers looks at
 FOLDS = 5
@@ -124,11 +125,14 @@ class LeaveOneOut(Saveable):
     def __call__(self, reg: float) -> float:
         xp = linalg.namespace(self.P)
         shrink = self.grid.shrink(reg)
-        w = self.d / self._left(shrink) ** 2
+        left = self._left(shrink)
+        alone = left < ALONE
+        w = xp.where(alone, 0.0, self.d / left**2)
         # Σ w_i p_iᵀ D C Cᵀ D p_i: a symmetric product of the rows, half the work of each row's own
         S = xp.sqrt(w)[:, None] * self.P
         fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
-        return max(float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted), 0.0)
+        loss = float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted)
+        return max(loss, 0.0) + float(xp.where(alone, self.d, 0.0) @ self.norms)
 
     def rows(self, reg: float) -> Array:
         """Each row's part of the loss, (n,)."""
@@ -137,10 +141,12 @@ class LeaveOneOut(Saveable):
         fitted = (self.P * shrink[None, :]) @ self.inner
         fitted *= self.P
         squared = self.norms - 2 * (self.cross @ shrink) + fitted @ shrink
-        return self.d * xp.clip(squared, 0.0, None) / self._left(shrink) ** 2
+        left = self._left(shrink)
+        own = xp.clip(squared, 0.0, None) / left**2
+        return self.d * xp.where(left < ALONE, self.norms, own)
 
     def _left(self, shrink) -> Array:
-        """1 − leverage: that of a row that fits only itself must stay below one."""
+        """1 − leverage; below `ALONE` a row is fitted by itself, and without it by nothing."""
         xp = linalg.namespace(self.P)
         return xp.clip(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10, None)
 

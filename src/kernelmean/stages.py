@@ -291,7 +291,7 @@ def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, flo
     def loss(reg: float) -> float:
         return sum(s(reg) * n for s, n in zip(stages, share, strict=True)) / sum(share)
 
-    reg, value = choose(reg, "reg_stage1", loss, stages[0].grid)
+    reg, value = choose(reg, "reg_stage1", loss, _trace(stages[0].grid))
     return [s.stage(reg) for s in stages], reg, value
 
 
@@ -310,6 +310,7 @@ class SecondStage:
     start: Array  # coefficients of the trend's directions
     inverse: Array  # A_tt⁻¹
     c: Array  # right-hand side in the other directions
+    size: float  # trace of A_kk, what ξ is measured by: S may be no more than its rounding
 
     @classmethod
     def of(cls, second, target, trends: int, m: int) -> SecondStage:
@@ -323,7 +324,8 @@ class SecondStage:
         top = xp.concat([linalg.like(np.eye(trends), second), -B @ R], axis=1)
         low = xp.concat([linalg.like(np.zeros((R.shape[0], trends)), second), R], axis=1)
         c = R.T @ (target[trends:] - B.T @ target[:trends])
-        return cls(grid, xp.concat([top, low]), inverse @ target[:trends], inverse, c)
+        size = float(xp.sum(xp.linalg.diagonal(second)[trends:]))
+        return cls(grid, xp.concat([top, low]), inverse @ target[:trends], inverse, c, size)
 
     @property
     def trends(self) -> int:
@@ -401,7 +403,7 @@ def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
     return loss
 
 
-def choose(reg, name: str, loss: Callable, grid: linalg.EigenGrid, heaviest: bool = True):
+def choose(reg, name: str, loss: Callable, size: float, heaviest: bool = True):
     """The regulariser given, or the minimiser of the loss; and the loss there.
 
     Unless it is the `heaviest` of several minima, it is the heaviest whose loss is within 1e-4 of
@@ -410,7 +412,7 @@ def choose(reg, name: str, loss: Callable, grid: linalg.EigenGrid, heaviest: boo
     if reg is not None:
         reg = check_positive(reg, name, zero=True)
         return reg, loss(reg)
-    size = max(float(linalg.namespace(grid.values).sum(grid.values)), linalg.EPS)
+    size = max(size, linalg.EPS)
 
     def relative(r: float) -> float:
         return loss(r * size)
@@ -420,6 +422,10 @@ def choose(reg, name: str, loss: Callable, grid: linalg.EigenGrid, heaviest: boo
         reg = heaviest_within(relative, reg, value * (1 + FLAT), DECADES[1])
         value = relative(reg)
     return reg * size, value
+
+
+def _trace(grid: linalg.EigenGrid) -> float:
+    return float(linalg.namespace(grid.values).sum(grid.values))
 
 
 def _stacked(blocks: list[Array]) -> Array:

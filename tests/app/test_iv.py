@@ -16,7 +16,7 @@ import kernelmean as km
 from kernelmean.app import files
 from kernelmean.app.firststage import FirstStage
 from kernelmean.app.iv import Analysis, Columns, Data, Settings, parts, read_split, read_trend
-from kernelmean.app.ivreport import curve_table, headline, report, warnings_of
+from kernelmean.app.ivreport import curve_table, headline, p_words, report, warnings_of
 from kernelmean.app.page import number, numbers
 from kernelmean.display import StructuralCurveDisplay
 
@@ -46,7 +46,8 @@ def test_files_and_summary(run, csv, market):
         "Gaussian: price",
         "200 and 200",
         "First-stage F",
-        "Would regression have done?",
+        "Would regression have done? p-value",
+        "< 0.001",
         "Average slope",
         "90%",
         "written",
@@ -271,7 +272,7 @@ def test_contradicted_curves_are_pointed_out(market):
     fit = fitted(market, **HALVES)
     for p, said in ((0.5, False), (0.01, True)):
         fit.model.specification_p_ = p
-        assert ("contradict the curve (p =" in " ".join(warnings_of(fit))) == said
+        assert ("contradict the curve (p-value" in " ".join(warnings_of(fit))) == said
 
 
 def test_headline_and_table_agree_with_the_curve(analysis):
@@ -437,8 +438,7 @@ def test_first_stage_on_a_linear_model():
     assert stage.f == pytest.approx(full.compare_f_test(small)[0])
     assert stage.r2 == pytest.approx(full.rsquared, abs=0.06)
     assert stage.r2_exogenous == pytest.approx(small.rsquared, abs=0.06)
-    assert not stage.weak
-    assert FirstStage.of(x, rng.normal(size=(300, 1)), C).weak
+    assert FirstStage.of(x, rng.normal(size=(300, 1)), C).f < 10
     assert FirstStage.of(x, C.copy(), C).f == 0  # the instrument repeats an exogenous column
 
 
@@ -459,6 +459,11 @@ def test_first_stage_on_a_linear_model():
 )
 def test_numbers_for_reading(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0, "< 0.001"), (9e-4, "< 0.001"), (0.0234, "0.023")])
+def test_p_values_for_reading(p, text):
+    assert p_words(p) == text
 
 
 def test_numbers_that_align():

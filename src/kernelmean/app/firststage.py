@@ -10,7 +10,6 @@ from ..conditional import ConditionalEmbedding
 from ..kernels import Kernel, Linear
 
 ROWS = 10_000  # the diagnostics look at no more rows than this
-WEAK_F = 10.0  # Staiger and Stock (1997)
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,6 @@ class FirstStage:
     r2: float
     r2_exogenous: float
     f: float
-
-    @property
-    def weak(self) -> bool:
-        """Whether a linear first stage would be called weak."""
-        return self.f < WEAK_F
 
     @classmethod
     def of(

@@ -171,7 +171,7 @@ def tests(a: Analysis) -> list[tuple[str, str, str]]:
         rows.append(
             (
                 "Would regression have done? p-value",
-                number(a.endogeneity.p_value),
+                p_words(a.endogeneity.p_value),
                 "Small where the structural curve differs from plain regression by more than "
                 "chance. "
                 + (
@@ -186,7 +186,7 @@ def tests(a: Analysis) -> list[tuple[str, str, str]]:
         rows.append(
             (
                 "Do the instruments contradict the curve? p-value",
-                number(float(p)),
+                p_words(p),
                 "Small where what the curve leaves unexplained still moves with the instruments: "
                 "the curve is too stiff or too smooth, or an instrument acts on the outcome by "
                 "itself. " + ("This is the case here." if p < 0.05 else "There is no sign of it."),
@@ -200,7 +200,7 @@ def effects(a: Analysis) -> Grid | None:
     if not a.effects:
         return None
     rows = [
-        (x, *numbers([e.value, e.error, e.low, e.high]), number(float(e.p_value)))
+        (x, *numbers([e.value, e.error, e.low, e.high]), p_words(e.p_value))
         for x, e in a.effects.items()
     ]
     percent = f"{100 * LEVEL:g}%"
@@ -229,10 +229,9 @@ def warnings_of(a: Analysis) -> list[str]:
         )
     if a.model.specification_p_ < 0.05:
         out.append(
-            "The instruments contradict the curve (p = "
-            f"{number(float(a.model.specification_p_))}): what it leaves unexplained still moves "
-            "with them. Another kernel or trend may help, unless an instrument acts on the outcome "
-            "by itself."
+            f"The instruments contradict the curve (p-value {p_words(a.model.specification_p_)}): "
+            "what it leaves unexplained still moves with them. Another kernel or trend may help, "
+            "unless an instrument acts on the outcome by itself."
         )
     if a.support <= FEW:
         out.append(
@@ -297,6 +296,11 @@ def _average(a: Analysis, column: str) -> str:
         f" Its slope, averaged over the rows, is {signed(e.value)} ({100 * LEVEL:g}% limits: {low} "
         f"to {high})."
     )
+
+
+def p_words(p: float) -> str:
+    """A p-value: nobody needs its exponent."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def signed(value: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import linalg
-from .._validation import Array, as_points, check_columns
+from .._validation import Array, as_points, check_column, check_columns
 from ..persistence import Saveable
 
 Lengthscale = str | float | Sequence[float]
@@ -69,7 +69,7 @@ class Kernel(Saveable):
         """
         X, Y = self._points(X, "X"), self._points(Y, "Y")
         check_columns(Y, X.shape[1], "Y", "X")
-        return self._derivative(X, Y, column)
+        return self._derivative(X, Y, check_column(column, X.shape[1]))
 
     def density(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """Normalised kernel k̄(x_i, y_j) with ∫ k̄(x, y) dy = 1, shape (n, m).

@@ -1,85 +1,78 @@
-"""A structural curve over many random divisions of the rows between the two stages."""
+"""A structural curve with its band, beside plain regression and the straight line of 2SLS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ...conditional import ConditionalEmbedding
 from ...datasets import IVTable
-from ...display import CURVE, DATA, PLAIN
+from ...display import CURVE, DATA, PLAIN, ridge_coefficients
+from ...inference import Estimate
 from ...instrument import KernelIV
-from ...kernels import Kernel, Linear
-from ...progress import track
+
+LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Structural curves of a table, by KernelIV, beside plain kernel ridge.
+    """Structural and plain curves of a table along its endogenous column.
 
     Attributes
     ----------
     at : array of shape (m,)
         Values of the endogenous column; exogenous columns are at their medians.
-    splits : array of shape (s, m)
-        One curve for each random division.
-    plain : array of shape (m,)
+    structural, plain : array of shape (m,)
+        By KernelIV, and by kernel ridge in the same coordinates.
+    band : array of shape (m, 2)
+        Limits that hold along the whole structural curve.
+    model : KernelIV
+    medians : array of shape (d_c,)
+        Of the exogenous columns.
     """
 
     at: np.ndarray
-    splits: np.ndarray
+    structural: np.ndarray
     plain: np.ndarray
+    band: np.ndarray
+    model: KernelIV
+    medians: np.ndarray
+
+    def slope(self, low: float, high: float) -> Estimate:
+        """Average slope of the structural curve between two values, with limits."""
+        ends = [pd.DataFrame([[x, *self.medians]], columns=self._names) for x in (high, low)]
+        change = self.model.contrast(*ends, level=LEVEL)
+        numbers = (change.value, change.error, change.low, change.high)
+        return Estimate("slope", *(float(v[0]) / (high - low) for v in numbers), LEVEL)
+
+    def plain_slope(self, low: float, high: float) -> float:
+        """The same of plain kernel ridge."""
+        ends = np.interp([low, high], self.at, self.plain)
+        return float((ends[1] - ends[0]) / (high - low))
 
     @property
-    def median(self) -> np.ndarray:
-        """The median over the divisions, point by point."""
-        return np.median(self.splits, axis=0)
-
-    @property
-    def middle(self) -> np.ndarray:
-        """The range of the middle 80% of the divisions, shape (2, m)."""
-        return np.quantile(self.splits, [0.1, 0.9], axis=0)
-
-    def slope(self, low: float, high: float) -> tuple[float, float]:
-        """Average slope between two values: median KernelIV curve, plain kernel ridge."""
-        return slope(self.at, self.median, low, high), slope(self.at, self.plain, low, high)
+    def _names(self) -> list[str]:
+        return [*self.model.feature_names_in_, *(self.model._names_c or [])]
 
 
-def slope(at: np.ndarray, curve: np.ndarray, low: float, high: float) -> float:
-    """Average slope of a curve between two values of its argument."""
-    ends = np.interp([low, high], at, curve)
-    return float((ends[1] - ends[0]) / (high - low))
-
-
-def structural_curves(
-    table: IVTable,
-    at: np.ndarray,
-    seeds: Sequence[int],
-    *,
-    kernel_x: str | Kernel = "gaussian",
-    kernel_z: str | Kernel = "gaussian",
-) -> Curves:
-    """Fit KernelIV once for each seed, on the outcome less its mean."""
-    centre = float(table.target.mean())
-    rows = _at_medians(table, at)
-    splits = []
-    for seed in track(seeds, description="  random divisions"):
-        model = KernelIV(kernel_x, kernel_z, random_state=seed)
-        model.fit(table.X, table.target - centre, table.Z, table.C)
-        splits.append(model.predict(rows) + centre)
-    plain = ConditionalEmbedding(model.kernel_x_, Linear())
-    plain.fit(table.frame[list(rows.columns)], table.target - centre)
-    return Curves(at, np.array(splits), plain.predict(rows) + centre)
-
-
-def _at_medians(table: IVTable, at: np.ndarray) -> pd.DataFrame:
+def structural_curves(table: IVTable, at: np.ndarray, **parameters) -> Curves:
+    """Fit KernelIV to a table of one endogenous column, with these parameters."""
+    model = KernelIV(**parameters).fit(table.X, table.target, table.Z, table.C)
     columns = [*table.x, *table.c]
-    rows = pd.DataFrame([table.frame[columns].median()] * len(at), index=range(len(at)))
-    return rows.assign(**{table.x[0]: at})
+    medians = table.frame[list(table.c)].median().to_numpy()
+    rows = pd.DataFrame([[x, *medians] for x in at], columns=columns)
+    points, outcome = table.frame[columns].to_numpy(), table.target.to_numpy()
+    plain = ridge_coefficients(model.basis_x_, points, outcome)
+    return Curves(
+        at,
+        model.predict(rows),
+        model.basis_x_.transform(rows.to_numpy()) @ plain,
+        model.predict_interval(rows, level=LEVEL),
+        model,
+        medians,
+    )
 
 
 def two_stage_least_squares(table: IVTable) -> tuple[float, float]:
@@ -93,15 +86,17 @@ def two_stage_least_squares(table: IVTable) -> tuple[float, float]:
 
 
 def draw(axes: Any, table: IVTable, curves: Curves, line: float) -> None:
-    """The data, the curves with the spread over divisions, and the straight line of 2SLS."""
+    """The data, the curves with the band, and the straight line of 2SLS."""
     x, y = table.X.to_numpy()[:, 0], table.target.to_numpy()
     keep = np.random.default_rng(0).permutation(len(x))[:2000]
     inside = keep[(x[keep] >= curves.at[0]) & (x[keep] <= curves.at[-1])]
     axes.plot(x[inside], y[inside], ".", color=DATA, ms=5, alpha=0.55, mew=0, rasterized=True)
-    axes.fill_between(curves.at, *curves.middle, color=CURVE, alpha=0.15, lw=0)
-    axes.plot(curves.at, curves.median, color=CURVE, lw=2.2, label="structural (KernelIV)")
+    axes.fill_between(curves.at, *curves.band.T, color=CURVE, alpha=0.15, lw=0)
+    axes.plot(curves.at, curves.structural, color=CURVE, lw=2.2, label="structural (KernelIV)")
     axes.plot(curves.at, curves.plain, "--", color=PLAIN, lw=1.6, label="plain kernel ridge")
     middle = float(np.median(x))
-    straight = np.interp(middle, curves.at, curves.median) + line * (curves.at - middle)
+    straight = np.interp(middle, curves.at, curves.structural) + line * (curves.at - middle)
     axes.plot(curves.at, straight, ":", color="#222222", lw=1.4, label="straight line (2SLS)")
     axes.legend(frameon=False, fontsize=9)
+    margin = 0.5 * np.ptp(y)
+    axes.set_ylim(y.min() - margin, y.max() + margin)
