@@ -127,13 +127,13 @@ def noise_covariance(A: Array, scores: list[Array]) -> Array:
     return sum(np.outer(v, v) for v in (np.linalg.solve(A, s) for s in scores))
 
 
-def bias_covariance(A: Array, b: Array, xi: float, trends: int, noise: float, m: int) -> Array:
-    """ξ²A⁻¹PA⁻¹τ² with P the penalised coordinates, τ² = σ²/(mξ) + ‖b‖²/df."""
+def bias_covariance(A: Array, b: Array, xi: float, trends: int) -> Array:
+    """ξ²A⁻¹PA⁻¹τ² with P the penalised coordinates, τ² = 2‖b‖²/df."""
     own = slice(trends, None)
     S = A[own, own] - A[own, :trends] @ np.linalg.solve(A[:trends, :trends], A[:trends, own])
     df = len(S) - xi * np.trace(np.linalg.inv(S))  # S holds ξ already
     pull = xi * np.linalg.inv(A)[:, own]
-    return pull @ pull.T * (noise / (m * xi) + b[own] @ b[own] / max(df, 1.0))
+    return pull @ pull.T * (2 * b[own] @ b[own] / max(df, 1.0))
 
 
 def weighted_chi2_tail(statistic: float, V: Array, draws: int = 400_000, seed: int = 0) -> float:

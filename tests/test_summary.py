@@ -95,6 +95,15 @@ def test_weak_instruments_are_named(market):
     assert "yes: F below 10" in km.KernelIV(split=0.5).fit(*parts).summary()
 
 
+def test_two_samples_have_no_test_of_endogeneity(market):
+    X, y = market[["price"]].astype(float), market["quantity"].copy()
+    X.iloc[:45], y.iloc[45:] = np.nan, np.nan
+    iv = km.KernelIV(split="samples", trend=0, tune_lengthscale=False)
+    summary = iv.fit(X, y, market[["wave"]]).summary()
+    assert "45 / 45" in summary
+    assert "endogeneity" not in summary
+
+
 def test_html_is_escaped():
     summary = Summary("a < b", [Block("x & y", [Line("<i>", 1, "<1>")])])
     html = summary._repr_html_()

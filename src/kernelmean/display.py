@@ -17,9 +17,9 @@ from .embedding import MeanEmbedding
 from .filtering import KernelBayesFilter, check_sequences
 from .inference import _limits
 from .instrument import KernelIV
-from .linalg import to_numpy
-from .selection import SEARCH_ROWS
-from .stages import Basis, CausalLeaveOneOut, SecondStage, choose
+from .linalg import EPS, to_numpy
+from .selection import DECADES, SEARCH_ROWS, minimise_log10
+from .stages import Basis, CausalLeaveOneOut, SecondStage
 from .summary import regressor_names
 from .tracking import FilterResult
 
@@ -173,7 +173,9 @@ def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray
     Phi, y, n = to_numpy(basis.transform(X[rows])), y[rows], len(rows)
     stage = SecondStage.of(Phi.T @ Phi / n, Phi.T @ y / n, basis.trends, n)
     loss = CausalLeaveOneOut.of(stage, Phi, Phi, y, n)
-    return stage.coefficients(choose(None, "reg", loss, stage.grid, heaviest=False)[0])
+    size = max(stage.size, EPS)
+    best, _ = minimise_log10(lambda r: loss(r * size), *DECADES)
+    return stage.coefficients(best * size)
 
 
 @dataclass

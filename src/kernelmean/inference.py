@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 from sklearn.utils.validation import check_is_fitted
 
 from . import linalg
@@ -125,6 +125,7 @@ class StructuralInference:
     n_stage2_: int
     n_features_in_: int
     sample_: tuple
+    specification_p_: float
     _columns_c: int
     _names_c: list[str] | None
     _check_new: Any
@@ -307,6 +308,23 @@ def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneit
     half = (vectors * values**0.5) @ vectors.T
     statistic = float(d @ second @ d)
     return Endogeneity(statistic**0.5, weighted_chi2(statistic, half @ (scores.T @ scores) @ half))
+
+
+def slopes_differ(sure, other, d: int) -> float:
+    """p-value of equal slopes in the first d columns, judged by the covariance of the first fit.
+
+    Slopes are those of the least-squares planes through h over the rows. Regularisation and
+    confounding bend those of a fit without a free plane; a fit with one has them unbiased
+    (Hausman 1978).
+    """
+    X = sure.sample_[0]
+    centred = (X - X.mean(0)) / np.maximum(X.std(0), np.finfo(float).tiny)
+    plane = np.linalg.pinv(centred)[:d]
+    rows = plane @ sure._numbers(sure.basis_x_, X)
+    gap = rows @ linalg.to_numpy(sure.coef_)
+    gap -= plane @ other._numbers(other.basis_x_, X) @ linalg.to_numpy(other.coef_)
+    covariance = rows @ linalg.to_numpy(sure.covariance_) @ rows.T
+    return float(chi2.sf(gap @ np.linalg.pinv(covariance) @ gap, d))
 
 
 def bias_spread(stage: SecondStage, reg: float, coef) -> Array:

@@ -23,7 +23,7 @@ from ._validation import (
 )
 from .features import FeatureMap, Nystroem, as_feature_map, learns_from_pairs
 from .formula import Design, read_formula
-from .inference import StructuralInference, bias_spread
+from .inference import StructuralInference, bias_spread, slopes_differ
 from .kernels import Kernel, Precomputed, fitted_kernel
 from .moments import block_rows, row_blocks
 from .persistence import Saveable
@@ -86,9 +86,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Shuffles the rows before they are split or folded; None keeps them in order.
     trend : "auto", None or int
         Polynomial of this degree in each column beside the kernel, without interactions, not
-        penalised in stage 2: 0 is an intercept, 1 a plane. "auto" fits both and takes the smaller
-        causal loss among those that the instruments do not contradict (`specification_p_` at
-        least 0.05); with fewer than ten rows a column, 0; for a share, None, as in the paper.
+        penalised in stage 2: 0 is an intercept, 1 a plane. "auto" fits both and takes the plane,
+        unless the intercept has the smaller causal loss and is not contradicted: neither by the
+        instruments (`specification_p_` below 0.05) nor by its slopes in X differing from those of
+        the plane's fit; with fewer than ten rows a column, 0; for a share, None, as in the paper.
     tune_lengthscale : "auto" or bool
         Whether one scale per column, of the regressors and of the instruments, is searched from
         the median lengthscale. "auto" does so for kernels given by name, but not for a share.
@@ -241,12 +242,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         few = thinned_parts(parts, SEARCH_ROWS)
         if not self._plane_fits(few):
             return self._adopt(self._trial(0, parts))
-        trials = [self._trial(degree, few) for degree in (0, 1)]
-        allowed = [t for t in trials if t.specification_p_ >= LEVEL]
-        if allowed:
-            best = min(allowed, key=lambda trial: trial.loss_stage2_)
-        else:
-            best = max(trials, key=lambda trial: trial.specification_p_)
+        level, plane = (self._trial(degree, few) for degree in (0, 1))
+        differ = slopes_differ(plane, level, self.n_features_in_)
+        contradicted = level.specification_p_ < LEVEL or differ < LEVEL
+        best = level if level.loss_stage2_ <= plane.loss_stage2_ and not contradicted else plane
         return self._adopt(best if few is parts else best._solve(parts))
 
     def _trial(self, degree: int, parts: list[Part]) -> KernelIV:

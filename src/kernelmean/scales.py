@@ -219,8 +219,8 @@ class Search:
     free_z: bool = True
 
     def __post_init__(self) -> None:
-        widths = (s.points.shape[1] for s in (self.regressors, self.instruments))
-        self._ux, self._uz = (np.append(np.zeros(d), START) for d in widths)
+        self._ux = _start(self.regressors, self.free_x)
+        self._uz = _start(self.instruments, self.free_z)
 
     def round(self) -> None:
         """Landmarks for the scales as they stand, then a descent of each stage."""
@@ -269,13 +269,24 @@ class Search:
             value, slope = loss(u)
             return np.log(max(value, 1e-300)), slope / max(value, 1e-300)
 
-        reach = SCALE_DECADES if free else 0.0
-        bounds = [(-reach, reach)] * (len(start) - 1) + [REG_DECADES]
         options: Any = {"maxiter": STEPS, "ftol": 1e-6}
+        bounds = _bounds(len(start) - 1, free)
         found: Any = minimize(
             log_loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
         return found.x
+
+
+def _start(scaled: Scaled, free: bool) -> np.ndarray:
+    """√d times the lengthscale of every column: k at a typical pair is then that of one column."""
+    d = scaled.points.shape[1]
+    return np.append(np.full(d, 0.5 * np.log10(d) if free else 0.0), START)
+
+
+def _bounds(d: int, free: bool) -> list[tuple[float, float]]:
+    """Of the scales, around where they start, and of the regulariser."""
+    middle, reach = (0.5 * np.log10(d), SCALE_DECADES) if free else (0.0, 0.0)
+    return [(middle - reach, middle + reach)] * d + [REG_DECADES]
 
 
 def _inverse(second: np.ndarray, reg: float) -> np.ndarray:
