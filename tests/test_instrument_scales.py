@@ -242,7 +242,8 @@ def test_scales_and_regularisers_stay_within_bounds():
             s.round()
         for found in s.scales:
             assert np.isfinite(found).all()
-            assert (np.abs(np.log10(found)) <= scales.SCALE_DECADES + 1e-12).all()
+            moved = np.log10(found) - 0.5 * np.log10(2)  # the start is √d times the lengthscale
+            assert (np.abs(moved) <= scales.SCALE_DECADES + 1e-12).all()
         for u in (s._ux[-1], s._uz[-1]):
             assert scales.REG_DECADES[0] <= u <= scales.REG_DECADES[1]
 
@@ -254,6 +255,18 @@ def test_what_is_not_free_stays(free):
     fixed, moved = s.scales if free == "free_x" else s.scales[::-1]
     assert_array_equal(fixed, np.ones(2))
     assert (moved != 1).any()
+
+
+def test_the_start_sees_as_much_in_many_columns_as_in_one():
+    """k at a typical pair, at √d times the medians, does not fall with d."""
+    X = np.random.default_rng(40).normal(size=(300, 12))
+    typical = []
+    for d in (1, 4, 12):
+        kernel = km.Gaussian(columnwise=True).resolve(X[:, :d])
+        s = scales.Search(scales.Scaled(kernel, X[:, :d]), scales.Scaled(kernel, X[:, :d]), X, X, X)
+        typical.append(np.median(kernel.scaled(s.scales[0])(X[:, :d])))
+    assert min(typical) > 0.9 * max(typical) - 0.2
+    assert min(typical) > 0.3
 
 
 def test_a_useless_column_becomes_wide():

@@ -15,7 +15,7 @@ from ._validation import as_floats, as_points, as_vector, check_lengths
 from .conditional import ConditionalEmbedding
 from .embedding import MeanEmbedding
 from .filtering import KernelBayesFilter, check_sequences
-from .inference import _limits
+from .inference import confidence_limits
 from .instrument import KernelIV
 from .linalg import EPS, to_numpy
 from .selection import DECADES, SEARCH_ROWS, minimise_log10
@@ -115,7 +115,9 @@ class StructuralCurveDisplay:
             grid,
             to_numpy(rows @ estimator.coef_),
             to_numpy(rows) @ ridge_coefficients(estimator.basis_x_, points, outcome),
-            _limits(rows, estimator.coef_, estimator.covariance_, level, simultaneous=True),
+            confidence_limits(
+                rows, estimator.coef_, estimator.covariance_, level, simultaneous=True
+            ),
             x,
             outcome,
             names[number],

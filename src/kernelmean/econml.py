@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from . import linalg
 from ._validation import Array, as_points, check_lengths
-from .inference import _limits
+from .inference import confidence_limits
 from .instrument import KernelIV
 from .moments import row_blocks
 from .persistence import Saveable
@@ -184,7 +184,9 @@ class KernelIVEffect(Saveable):
 
     def _interval(self, A: Array, alpha: float) -> tuple[Array, Array]:
         model = self.model_
-        low, high = _limits(A, model.coef_, model.covariance_, 1 - alpha, simultaneous=False).T
+        low, high = confidence_limits(
+            A, model.coef_, model.covariance_, 1 - alpha, simultaneous=False
+        ).T
         return low, high
 
     # ------------------------------------------------------------ shapes

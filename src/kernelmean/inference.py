@@ -10,7 +10,7 @@ from scipy.stats import chi2, norm
 from sklearn.utils.validation import check_is_fitted
 
 from . import linalg
-from ._validation import Array, check_column, check_lengths
+from ._validation import Array, check_column, check_lengths, check_positive
 from .moments import block_rows, row_blocks
 from .persistence import Saveable
 from .selection import minimise_log10
@@ -150,7 +150,7 @@ class StructuralInference:
         check_is_fitted(self)
         points = self._check_new(X, C)
         rows = _rows(self.basis_x_.transform, points, self.basis_x_.width)
-        return _limits(rows, self.coef_, self.covariance_, level, simultaneous)
+        return confidence_limits(rows, self.coef_, self.covariance_, level, simultaneous)
 
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.
@@ -180,7 +180,7 @@ class StructuralInference:
     def derivative_interval(self, X, C=None, *, column=0, level=0.95, simultaneous=True) -> Array:
         """Confidence limits of `derivative`, shape (m, 2); see `predict_interval`."""
         rows = self._slopes(X, C, column)
-        return _limits(rows, self.coef_, self.covariance_, level, simultaneous)
+        return confidence_limits(rows, self.coef_, self.covariance_, level, simultaneous)
 
     def average_derivative(self, X=None, C=None, *, column=0, level=0.95) -> Estimate:
         """Mean of ∂h/∂x_column over a population of regressors, with its standard error.
@@ -342,7 +342,7 @@ def _rows(transform, points, width: int) -> Array:
     return linalg.namespace(points).concat(blocks)
 
 
-def _limits(rows, coef, covariance, level: float, simultaneous: bool) -> Array:
+def confidence_limits(rows, coef, covariance, level: float, simultaneous: bool) -> Array:
     """(value − c s, value + c s) for the linear functionals in `rows`."""
     level = _level(level)
     root = linalg.to_numpy(rows) @ _root(covariance)
@@ -382,9 +382,10 @@ def _root(covariance) -> np.ndarray:
 
 
 def _level(level) -> float:
-    if isinstance(level, bool) or not np.isscalar(level) or not 0 < level < 1:  # type: ignore[operator]
-        raise ValueError(f"level is {level!r}; a number strictly between 0 and 1 is needed")
-    return float(level)  # type: ignore[arg-type]
+    level = check_positive(level, "level")
+    if level >= 1:
+        raise ValueError(f"level is {level}; a share strictly between 0 and 1 is needed")
+    return level
 
 
 def _ridge_errors(Theta, targets, reg: float) -> tuple[np.ndarray, float]:

@@ -13,7 +13,7 @@ import pandas as pd
 from .._validation import NumericalWarning
 from ..display import StructuralCurveDisplay, ridge_coefficients
 from ..formula import Design, names_of, read_formula
-from ..inference import WEAK, Endogeneity, Estimate, Strength, _limits
+from ..inference import WEAK, Endogeneity, Estimate, Strength, confidence_limits
 from ..instrument import KernelIV
 from ..kernels import Kernel, Linear
 from ..moments import block_rows, row_blocks
@@ -216,7 +216,7 @@ class Analysis:
     def _evaluate(self, points: np.ndarray, simultaneous: bool) -> pd.DataFrame:
         model = self.model
         rows = model.basis_x_.transform(points)
-        limits = _limits(rows, model.coef_, model.covariance_, LEVEL, simultaneous)
+        limits = confidence_limits(rows, model.coef_, model.covariance_, LEVEL, simultaneous)
         h = {PREDICTION: rows @ model.coef_, LOW: limits[:, 0], HIGH: limits[:, 1]}
         if self.plain is not None:
             h[PLAIN] = rows @ self.plain

@@ -44,8 +44,15 @@ class Curves:
         """Average slope of the structural curve between two values, with limits."""
         ends = [pd.DataFrame([[x, *self.medians]], columns=self._names) for x in (high, low)]
         change = self.model.contrast(*ends, level=LEVEL)
-        numbers = (change.value, change.error, change.low, change.high)
-        return Estimate("slope", *(float(v[0]) / (high - low) for v in numbers), LEVEL)
+        width = high - low
+        return Estimate(
+            "slope",
+            value=float(change.value[0]) / width,
+            error=float(change.error[0]) / width,
+            low=float(change.low[0]) / width,
+            high=float(change.high[0]) / width,
+            level=LEVEL,
+        )
 
     def plain_slope(self, low: float, high: float) -> float:
         """The same of plain kernel ridge."""
@@ -98,5 +105,5 @@ def draw(axes: Any, table: IVTable, curves: Curves, line: float) -> None:
     straight = np.interp(middle, curves.at, curves.structural) + line * (curves.at - middle)
     axes.plot(curves.at, straight, ":", color="#222222", lw=1.4, label="straight line (2SLS)")
     axes.legend(frameon=False, fontsize=9)
-    margin = 0.5 * np.ptp(y)
+    margin = 0.1 * np.ptp(y)
     axes.set_ylim(y.min() - margin, y.max() + margin)

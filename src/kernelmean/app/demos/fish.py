@@ -77,8 +77,8 @@ def _section(table: IVTable, curves: Curves, line: float, lines: list) -> Sectio
             Numbers([*lines, *_first_stage(curves)]),
             Note(
                 f"{len(table.frame)} days are few: the band says how little they fix of the "
-                "curve. It leaves room for the straight line, and for bends that nobody would "
-                "believe; the average slope is what these data know best."
+                "curve. It leaves room for the straight line, and for a demand that hardly falls; "
+                "the average slope is what these data know best."
             ),
             Prose(f"{table.description} {table.source}"),
         ],
