@@ -15,11 +15,9 @@ from ._validation import as_floats, as_points, as_vector, check_lengths
 from .conditional import ConditionalEmbedding
 from .embedding import MeanEmbedding
 from .filtering import KernelBayesFilter, check_sequences
-from .inference import confidence_limits
+from .inference import confidence_limits, ridge_coefficients
 from .instrument import KernelIV
-from .linalg import EPS, to_numpy
-from .selection import DECADES, SEARCH_ROWS, minimise_log10
-from .stages import Basis, CausalLeaveOneOut, SecondStage
+from .linalg import to_numpy
 from .summary import regressor_names
 from .tracking import FilterResult
 
@@ -167,17 +165,6 @@ def _column(column: int | str, names: list[str]) -> int:
             f"of {names}"
         )
     return column
-
-
-def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Kernel ridge of y in the coordinates of a structural function, by leave-one-out."""
-    rows = np.linspace(0, len(X) - 1, min(len(X), SEARCH_ROWS)).astype(int)
-    Phi, y, n = to_numpy(basis.transform(X[rows])), y[rows], len(rows)
-    stage = SecondStage.of(Phi.T @ Phi / n, Phi.T @ y / n, basis.trends, n)
-    loss = CausalLeaveOneOut.of(stage, Phi, Phi, y, n)
-    size = max(stage.size, EPS)
-    best, _ = minimise_log10(lambda r: loss(r * size), *DECADES)
-    return stage.coefficients(best * size)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from . import linalg
 from ._validation import Array, check_column, check_lengths, check_positive
 from .moments import block_rows, row_blocks
 from .persistence import Saveable
-from .selection import minimise_log10
+from .selection import DECADES, SEARCH_ROWS, minimise_log10
 from .stages import Basis, CausalLeaveOneOut, FirstStage, SecondStage, weighted_chi2
 
 DRAWS = 2000  # of the multiplier bootstrap
@@ -294,10 +294,7 @@ def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneit
     first = FirstStage.of(linalg.EigenGrid.of(Theta.T @ Theta / n), Theta.T @ Phi / n, lam, n)
     M = first.rows(Phi, Theta, own=True)
     second = Phi.T @ Phi / n
-    regression = SecondStage.of(second, Phi.T @ y / n, trends, n)
-    loss = CausalLeaveOneOut.of(regression, Phi, Phi, y, n)
-    size = max(regression.size, linalg.EPS)
-    reg = size * minimise_log10(lambda r: loss(r * size), -10.0, 1.0)[0]
+    regression, reg = plain_regression(Phi, y, trends)
     residual = y - Phi @ regression.coefficients(reg)
     A_inv = SecondStage.of(M.T @ M / n, M.T @ residual / n, trends, n).inverse_at(xi)
     d = A_inv @ (M.T @ residual) / n
@@ -308,6 +305,22 @@ def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneit
     half = (vectors * values**0.5) @ vectors.T
     statistic = float(d @ second @ d)
     return Endogeneity(statistic**0.5, weighted_chi2(statistic, half @ (scores.T @ scores) @ half))
+
+
+def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
+    """Ridge regression of y on the coordinates, and its λ, of least leave-one-out loss."""
+    n = Phi.shape[0]
+    stage = SecondStage.of(Phi.T @ Phi / n, Phi.T @ y / n, trends, n)
+    loss = CausalLeaveOneOut.of(stage, Phi, Phi, y, n)  # with M = Φ nothing is instrumented
+    size = max(stage.size, linalg.EPS)
+    return stage, size * minimise_log10(lambda r: loss(r * size), *DECADES)[0]
+
+
+def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Kernel ridge of y in the coordinates of a structural function, from evenly spaced rows."""
+    rows = np.linspace(0, len(X) - 1, min(len(X), SEARCH_ROWS)).astype(int)
+    stage, reg = plain_regression(linalg.to_numpy(basis.transform(X[rows])), y[rows], basis.trends)
+    return stage.coefficients(reg)
 
 
 def slopes_differ(sure, other, d: int) -> float:

@@ -369,6 +369,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             Polynomial.of(Z, self._powers)(Z),
             _standard(y),
             *self._tunes,
+            self.reg_stage1,
+            self.reg_stage2,
         )
         for _ in track(range(ROUNDS), description="Lengthscales", verbose=self.verbose):
             search.round()
@@ -465,6 +467,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         for name in ("reg_stage1", "reg_stage2"):
             if getattr(self, name) is not None:
                 check_positive(getattr(self, name), name, zero=True)
+        as_feature_map(self.features)
+        if isinstance(self.trend, str) and self.trend != "auto":
+            raise ValueError(f'trend is {self.trend!r}; "auto", None or a degree is needed')
         if self.trend is not None and self.trend != "auto":
             check_count(self.trend, "trend", minimum=0)
         if self.tune_lengthscale != "auto" and not isinstance(self.tune_lengthscale, bool):

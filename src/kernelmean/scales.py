@@ -208,6 +208,8 @@ class Search:
     y : array of shape (n,)
     free_x, free_z : bool
         Whether the scales move, or the regularisers only.
+    lam, xi : float, optional
+        Regularisers that are given do not move.
     """
 
     regressors: Scaled
@@ -217,17 +219,19 @@ class Search:
     y: np.ndarray
     free_x: bool = True
     free_z: bool = True
+    lam: float | None = None
+    xi: float | None = None
 
     def __post_init__(self) -> None:
-        self._ux = _start(self.regressors, self.free_x)
-        self._uz = _start(self.instruments, self.free_z)
+        self._ux = _start(self.regressors, self.free_x, self.xi)
+        self._uz = _start(self.instruments, self.free_z, self.lam)
 
     def round(self) -> None:
         """Landmarks for the scales as they stand, then a descent of each stage."""
         self.regressors.choose(self._ux[:-1])
         self.instruments.choose(self._uz[:-1])
-        self._uz = self._descend(self._first(self._ux), self._uz, self.free_z)
-        self._ux = self._descend(self._second(self._uz), self._ux, self.free_x)
+        self._uz = self._descend(self._first(self._ux), self._uz, self.free_z, self.lam)
+        self._ux = self._descend(self._second(self._uz), self._ux, self.free_x, self.xi)
 
     @property
     def scales(self) -> tuple[np.ndarray, np.ndarray]:
@@ -262,7 +266,7 @@ class Search:
         return np.append(scaled.pullback(on_Phi), on_reg * 10.0 ** u[-1] * np.log(10.0))
 
     @staticmethod
-    def _descend(loss: Callable, start: np.ndarray, free: bool) -> np.ndarray:
+    def _descend(loss: Callable, start: np.ndarray, free: bool, reg: float | None) -> np.ndarray:
         """L-BFGS on the logarithm of the loss."""
 
         def log_loss(u) -> Any:
@@ -270,23 +274,28 @@ class Search:
             return np.log(max(value, 1e-300)), slope / max(value, 1e-300)
 
         options: Any = {"maxiter": STEPS, "ftol": 1e-6}
-        bounds = _bounds(len(start) - 1, free)
+        bounds = _bounds(len(start) - 1, free, reg)
         found: Any = minimize(
             log_loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
         return found.x
 
 
-def _start(scaled: Scaled, free: bool) -> np.ndarray:
+def _start(scaled: Scaled, free: bool, reg: float | None) -> np.ndarray:
     """√d times the lengthscale of every column: k at a typical pair is then that of one column."""
     d = scaled.points.shape[1]
-    return np.append(np.full(d, 0.5 * np.log10(d) if free else 0.0), START)
+    return np.append(np.full(d, 0.5 * np.log10(d) if free else 0.0), _log_reg(reg))
 
 
-def _bounds(d: int, free: bool) -> list[tuple[float, float]]:
+def _bounds(d: int, free: bool, reg: float | None) -> list[tuple[float, float]]:
     """Of the scales, around where they start, and of the regulariser."""
     middle, reach = (0.5 * np.log10(d), SCALE_DECADES) if free else (0.0, 0.0)
-    return [(middle - reach, middle + reach)] * d + [REG_DECADES]
+    of_reg = REG_DECADES if reg is None else (_log_reg(reg), _log_reg(reg))
+    return [(middle - reach, middle + reach)] * d + [of_reg]
+
+
+def _log_reg(reg: float | None) -> float:
+    return START if reg is None else float(np.log10(max(reg, 10.0 ** REG_DECADES[0])))
 
 
 def _inverse(second: np.ndarray, reg: float) -> np.ndarray:

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from .._validation import NumericalWarning
-from ..display import StructuralCurveDisplay, ridge_coefficients
+from ..display import StructuralCurveDisplay
 from ..formula import Design, names_of, read_formula
-from ..inference import WEAK, Endogeneity, Estimate, Strength, confidence_limits
+from ..inference import WEAK, Endogeneity, Estimate, Strength, confidence_limits, ridge_coefficients
 from ..instrument import KernelIV
 from ..kernels import Kernel, Linear
 from ..moments import block_rows, row_blocks

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ...datasets import IVTable
-from ...display import CURVE, DATA, PLAIN, ridge_coefficients
-from ...inference import Estimate
+from ...display import CURVE, DATA, PLAIN
+from ...inference import Estimate, ridge_coefficients
 from ...instrument import KernelIV
 
 LEVEL = 0.95
