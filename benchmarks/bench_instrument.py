@@ -12,7 +12,7 @@ from _harness import Measured, Table, arguments, measure, ratio
 import kernelmean as km
 
 DESIGNS = {"sigmoid": km.datasets.make_iv_sigmoid, "demand": km.datasets.make_iv_demand}
-HEAVY = 1e6  # weight of a trend, which is not penalised, in an n x n matrix
+HEAVY = 1e6  # weight of the constant, which is not penalised, in an n x n matrix
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ def in_blocks(data) -> Fit:
 def dense_jackknife(data, basis_x, basis_z, reg1: float, reg2: float) -> Fit:
     """H = K_Z(K_Z + nλI)⁻¹, J = (H − diag h)/(1 − h), G = JKJᵀ, h(x) = k(x)ᵀJᵀ(G + nξI)⁻¹y."""
     X, Z = _joined(data)
-    K, n, middle = _gram(basis_x, X, X, HEAVY), len(X), data.y.mean()
-    K_z, y = _gram(basis_z, Z, Z, 1.0), data.y - middle
+    n, middle = len(X), data.y.mean()
+    free = HEAVY, n * reg2  # the constant is not penalised, slopes are by 1/n
+    K, K_z, y = _gram(basis_x, X, X, *free), _gram(basis_z, Z, Z), data.y - middle
     J = np.linalg.solve(_add(K_z.copy(), n * reg1), K_z)
     hat = J.diagonal().copy()
     J = _add(J, -hat) / (1 - hat)[:, None]
@@ -75,14 +76,16 @@ def dense_jackknife(data, basis_x, basis_z, reg1: float, reg2: float) -> Fit:
     # what the causal loss takes: b without row i is b − Jᵀp_i (Py)_i/P_ii
     S = np.einsum("ij,ji->i", KJ, P)
     left_out = y - KJ @ (P @ y) + S * (P @ y) / P.diagonal()
-    h = middle + _gram(basis_x, data.grid, X, HEAVY) @ (J.T @ (P @ y))
+    h = middle + _gram(basis_x, data.grid, X, *free) @ (J.T @ (P @ y))
     return Fit(_error(data, h), f"causal loss {np.mean(left_out**2):.4g}")
 
 
-def _gram(basis, A, B, weight: float) -> np.ndarray:
-    """k + weight · tᵀt, t the trend."""
+def _gram(basis, A, B, constant: float = 1.0, slopes: float = 1.0) -> np.ndarray:
+    """k + Σ_j w_j t_j t_j', t the trend, w its weights."""
     kernel, trend = basis
-    return kernel(A, B) + weight * trend(A) @ trend(B).T if trend.width else kernel(A, B)
+    weights = np.full(trend.width, slopes)
+    weights[:1] = constant
+    return kernel(A, B) + (trend(A) * weights) @ trend(B).T
 
 
 def dense_halves(data, basis_x, basis_z, reg1: float, reg2: float) -> Fit:

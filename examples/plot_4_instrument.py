@@ -22,10 +22,10 @@ grid = data.grid
 truth = data.truth(grid)
 
 # %%
-# Regression on the input, and kernel instrumental variables, both tuned by their own procedures.
+# Regression on the input, and kernel instrumental variables, both tuned by leave-one-out losses.
 
 regression = km.ConditionalEmbedding("gaussian", "linear").fit(data.X, data.y)
-iv = km.KernelIV(random_state=0).fit(data.X, data.y, Z=data.Z)
+iv = km.KernelIV().fit(data.X, data.y, Z=data.Z)
 
 curves = {
     "regression": regression.predict(grid),
@@ -36,13 +36,20 @@ for name, curve in curves.items():
 
 # %%
 # Regression follows the cloud, which is what it is for. The structural curve is flatter than the
-# cloud.
+# cloud. Its band is meant to hold the whole curve at once, with 95% confidence.
 
 fig, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 ax.plot(data.X, data.y, ".", color="0.8", ms=3)
+ax.fill_between(grid[:, 0], *iv.predict_interval(grid).T, color="C1", alpha=0.2, lw=0)
 for name, curve in curves.items():
     ax.plot(grid, curve, label=name)
 ax.plot(grid, truth, "k--", lw=1, label="truth")
 ax.set(xlabel="input", ylabel="outcome")
 ax.legend()
+
+# %%
+# How far the instrument moves the input, and whether regression would have done.
+
+print(iv.first_stage())
+print(iv.endogeneity_test())
 plt.show()
