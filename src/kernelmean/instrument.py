@@ -242,16 +242,18 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         few = thinned_parts(parts, SEARCH_ROWS)
         if not self._plane_fits(few):
             return self._adopt(self._trial(0, parts))
-        level, plane = (self._trial(degree, few) for degree in (0, 1))
+        level = self._trial(0, few)
+        plane = self._trial(1, few, like=level)
         differ = slopes_differ(plane, level, self.n_features_in_)
         contradicted = level.specification_p_ < LEVEL or differ < LEVEL
         best = level if level.loss_stage2_ <= plane.loss_stage2_ and not contradicted else plane
         return self._adopt(best if few is parts else best._solve(parts))
 
-    def _trial(self, degree: int, parts: list[Part]) -> KernelIV:
+    def _trial(self, degree: int, parts: list[Part], like: KernelIV | None = None) -> KernelIV:
+        """A fit with a trend of this degree; coordinates that are not tuned are those of `like`."""
         trial = clone(self).set_params(trend=degree)
         trial._names = self._names
-        return trial._fit_parts(parts)
+        return trial._fit_parts(parts, like)
 
     def _adopt(self, trial: KernelIV) -> KernelIV:
         parameters = self.get_params(deep=False)
@@ -267,10 +269,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
         return n >= 10 * columns and not indexed
 
-    def _fit_parts(self, parts: list[Part]) -> KernelIV:
+    def _fit_parts(self, parts: list[Part], like: KernelIV | None = None) -> KernelIV:
         few = thinned_parts(parts, SEARCH_ROWS)
         self._choose_kernels(few, *self._names)
-        self._choose_coordinates(few)
+        self._choose_coordinates(few, like)
         return self._solve(parts)
 
     def _solve(self, parts: list[Part]) -> KernelIV:
@@ -376,21 +378,26 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             search.round()
         return search.scales
 
-    def _choose_coordinates(self, parts: list[Part]) -> None:
+    def _choose_coordinates(self, parts: list[Part], like: KernelIV | None) -> None:
         """Landmarks among (at most 10,000 of) the rows that teach stage 1."""
         teachers = [p for p in parts if p.teaches]
-        both = []
-        for name, kernel, tuned in [
-            ("X", self.kernel_x_, self._tunes[0]),
-            ("Z", self.kernel_z_, self._tunes[1]),
+        for side, kernel, tuned in [
+            ("x", self.kernel_x_, self._tunes[0]),
+            ("z", self.kernel_z_, self._tunes[1]),
         ]:
-            (points,) = _thinned([together(teachers, name)], SEARCH_ROWS)
-            features = as_feature_map(self.features)
-            if self.features is None and tuned:
-                features = Nystroem(tol=FINE)
-            features.fit(points, kernel)
-            both.append(Basis(Polynomial.of(points, self._powers), features))
-        self.basis_x_, self.basis_z_ = both
+            (points,) = _thinned([together(teachers, side.upper())], SEARCH_ROWS)
+            if like is not None and not tuned:
+                features = getattr(like, f"features_{side}_")
+            else:
+                features = self._feature_map(tuned).fit(points, kernel)
+            basis = Basis(Polynomial.of(points, self._powers), features)
+            setattr(self, f"basis_{side}_", basis)
+
+    def _feature_map(self, tuned: bool) -> FeatureMap:
+        """What was asked for; landmarks are closer together where lengthscales were tuned."""
+        if self.features is None and tuned:
+            return Nystroem(tol=FINE)
+        return as_feature_map(self.features)
 
     # ------------------------------------------------------------ the two stages
 

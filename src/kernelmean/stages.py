@@ -177,6 +177,14 @@ class Group:
         X, Z, y = (linalg.take(part, rows, axis=0) for part in (self.X, self.Z, self.y))
         return self.basis_x.transform(X), self.basis_z.transform(Z), y
 
+    def few_embedded(self, limit: int) -> tuple:
+        """(Φ, Θ, y, M) at the same rows."""
+        if self.n <= limit and self._embedded is not None:
+            parts = zip(*self._embedded, strict=True)
+            return tuple(_stacked(list(part)) for part in parts)
+        Phi, Theta, y = self.few(limit)
+        return Phi, Theta, y, self.stage.rows(Phi, Theta, self.own)
+
 
 # ------------------------------------------------------------------------------ stage 1
 @dataclass(frozen=True)
@@ -454,8 +462,7 @@ def causal_leave_one_out(stage: SecondStage, learners: list[Group], m: int) -> C
     complete = [g for g in learners if g.teaches] or learners
     parts: list[list] = [[], [], []]
     for group in complete:
-        Phi, Theta, y = group.few(SEARCH_ROWS // len(complete))
-        M = group.stage.rows(Phi, Theta, group.own)
+        Phi, _, y, M = group.few_embedded(SEARCH_ROWS // len(complete))
         for part, rows in zip(parts, (Phi if group.teaches else M, M, y), strict=True):
             part.append(rows)
     Phi, M, y = (_stacked(part) for part in parts)
