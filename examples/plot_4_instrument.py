@@ -46,10 +46,10 @@ for name, curve in curves.items():
 ax.plot(grid, truth, "k--", lw=1, label="truth")
 ax.set(xlabel="input", ylabel="outcome")
 ax.legend()
+plt.show()
 
 # %%
 # How far the instrument moves the input, and whether regression would have done.
 
 print(iv.first_stage())
 print(iv.endogeneity_test())
-plt.show()

@@ -29,6 +29,7 @@ iv.plot(ax=ax)
 ax.plot(data.grid, data.truth(data.grid), "k", lw=1, label="truth")
 ax.set(xlabel="input x", ylabel="outcome y")
 ax.legend(loc="upper left", frameon=False)
+plt.show()
 
 # %%
 # Lengthscales found
@@ -84,6 +85,7 @@ axes[1].set(
     title="Error, one draw of 1,000 rows",
 )
 axes[1].set_xticklabels(ways, fontsize=9)
+plt.show()
 
 # %%
 # Where it misleads
