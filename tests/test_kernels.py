@@ -784,7 +784,7 @@ def test_derivative_at_the_point_itself(kernel):
     [
         *ROUGH,
         km.Delta(),
-        km.as_kernel(lambda X, Y: X @ Y.T),
+        pytest.param(km.as_kernel(lambda X, Y: X @ Y.T), id="function"),
         km.as_kernel(sk.RationalQuadratic(0.7)),
         km.Gaussian(0.7) + km.Laplace(0.7),
         km.on_columns({0: km.Delta(), 1: km.Gaussian(0.7)}),
