@@ -16,7 +16,7 @@ And
 from importlib.util import find_spec
 from typing import Any
 
-from . import datasets, display, econml, moments, progress
+from . import comparators, datasets, display, econml, moments, progress
 from ._validation import NumericalWarning
 from .bayes import KernelBayes, bayes_rule
 from .conditional import ConditionalEmbedding
@@ -70,6 +70,7 @@ __all__ = [
     "Rotation",
     "as_kernel",
     "bayes_rule",
+    "comparators",
     "datasets",
     "display",
     "econml",

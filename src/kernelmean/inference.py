@@ -230,8 +230,8 @@ class StructuralInference:
 
         F = ((SSE₀ − SSE)/(df − df₀))/(SSE/(n − df)), ridge regressions of x_j on the instruments'
         coordinates with λ, df = tr(2H − H²); subscript 0 has Z frozen at its mean, so that C alone
-        explains. At least one degree of freedom is counted. Below 10, confidence limits can be far
-        too narrow and the estimate leans towards regression (Staiger and Stock 1997). It looks at
+        explains. At least one degree of freedom is counted. Below 10, the estimate is biased and
+        its confidence limits can be far too narrow (Staiger and Stock 1997). It looks at
         the linear movement of X: a structural function that bends asks for more.
         """
         check_is_fitted(self)
