@@ -18,8 +18,8 @@ import dask.array as da
 import numpy as np
 
 from ._validation import Array, as_points, as_vector, check_lengths
-from .moments import Moments, accumulate, block_rows, row_blocks
-from .sharing import Part, evenly, is_dask, kind_of
+from .moments import Moments, accumulate, block_rows, evenly, row_blocks
+from .sharing import Part, is_dask, kind_of
 from .stages import Basis, Group
 
 FAN = 8  # sums that are merged at a time

@@ -15,7 +15,7 @@ from . import linalg
 from ._validation import Array, as_points, check_lengths
 from .inference import confidence_limits
 from .instrument import KernelIV
-from .moments import row_blocks
+from .moments import evenly, row_blocks
 from .persistence import Saveable
 
 CONTROLS = 1000  # rows of W over which effects are averaged
@@ -77,7 +77,7 @@ class KernelIVEffect(Saveable):
         C = np.hstack([features, controls])
         self._shape = np.shape(Y)[1:], np.shape(T)[1:]
         self._widths = treatments.shape[1], features.shape[1]
-        rows = np.linspace(0, n - 1, min(n, CONTROLS)).astype(int)
+        rows = evenly(n, CONTROLS)
         self._controls = controls[rows] if controls.shape[1] else controls[:1]
         self.model_ = KernelIV(**self.parameters)
         Y = np.ravel(Y) if np.shape(Y) == (n, 1) else Y

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import linalg
 from ._validation import Array, check_column, check_lengths, check_positive
-from .moments import block_rows, row_blocks
+from .moments import block_rows, evenly, row_blocks
 from .persistence import Saveable
 from .selection import DECADES, SEARCH_ROWS, minimise_log10
 from .stages import Basis, CausalLeaveOneOut, FirstStage, SecondStage, weighted_chi2
@@ -318,7 +318,7 @@ def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
 
 def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Kernel ridge of y in the coordinates of a structural function, from evenly spaced rows."""
-    rows = np.linspace(0, len(X) - 1, min(len(X), SEARCH_ROWS)).astype(int)
+    rows = evenly(len(X), SEARCH_ROWS)
     stage, reg = plain_regression(linalg.to_numpy(basis.transform(X[rows])), y[rows], basis.trends)
     return stage.coefficients(reg)
 

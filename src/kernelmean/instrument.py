@@ -25,7 +25,7 @@ from .features import FeatureMap, Nystroem, as_feature_map, learns_from_pairs
 from .formula import Design, read_formula
 from .inference import StructuralInference, bias_spread, slopes_differ
 from .kernels import Kernel, Precomputed, fitted_kernel
-from .moments import block_rows, row_blocks
+from .moments import block_rows, evenly, row_blocks
 from .persistence import Saveable
 from .progress import track
 from .scales import ROUNDS, Scaled, Search
@@ -379,13 +379,13 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         return search.scales
 
     def _choose_coordinates(self, parts: list[Part], like: KernelIV | None) -> None:
-        """Landmarks among (at most 10,000 of) the rows that teach stage 1."""
+        """Landmarks among the rows that teach stage 1."""
         teachers = [p for p in parts if p.teaches]
         for side, kernel, tuned in [
             ("x", self.kernel_x_, self._tunes[0]),
             ("z", self.kernel_z_, self._tunes[1]),
         ]:
-            (points,) = _thinned([together(teachers, side.upper())], SEARCH_ROWS)
+            points = together(teachers, side.upper())
             if like is not None and not tuned:
                 features = getattr(like, f"features_{side}_")
             else:
@@ -607,5 +607,5 @@ def _thinned(data: list, limit: int) -> list:
     n = data[0].shape[0]
     if n <= limit:
         return data
-    rows = np.linspace(0, n - 1, limit).astype(int)
+    rows = evenly(n, limit)
     return [linalg.take(part, rows, axis=0) for part in data]

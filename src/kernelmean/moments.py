@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace as namespace
 
 from ._validation import Array, check_lengths
@@ -20,6 +21,11 @@ BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
 def block_rows(width: int) -> int:
     """Rows of a block that is `width` columns wide and fits in 64 MiB."""
     return max(64, BLOCK_FLOATS // max(width, 1))
+
+
+def evenly(n: int, limit: int) -> np.ndarray:
+    """Numbers of evenly spaced rows, at most `limit` of n."""
+    return np.linspace(0, n - 1, min(n, limit)).astype(int)
 
 
 def row_blocks(*arrays, rows: int) -> Iterator[tuple]:

@@ -13,11 +13,13 @@ from scipy.optimize import brentq, minimize_scalar
 from . import linalg
 from ._validation import Array, NumericalWarning
 from .features import Nystroem
+from .moments import evenly
 from .persistence import Saveable
 
 DECADES = (-10.0, 1.0)  # range of log10 reg, relative to the kernel's mean diagonal
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
 ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared residual
+SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to rounding
 POINTS = 23  # of the grid that brackets the minimum
 SEARCH_ROWS = 10_000  # rows whose leave-one-out errors a search over regularisers looks at
 FOLDS = 5
@@ -83,7 +85,7 @@ def best_scale(kernel_x, points_x, Psi) -> float:
     200), each at its own best λ.
     """
     n = points_x.shape[0]
-    rows = np.linspace(0, n - 1, min(n, SCALE_ROWS)).astype(int)
+    rows = evenly(n, SCALE_ROWS)
     points, targets = linalg.take(points_x, rows, axis=0), linalg.take(Psi, rows, axis=0)
 
     def loss(scale: float) -> float:
@@ -126,13 +128,13 @@ class LeaveOneOut(Saveable):
         xp = linalg.namespace(self.P)
         shrink = self.grid.shrink(reg)
         left = self._left(shrink)
-        alone = left < ALONE
-        w = xp.where(alone, 0.0, self.d / left**2)
+        if float(xp.min(left)) < SAFE:
+            return float(xp.sum(self.rows(reg)))
         # Σ w_i p_iᵀ D C Cᵀ D p_i: a symmetric product of the rows, half the work of each row's own
+        w = self.d / left**2
         S = xp.sqrt(w)[:, None] * self.P
         fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
-        loss = float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted)
-        return max(loss, 0.0) + float(xp.where(alone, self.d, 0.0) @ self.norms)
+        return max(float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted), 0.0)
 
     def rows(self, reg: float) -> Array:
         """Each row's part of the loss, (n,)."""
@@ -143,10 +145,11 @@ class LeaveOneOut(Saveable):
         squared = self.norms - 2 * (self.cross @ shrink) + fitted @ shrink
         left = self._left(shrink)
         own = xp.clip(squared, 0.0, None) / left**2
-        return self.d * xp.where(left < ALONE, self.norms, own)
+        # a row that is fitted by itself alone is predicted by nothing: not by rounding either
+        return self.d * xp.where(left < ALONE, xp.maximum(own, self.norms), own)
 
     def _left(self, shrink) -> Array:
-        """1 − leverage; below `ALONE` a row is fitted by itself, and without it by nothing."""
+        """1 − leverage, kept above zero."""
         xp = linalg.namespace(self.P)
         return xp.clip(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10, None)
 
@@ -171,7 +174,7 @@ class LeaveOneOut(Saveable):
         n = self.P.shape[0]
         if n <= limit:
             return self
-        rows = np.linspace(0, n - 1, limit).astype(int)
+        rows = evenly(n, limit)
         P, cross = (linalg.take(A, rows, axis=0) for A in (self.P, self.cross))
         norms, d = (linalg.take(a, rows, axis=0) for a in (self.norms, self.d))
         return LeaveOneOut(self.grid, P, cross, self.inner, norms, d)

@@ -11,6 +11,7 @@ import numpy as np
 
 from . import linalg
 from ._validation import Array, check_count, check_positive, generator
+from .moments import evenly
 from .stages import Basis, Group
 
 
@@ -140,11 +141,6 @@ def thinned_parts(parts: list[Part], limit: int) -> list[Part]:
     if n <= limit:
         return parts
     return [part.thinned(max(2, limit * part.n // n)) for part in parts]
-
-
-def evenly(n: int, limit: int) -> np.ndarray:
-    """Numbers of evenly spaced rows, at most `limit` of n."""
-    return np.linspace(0, n - 1, min(n, limit)).astype(int)
 
 
 def is_dask(*tables) -> bool:

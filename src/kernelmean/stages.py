@@ -21,7 +21,7 @@ from scipy.stats import chi2
 from . import linalg
 from ._validation import Array, check_positive
 from .features import FeatureMap
-from .moments import Moments, accumulate, block_rows, row_blocks
+from .moments import Moments, accumulate, block_rows, evenly, row_blocks
 from .persistence import Saveable
 from .scales import trend_inverse
 from .selection import DECADES, SEARCH_ROWS, LeaveOneOut, heaviest_within, minimise_log10
@@ -173,7 +173,7 @@ class Group:
         if self.n <= limit and self._kept is not None:
             parts = zip(*self._kept, strict=True)
             return tuple(_stacked(list(part)) for part in parts)
-        rows = np.linspace(0, self.n - 1, min(self.n, limit)).astype(int)
+        rows = evenly(self.n, limit)
         X, Z, y = (linalg.take(part, rows, axis=0) for part in (self.X, self.Z, self.y))
         return self.basis_x.transform(X), self.basis_z.transform(Z), y
 

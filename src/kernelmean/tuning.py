@@ -26,6 +26,7 @@ from ._validation import (
 )
 from .features import Nystroem, learns_from_pairs
 from .kernels import Kernel, fitted_kernel
+from .moments import evenly
 from .progress import Verbose, track
 from .recursion import Shares, kept_shares
 from .selection import (
@@ -60,7 +61,7 @@ def state_kernel(kernel, points, names) -> Kernel:
 
 def typical_beliefs(Q, operator) -> Array:
     """Predictions from a few training states, evenly spaced in time: rows V q(z_i)."""
-    rows = np.linspace(0, Q.shape[0] - 1, min(TYPICAL, Q.shape[0])).astype(int)
+    rows = evenly(Q.shape[0], TYPICAL)
     return linalg.take(Q, rows, axis=0) @ operator.T
 
 
@@ -72,7 +73,7 @@ def choose_prior_reg(Q, beliefs) -> float:
     """
     xp, n = linalg.namespace(Q), Q.shape[0]
     grid = linalg.EigenGrid.of(Q.T @ Q / n)
-    few = np.linspace(0, n - 1, min(n, SEARCH_ROWS)).astype(int)
+    few = evenly(n, SEARCH_ROWS)
     P, M = linalg.take(Q, few, axis=0) @ grid.vectors, beliefs @ grid.vectors
     P2, M2 = P * P, xp.sum(M * M, axis=0) / M.shape[0]
 
