@@ -184,7 +184,9 @@ def test_an_interrupted_command_resumes(papers, tmp_path):
 def test_ctrl_c_stops_all_processes_and_keeps_what_is_done(papers, tmp_path):
     out, slow = tmp_path / "out", papers / "nobody1999" / "slow"
     slow.touch()
-    code = "import test_reproduce as t; t.application()()"
+    # a shell that runs this in the background has interrupts ignored, which children inherit
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heed}; import test_reproduce as t; t.application()()"
     options = ["--papers", papers, "--out", out, "--jobs", 2, "--runs", 50]
     command = [sys.executable, "-c", code, "reproduce", "toy-figure1", *map(str, options)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
@@ -333,10 +335,11 @@ TRIALS = [f"singh2019-{part}" for part in ("figure2", "figure3", "figure10", "ta
 def test_quick_run_of_every_experiment(tmp_path):
     result = call("--all", "--quick", "--runs", 1, "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    for name in reproduce.load_registry(PAPERS):
+    for name, experiment in reproduce.load_registry(PAPERS).items():
         table = pd.read_csv(tmp_path / name / "summary.csv")
         assert len(table)
-        assert any("published" in column for column in table.columns)
+        compared = any("published" in column for column in table.columns)
+        assert compared or experiment.item == "beyond the paper"
         assert (tmp_path / name / "figure.png").stat().st_size > 5000
 
 
