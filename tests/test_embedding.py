@@ -134,7 +134,8 @@ class TestSingle:
                 sum(w * normal.pdf(y, x, cov) for w, x in zip(weights, points, strict=True))
                 for y in Y
             ]
-            got = km.MeanEmbedding(points, scale * weights, KERNEL).density(Y, bandwidth=gamma)
+            m = km.MeanEmbedding(points, scale * weights, KERNEL)
+            got = m.density(Y, bandwidth=gamma, signed=True)
             assert_allclose(got, expected, rtol=1e-9)
 
     def test_density_by_default_follows_silvermans_rule(self, rng):
@@ -232,7 +233,7 @@ class TestBatch:
             "mean": lambda m: m.mean(),
             "covariance": lambda m: m.covariance(),
             "values": lambda m: m(Y),
-            "density": lambda m: m.density(Y, bandwidth=0.4),
+            "density": lambda m: m.density(Y, bandwidth=0.4, signed=True),
             "one expectation": lambda m: m.expectation(lambda x: x[:, 0]),
             "two expectations": lambda m: m.expectation(lambda x: x),
             "normalised": lambda m: m.normalised().weights,

@@ -301,5 +301,5 @@ def test_the_inverse_of_a_singular_matrix_is_finite():
     rng = np.random.default_rng(40)
     A = rng.normal(size=(5, 3)) @ rng.normal(size=(3, 5))
     A = A @ A.T
-    assert np.isfinite(scales._inverse(A, 0.0)).all()
-    assert_allclose(scales._inverse(A, 0.1), np.linalg.inv(A + 0.1 * np.eye(5)), rtol=1e-8)
+    assert np.isfinite(scales.small_inverse(A, 0.0)).all()
+    assert_allclose(scales.small_inverse(A, 0.1), np.linalg.inv(A + 0.1 * np.eye(5)), rtol=1e-8)

@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import integrate
 from sklearn.gaussian_process import kernels as sk
 from sklearn.metrics import pairwise
 
@@ -627,6 +628,110 @@ def test_bandwidth_replaces_the_lengthscale(kernel):
     X, Y = points(5, 2), points(4, 2, seed=1)
     wide = type(kernel)(**{**_fields(kernel), "lengthscale": 2.1})
     assert_allclose(kernel.density(X, Y, bandwidth=2.1), wide.density(X, Y), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [k for k in density_kernels(0.7) if k.columnwise], ids=ids)
+def test_columnwise_density_integrates_to_one_in_space(kernel):
+    total = oracles.integral_box(
+        lambda P: kernel.density(P, np.zeros((1, 3)))[:, 0], 0.7 * 40, 3, n=10
+    )
+    # ten nodes a panel: the Bessel functions of nu = 0.8 are the roughest at zero
+    assert total == pytest.approx(1.0, abs=2e-4)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_densities_of_columns_with_kernels_of_their_own_integrate_to_one(columns):
+    """A line, a circle and a table: Gauss-Legendre, the trapezoidal rule and a sum."""
+    parts = {0: km.Laplace(0.7), 1: km.Periodic(0.6, period=24.0), 2: km.Delta()}
+    kernel = km.on_columns({j: parts[j] for j in range(columns)})
+    y, weights = _panels([-30, -10, -3, -1, -0.2, 0, 0.2, 1, 3, 10, 30])
+    axes = [(y, weights), (np.arange(0, 24, 0.1), np.full(240, 0.1)), (np.arange(3.0), np.ones(3))]
+    grid = np.stack(np.meshgrid(*[a for a, _ in axes[:columns]], indexing="ij"), axis=-1)
+    volume = math.prod(np.meshgrid(*[w for _, w in axes[:columns]], indexing="ij"))
+    point = np.array([[0.0, 23.5, 1.0]])[:, :columns]
+    total = kernel.density(grid.reshape(-1, columns), point)[:, 0] @ volume.ravel()
+    assert total == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_density_of_angles_integrates_to_one(columns):
+    step = np.arange(60) / 60
+    grid = np.stack(np.meshgrid(*[step] * columns), axis=-1).reshape(-1, columns) * 24.0
+    q = km.Periodic(0.5, period=24.0).density(np.full((1, columns), 1.3), grid)
+    assert q.mean() * 24.0**columns == pytest.approx(1.0, abs=1e-12)
+
+
+# --------------------------------------------------------------------------- distribution functions
+EVERY_NU = [
+    *density_kernels(0.7),
+    *(km.Matern(nu, 0.7) for nu in (0.05, 1.0, 12.3, 19.9, 20.7, 40)),
+]
+
+
+@pytest.mark.parametrize("kernel", EVERY_NU, ids=ids)
+def test_cdf_is_the_integral_of_the_density(kernel):
+    """Both tails by adaptive quadrature, from the point outwards."""
+    x, cuts = 0.3, np.array([0, 0.02, 0.3, 1, 3, 9, 40, 300])
+
+    def beyond(gap: float) -> float:
+        pieces = zip(gap + cuts, gap + cuts[1:], strict=False)
+        return sum(
+            integrate.quad(lambda u: kernel.density([x], [x + u])[0, 0], a, b, epsabs=0)[0]
+            for a, b in pieces
+        )
+
+    for gap in (0.0, 1e-3, 0.2, 0.9, 2.0, 5.0):
+        lower, upper = kernel.cdf([x], [x - gap, x + gap])[0]
+        assert lower == pytest.approx(beyond(gap), rel=1e-6)
+        assert upper == pytest.approx(1 - lower, abs=1e-12)
+
+
+@pytest.mark.parametrize("kernel", EVERY_NU, ids=ids)
+def test_cdf_increases_from_zero_to_one(kernel):
+    y = np.concatenate([[-1e6], np.linspace(-20, 20, 801), [1e6]])
+    F = kernel.cdf([0.0], y)[0]
+    # Struve functions and quadrature meet at a distance: their rounding may differ
+    assert (np.diff(F) >= -1e-13).all()
+    assert_allclose(F[[0, -1]], [0, 1])
+
+
+@pytest.mark.parametrize("kernel", density_kernels(0.7), ids=ids)
+def test_reach_leaves_out_its_mass(kernel):
+    for mass in (0.3, 1e-8):
+        far = kernel._reach(mass)
+        assert 2 * kernel.cdf([0.0], [-far])[0, 0] == pytest.approx(mass, rel=1e-6)
+
+
+def test_cdf_takes_a_bandwidth_and_columns_of_one():
+    X, Y = points(5, 1), points(4, 1, seed=1)
+    expected = km.Matern(1.5, 2.1).cdf(X, Y)
+    assert_allclose(km.Matern(1.5, 0.7).cdf(X, Y, bandwidth=2.1), expected)
+    assert_allclose(km.on_columns({0: km.Matern(1.5, 2.1)}).cdf(X, Y), expected)
+    assert_allclose(km.on_columns({0: km.Matern(1.5)}).cdf(X, Y, bandwidth=2.1), expected)
+    assert_allclose(km.Matern(1.5, (2.1,), columnwise=True).cdf(X, Y), expected)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        km.Linear(),
+        km.Delta(),
+        km.Periodic(1.0),
+        km.Gaussian(1.0) + km.Gaussian(2.0),
+        km.on_columns({0: km.Delta()}),
+        km.as_kernel(lambda X, Y: X @ Y.T),
+    ],
+    ids=lambda k: type(k).__name__,
+)
+def test_kernels_without_a_distribution_function_say_so(kernel):
+    name = "Delta" if isinstance(kernel, km.kernels.OnColumns) else type(kernel).__name__
+    with pytest.raises(ValueError, match=r"\+" if name == "Sum" else name):
+        kernel.cdf([0.0, 1.0], [0.5])
+
+
+def test_cdf_of_several_columns_is_refused():
+    with pytest.raises(ValueError, match="2 columns"):
+        km.Gaussian(1.0).cdf(points(3, 2), points(3, 2))
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, "x"])

@@ -6,9 +6,10 @@ import numpy as np
 import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import integrate, stats
 
 import kernelmean as km
-from kernelmean import recovery
+from kernelmean import positive, recovery
 
 RADIAL = [km.Gaussian(0.7), km.Laplace(0.7), km.Matern(1.5, 0.7), km.Matern(2.5, 0.7)]
 
@@ -272,7 +273,7 @@ class TestSample:
         S = m.sample(40_000, 0, bandwidth=0.5)[:, 0]
         edges = np.linspace(-6, 6, 6001)
         middles = (edges[1:] + edges[:-1]) / 2
-        q = np.maximum(m.density(middles, bandwidth=0.5), 0)
+        q = m.density(middles, bandwidth=0.5)
         F = np.concatenate([[0.0], np.cumsum(q)]) / q.sum()
         empirical = np.searchsorted(np.sort(S), edges) / len(S)
         # Kolmogorov-Smirnov: 1.63/sqrt(40,000) = 0.008 at the 1% level, and the tails beyond 6
@@ -316,3 +317,360 @@ class TestSample:
         S = km.MeanEmbedding([3.0], kernel=km.Gaussian(1.0)).sample(5, 0)
         assert_allclose(S, 3.0, atol=1.0)
         assert np.isfinite(S).all()
+
+    def test_a_batch_by_rejection_follows_each_members_density(self):
+        """Three members in the plane; each column against a grid sum of the positive part."""
+        m = plane(members=3)
+        S = m.sample(3000, 43, bandwidth=0.6)
+        assert S.shape == (3, 3000, 2)
+        t = np.linspace(-6, 6, 301)
+        grid = np.stack(np.meshgrid(t, t, indexing="ij"), axis=-1).reshape(-1, 2)
+        p = m.density(grid, bandwidth=0.6).reshape(3, 301, 301)
+        for draws, table in zip(S, p, strict=True):
+            for column in (0, 1):
+                F = integrate.cumulative_trapezoid(table.sum(axis=1 - column), t, initial=0)
+                test = stats.kstest(draws[:, column], lambda y, F=F: np.interp(y, t, F / F[-1]))
+                assert test.pvalue > 0.01
+
+    def test_small_blocks_draw_from_the_same_density(self, monkeypatch):
+        m = plane(members=3)
+        whole = m.sample(2000, 44, bandwidth=0.6)
+        monkeypatch.setattr(positive, "BLOCK_FLOATS", 3 * 25 * 40)
+        pieces = m.sample(2000, 45, bandwidth=0.6)
+        for a, b in zip(whole, pieces, strict=True):
+            assert stats.ks_2samp(a[:, 0], b[:, 0]).pvalue > 0.01
+
+    def test_positive_members_keep_every_proposal(self):
+        """1/2 at 0, 1/2 at 10 in one member, all at 10 in the other."""
+        m = km.MeanEmbedding([[0.0, 0.0], [10.0, 0.0]], [[0.5, 0.5], [0, 1]], km.Gaussian(1.0))
+        S = m.sample(2000, 46, bandwidth=0.1)
+        assert_allclose((S[:, :, 0] > 5).mean(axis=1), [0.5, 1.0], atol=0.05)
+
+    def test_cancellation_that_is_almost_complete_is_said(self):
+        """Weight -1 in front of 1 + 1e-9 at the same place: one proposal in a billion."""
+        m = km.MeanEmbedding([[0.0, 0.0]] * 2, [1 + 1e-9, -1.0], km.Gaussian(1.0))
+        with pytest.warns(km.NumericalWarning, match="rejection"):
+            S = m.sample(3, 0, bandwidth=0.5)
+        assert np.isfinite(S).all()
+
+
+def plane(members: int | None = None, n: int = 25, d: int = 2, kernel=None) -> km.MeanEmbedding:
+    rng = np.random.default_rng(47)
+    shape = n if members is None else (members, n)
+    weights = rng.normal(1 / n, 3 / n, size=shape)
+    return km.MeanEmbedding(rng.normal(size=(n, d)), weights, kernel or km.Gaussian(0.5))
+
+
+def line_batch(kernel=None) -> km.MeanEmbedding:
+    return plane(members=3, d=1, kernel=kernel)
+
+
+PLANE_KERNELS = [
+    km.Gaussian(0.5),
+    km.Gaussian((0.4, 0.7)),
+    km.Matern(1.5, 0.5, columnwise=True),
+    km.on_columns({1: km.Gaussian(0.5), 0: km.Laplace(0.5)}),
+    km.Matern(1.5, 0.5),  # not a product over columns: by draws
+    km.Laplace(0.5),
+]
+
+
+class TestPositivePart:
+    @pytest.mark.parametrize("kernel", PLANE_KERNELS, ids=repr)
+    def test_integrates_to_one_in_the_plane(self, kernel):
+        m = plane(members=3, kernel=kernel)
+        t = np.linspace(-9, 9, 361)
+        grid = np.stack(np.meshgrid(t, t, indexing="ij"), axis=-1).reshape(-1, 2)
+        p = m.density(grid, bandwidth=0.5)
+        assert (p >= 0).all()
+        assert (p == 0).any()
+        # three standard errors of 3e-4; the grid is good to a few 1e-4 where a kernel has a peak
+        assert_allclose(p.sum(axis=1) * (t[1] - t[0]) ** 2, 1.0, atol=1e-3)
+        mass, error = m.negative_mass(0.5)
+        assert mass.shape == error.shape == (3,)
+        assert (mass > 0.02).all()
+        assert (error <= 3e-4 * (1 + mass)).all()
+
+    @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+    def test_integrates_to_one_on_the_line(self, kernel):
+        m = line_batch(kernel)
+        y = np.linspace(-25, 25, 50_001)
+        p = m.density(y, bandwidth=0.3)
+        assert (p >= 0).all()
+        assert_allclose(np.trapezoid(p, y, axis=1), 1.0, atol=1e-5)
+
+    def test_in_three_dimensions_draws_agree_with_a_grid(self):
+        m = plane(n=12, d=3)
+        t = np.arange(-6, 6, 0.15)
+        one = [np.exp(-((t - x[:, None]) ** 2) / 0.5) / np.sqrt(0.5 * np.pi) for x in m.points.T]
+        q = np.einsum("i,ia,ib,ic->abc", m.weights / m.weights.sum(), *one)
+        mass, error = m.negative_mass(0.5)
+        assert 0 < error < 3e-4 * (1 + mass)
+        # the grid itself is good to 1e-4
+        assert mass == pytest.approx(np.maximum(-q, 0).sum() * 0.15**3, abs=4 * error + 1e-4)
+
+    def test_by_draws_and_by_grid_agree(self, monkeypatch):
+        m = plane(members=3)
+        grid, near = m.negative_mass(0.5)
+        monkeypatch.setattr(positive, "PLANE_WORK", 0)
+        draws, error = m.negative_mass(0.5)
+        assert (near < 1e-4).all()
+        assert (error > 0).all()
+        assert_allclose(draws, grid, atol=4 * error.max() + 1e-4)
+        again, _ = m.negative_mass(0.5)
+        assert_array_equal(again, draws)  # the draws are always the same
+
+    def test_strips_of_the_grid_add_up(self, monkeypatch):
+        m = plane(members=3)
+        whole = m.negative_mass(0.5)[0]
+        monkeypatch.setattr(positive, "block_rows", lambda width: 11)
+        assert_allclose(m.negative_mass(0.5)[0], whole, rtol=1e-10)
+
+    def test_too_few_draws_are_said(self, monkeypatch):
+        monkeypatch.setattr(positive, "MOST_DRAWS", 2**9)
+        m = plane(members=3, n=200, kernel=km.Laplace(0.5))
+        with pytest.warns(km.NumericalWarning, match="standard error"):
+            m.negative_mass(0.05)
+
+    @pytest.mark.parametrize("d", [1, 2])
+    def test_without_negative_weights_nothing_changes(self, d, rng):
+        m = km.MeanEmbedding(rng.normal(size=(30, d)), rng.uniform(size=(4, 30)), km.Gaussian(1.0))
+        Y = rng.normal(size=(9, d))
+        assert_array_equal(m.density(Y, 0.4), m.density(Y, 0.4, signed=True))
+        assert m[0].negative_mass(0.4) == (0.0, 0.0)
+
+    @pytest.mark.parametrize("d", [1, 2])
+    def test_is_the_signed_density_over_its_mass(self, d, rng):
+        m = plane(d=d)
+        Y = rng.normal(size=(40, d))
+        q = m.density(Y, 0.4, signed=True)
+        mass, _ = m.negative_mass(0.4)
+        assert (q < 0).any()
+        assert_allclose(m.density(Y, 0.4), np.maximum(q, 0) / (1 + mass))
+        with np.errstate(divide="ignore"):
+            assert_allclose(m.log_density(Y, 0.4), np.log(np.maximum(q, 0) / (1 + mass)))
+
+    def test_log_density_is_minus_infinity_without_a_warning(self):
+        m = km.MeanEmbedding([0.0, 1.0], [1.5, -0.5], km.Gaussian(1.0))
+        assert m.log_density([2.0], 0.5)[0] == -np.inf
+
+    @pytest.mark.parametrize("d", [1, 2])
+    def test_a_batch_is_its_members(self, d, rng):
+        """In the plane by sums over the same grid, on the line over the same cells."""
+        m, Y = plane(members=3, d=d), rng.normal(size=(7, d))
+        many = m.density(Y, 0.4)
+        ones = [km.MeanEmbedding(m.points, w, m.kernel).density(Y, 0.4) for w in m.weights]
+        assert_allclose(many, ones, rtol=1e-8, atol=1e-12)
+
+    def test_angles_are_normalised_over_one_turn(self):
+        x = line_batch()
+        m = km.MeanEmbedding(5 * x.points, x.weights, km.Periodic(0.5, period=24.0))
+        hours = np.arange(0, 24, 0.001)
+        assert_allclose(m.density(hours, 0.4).sum(axis=1) * 0.001, 1.0, atol=1e-5)
+        assert (m.negative_mass(0.4)[0] > 0.001).all()
+        alone = km.on_columns({0: km.Periodic(0.5, period=24.0)})
+        same = km.MeanEmbedding(m.points, m.weights, alone)
+        assert_allclose(same.negative_mass(0.4)[0], m.negative_mass(0.4)[0])
+
+    def test_two_angles_are_normalised_over_the_torus(self):
+        m = plane(members=3, kernel=km.Periodic(0.5))
+        t = np.arange(120) * (2 * np.pi / 120)
+        grid = np.stack(np.meshgrid(t, t, indexing="ij"), axis=-1).reshape(-1, 2)
+        p = m.density(grid, bandwidth=0.5)
+        assert (p == 0).any()
+        assert_allclose(p.sum(axis=1) * (2 * np.pi / 120) ** 2, 1.0, atol=1e-3)
+
+    def test_a_number_and_a_symbol(self):
+        """Summed over two symbols and integrated over the line."""
+        rng = np.random.default_rng(48)
+        X = np.column_stack([rng.normal(size=20), rng.integers(2, size=20)])
+        kernel = km.on_columns({0: km.Gaussian(0.5), 1: km.Delta()})
+        m = km.MeanEmbedding(X, np.where(np.arange(20) % 3, 0.1, -0.1), kernel)
+        y = np.linspace(-6, 6, 1201)
+        p = [m.density(np.column_stack([y, np.full(1201, s)]), 0.4) for s in (0.0, 1.0)]
+        assert m.negative_mass(0.4)[0] > 0.05
+        assert np.trapezoid(np.sum(p, axis=0), y) == pytest.approx(1.0, abs=1e-3)
+
+    def test_symbols_are_normalised_over_the_symbols(self):
+        """A probability table with a negative entry: draws see only the symbols below zero."""
+        m = km.MeanEmbedding([0.0, 1.0, 2.0], [0.7, 0.5, -0.2], km.Delta())
+        assert_allclose(m.density([0.0, 1.0, 2.0]), [0.7 / 1.2, 0.5 / 1.2, 0.0], atol=1e-3)
+
+
+class TestSmoothedAnswers:
+    """Column by column, of the recovered density."""
+
+    def test_cdf_is_the_integral_of_the_density(self):
+        m = line_batch()
+        y = np.linspace(-3, 3, 7)
+        F = m.cdf(y, bandwidth=0.3)
+        assert F.shape == (3, 7, 1)
+        for i in range(2):
+            one = m[i]
+            below = integrate.quad(lambda t, one=one: one.density([t], 0.3)[0], -8, -3, limit=200)
+            steps = [
+                integrate.quad(lambda t, one=one: one.density([t], 0.3)[0], a, b, limit=200)[0]
+                for a, b in zip(y, y[1:], strict=False)
+            ]
+            expected = below[0] + np.concatenate([[0], np.cumsum(steps)])
+            assert_allclose(F[i, :, 0], expected, atol=2e-6)
+
+    @pytest.mark.parametrize("bandwidth", [0.3, None, (0.3, 0.6)])
+    def test_quantile_inverts_cdf(self, bandwidth):
+        m, levels = plane(members=3), [0.01, 0.3, 0.5, 0.99]
+        q = m.quantile(levels, bandwidth)
+        assert q.shape == (3, 4, 2)
+        for i in range(3):
+            F = m.cdf(q[i], bandwidth)[i]
+            assert_allclose(F, np.stack([levels, levels], axis=1), atol=1e-6)
+
+    def test_are_those_of_the_marginals(self):
+        m = plane(members=3, kernel=km.Gaussian((0.4, 0.7)))
+        for j, h in enumerate((0.3, 0.6)):
+            one = m.marginal(j)
+            assert_allclose(m.quantile(0.3, (0.3, 0.6))[:, j], one.quantile(0.3, h)[:, 0])
+            assert_allclose(
+                m.interval(0.8, (0.3, 0.6), "shortest")[1][:, j],
+                one.interval(0.8, h, kind="shortest")[1][:, 0],
+            )
+
+    def test_a_column_may_be_left_unsmoothed(self):
+        m = plane(members=3)
+        both = m.quantile(0.4, (0.0, 0.3))
+        assert_array_equal(both[:, 0], m.quantile(0.4)[:, 0])
+        assert_allclose(both[:, 1], m.quantile(0.4, 0.3)[:, 1])
+
+    def test_steps_hand_worked(self):
+        """Weights 1/2, 1/4, 1/4 at 0, 1, 3."""
+        m = km.MeanEmbedding([3.0, 0.0, 1.0], [0.25, 0.5, 0.25], km.Gaussian(1.0))
+        assert_allclose(m.cdf([-1.0, 0.0, 0.5, 1.0, 3.0, 4.0])[:, 0], [0, 0.5, 0.5, 0.75, 1, 1])
+
+    def test_steps_are_rearranged_between_zero_and_one(self):
+        """Cumulative sums 0.6, 1.3, 0.9, 1 are sorted, and cut at 1."""
+        m = km.MeanEmbedding([0.0, 1.0, 2.0, 3.0], [0.6, 0.7, -0.4, 0.1], km.Gaussian(1.0))
+        assert_allclose(m.cdf([0.0, 1.0, 2.0, 3.0])[:, 0], [0.6, 0.9, 1.0, 1.0])
+
+    def test_steps_are_inverted_by_quantile(self):
+        m, levels = line_batch(), np.linspace(0.05, 0.95, 19)
+        for i in range(3):
+            q = m[i].quantile(levels)
+            assert (m[i].cdf(q)[:, 0] >= levels - 1e-12).all()
+            assert (m[i].cdf(q - 1e-9)[:, 0] <= levels + 1e-12).all()
+
+    @pytest.mark.parametrize("kind", ["central", "shortest"])
+    def test_intervals_hold_their_mass(self, kind):
+        m = line_batch()
+        lower, upper = m.interval(0.8, 0.3, kind)
+        assert lower.shape == upper.shape == (3, 1)
+        for i in range(3):
+            F = m.cdf([lower[i, 0], upper[i, 0]], 0.3)[i, :, 0]
+            assert np.diff(F)[0] == pytest.approx(0.8, abs=1e-6)
+            if kind == "central":
+                assert F[0] == pytest.approx(0.1, abs=1e-6)
+
+    def test_region_is_wider_than_nothing_and_no_wider_than_the_shortest_interval(self):
+        m = line_batch()
+        lower, upper = m.interval(0.8, None, "shortest")
+        regions = m.region(0.8)
+        assert isinstance(regions, list)
+        # the batch's default bandwidth is one for all: the same in both
+        for ends, a, b in zip(regions, lower[:, 0], upper[:, 0], strict=True):
+            assert (np.diff(ends.ravel()) > 0).all()
+            assert (ends[:, 1] - ends[:, 0]).sum() <= b - a + 1e-6
+        assert m[0].region(0.8, 0.3).shape[1] == 2
+
+    @pytest.mark.parametrize("kernel", [km.Periodic(1.0), km.Delta()], ids=repr)
+    def test_kernels_without_a_distribution_function_say_so(self, kernel):
+        m = km.MeanEmbedding([0.0, 1.0], kernel=kernel)
+        assert m.cdf([0.5])[0, 0] == 0.5
+        for ask in (
+            lambda: m.cdf([0.5], 0.3),
+            lambda: m.quantile(0.5, 0.3),
+            lambda: m.region(0.5, 0.3),
+        ):
+            with pytest.raises(ValueError, match=type(kernel).__name__):
+                ask()
+
+    @pytest.mark.parametrize("bad", [-1.0, np.nan, "x", True, (0.1, 0.2, 0.3), (0.1, -0.2)])
+    def test_bad_bandwidths_are_refused(self, bad):
+        m = plane()
+        for ask in (m.quantile, lambda u, h: m.cdf(m.points, h), m.interval):
+            with pytest.raises(ValueError, match="bandwidth"):
+                ask(0.5, bad)
+
+    def test_bad_questions_are_refused(self):
+        m, one = plane(), line_batch()
+        for ask, name in [
+            (lambda: m.interval(0.5, 0.3, "widest"), "kind"),
+            (lambda: m.interval(0.5, 0.0, "shortest"), "bandwidth"),
+            (lambda: m.interval(0.5, (0.3, 0.0), "shortest"), "bandwidth"),
+            (lambda: m.region(), "columns"),
+            (lambda: one.region(1.5), "level"),
+            (lambda: one.region(0.5, 0.0), "bandwidth"),
+            (lambda: m.cdf([0.0, 1.0]), "columns"),
+            (lambda: m.cdf([[0.0, np.nan]]), "Y"),
+        ]:
+            with pytest.raises(ValueError, match=name):
+                ask()
+
+    def test_other_array_libraries(self):
+        xp = pytest.importorskip("array_api_strict")
+        m = line_batch()
+        theirs = km.MeanEmbedding(xp.asarray(m.points), xp.asarray(m.weights), m.kernel)
+        y = np.linspace(-1, 1, 5)
+        for ask in (
+            lambda m, y: m.density(y, 0.3),
+            lambda m, y: m.log_density(y, 5.0),
+            lambda m, y: m.cdf(y, 0.3),
+            lambda m, y: m.cdf(y),
+            lambda m, y: m.quantile([0.2, 0.5], 0.3),
+            lambda m, y: m.interval(0.5, 0.3, "shortest")[0],
+            lambda m, y: m.region(0.5, 0.3)[1],
+            lambda m, y: m.negative_mass(0.3)[0],
+            lambda m, y: m.sample(4, 0),
+        ):
+            got = ask(theirs, xp.asarray(y))
+            assert type(got) is type(xp.asarray(y))
+            assert_allclose(np.asarray(got), ask(m, y), atol=1e-9)
+
+
+class TestMarginal:
+    def test_keeps_weights_and_takes_columns_in_order(self):
+        m = plane(members=3, d=3, kernel=km.Gaussian((0.4, 0.7, 1.0)))
+        both = m.marginal([2, 0])
+        assert_array_equal(both.points, m.points[:, [2, 0]])
+        assert_array_equal(both.weights, m.weights)
+        assert both.kernel == km.Gaussian((1.0, 0.4))
+        assert m.marginal(1).kernel == km.Gaussian((0.7,))
+        assert plane().marginal(1).kernel == km.Gaussian(0.5)
+
+    def test_integrates_the_joint_density_of_positive_weights(self, rng):
+        m = km.MeanEmbedding(rng.normal(size=(20, 2)), kernel=km.Gaussian(0.5))
+        t = np.linspace(-9, 9, 721)
+        joint = m.density(np.stack([np.full_like(t, 0.3), t], axis=1), 0.4)
+        assert m.marginal(0).density([0.3], 0.4)[0] == pytest.approx(np.trapezoid(joint, t))
+
+    def test_of_columns_with_kernels_of_their_own(self):
+        kernel = km.on_columns({(2, 0): km.Gaussian((2.0, 0.5)), 1: km.Periodic(1.0, period=24.0)})
+        m = plane(d=3, kernel=kernel)
+        last = m.marginal([1, 2])
+        assert_allclose(
+            last.kernel(last.points),
+            km.Gaussian(2.0)(m.points[:, [2]]) * km.Periodic(1.0, period=24.0)(m.points[:, [1]]),
+        )
+        assert m.marginal(1).kernel == km.on_columns({0: km.Periodic(1.0, period=24.0)})
+
+    def test_of_angles_keeps_the_period(self):
+        m = plane(kernel=km.Periodic((0.5, 0.6), period=(24.0, 360.0)))
+        assert m.marginal(1).kernel == km.Periodic((0.6,), period=(360.0,))
+
+    def test_of_other_kernels_is_refused_unless_it_is_all(self):
+        m = plane(kernel=km.Linear())
+        assert m.marginal([0, 1]).kernel == km.Linear()
+        with pytest.raises(ValueError, match="Linear"):
+            m.marginal(0)
+
+    @pytest.mark.parametrize("bad", [2, -1, [0, 0], [], [0, 5], 0.5, "x", None])
+    def test_bad_columns_are_refused(self, bad):
+        with pytest.raises(ValueError, match="columns"):
+            plane().marginal(bad)

@@ -8,7 +8,8 @@ Feature maps
 Embeddings and rules
     MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule, bayes_rule
 Estimators
-    KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior
+    KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior, ConditionalDensity,
+    EmbeddedDensity
 And
     load, NumericalWarning, datasets, display, econml, moments, progress
 """
@@ -20,6 +21,8 @@ from . import comparators, datasets, display, econml, moments, progress
 from ._validation import NumericalWarning
 from .bayes import KernelBayes, bayes_rule
 from .conditional import ConditionalEmbedding
+from .density import ConditionalDensity
+from .embedded import EmbeddedDensity
 from .embedding import MeanEmbedding
 from .features import Exact, FeatureMap, Nystroem, RandomFourier
 from .filtering import KernelBayesFilter
@@ -47,9 +50,11 @@ from .simulate import simulate_posterior
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConditionalDensity",
     "ConditionalEmbedding",
     "Delta",
     "DensityRatio",
+    "EmbeddedDensity",
     "Exact",
     "FeatureMap",
     "Frobenius",

@@ -174,10 +174,11 @@ class MeanEmbedding(Saveable):
         left = self._left / (total if self.batch is None else total[:, None])
         return self._of(self._points, left, self._right, self._kernel)
 
-    def density(self, Y, bandwidth=None) -> Array:
-        """q(y_j) = Σ_i w_i k̄_γ(x_i, y_j) / Σ_i w_i, shape (m,) or (batch, m).
+    def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
+        """p(y_j) = max(q(y_j), 0)/∫ max(q, 0), q(y) = Σ_i w_i k̄_γ(x_i, y)/Σ_i w_i.
 
-        With weights of both signs it may dip below zero.
+        With weights of both signs q may dip below zero; its positive part integrates to 1 + N,
+        and `negative_mass` is N. Without negative weights N = 0 and p = q.
 
         Parameters
         ----------
@@ -187,15 +188,93 @@ class MeanEmbedding(Saveable):
             rule, per column: γ_j = (4/(d + 2))^{1/(d+4)} n_e^{−1/(d+4)} σ_j, with σ_j half the
             distance between the embedding's 16% and 84% quantiles, and n_e = (Σw)²/Σw² its
             effective number of points; for a batch, the median over its members.
+        signed : bool
+            Return q itself.
+
+        Returns
+        -------
+        array of shape (m,) or (batch, m)
 
         References
         ----------
-        Spiteri (2023), eq. 2.1.
-        """
-        bandwidth = recovery.default_bandwidth(self) if bandwidth is None else bandwidth
-        return self.normalised()._smooth(Y, lambda X, Z: self._kernel.density(X, Z, bandwidth))
+        Spiteri (2023), eqs. 2.1 and 2.7.
 
-    def quantile(self, q) -> Array:
+        Examples
+        --------
+        >>> import numpy as np, kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 1.0], [1.5, -0.5], km.Gaussian(1.0))
+        >>> m.density([-1.0, 3.0], bandwidth=0.5, signed=True).round(4)
+        array([ 0.1618, -0.0001])
+        >>> m.density([-1.0, 3.0], bandwidth=0.5).round(4)
+        array([0.1299, 0.    ])
+        """
+        return recovery.density(self.normalised(), Y, bandwidth, signed)
+
+    def log_density(self, Y, bandwidth=None) -> Array:
+        """log p(y_j), −inf where the positive part is zero, shape (m,) or (batch, m).
+
+        Parameters
+        ----------
+        Y, bandwidth
+            As for `density`.
+        """
+        return recovery.log_density(self.normalised(), Y, bandwidth)
+
+    def negative_mass(self, bandwidth=None) -> tuple[Array, Array]:
+        """N = ∫ max(−q, 0): how far weights of both signs are from a density.
+
+        Exact (0) without negative weights. On the line it is a sum over the cells of a grid, to
+        1e-6 or so; on the circle, by the trapezoidal rule; in the plane, for a kernel that is a
+        product over columns, a sum over two grids, up to 7e10 products of points, features and
+        nodes. Elsewhere it is an average over draws from the negative weights, twice as many until
+        its standard error is below 3e-4 (1 + N); they are evenly spread and always the same.
+
+        Parameters
+        ----------
+        bandwidth : float or sequence of float, optional
+            As for `density`.
+
+        Returns
+        -------
+        mass, error : floats, or arrays of shape (batch,)
+            `error` is the standard error of the draws, or the distance of either grid from the
+            mean of both; otherwise 0.
+
+        Warns
+        -----
+        NumericalWarning
+            If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N).
+        """
+        return recovery.negative_mass(self.normalised(), bandwidth)
+
+    def cdf(self, Y, bandwidth=0.0) -> Array:
+        """Distribution function of each column at the rows of Y.
+
+        F_j(y) = Σ_i w_i 1{x_ij ≤ y}/Σ_i w_i, rearranged like `quantile`, or with a bandwidth the
+        integral of that column's `density`.
+
+        Parameters
+        ----------
+        Y : array of shape (m, d)
+        bandwidth : float or sequence of float, optional
+            As for `quantile`.
+
+        Returns
+        -------
+        array of shape (m, d) or (batch, m, d)
+
+        Examples
+        --------
+        >>> import numpy as np, kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 1.0], [0.25, 0.75], km.Gaussian(1.0))
+        >>> m.cdf([0.0, 0.5, 1.0])[:, 0]
+        array([0.25, 0.25, 1.  ])
+        >>> m.cdf([0.0, 0.5, 1.0], bandwidth=0.5)[:, 0].round(4)
+        array([0.1421, 0.3292, 0.6193])
+        """
+        return recovery.cdf(self.normalised(), Y, bandwidth)
+
+    def quantile(self, q, bandwidth=0.0) -> Array:
         """Quantiles of each column: where the distribution function reaches `q`.
 
         F_j(t) = Σ_i w_i 1{x_ij ≤ t} / Σ_i w_i, made increasing by rearrangement (sorting its
@@ -204,6 +283,10 @@ class MeanEmbedding(Saveable):
         Parameters
         ----------
         q : float or sequence of float in [0, 1]
+        bandwidth : float or sequence of float, optional
+            γ, one for all columns or one each. 0 is no smoothing. Otherwise F_j is that of
+            `marginal(j).density`, the positive part made proper, column by column; None is the
+            default bandwidth of each.
 
         Returns
         -------
@@ -214,22 +297,82 @@ class MeanEmbedding(Saveable):
         Chernozhukov, Fernández-Val, Galichon (2010), Quantile and probability curves without
         crossing.
         """
-        return recovery.quantile(self.normalised(), q)
+        return recovery.quantile(self.normalised(), q, bandwidth)
 
-    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
-        """Central interval of each column: quantiles (1 − level)/2 and (1 + level)/2.
+    def interval(
+        self, level: float = 0.9, bandwidth=0.0, kind: str = "central"
+    ) -> tuple[Array, Array]:
+        """Interval of each column that holds the probability `level`.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+        bandwidth : float or sequence of float, optional
+            As for `quantile`.
+        kind : "central" or "shortest"
+            Between the quantiles (1 − level)/2 and (1 + level)/2, or the narrowest of all, which
+            needs a bandwidth.
 
         Returns
         -------
         lower, upper : arrays of shape (d,) or (batch, d)
         """
-        return recovery.interval(self.normalised(), level)
+        return recovery.interval(self.normalised(), level, bandwidth, kind)
+
+    def region(self, level: float = 0.9, bandwidth=None) -> Array | list[Array]:
+        """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+        bandwidth : float, optional
+            As for `density`.
+
+        Returns
+        -------
+        array of shape (k, 2), or a list of one for each member of a batch
+            Disjoint intervals from left to right.
+
+        References
+        ----------
+        Hyndman (1996), Computing and graphing highest density regions.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 5.0], [0.5, 0.5], km.Gaussian(1.0))
+        >>> m.region(0.8, bandwidth=0.5).round(3)
+        array([[-0.641,  0.641],
+               [ 4.359,  5.641]])
+        """
+        return recovery.region(self.normalised(), level, bandwidth)
+
+    def marginal(self, columns) -> MeanEmbedding:
+        """The embedding of some columns of the points, in the order asked for.
+
+        Parameters
+        ----------
+        columns : int or sequence of int
+
+        Returns
+        -------
+        MeanEmbedding
+            With the kernel of those columns: the same family, with their lengthscales.
+
+        Raises
+        ------
+        ValueError
+            If the kernel is neither radial nor made by `on_columns`.
+        """
+        return recovery.marginal(self, columns)
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
-        """Draws from the positive part of the density, by rejection.
+        """Draws from the `density`.
 
-        A point is proposed from the positive weights, smoothed by the kernel with bandwidth γ, and
-        kept with probability max(q, 0)/q⁺, q⁺ being the density of the positive weights alone.
+        On the line weights of both signs are drawn from by the inverse distribution function.
+        Otherwise by rejection: a point is proposed from the positive weights, smoothed by the
+        kernel with bandwidth γ, and kept with probability max(q, 0)/q⁺, q⁺ being the density of
+        the positive weights alone.
 
         Parameters
         ----------
@@ -241,6 +384,12 @@ class MeanEmbedding(Saveable):
         Returns
         -------
         array of shape (n, d) or (batch, n, d)
+
+        Warns
+        -----
+        NumericalWarning
+            If fewer than one proposal in a hundred is kept: the rest of the draws are then from the
+            positive weights.
 
         References
         ----------

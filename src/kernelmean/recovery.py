@@ -1,21 +1,27 @@
-"""From embeddings back to points and numbers: moments, quantiles, samples, preimage, herding."""
+"""From embeddings back to points and numbers.
+
+Moments, densities, quantiles, regions, samples, preimage, herding.
+"""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import linalg
+from . import linalg, positive
 from ._validation import (
     Array,
-    NumericalWarning,
     as_floats,
+    check_choice,
+    check_column,
+    check_columns,
     check_count,
     check_positive,
     generator,
 )
+from .line import Line
 from .moments import block_rows, row_blocks
 
 if TYPE_CHECKING:
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
 
 FIXED_POINT_STEPS = 200
 MODE_FLOATS = 2**20  # entries of the Gram matrix between starts and points, at a time
-SAMPLE_ROUNDS = 100
 
 
 def covariance(m: MeanEmbedding) -> Array:
@@ -67,15 +72,53 @@ def _few(m: MeanEmbedding) -> MeanEmbedding:
     return m if m.batch is None else m[slice(0, min(100, m.batch))]
 
 
-def quantile(m: MeanEmbedding, q) -> Array:
+def density(m: MeanEmbedding, Y, bandwidth, signed: bool) -> Array:
+    """Density of a normalised embedding, or of its positive part made to integrate to one."""
+    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
+    q = m._smooth(Y, lambda X, Z: m.kernel.density(X, Z, bandwidth))
+    if signed or not positive.is_signed(positive.members(m)):
+        return q
+    xp = linalg.namespace(q)
+    total = m.total() + negative_mass(m, bandwidth)[0]
+    total = xp.where(total > 0, total, 1.0)
+    return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
+
+
+def log_density(m: MeanEmbedding, Y, bandwidth) -> Array:
+    """Logarithm of the density, −inf where that is zero."""
+    p = density(m, Y, bandwidth, signed=False)
+    with np.errstate(divide="ignore"):
+        return linalg.namespace(p).log(p)
+
+
+def negative_mass(m: MeanEmbedding, bandwidth) -> tuple[Array, Array]:
+    """∫ max(−q, 0) of a normalised embedding, and its standard error."""
+    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
+    both = positive.negative_mass(positive.members(m), bandwidth)
+    mass, error = (linalg.like(a if m.batch is not None else a[0], m.points) for a in both)
+    return mass, error
+
+
+def cdf(m: MeanEmbedding, Y, bandwidth) -> Array:
+    """Distribution functions per column of a normalised embedding."""
+    Y = linalg.to_numpy(_points_like(m, Y))
+    found = [
+        _steps(column, y) if width == 0 else _line(column, width).cdf(y)
+        for (column, width), y in zip(_columns(m, bandwidth), Y.T, strict=True)
+    ]
+    return _returned(m, np.stack(found, axis=-1))
+
+
+def quantile(m: MeanEmbedding, q, bandwidth=0.0) -> Array:
     """Quantiles per column of a normalised embedding."""
     levels = _levels(q)
-    points = linalg.to_numpy(m.points)
-    members = m if m.batch is not None else m._of(m.points, m._left[None, :], m._right, m.kernel)
-    columns = [_quantiles(members, column, np.atleast_1d(levels)) for column in points.T]
-    values = np.stack(columns, axis=-1)  # (batch, k, d)
-    values = values[:, 0] if levels.ndim == 0 else values
-    return linalg.like(values if m.batch is not None else values[0], m.points)
+    u = np.atleast_1d(levels)
+    found = [
+        _quantiles(column, u) if width == 0 else _line(column, width).quantile(u)
+        for column, width in _columns(m, bandwidth)
+    ]
+    values = np.stack(found, axis=-1)  # (batch, k, d)
+    return _returned(m, values[:, 0] if levels.ndim == 0 else values)
 
 
 def _levels(q) -> np.ndarray:
@@ -85,25 +128,108 @@ def _levels(q) -> np.ndarray:
     return levels
 
 
-def _quantiles(members: MeanEmbedding, x: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Quantiles (batch, k) of one column: invert the rearranged distribution function."""
+def _points_like(m: MeanEmbedding, Y) -> Array:
+    Y = m.kernel._points(Y, "Y")
+    check_columns(Y, m.points.shape[1], "Y", "the embedding")
+    return Y
+
+
+def _returned(m: MeanEmbedding, values: np.ndarray) -> Array:
+    return linalg.like(values if m.batch is not None else values[0], m.points)
+
+
+def _columns(m: MeanEmbedding, bandwidth) -> Iterator[tuple[MeanEmbedding, float | None]]:
+    """Each column as a batch of embeddings, with its bandwidth."""
+    every = positive.members(m)
+    for j, width in enumerate(_bandwidths(bandwidth, m.points.shape[1])):
+        kernel = m.kernel if width == 0 else m.kernel._on([j], m.points.shape[1])
+        yield every._of(every.points[:, [j]], every._left, every._right, kernel), width
+
+
+def _bandwidths(bandwidth, d: int) -> list[float | None]:
+    if bandwidth is None or np.ndim(bandwidth) == 0:
+        one = None if bandwidth is None else check_positive(bandwidth, "bandwidth", zero=True)
+        return [one] * d
+    each = [check_positive(b, "bandwidth", zero=True) for b in np.asarray(bandwidth).tolist()]
+    if len(each) != d:
+        raise ValueError(f"bandwidth has {len(each)} entries; one number, or {d}, is needed")
+    return list(each)
+
+
+def _line(column: MeanEmbedding, width: float | None) -> Line:
+    return Line(column, default_bandwidth(column) if width is None else width)
+
+
+def _sorted_steps(members: MeanEmbedding) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Sorted points and, for a block of members, the distribution function there, rearranged."""
+    x = members.points[:, 0]
     order = np.argsort(x, kind="stable")
-    step = max(1, block_rows(len(x)))
+    for weights in positive.weight_blocks(members):
+        yield x[order], np.sort(np.cumsum(weights[:, order], axis=1), axis=1)
+
+
+def _steps(members: MeanEmbedding, y: np.ndarray) -> np.ndarray:
+    """The rearranged distribution function (batch, m) of the weighted points."""
     found = []
-    for i in range(0, len(members), step):
-        weights = linalg.to_numpy(members[i : min(i + step, len(members))].weights)
-        F = np.sort(np.cumsum(weights[:, order], axis=1), axis=1)
-        at = np.stack([np.searchsorted(row, levels - 1e-12) for row in F])
-        found.append(x[order][np.minimum(at, len(x) - 1)])
+    for x, F in _sorted_steps(members):
+        at = np.searchsorted(x, y, side="right")
+        F = np.concatenate([np.zeros((len(F), 1)), F], axis=1)
+        found.append(np.clip(F[:, at], 0.0, 1.0))
     return np.concatenate(found)
 
 
-def interval(m: MeanEmbedding, level: float) -> tuple[Array, Array]:
-    """Central interval per column of a normalised embedding."""
+def _quantiles(members: MeanEmbedding, levels: np.ndarray) -> np.ndarray:
+    """Quantiles (batch, k) of one column: invert the rearranged distribution function."""
+    found = []
+    for x, F in _sorted_steps(members):
+        at = np.stack([np.searchsorted(row, levels - 1e-12) for row in F])
+        found.append(x[np.minimum(at, len(x) - 1)])
+    return np.concatenate(found)
+
+
+def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> tuple[Array, Array]:
+    """Central or shortest interval per column of a normalised embedding."""
+    _check_level(level)
+    if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+        both = quantile(m, [(1 - level) / 2, (1 + level) / 2], bandwidth)
+        return both[..., 0, :], both[..., 1, :]
+    if any(width == 0 for width in _bandwidths(bandwidth, m.points.shape[1])):
+        raise ValueError(
+            f"bandwidth is {bandwidth}; the shortest interval is that of a density: a positive "
+            "bandwidth, or None for the default, is needed"
+        )
+    ends = [_line(column, width).shortest(level) for column, width in _columns(m, bandwidth)]
+    lower, upper = (_returned(m, np.stack(ends, axis=-1)[:, i]) for i in (0, 1))
+    return lower, upper
+
+
+def _check_level(level) -> None:
     if check_positive(level, "level") >= 1:
         raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
-    both = quantile(m, [(1 - level) / 2, (1 + level) / 2])
-    return both[..., 0, :], both[..., 1, :]
+
+
+def region(m: MeanEmbedding, level: float, bandwidth) -> Array | list[Array]:
+    """Highest-density regions of a normalised embedding of one column."""
+    _check_level(level)
+    d = m.points.shape[1]
+    if d != 1:
+        raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
+    if any(width == 0 for width in _bandwidths(bandwidth, 1)):
+        raise ValueError(f"bandwidth is {bandwidth}; a positive number, or None, is needed")
+    ((column, width),) = _columns(m, bandwidth)
+    found = [linalg.like(ends, m.points) for ends in _line(column, width).regions(level)]
+    return found if m.batch is not None else found[0]
+
+
+def marginal(m: MeanEmbedding, columns) -> MeanEmbedding:
+    """The embedding of some columns."""
+    d = m.points.shape[1]
+    asked = [columns] if np.ndim(columns) == 0 else list(columns)
+    chosen = [check_column(c, d, "columns") for c in asked]
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ValueError(f"columns is {columns!r}; different column numbers are needed")
+    points = linalg.take(m.points, chosen, axis=1)
+    return m._of(points, m._left, m._right, m.kernel._on(chosen, d))
 
 
 def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
@@ -111,38 +237,12 @@ def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
     check_count(n, "n")
     rng = generator(random_state)
     bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    kernel = m.kernel._bandwidth(bandwidth)
-    if m.batch is None:
-        return linalg.like(_sample_one(m, n, rng, kernel), m.points)
-    draws = [_sample_one(m[i], n, rng, kernel) for i in range(len(m))]
-    return linalg.like(np.stack(draws), m.points)
-
-
-def _sample_one(m: MeanEmbedding, n: int, rng: np.random.Generator, kernel) -> np.ndarray:
-    points, weights = linalg.to_numpy(m.points), linalg.to_numpy(m.weights)
-    positive = np.clip(weights, 0.0, None)
-    if not positive.any():
-        raise ValueError("the embedding has no positive weight, so its density is nowhere positive")
-    negative = np.clip(-weights, 0.0, None)
-    kept: list[np.ndarray] = []
-    missing = n
-    for _ in range(SAMPLE_ROUNDS):
-        size = 2 * missing + 16
-        rows = rng.choice(len(points), size=size, p=positive / positive.sum())
-        proposed = kernel._project(points[rows] + kernel._noise(size, points.shape[1], rng))
-        K = kernel._gram(points, proposed)
-        accept = 1.0 - np.minimum(1.0, (negative @ K) / (positive @ K))
-        kept.append(proposed[rng.random(size) < accept])
-        missing = n - sum(map(len, kept))
-        if missing <= 0:
-            return np.concatenate(kept)[:n]
-    warnings.warn(
-        "rejection sampling ran out of rounds: the density is almost all cancellation; the rest "
-        "are drawn from the positive weights",
-        NumericalWarning,
-        stacklevel=4,
-    )
-    return np.concatenate([*kept, proposed])[:n]
+    every, kernel = positive.members(m), m.kernel._bandwidth(bandwidth)
+    if positive.has_line(every) and positive.is_signed(every):
+        drawn = Line(every, bandwidth).sample(n, rng)[:, :, None]
+    else:
+        drawn = positive.rejection(every, kernel, n, rng)
+    return _returned(m, drawn)
 
 
 def mode(m: MeanEmbedding, n_starts: int) -> Array:

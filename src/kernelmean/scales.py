@@ -77,16 +77,19 @@ class Scaled:
         return slope * np.log(10.0)
 
 
-def stage1_loss(Theta, Phi, reg: float) -> tuple[float, np.ndarray, float]:
+def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float, np.ndarray, float]:
     """(1/n) Σ‖φ_i − F_i‖²/(1 − h_i)² with its gradients with respect to Θ and λ.
 
-    F = Θ(ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n.
+    F = Θ(ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n. With an intercept, which is not
+    penalised, both Θ and Φ are centred and h_i is larger by 1/n.
     """
     n = Theta.shape[0]
-    N = _inverse(Theta.T @ Theta / n, reg)
+    if intercept:
+        Theta, Phi = Theta - Theta.mean(0), Phi - Phi.mean(0)
+    N = small_inverse(Theta.T @ Theta / n, reg)
     C = Theta.T @ Phi / n
     NC, TN = N @ C, Theta @ N
-    left = _left((TN * Theta).sum(1) / n)
+    left = kept((TN * Theta).sum(1) / n + (1 / n if intercept else 0.0))
     off = (Phi - Theta @ NC) / left[:, None]
     on_fit = off * (-2 / n / left[:, None])
     on_hat = (2 / n) * (off * off).sum(1) / left
@@ -95,6 +98,8 @@ def stage1_loss(Theta, Phi, reg: float) -> tuple[float, np.ndarray, float]:
     on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
     on_Theta = on_fit @ NC.T + (2 / n) * (on_hat[:, None] * TN + Theta @ on_A)
     on_Theta += Phi @ (N @ on_NC).T / n
+    if intercept:
+        on_Theta -= on_Theta.mean(0)
     return float((off * off).sum()) / n, on_Theta, float(np.trace(on_A))
 
 
@@ -109,16 +114,16 @@ class Jackknife:
     @classmethod
     def of(cls, Theta: np.ndarray, reg: float) -> Jackknife:
         n = Theta.shape[0]
-        NT = _inverse(Theta.T @ Theta / n, reg) @ Theta.T / n
+        NT = small_inverse(Theta.T @ Theta / n, reg) @ Theta.T / n
         return cls(Theta, NT, (Theta * NT.T).sum(1))
 
     def __call__(self, columns: np.ndarray) -> np.ndarray:
-        left = _left(self.hat)[:, None]
+        left = kept(self.hat)[:, None]
         return (self.Theta @ (self.NT @ columns) - self.hat[:, None] * columns) / left
 
     def adjoint(self, columns: np.ndarray) -> np.ndarray:
         """Jᵀ of the columns."""
-        scaled = columns / _left(self.hat)[:, None]
+        scaled = columns / kept(self.hat)[:, None]
         return self.Theta @ (self.NT @ scaled) - self.hat[:, None] * scaled
 
 
@@ -172,11 +177,11 @@ def causal_loss(Phi, y, xi: float, jack: Jackknife, trend: Trend):
     g0 = (trend.fitted @ trend.inverse * trend.fitted).sum(1) / n
     x0 = (trend.T @ trend.inverse * trend.fitted).sum(1) / n
 
-    N = _inverse(raw.T @ M / n, xi)
+    N = small_inverse(raw.T @ M / n, xi)
     v = M.T @ y / n
     b = N @ v
     MN, PN = M @ N, Phi @ N
-    left = _left(g0 + (MN * M).sum(1) / n)
+    left = kept(g0 + (MN * M).sum(1) / n)
     r = (u - M @ b) / left
     pull = x0 + (PN * M).sum(1) / n
     e = w - Phi @ b + pull * r
@@ -273,12 +278,44 @@ class Search:
             value, slope = loss(u)
             return np.log(max(value, 1e-300)), slope / max(value, 1e-300)
 
-        options: Any = {"maxiter": STEPS, "ftol": 1e-6}
-        bounds = _bounds(len(start) - 1, free, reg)
-        found: Any = minimize(
-            log_loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
-        return found.x
+        return descend(log_loss, start, _bounds(len(start) - 1, free, reg), STEPS, 1e-6)
+
+
+def together(slope: np.ndarray, each: bool) -> np.ndarray:
+    """The slope in the scales; unless each has its own way, they keep in step."""
+    return slope if each else np.full_like(slope, slope.mean())
+
+
+def each_pays(descend_on: Callable, held_out: Callable, start: np.ndarray, n: int) -> bool:
+    """Whether scales of their own, found on half of the rows, are better on the other half.
+
+    Parameters
+    ----------
+    descend_on : callable
+        (rows, start, each) to the parameters found on those rows.
+    held_out : callable
+        (parameters, rows learned from, other rows) to the loss on the other rows.
+    start : array
+        Parameters with scales in step.
+    n : int
+        Rows.
+    """
+    order = np.random.default_rng(0).permutation(n)
+    gain = 0.0
+    for some, rest in [(order[: n // 2], order[n // 2 :]), (order[n // 2 :], order[: n // 2])]:
+        in_step = descend_on(some, start, False)
+        gain += held_out(in_step, some, rest)
+        gain -= held_out(descend_on(some, in_step, True), some, rest)
+    return gain > 0
+
+
+def descend(
+    loss: Callable, start: np.ndarray, bounds: list, steps: int, tol: float = 1e-7
+) -> np.ndarray:
+    """The end of a few steps of L-BFGS on a loss that returns its slope too."""
+    options: Any = {"maxiter": steps, "ftol": tol}
+    found: Any = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return found.x
 
 
 def _start(scaled: Scaled, free: bool, reg: float | None) -> np.ndarray:
@@ -298,7 +335,7 @@ def _log_reg(reg: float | None) -> float:
     return START if reg is None else float(np.log10(max(reg, 10.0 ** REG_DECADES[0])))
 
 
-def _inverse(second: np.ndarray, reg: float) -> np.ndarray:
+def small_inverse(second: np.ndarray, reg: float) -> np.ndarray:
     """(second + reg I)⁻¹ of a small matrix, for the many products an adjoint takes."""
     A = linalg.add_to_diagonal(0.5 * (second + second.T), reg)
     root, failed = scipy.linalg.lapack.dpotrf(A, lower=1)
@@ -309,7 +346,7 @@ def _inverse(second: np.ndarray, reg: float) -> np.ndarray:
     return (vectors / np.maximum(values, 1e-14 * values[-1])) @ vectors.T
 
 
-def _left(leverage: np.ndarray) -> np.ndarray:
+def kept(leverage: np.ndarray) -> np.ndarray:
     """1 − leverage, kept above rounding."""
     return np.maximum(1.0 - leverage, 1e-10)
 

@@ -33,6 +33,7 @@ def minimise_log10(
     points: int = POINTS,
     heaviest: bool = False,
     coarse: Callable[[float], float] | None = None,
+    precision: float | None = None,
 ) -> tuple[float, float]:
     """Minimise `loss(10**u)` over u in [low, high]: a grid, then Brent's method in its best cell.
 
@@ -43,7 +44,9 @@ def minimise_log10(
         the improvement that the lowest has over the heaviest regulariser. A loss measured on
         few rows is nearly flat, and bumpy, where there is too little regularisation.
     coarse : callable, optional
-        A cheaper loss for the grid; the minimiser is then found to 1e-2 in its logarithm, not 1e-4.
+        A cheaper loss for the grid.
+    precision : float, optional
+        Of the minimiser's logarithm; None is 1e-4, or 1e-2 with a cheaper loss for the grid.
 
     Returns
     -------
@@ -57,7 +60,8 @@ def minimise_log10(
     values = np.array([at(u, coarse or loss) for u in grid])
     best = _heaviest_minimum(values) if heaviest else int(np.argmin(values))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
-    precision = 1e-4 if coarse is None else 1e-2
+    if precision is None:
+        precision = 1e-4 if coarse is None else 1e-2
     found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": precision})
     corner = values[best] if coarse is None else at(grid[best])
     if found.fun < corner:

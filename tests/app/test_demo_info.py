@@ -21,7 +21,8 @@ def test_demo_on_real_data(demo_run):
     folder, result = demo_run
     assert result.exit_code == 0, result.output
     influenza = ["influenza-outbreak.png", "influenza-reproduction.png"]
-    figures = ["approval.png", "fish.png", *influenza, "schooling.png"]
+    engel = ["engel-densities.png", "engel-map.png"]
+    figures = ["approval.png", *engel, "fish.png", *influenza, "schooling.png"]
     assert sorted(os.listdir(folder)) == sorted([*figures, "index.html"])
     assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
     for words in (
@@ -29,6 +30,7 @@ def test_demo_on_real_data(demo_run):
         "Return to a year",
         "−0.87 ± 0.34",
         "Days ill",
+        "Food at an income of 1,000",
         "0.64, smoothed",
     ):
         assert words in result.stdout
@@ -142,7 +144,7 @@ def test_front_door(run):
     for args in ((), ("--help",)):
         result = run(*args)
         assert result.exit_code == 0
-        for command in ("iv", "posterior", "filter", "demo", "info", "reproduce"):
+        for command in ("iv", "posterior", "density", "filter", "demo", "info", "reproduce"):
             assert command in result.stdout
 
 

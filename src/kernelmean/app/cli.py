@@ -251,6 +251,65 @@ def tell_posterior(found: Any) -> None:
         out.print(f"[yellow]Note:[/] {escape(note)}\n")
 
 
+@app.command()
+def density(
+    data: Data,
+    y: Annotated[str, typer.Option(help="Column(s) to describe, by commas.", show_default=False)],
+    x: Annotated[str, typer.Option(help="Column(s) known, by commas.", show_default=False)],
+    at: Annotated[
+        Path | None,
+        typer.Option(help="A file of rows of X; when left out, a few that stand for DATA."),
+    ] = None,
+    folder: Out = Path("kernelmean-density"),
+    level: Annotated[float, typer.Option(min=0.01, max=0.99, help="Level of the intervals.")] = 0.9,
+    kernel: Annotated[KernelName, typer.Option(help="Kernel on X.")] = KernelName.gaussian,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            help="How smooth the density is, in units of Y: a number, or one per column, by "
+            "commas. Chosen from the data when left out."
+        ),
+    ] = None,
+    drop_missing: DropMissing = False,
+    sep: Separator = ",",
+    decimal: Decimal = ".",
+) -> None:
+    """The whole distribution of Y given X: densities, quantiles and intervals.
+
+    Writes density.csv, model.km and report.html into the folder --out.
+    """
+    from .density import Densities, Settings, read_bandwidth
+    from .densityreport import outputs, report
+    from .files import check_folder, write_all
+    from .tables import read_table, split_names
+
+    check_folder(folder)
+    settings = Settings(kernel.value, read_bandwidth(bandwidth), level)
+    wanted, known = {"--y": split_names(y, "--y")}, {"--x": split_names(x, "--x")}
+    frame = read_table(data, sep, decimal).numbers({**wanted, **known}, drop_missing)
+    rows = None if at is None else read_table(at, sep, decimal).numbers(known, drop_missing)
+    found = Densities.of(frame, wanted["--y"], known["--x"], rows, settings, verbose=True)
+    with working("Writing the report"):
+        page = report(found, data.name, ["kernelmean", *sys.argv[1:]])
+        paths = write_all(folder, outputs(found, page))
+    tell_density(found)
+    tell_files(paths)
+
+
+def tell_density(found: Any) -> None:
+    """The numbers of `kernelmean density`, on the terminal."""
+    from .densityreport import answers, facts, headline, names
+
+    title = f"Conditional density: {names(found.y)} given {names(found.x)}"
+    tell_pairs(title, [(name, value) for name, value, _ in facts(found)])
+    for name in found.y:
+        grid = answers(found, name)
+        tell_grid(grid.caption, grid.header, grid.rows)
+        out.print(f"{escape(headline(found, name))}\n")
+    for note in found.notes:
+        out.print(f"[yellow]Note:[/] {escape(note)}\n")
+
+
 @app.command("filter")
 def filter_(
     train: Annotated[

@@ -115,7 +115,7 @@ class Posteriors:
 
 
 def _proper(m: MeanEmbedding, grid: np.ndarray) -> np.ndarray:
-    """The positive part of a density, of integral one over the grid."""
-    density = np.clip(m.density(grid[:, None]), 0.0, None)
+    """A density, of integral one over the grid."""
+    density = m.density(grid[:, None])
     area = np.trapezoid(density, grid)
     return density / area if area > 0 else density

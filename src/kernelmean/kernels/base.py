@@ -19,8 +19,8 @@ class Kernel(Saveable):
 
     Kernels are immutable: `resolve` and `scaled` return new ones, `+` and `*` combine them.
     Subclasses write `_gram` (and, where it is not constant, `_diag`); kernels that can smooth a
-    density also write `_bandwidth` , `_log_normaliser` and `_self_convolved`. Kernels on manifolds
-    write `_lift`, `_land` and `_project`.
+    density also write `_bandwidth`, `_log_normaliser`, `_self_convolved` and, for one column,
+    `_distribution` and `_reach`. Kernels on manifolds write `_lift`, `_land` and `_project`.
     """
 
     _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `_pull`
@@ -96,6 +96,35 @@ class Kernel(Saveable):
             )
         return k._gram(X, Y) * math.exp(log_height)
 
+    def cdf(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
+        """Distribution functions ∫_{−∞}^{y_j} k̄(x_i, u) du of one column, shape (n, m).
+
+        Parameters
+        ----------
+        X, Y : array of shape (n,) or (n, 1), (m,) or (m, 1)
+        bandwidth : float or sequence of float, optional
+            Replaces the kernel's own lengthscale.
+
+        Raises
+        ------
+        ValueError
+            If there is more than one column, or the kernel has no distribution function (all but
+            Gaussian, Laplace, Matérn).
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> km.Laplace(1.0).cdf([0.0], [-1.0, 0.0, 1.0]).round(4)
+        array([[0.1839, 0.5   , 0.8161]])
+        """
+        X, Y = self._points(X, "X"), self._points(Y, "Y")
+        check_columns(Y, X.shape[1], "Y", "X")
+        if X.shape[1] != 1:
+            raise ValueError(
+                f"X has {X.shape[1]} columns; a distribution function is that of one column"
+            )
+        return self._bandwidth(bandwidth)._distribution(X, Y)
+
     def self_convolution(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """∫ k̄(x_i, u) k̄(u, y_j) du, shape (n, m): the first term of the score of MATH §8."""
         X, Y = self._points(X, "X"), self._points(Y, "Y")
@@ -163,6 +192,31 @@ class Kernel(Saveable):
 
     def _log_normaliser(self, d: int) -> float:
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
+
+    def _distribution(self, X, Y) -> Array:
+        """∫_{−∞}^{y_j} k̄(x_i, u) du for points of one column."""
+        raise ValueError(f"{self!r} has no distribution function on the line")
+
+    def _reach(self, mass: float) -> float | None:
+        """Distance beyond which k̄ of one column holds `mass`; None without `_distribution`."""
+        return None
+
+    def _is_product(self) -> bool:
+        """Whether k̄ is the product over columns of those of `_on`."""
+        return False
+
+    def _turn(self) -> float | None:
+        """The period of a kernel of one angle; None for others."""
+        return None
+
+    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+        """The kernel of some of `d` columns, in the order of `columns`."""
+        if list(columns) == list(range(d)):
+            return self
+        raise ValueError(
+            f"{self!r} cannot be taken apart by columns: a radial kernel, or one made by "
+            "on_columns, is needed"
+        )
 
     def _self_convolved(self, d: int) -> Kernel:
         raise ValueError(f"{self!r} has no closed-form self-convolution")

@@ -123,6 +123,37 @@ class OnColumns(Kernel):
     def _log_normaliser(self, d: int) -> float:
         return sum(k._log_normaliser(len(cols)) for cols, k in self.parts)
 
+    def _distribution(self, X, Y) -> Array:
+        kernel = self._alone()
+        return super()._distribution(X, Y) if kernel is None else kernel._distribution(X, Y)
+
+    def _reach(self, mass: float) -> float | None:
+        kernel = self._alone()
+        return None if kernel is None else kernel._reach(mass)
+
+    def _is_product(self) -> bool:
+        return all(len(cols) == 1 or k._is_product() for cols, k in self.parts)
+
+    def _turn(self) -> float | None:
+        kernel = self._alone()
+        return None if kernel is None else kernel._turn()
+
+    def _alone(self) -> Kernel | None:
+        """The kernel of a single column, where there is no other."""
+        (cols, kernel), *rest = self.parts
+        return None if rest or cols != (0,) else kernel
+
+    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+        parts = []
+        for cols, kernel in self.parts:
+            kept = [i for i, c in enumerate(cols) if c in columns]
+            if kept:
+                places = tuple(list(columns).index(cols[i]) for i in kept)
+                parts.append((places, kernel._on(kept, len(cols))))
+        if not parts:
+            raise ValueError(f"{self!r} looks at none of the columns {list(columns)}")
+        return OnColumns(tuple(parts))
+
     def _self_convolved(self, d: int) -> Kernel:
         return self._map(lambda cols, k: k._self_convolved(len(cols)))
 

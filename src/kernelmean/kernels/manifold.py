@@ -13,7 +13,7 @@ from scipy.special import i0e
 from .. import linalg
 from .._validation import Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
-from .radial import Gaussian, _each_positive, median_lengthscale
+from .radial import Gaussian, _each_positive, _pick, median_lengthscale
 
 ROTATION_TOLERANCE = 1e-2  # in A Aᵀ = I: matrices printed with two decimals still pass
 
@@ -129,6 +129,19 @@ class Periodic(Gaussian):
         # ∫ exp(κ(cos u − 1)) du = 2π e^{−κ} I₀(κ)
         volumes = self._periods(d) * i0e(self._concentrations(d))
         return float(np.log(volumes).sum())
+
+    def _distribution(self, X, Y) -> Array:
+        raise ValueError(f"{self!r} has no distribution function: a circle has no lower end")
+
+    def _reach(self, mass: float) -> float | None:
+        return None
+
+    def _turn(self) -> float | None:
+        return float(self._periods(1)[0])
+
+    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+        periods = _pick(self.period, columns)
+        return replace(self, lengthscale=_pick(self.lengthscale, columns), period=periods)
 
     def _self_convolved(self, d: int) -> Kernel:
         return _VonMisesTwice(self.lengthscale, self.period)

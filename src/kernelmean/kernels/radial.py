@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
-from scipy.special import gammaln, kve
+from scipy.special import (
+    gammaln,
+    kv,
+    kve,
+    modstruve,
+    ndtr,
+    roots_genlaguerre,
+    roots_laguerre,
+)
 
 from .. import linalg
 from .._validation import Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
 
 MEDIAN_ROWS = 1000  # the median heuristic looks at no more rows than this
+STRUVE_LIMIT = 8.0
 
 
 def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | tuple[float, ...]:
@@ -122,6 +133,24 @@ class _Radial(Kernel):
         """log ∫ f(‖u‖) du over R^d."""
         raise NotImplementedError
 
+    def _distribution(self, X, Y) -> Array:
+        X, Y = self._shrink(X), self._shrink(Y)
+        return self._below(Y[:, 0][None, :] - X[:, 0][:, None])
+
+    def _below(self, t) -> Array:
+        """The distribution function of the density of one column at ℓ = 1."""
+        raise NotImplementedError
+
+    def _reach(self, mass: float) -> float | None:
+        unit = brentq(lambda t: float(self._below(np.array([-t]))[0]) - mass / 2, 0.0, 1e4)
+        return float(unit * np.max(self._resolved("cut")))
+
+    def _is_product(self) -> bool:
+        return self.columnwise or self._gaussian
+
+    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+        return replace(self, lengthscale=_pick(self.lengthscale, columns))
+
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return self._unit_spectrum(n, d, rng) / np.broadcast_to(self._resolved("draw from"), d)
 
@@ -133,6 +162,11 @@ class _Radial(Kernel):
 
     def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         raise NotImplementedError
+
+
+def _pick(values: Any, columns: Sequence[int]) -> Any:
+    """The entries of some columns, where there is one for each."""
+    return tuple(values[c] for c in columns) if isinstance(values, tuple) else values
 
 
 def _each_positive(values, name: str) -> tuple[float, ...]:
@@ -189,6 +223,9 @@ class Gaussian(_Radial):
     def _log_volume(self, d: int) -> float:
         return 0.5 * d * math.log(2 * math.pi)
 
+    def _below(self, t) -> Array:
+        return linalg.like(ndtr(linalg.to_numpy(t)), t)
+
     def _self_convolved(self, d: int) -> Kernel:
         return self.scaled(math.sqrt(2.0))
 
@@ -237,6 +274,11 @@ class _MaternFamily(_Radial):
         nu = self._nu
         power = d * math.log(2) + 0.5 * d * math.log(math.pi / (2 * nu))
         return power + float(gammaln(nu + 0.5 * d) - gammaln(nu))
+
+    def _below(self, t) -> Array:
+        xp = linalg.namespace(t)
+        beyond = _matern_tail(xp.abs(t) * math.sqrt(2 * self._nu), self._nu)
+        return xp.where(t < 0, beyond, 1.0 - beyond)
 
     def _self_convolved(self, d: int) -> Kernel:
         # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
@@ -331,19 +373,72 @@ def _matern(t, nu: float) -> Array:
 
 
 def _half_integer_matern(t, p: int) -> Array:
-    """exp(−t) p!/(2p)! Σ_i (p+i)!/(i!(p−i)!) (2t)^{p−i}, by Horner's rule in t."""
-    total = math.factorial(2 * p)
-    f = math.factorial
-    coefficients = [
-        f(p) / total * f(p + i) / (f(i) * f(p - i)) * 2 ** (p - i) for i in range(p + 1)
-    ]
+    """exp(−t) p!/(2p)! Σ_i (p+i)!/(i!(p−i)!) (2t)^{p−i}."""
+    return _damped(t, _half_integer_coefficients(p))
+
+
+def _half_integer_coefficients(p: int) -> list[float]:
+    """Of t^p, ..., t, 1."""
+    f, total = math.factorial, math.factorial(2 * p)
+    return [f(p) / total * f(p + i) / (f(i) * f(p - i)) * 2 ** (p - i) for i in range(p + 1)]
+
+
+def _damped(t, coefficients: Sequence[float]) -> Array:
+    """exp(−t) times a polynomial, highest power first, by Horner's rule."""
     K = linalg.exp_in_place(-t)
-    if p:
-        poly = t * coefficients[0] + coefficients[1]
-        for c in coefficients[2:]:
-            poly = poly * t + c
-        K *= poly
+    if len(coefficients) == 1:
+        return K if coefficients[0] == 1.0 else K * coefficients[0]
+    poly = t * coefficients[0] + coefficients[1]
+    for c in coefficients[2:]:
+        poly = poly * t + c
+    K *= poly
     return K
+
+
+def _matern_tail(t, nu: float) -> Array:
+    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero: the chance beyond t ≥ 0."""
+    order = nu - 0.5
+    if order == int(order) and order <= 20:
+        return _damped(t, _half_integer_tail(int(order)))
+    far = _mixture_tail if nu > 20 else _struve_tail
+    return linalg.like(far(linalg.to_numpy(t), nu), t)
+
+
+def _half_integer_tail(p: int) -> list[float]:
+    # ∫_t^∞ u^j exp(−u) du = exp(−t) Σ_{i≤j} j!/i! t^i, the incomplete gamma function
+    rising = _half_integer_coefficients(p)[::-1]
+    whole = [c * math.factorial(j) for j, c in enumerate(rising)]
+    above = np.cumsum(whole[::-1])  # Σ_{j≥i} c_j j!, for i = p, ..., 0
+    powers = range(p, -1, -1)
+    return [
+        float(s / (2 * above[-1] * math.factorial(i))) for i, s in zip(powers, above, strict=True)
+    ]
+
+
+def _struve_tail(t: np.ndarray, nu: float) -> np.ndarray:
+    """1/2 − t (K_ν(t) L_{ν−1}(t) + K_{ν−1}(t) L_ν(t))/2 (DLMF 10.43.2); far away by quadrature."""
+    beyond = np.full(t.shape, 0.5)
+    near, far = (t > 1e-10) & (t < STRUVE_LIMIT), t >= STRUVE_LIMIT
+    s = t[near]
+    inside = kv(nu, s) * modstruve(nu - 1, s) + kv(nu - 1, s) * modstruve(nu, s)
+    beyond[near] = 0.5 - 0.5 * s * inside
+    # there the difference loses its digits, but e^u u^ν K_ν(u) is close to a polynomial
+    v, weight = roots_laguerre(24)
+    u, total = t[far], 0.0
+    for shift, w in zip(v, weight, strict=True):
+        total = total + w * kve(nu, u + shift) * (u + shift) ** nu
+    log_whole = 0.5 * math.log(math.pi) + nu * math.log(2) + gammaln(nu + 0.5)
+    beyond[far] = np.exp(-u - log_whole) * total
+    return beyond
+
+
+def _mixture_tail(t: np.ndarray, nu: float) -> np.ndarray:
+    """E Φ(−t/√(2νV)), νV ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones."""
+    variance, weight = roots_genlaguerre(48, nu - 0.5)
+    total = np.zeros(t.shape)
+    for v, w in zip(variance, weight / weight.sum(), strict=True):
+        total += w * ndtr(-t / math.sqrt(2 * v))
+    return total
 
 
 def _bessel_matern(t: np.ndarray, nu: float) -> np.ndarray:

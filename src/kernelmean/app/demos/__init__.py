@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import approval, fish, influenza, schooling
+from . import approval, engel, fish, influenza, schooling
 from .job import Job
 
-JOBS: tuple[Job, ...] = (fish.JOB, schooling.JOB, influenza.JOB, approval.JOB)
+JOBS: tuple[Job, ...] = (fish.JOB, schooling.JOB, engel.JOB, influenza.JOB, approval.JOB)

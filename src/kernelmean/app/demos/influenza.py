@@ -114,7 +114,7 @@ def _marginal_figure(rates: MeanEmbedding) -> Figure:
     points = rates.points[:, 0] / rates.points[:, 1]
     before, after = (MeanEmbedding(points, w) for w in (None, rates.weights))
     grid = np.linspace(0, 10, 400)
-    axes.plot(grid, np.clip(after.density(grid), 0, None), color=CURVE, lw=2, label="posterior")
+    axes.plot(grid, after.density(grid), color=CURVE, lw=2, label="posterior")
     axes.plot(grid, before.density(grid), "--", color=PLAIN, lw=1.5, label="prior")
     axes.axvline(1, color=DATA, lw=0.8)
     axes.set(xlabel="people infected by each case, β/γ", yticks=[], xlim=(0, 10))

@@ -6,10 +6,6 @@ All have `fit(X, y, Z, C=None)` and `predict(X, C=None)`, with arguments as in `
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,8 +16,8 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import linalg
-from ._validation import (
+from .. import linalg
+from .._validation import (
     as_points,
     as_vector,
     check_count,
@@ -30,9 +26,23 @@ from ._validation import (
     column_names,
     generator,
 )
-from .features import Nystroem
-from .instrument import KernelIV
-from .kernels import Linear, fitted_kernel
+from ..features import Nystroem
+from ..instrument import KernelIV
+from ..kernels import Linear, fitted_kernel
+from .networks import (
+    Standard,
+    adam,
+    beside,
+    check_converged,
+    descend,
+    draw,
+    evaluate,
+    mixture_log_density,
+    perceptron,
+    require,
+    require_torch,
+    seeded,
+)
 
 REGS = np.logspace(-10, 0, 101)  # per sample: the candidates of KernelReg
 LARGEST = 5000  # rows for which n × n smoothers are formed
@@ -230,7 +240,7 @@ class TwoStageLeastSquares(_Comparator):
     """
 
     def _fit(self, X, y, Z) -> None:
-        _require("linearmodels", "TwoStageLeastSquares", 'pip install "kernelmean[iv]"')
+        require("linearmodels", "TwoStageLeastSquares", 'pip install "kernelmean[iv]"')
         from linearmodels.iv import IV2SLS
 
         X, C = np.split(X, [self.n_features_in_], axis=1)
@@ -247,11 +257,6 @@ class TwoStageLeastSquares(_Comparator):
 
     def _predict(self, X) -> np.ndarray:
         return self.intercept_ + X @ self.coef_
-
-
-def _require(package: str, who: str, how: str) -> None:
-    if find_spec(package) is None:
-        raise ImportError(f"{who} needs {package}: {how}")
 
 
 # ---------------------------------------------------------------- sieves
@@ -580,18 +585,18 @@ class DeepIV(_Comparator):
         self.random_state = random_state
 
     def _fit(self, X, y, Z) -> None:
-        _require("torch", "DeepIV", 'pip install torch==2.13.0, then pip install "kernelmean[nn]"')
+        require_torch("DeepIV")
         rng = generator(self.random_state)
         first, second = _halves(len(y), rng)
-        self._scale_x, self._scale_y, scale_z = map(_Standard, (X, y, Z))
+        self._scale_x, self._scale_y, scale_z = map(Standard, (X, y, Z))
         inputs, outcome, instruments = self._scale_x(X), self._scale_y(y), scale_z(Z)
-        with _seeded(int(rng.integers(2**31))):
+        with seeded(int(rng.integers(2**31))):
             self._fit_treatment(inputs[first, : self.n_features_in_], instruments[first])
-            mixture = _evaluate(self.treatment_, instruments[second])
+            mixture = evaluate(self.treatment_, instruments[second])
             self._fit_response(inputs[second], outcome[second], mixture)
 
     def _predict(self, X) -> np.ndarray:
-        h = _evaluate(self.response_, self._scale_x(X))
+        h = evaluate(self.response_, self._scale_x(X))
         return self._scale_y.undo(h[:, 0].double().numpy())
 
     def _fit_treatment(self, X, Z) -> None:
@@ -611,123 +616,24 @@ class DeepIV(_Comparator):
 
         def loss(rows):
             twice = rows.repeat(2)
-            drawn = _draw(mixture[twice], self.components, self.n_features_in_)
-            errors = y[twice] - self.response_(_beside(drawn, C[twice]))[:, 0]
+            drawn = draw(mixture[twice], self.components, self.n_features_in_)
+            errors = y[twice] - self.response_(beside(drawn, C[twice]))[:, 0]
             one, two = errors.split(len(rows))
             return (one * two).mean() if self.unbiased else (errors**2).mean()
 
         self._descend(self.response_, loss, len(y), DECAY_RESPONSE)
 
     def _network(self, inputs: int, outputs: int, n: int) -> Any:
-        """Fully connected, rectified, with dropout after every hidden layer."""
-        from torch import nn
-
         dropout = min(1000 / (1000 + n), 0.5) if self.dropout is None else self.dropout
-        widths = [inputs, *(check_count(w, "hidden") for w in self.hidden)]
-        layers: list[Any] = []
-        for a, b in pairwise(widths):
-            layers += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout)]
-        return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
+        return perceptron([inputs, *self.hidden], outputs, dropout)
 
     def _descend(self, network, loss, n: int, decay: float) -> None:
         """Adam over shuffled batches, with a ridge of `decay` on the weights."""
-        import torch
-
-        optimiser = torch.optim.Adam(_groups(network, decay), lr=self.learning_rate, fused=True)
-        network.train()
-        for rows in self._batches(n):
-            optimiser.zero_grad()
-            loss(rows).backward()
-            optimiser.step()
-        network.eval()
-        if not all(p.isfinite().all() for p in network.parameters()):
-            raise ValueError("y could not be fitted: training diverged; lower learning_rate")
-
-    def _batches(self, n: int) -> Iterator:
-        """Rows of every batch of every epoch."""
-        import torch
-
+        optimiser = adam(network, self.learning_rate, decay)
         size = min(check_count(self.batch_size, "batch_size"), n)
         epochs = max(1, STEPS * size // n) if self.epochs is None else self.epochs
+        network.train()
         for _ in range(check_count(epochs, "epochs")):
-            yield from torch.randperm(n).split(size)
-
-
-class _Standard:
-    """Columns with mean zero and variance one, as a tensor; constant ones only centred."""
-
-    def __init__(self, X: np.ndarray):
-        self.centre, spread = X.mean(axis=0), X.std(axis=0)
-        self.spread = np.where(spread > 0, spread, 1.0)
-
-    def __call__(self, X: np.ndarray) -> Any:
-        import torch
-
-        return torch.as_tensor((X - self.centre) / self.spread, dtype=torch.float32)
-
-    def undo(self, X: np.ndarray) -> np.ndarray:
-        return self.centre + self.spread * X
-
-
-def mixture_log_density(parameters, X, components: int) -> Any:
-    """log Σ_k p_k Π_j N(x_j; m_kj, s_kj²) of every row, shape (n,).
-
-    Parameters
-    ----------
-    parameters : tensor of shape (n, k + 2 k d)
-        Log weights p (up to a constant), then means m, then log standard deviations s.
-    X : tensor of shape (n, d)
-    components : int
-        k.
-    """
-    log_p, means, log_s = _mixture(parameters, components, X.shape[1])
-    z = (X[:, None, :] - means) / log_s.exp()
-    log_normal = -0.5 * z**2 - log_s - 0.5 * np.log(2 * np.pi)
-    return (log_p + log_normal.sum(2)).logsumexp(1)
-
-
-def _mixture(parameters, k: int, d: int) -> tuple:
-    """Log weights (n, k), means and log standard deviations (n, k, d)."""
-    log_p, means, log_s = parameters.split([k, k * d, k * d], dim=1)
-    return log_p.log_softmax(1), means.reshape(-1, k, d), log_s.reshape(-1, k, d).clamp(-10, 10)
-
-
-def _draw(parameters, k: int, d: int) -> Any:
-    """One draw from every row's mixture, (n, d)."""
-    import torch
-
-    log_p, means, log_s = _mixture(parameters, k, d)
-    rows, chosen = torch.arange(len(means)), torch.multinomial(log_p.exp(), 1)[:, 0]
-    return means[rows, chosen] + log_s[rows, chosen].exp() * torch.randn(len(means), d)
-
-
-def _beside(A, B) -> Any:
-    import torch
-
-    return torch.cat([A, B], dim=1)
-
-
-def _evaluate(network, X) -> Any:
-    import torch
-
-    with torch.no_grad():
-        return network(X)
-
-
-def _groups(network, decay: float) -> list[dict]:
-    """Weights, with the gradient 2·decay·W of their ridge, and biases, without."""
-    named = list(network.named_parameters())
-    return [
-        {"params": [p for n, p in named if n.endswith("weight")], "weight_decay": 2 * decay},
-        {"params": [p for n, p in named if n.endswith("bias")]},
-    ]
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Torch's generator for the processor seeded inside, and as it was outside."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield
+            descend(optimiser, loss, n, size)
+        network.eval()
+        check_converged(network, "y")

@@ -1,7 +1,4 @@
-"""Displays, in scikit-learn's manner: build with `from_estimator`, draw with `plot(ax)`.
-
-Needs matplotlib, which the extra `app` brings.
-"""
+"""States followed over time."""
 
 from __future__ import annotations
 
@@ -11,251 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._validation import as_floats, as_points, as_vector, check_lengths
-from .conditional import ConditionalEmbedding
-from .embedding import MeanEmbedding
-from .filtering import KernelBayesFilter, check_sequences
-from .inference import confidence_limits, ridge_coefficients
-from .instrument import KernelIV
-from .linalg import to_numpy
-from .summary import regressor_names
-from .tracking import FilterResult
-
-CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
-TRUTH, GAP = "#222222", "#f3e9d8"
-DRAWN = 2_000  # points in a picture, at most
-
-
-def _axes(ax) -> Any:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
-
-
-@dataclass
-class StructuralCurveDisplay:
-    """A structural function along one regressor with its confidence band, beside plain regression.
-
-    Attributes
-    ----------
-    grid : array of shape (m,)
-        Values of the regressor.
-    structural, plain : array of shape (m,)
-        KernelIV, and kernel ridge of y on the same coordinates (or None). The curves differ where
-        the noise is confounded with the regressor.
-    band : array of shape (m, 2), or None
-        Limits that hold along the whole curve at once.
-    x, y : array of shape (n,)
-        The data.
-    x_name, y_name : str
-    level : float
-        Of the band.
-
-    Examples
-    --------
-    >>> import kernelmean as km
-    >>> data = km.datasets.make_iv_sigmoid(400, random_state=0)
-    >>> iv = km.KernelIV().fit(data.X, data.y, data.Z)
-    >>> display = km.display.StructuralCurveDisplay.from_estimator(iv, data.X, data.y)
-    >>> display.grid.shape, display.band.shape
-    ((200,), (200, 2))
-    """
-
-    grid: np.ndarray
-    structural: np.ndarray
-    plain: np.ndarray | None
-    band: np.ndarray | None
-    x: np.ndarray
-    y: np.ndarray
-    x_name: str = "x"
-    y_name: str = "y"
-    level: float = 0.95
-    ax_: Any = None
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: KernelIV,
-        X=None,
-        y=None,
-        *,
-        C=None,
-        column: int | str = 0,
-        n_grid: int = 200,
-        level: float = 0.95,
-    ) -> StructuralCurveDisplay:
-        """Curves along one column of the regressors, the others held at their medians.
-
-        Parameters
-        ----------
-        estimator : fitted KernelIV
-        X, y, C : the data, as given to `fit`
-            What the estimator keeps of them (at most 10,000 rows) when left out. After
-            `from_formula` a table alone will do.
-        column : int or str
-            Column of (X, C) to move, between its 2.5% and 97.5% quantiles: number or name.
-        n_grid : int
-        level : float
-            Of the band.
-        """
-        check_is_fitted(estimator)
-        points, outcome = _data(estimator, X, y, C)
-        names = regressor_names(estimator)
-        number = _column(column, names)
-        x = points[:, number]
-        grid = np.linspace(np.quantile(x, 0.025), np.quantile(x, 0.975), n_grid)
-        path = np.tile(np.median(points, axis=0), (n_grid, 1))
-        path[:, number] = grid
-        rows = estimator.basis_x_.transform(path)
-        return cls(
-            grid,
-            to_numpy(rows @ estimator.coef_),
-            to_numpy(rows) @ ridge_coefficients(estimator.basis_x_, points, outcome),
-            confidence_limits(
-                rows, estimator.coef_, estimator.covariance_, level, simultaneous=True
-            ),
-            x,
-            outcome,
-            names[number],
-            estimator.target_name_,
-            level,
-        )
-
-    def plot(self, ax=None, *, data: bool = True) -> StructuralCurveDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = _axes(ax)
-        if data:
-            self._draw_data(ax)
-        if self.band is not None:
-            percent = f"{100 * self.level:g}% band"
-            ax.fill_between(self.grid, *self.band.T, color=CURVE, alpha=0.18, lw=0, label=percent)
-        ax.plot(self.grid, self.structural, color=CURVE, lw=2, label="structural (KernelIV)")
-        if self.plain is not None:
-            ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
-        ax.set(xlabel=self.x_name, ylabel=self.y_name)
-        ax.legend(frameon=False)
-        return self
-
-    def _draw_data(self, ax) -> None:
-        """At most 2,000 of the points above the grid."""
-        inside = np.flatnonzero((self.x >= self.grid[0]) & (self.x <= self.grid[-1]))
-        keep = inside[:: len(inside) // DRAWN + 1]
-        ax.plot(self.x[keep], self.y[keep], ".", color=DATA, ms=3, alpha=0.5, label="data")
-
-
-def _data(estimator: KernelIV, X, y, C) -> tuple[np.ndarray, np.ndarray]:
-    """Regressors and outcomes: those given, or those that the estimator keeps."""
-    if X is None:
-        if y is not None:
-            raise ValueError("X is None, but y is given; both or neither are needed")
-        points, _, outcome = estimator.sample_
-        return to_numpy(points), to_numpy(outcome)
-    if y is None and estimator.design_ is not None:
-        y = estimator.design_.outcome(X)
-    points = to_numpy(estimator._check_new(X, C))
-    return points, to_numpy(as_vector(y, "y", n=len(points)))
-
-
-def _column(column: int | str, names: list[str]) -> int:
-    if isinstance(column, str) and column in names:
-        return names.index(column)
-    if not isinstance(column, int) or not 0 <= column < len(names):
-        raise ValueError(
-            f"column is {column!r}; a column number from 0 to {len(names) - 1} is needed, or one "
-            f"of {names}"
-        )
-    return column
-
-
-@dataclass
-class EmbeddingDisplay:
-    """The density of a one-dimensional embedding, with its weighted points beneath.
-
-    Examples
-    --------
-    >>> import kernelmean as km
-    >>> m = km.MeanEmbedding([0.0, 1.0, 3.0])
-    >>> km.display.EmbeddingDisplay.from_embedding(m).grid.shape
-    (400,)
-    """
-
-    grid: np.ndarray
-    density: np.ndarray
-    points: np.ndarray
-    weights: np.ndarray
-    ax_: Any = None
-
-    @classmethod
-    def from_embedding(
-        cls, m: MeanEmbedding, bandwidth: float | None = None, n_grid: int = 400
-    ) -> EmbeddingDisplay:
-        """Evaluate the density over the range of the points and a little beyond."""
-        if m.batch is not None:
-            raise ValueError(f"m is a batch of {m.batch} embeddings; draw one of them: m[0]")
-        points = to_numpy(as_points(m.points, "m"))
-        if points.shape[1] != 1:
-            raise ValueError(f"m has points in {points.shape[1]} dimensions; one is needed")
-        margin = 0.25 * float(np.ptp(points)) or 1.0
-        grid = np.linspace(points.min() - margin, points.max() + margin, n_grid)
-        density = to_numpy(m.density(grid[:, None], bandwidth))
-        return cls(grid, density, points[:, 0], to_numpy(m.weights))
-
-    def plot(self, ax=None) -> EmbeddingDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = _axes(ax)
-        ax.plot(self.grid, self.density, color=CURVE, lw=2)
-        ax.fill_between(self.grid, np.clip(self.density, 0, None), color=CURVE, alpha=0.15)
-        largest = np.abs(self.weights).max() or 1.0
-        height = 0.15 * self.density.max() * self.weights / largest
-        ax.vlines(self.points, 0, height, color=DATA, lw=0.8)
-        ax.axhline(0, color=DATA, lw=0.5)
-        ax.set(xlabel="points", ylabel="density")
-        return self
-
-
-@dataclass
-class LeaveOneOutDisplay:
-    """The leave-one-out loss of a conditional embedding along the regulariser.
-
-    Examples
-    --------
-    >>> import numpy as np, kernelmean as km
-    >>> X = np.linspace(0, 1, 50)[:, None]
-    >>> c = km.ConditionalEmbedding().fit(X, np.sin(6 * X[:, 0]))
-    >>> km.display.LeaveOneOutDisplay.from_estimator(c).regs.shape
-    (60,)
-    """
-
-    regs: np.ndarray
-    losses: np.ndarray
-    reg: float
-    loss: float
-    ax_: Any = None
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: ConditionalEmbedding, n_grid: int = 60
-    ) -> LeaveOneOutDisplay:
-        """Evaluate the loss on a grid of regularisers."""
-        check_is_fitted(estimator)
-        regs = np.logspace(-10, 1, n_grid)
-        loss = estimator._loo()
-        losses = np.array([loss(float(reg)) for reg in regs])
-        return cls(regs, losses, estimator.reg_, estimator.loo_score_)
-
-    def plot(self, ax=None) -> LeaveOneOutDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = _axes(ax)
-        ax.loglog(self.regs, self.losses, color=CURVE)
-        ax.plot([self.reg], [self.loss], "o", color=PLAIN, label=f"reg = {self.reg:.2g}")
-        ax.set(xlabel="regulariser", ylabel="leave-one-out loss")
-        ax.legend(frameon=False)
-        return self
-
-
-# ---------------------------------------------------------------- tracks
+from .._validation import as_floats, check_lengths
+from ..filtering import KernelBayesFilter, check_sequences
+from ..linalg import to_numpy
+from ..tracking import FilterResult
+from .style import CURVE, DATA, GAP, PLAIN, TRUTH, legend_above, new_axes
 
 
 @dataclass
@@ -379,7 +136,7 @@ class TrackDisplay:
         for j, axes in enumerate(self.axes_):
             self._draw(axes, j, label)
         _time_axis(self.axes_[-1], self.times)
-        _legend(self.axes_[0])
+        legend_above(self.axes_[0])
         return self
 
     def _draw(self, axes, j: int, label: str) -> None:
@@ -498,7 +255,7 @@ class SpreadDisplay:
         **line
             Passed on to `Axes.plot`.
         """
-        self.ax_ = ax = _axes(ax)
+        self.ax_ = ax = new_axes(ax)
         _shade_gaps(ax, self)
         # a constant state has no width to compare with
         shares = self.width / np.where(self.reference > 0, self.reference, 1.0)
@@ -511,7 +268,7 @@ class SpreadDisplay:
         ax.set_ylabel(f"relative width of the {100 * self.level:g}% interval")
         _time_axis(ax, self.times)
         ax.set_ylim(bottom=0)
-        _legend(ax)
+        legend_above(ax)
         return self
 
 
@@ -552,16 +309,6 @@ def _edges(times: np.ndarray) -> np.ndarray:
     half = np.diff(times) / 2 if len(times) > 1 else np.diff(times, prepend=times[:1])
     return np.concatenate(
         [times[:1] - half[:1], times[:-1] + half[: len(times) - 1], times[-1:] + half[-1:]]
-    )
-
-
-def _legend(axes) -> None:
-    """One entry for each label, however many lines carry it."""
-    handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}  # above the panel
-    axes.legend(
-        once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
     )
 
 

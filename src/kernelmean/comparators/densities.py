@@ -1,0 +1,144 @@
+"""What estimators of a conditional density share.
+
+All have `fit(X, Y)`, `pdf(Y, X, paired=None)`, `score_samples(X, Y)` and `score`, as
+`ConditionalDensity`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import linalg
+from .._validation import as_points, check_columns, check_lengths
+
+CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
+TINY = 1e-100  # weights and kernels below are taken as zero
+
+
+class DensityComparator(BaseEstimator):
+    """What the estimators share: arguments are checked, rows are paired or crossed."""
+
+    def fit(self, X, Y) -> Any:
+        """Estimate p(y | x).
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d_x)
+        Y : array, Series or DataFrame of shape (n,) or (n, d_y)
+
+        Raises
+        ------
+        ValueError
+            If anything is malformed, constant or non-finite.
+        """
+        points = linalg.to_numpy(as_points(X, "X", min_rows=4, one_d=False))
+        validate_data(self, X, skip_check_array=True)
+        values = linalg.to_numpy(as_points(Y, "Y"))
+        check_lengths(len(points), len(values), "X", "Y")
+        self._outputs = values.shape[1]
+        self._fit(points, values)
+        return self
+
+    def pdf(self, Y, X, paired: bool | None = None) -> np.ndarray:
+        """p(y | x), shape (n,) for pairs of rows, else a table of shape (len(X), len(Y)).
+
+        Parameters
+        ----------
+        Y : array or DataFrame of shape (m,) or (m, d_y)
+        X : array or DataFrame of shape (n, d_x)
+        paired : bool, optional
+            Whether row i of Y goes with row i of X; None pairs them when equally many.
+        """
+        Y, X = self._checked(Y, X)
+        if paired is None:
+            paired = len(Y) == len(X)
+        if not paired:
+            return self._table(Y, X)
+        check_lengths(len(X), len(Y), "X", "Y")
+        return np.exp(self._log_pairs(Y, X))
+
+    def score_samples(self, X, Y) -> np.ndarray:
+        """log p(y | x) of pairs of rows, shape (n,); −inf where the density is zero."""
+        Y, X = self._checked(Y, X)
+        check_lengths(len(X), len(Y), "X", "Y")
+        return self._log_pairs(Y, X)
+
+    def score(self, X, Y) -> float:
+        """Mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X, Y)))
+
+    def _checked(self, Y, X) -> tuple[np.ndarray, np.ndarray]:
+        check_is_fitted(self)
+        points = linalg.to_numpy(as_points(X, "X", one_d=False))
+        check_columns(points, self.n_features_in_, "X", "the model")
+        validate_data(self, X, skip_check_array=True, reset=False)
+        values = linalg.to_numpy(as_points(Y, "Y"))
+        check_columns(values, self._outputs, "Y", "the model")
+        return values, points
+
+    @abstractmethod
+    def _fit(self, X: np.ndarray, Y: np.ndarray) -> None: ...
+
+    @abstractmethod
+    def _table(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray: ...
+
+    @abstractmethod
+    def _log_pairs(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray: ...
+
+
+class Expansion(DensityComparator):
+    """p(y | x) = Σ_j a_j(x) f_j(y), where that is positive."""
+
+    def _table(self, Y, X) -> np.ndarray:
+        functions = len(self._functions(Y[:1])[0])
+        table = np.empty((len(X), len(Y)))
+        for rows in blocks(len(X), functions):
+            A = self._coefficients(X[rows])
+            for columns in blocks(len(Y), functions):
+                table[rows, columns] = A @ self._functions(Y[columns]).T
+        return np.maximum(table, 0)
+
+    def _log_pairs(self, Y, X) -> np.ndarray:
+        slices = blocks(len(X), len(self._functions(Y[:1])[0]))
+        sums = [np.sum(self._coefficients(X[b]) * self._functions(Y[b]), axis=1) for b in slices]
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(np.concatenate(sums), 0))
+
+    @abstractmethod
+    def _coefficients(self, X: np.ndarray) -> np.ndarray: ...
+
+    @abstractmethod
+    def _functions(self, Y: np.ndarray) -> np.ndarray: ...
+
+
+def blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Slices of the rows of a matrix, of bounded size."""
+    step = max(1, CELLS // columns)
+    return (slice(i, min(i + step, rows)) for i in range(0, rows, step))
+
+
+def exponents(X: np.ndarray, Y: np.ndarray, bandwidth) -> np.ndarray:
+    """−½ Σ_c (x_c − y_c)²/γ_c² of every pair of rows."""
+    return -0.5 * linalg.sq_dists(X / bandwidth, Y / bandwidth)
+
+
+def gaussian(X: np.ndarray, Y: np.ndarray, bandwidth) -> np.ndarray:
+    """exp(−½ Σ_c (x_c − y_c)²/γ_c²) of every pair of rows."""
+    return flushed(np.exp(exponents(X, Y, bandwidth)))
+
+
+def normal(X: np.ndarray, Y: np.ndarray, bandwidth: np.ndarray) -> np.ndarray:
+    """N(x; y, diag γ²) of every pair of rows, with one γ per column."""
+    return gaussian(X, Y, bandwidth) / np.prod(np.sqrt(2 * np.pi) * bandwidth)
+
+
+def flushed(A: np.ndarray) -> np.ndarray:
+    """Negligible numbers set to zero, in place: products of tiny ones are slow (subnormal)."""
+    A[A < TINY] = 0
+    return A

@@ -1,0 +1,149 @@
+"""What the comparators that are networks share: perceptrons, mixtures of Gaussians, descent.
+
+Nothing here imports PyTorch before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .._validation import check_count
+
+
+def require(package: str, who: str, how: str) -> None:
+    """An ImportError that says what to install, if a package is missing."""
+    if find_spec(package) is None:
+        raise ImportError(f"{who} needs {package}: {how}")
+
+
+def require_torch(who: str) -> None:
+    """The same for PyTorch."""
+    require("torch", who, 'pip install torch==2.13.0, then pip install "kernelmean[nn]"')
+
+
+def perceptron(widths: Sequence[int], outputs: int, dropout: float) -> Any:
+    """Fully connected, rectified, with dropout after every hidden layer."""
+    from torch import nn
+
+    widths = [widths[0], *(check_count(w, "hidden") for w in widths[1:])]
+    layers: list[Any] = []
+    for a, b in pairwise(widths):
+        layers += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
+
+
+def adam(network, learning_rate: float, decay: float) -> Any:
+    """Adam, with a ridge of `decay` on the weights."""
+    import torch
+
+    return torch.optim.Adam(_groups(network, decay), lr=learning_rate, fused=True)
+
+
+def descend(optimiser, loss: Callable[[Any], Any], n: int, size: int) -> None:
+    """One pass over n rows in shuffled batches."""
+    import torch
+
+    for rows in torch.randperm(n).split(size):
+        optimiser.zero_grad()
+        loss(rows).backward()
+        optimiser.step()
+
+
+def check_converged(network, name: str) -> None:
+    """A ValueError about the argument `name`, if weights are no longer finite."""
+    if not all(p.isfinite().all() for p in network.parameters()):
+        raise diverged(name)
+
+
+def diverged(name: str) -> ValueError:
+    """The error about an argument that training did not fit."""
+    return ValueError(f"{name} could not be fitted: training diverged; lower learning_rate")
+
+
+class Standard:
+    """Columns with mean zero and variance one, as a tensor; constant ones only centred."""
+
+    def __init__(self, X: np.ndarray):
+        self.centre, spread = X.mean(axis=0), X.std(axis=0)
+        self.spread = np.where(spread > 0, spread, 1.0)
+
+    def __call__(self, X: np.ndarray) -> Any:
+        import torch
+
+        return torch.as_tensor((X - self.centre) / self.spread, dtype=torch.float32)
+
+    def undo(self, X: np.ndarray) -> np.ndarray:
+        """Columns as they were."""
+        return self.centre + self.spread * X
+
+
+def mixture_log_density(parameters, X, components: int) -> Any:
+    """log Σ_k p_k Π_j N(x_j; m_kj, s_kj²) of every row, shape (n,).
+
+    Parameters
+    ----------
+    parameters : tensor of shape (n, k + 2 k d)
+        Log weights p (up to a constant), then means m, then log standard deviations s.
+    X : tensor of shape (n, d)
+    components : int
+        k.
+    """
+    log_p, means, log_s = _mixture(parameters, components, X.shape[1])
+    z = (X[:, None, :] - means) / log_s.exp()
+    log_normal = -0.5 * z**2 - log_s - 0.5 * np.log(2 * np.pi)
+    return (log_p + log_normal.sum(2)).logsumexp(1)
+
+
+def _mixture(parameters, k: int, d: int) -> tuple:
+    """Log weights (n, k), means and log standard deviations (n, k, d)."""
+    log_p, means, log_s = parameters.split([k, k * d, k * d], dim=1)
+    return log_p.log_softmax(1), means.reshape(-1, k, d), log_s.reshape(-1, k, d).clamp(-10, 10)
+
+
+def draw(parameters, k: int, d: int) -> Any:
+    """One draw from every row's mixture, (n, d)."""
+    import torch
+
+    log_p, means, log_s = _mixture(parameters, k, d)
+    rows, chosen = torch.arange(len(means)), torch.multinomial(log_p.exp(), 1)[:, 0]
+    return means[rows, chosen] + log_s[rows, chosen].exp() * torch.randn(len(means), d)
+
+
+def beside(A, B) -> Any:
+    """The columns of two tensors."""
+    import torch
+
+    return torch.cat([A, B], dim=1)
+
+
+def evaluate(network, X) -> Any:
+    """The network at the rows of X, without gradients."""
+    import torch
+
+    with torch.no_grad():
+        return network(X)
+
+
+def _groups(network, decay: float) -> list[dict]:
+    """Weights, with the gradient 2·decay·W of their ridge, and biases, without."""
+    named = list(network.named_parameters())
+    return [
+        {"params": [p for n, p in named if n.endswith("weight")], "weight_decay": 2 * decay},
+        {"params": [p for n, p in named if n.endswith("bias")]},
+    ]
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's generator for the processor seeded inside, and as it was outside."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

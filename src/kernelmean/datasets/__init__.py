@@ -1,0 +1,37 @@
+"""Simulators that return the truth with the data, and loaders for real data."""
+
+from .densities import DensityData, make_conditional_density, make_triangle
+from .epidemic import Outbreak, load_influenza, simulate_sir
+from .instruments import IVData, make_iv_demand, make_iv_linear, make_iv_sigmoid
+from .tables import IVTable, OutcomeTable, load_engel, load_fulton_fish, load_schooling, load_wages
+from .trajectories import (
+    DYNAMICS,
+    StateSpace,
+    Trajectory,
+    make_hidden_angle,
+    make_rotation,
+)
+
+__all__ = [
+    "DYNAMICS",
+    "DensityData",
+    "IVData",
+    "IVTable",
+    "Outbreak",
+    "OutcomeTable",
+    "StateSpace",
+    "Trajectory",
+    "load_engel",
+    "load_fulton_fish",
+    "load_influenza",
+    "load_schooling",
+    "load_wages",
+    "make_conditional_density",
+    "make_hidden_angle",
+    "make_iv_demand",
+    "make_iv_linear",
+    "make_iv_sigmoid",
+    "make_rotation",
+    "make_triangle",
+    "simulate_sir",
+]

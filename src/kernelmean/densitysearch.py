@@ -1,0 +1,234 @@
+"""Search for the bandwidth, the lengthscales and λ of a conditional density, by its score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .embedding import MeanEmbedding
+from .kernels import Gaussian, Kernel, as_kernel
+from .moments import evenly
+from .scales import SCALE_DECADES, Scaled, descend, each_pays, together
+from .scores import COARSE, DensityScore, Target, density_loss, held_out_score
+from .selection import minimise_log10
+from .smoother import Smoother
+
+ROUNDS = 4  # each chooses landmarks and the bandwidth afresh
+STEPS = 20  # of L-BFGS in a round
+RANK = 150  # landmarks of the search
+REGS = (-7.0, 2.0)  # of log10 λ
+START = -3.0
+FIRST = (-1.3, 0.5)  # of log10 of the bandwidth, relative to Silverman's, at first
+LATER = 0.25  # then around the last one
+PRECISION = 1e-2  # in the logarithm of the bandwidth
+STEP, MOST_STEPS = 10**0.05, 12  # towards larger bandwidths
+SLACK = 0.5  # standard errors that a larger bandwidth may cost
+
+
+def silverman(Y: np.ndarray) -> np.ndarray:
+    """Bandwidths (d,) of Silverman's rule; the spread is robust to heavy tails."""
+    n, d = Y.shape
+    low, high = np.quantile(Y, [0.159, 0.841], axis=0)
+    deviation = Y.std(axis=0)
+    spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
+    return (4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) * spread
+
+
+def spread_ties(Y: np.ndarray) -> np.ndarray:
+    """Y with equal values of a column drawn apart, as far as a smooth density would have them.
+
+    The score rewards a bandwidth of zero where values repeat, for then there is no density. m of n
+    values at v are spread, in random order, evenly over the width m/(n p̂(v)) that holds them
+    under Silverman's p̂, or over their share of the gaps to their neighbours if that is wider.
+    Columns without ties stay as they are.
+    """
+    rng = np.random.default_rng(0)
+    spread = Y.copy()
+    for column, bandwidth in zip(spread.T, silverman(Y), strict=True):
+        values, which, count = np.unique(column, return_inverse=True, return_counts=True)
+        if 1 < len(values) < len(Y) and bandwidth > 0:
+            width = np.where(count > 1, _widths(values, count, float(bandwidth)), 0.0)
+            order = np.lexsort((rng.random(len(Y)), which))
+            place = np.arange(len(Y)) - np.repeat(np.cumsum(count) - count, count)
+            share = (place + 0.5) / np.repeat(count, count) - 0.5
+            column[order] += np.repeat(width, count) * share
+    return spread
+
+
+def _widths(values: np.ndarray, count: np.ndarray, bandwidth: float) -> np.ndarray:
+    """The width over which the ties at each value are spread."""
+    gaps = np.diff(values)
+    around = 0.5 * (np.append(gaps[:1], gaps) + np.append(gaps, gaps[-1:]))
+    pilot = MeanEmbedding(values, count / count.sum(), Gaussian(bandwidth))
+    smooth = count / (count.sum() * pilot.density(values[:, None], bandwidth))
+    return np.maximum(smooth, around)
+
+
+def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
+    """A smoothing kernel at the bandwidth given, or at that of Silverman's rule.
+
+    Raises
+    ------
+    ValueError
+        If the kernel has no density, the bandwidth not as many entries as there are columns, or a
+        column no spread.
+    """
+    kernel = as_kernel(kernel, name=name)
+    if bandwidth is None:
+        flat = np.flatnonzero(silverman(Y) <= 0).tolist()
+        if flat:
+            raise ValueError(f"columns {flat} are constant; drop them, or give a bandwidth")
+        bandwidth = tuple(silverman(Y).tolist())
+    kernel = kernel._bandwidth(bandwidth)
+    given = np.shape(kernel.lengthscale)
+    if given not in [(), (Y.shape[1],)]:
+        raise ValueError(f"bandwidth has {given[0]} entries but there are {Y.shape[1]} columns")
+    kernel._log_normaliser(Y.shape[1])  # refuses what has no density
+    return kernel
+
+
+@dataclass
+class DensitySearch:
+    """Scales of the lengthscales of X, λ and the bandwidth in turns.
+
+    Parameters
+    ----------
+    kernel_x, kernel_y : Kernel
+        That of Y at bandwidths proportional to those sought.
+    X, Y : arrays of shape (n, d_x), (n, d_y)
+        At most a few thousand rows.
+    intercept : bool
+    free : bool
+        Whether the lengthscales move.
+    bandwidth : float, optional
+        As a multiple of that of `kernel_y`; None is sought.
+    reg : float, optional
+        None is sought.
+    """
+
+    kernel_x: Kernel
+    kernel_y: Kernel
+    X: np.ndarray
+    Y: np.ndarray
+    intercept: bool
+    free: bool = True
+    bandwidth: float | None = None
+    reg: float | None = None
+    factor: float = field(init=False)  # the bandwidth, as a multiple of that of kernel_y
+    each: bool = field(init=False, default=False)  # whether every column has its own scale
+
+    def __post_init__(self) -> None:
+        self._scaled = Scaled(self.kernel_x, self.X, RANK)
+        d = self.X.shape[1]
+        middle = 0.5 * np.log10(d) if self.free else 0.0
+        reach = SCALE_DECADES if self.free else 0.0
+        reg = START if self.reg is None else float(np.log10(max(self.reg, 1e-12)))
+        self._u = np.append(np.full(d, middle), reg)
+        bounds_of_reg = REGS if self.reg is None else (reg, reg)
+        self._bounds = [(middle - reach, middle + reach)] * d + [bounds_of_reg]
+        self._around = FIRST
+        self.factor = 1.0 if self.bandwidth is None else self.bandwidth
+
+    @property
+    def scales(self) -> np.ndarray:
+        """Factors of the lengthscales of X."""
+        return 10.0 ** self._u[:-1]
+
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, the best bandwidth, and a descent of the rest."""
+        self._scaled.choose(self._u[:-1])
+        if self.bandwidth is None:
+            self._choose_bandwidth()
+        if self.free or self.reg is None:
+            self._descend()
+
+    def score(self) -> float:
+        """The score at the parameters as they stand."""
+        self._scaled.choose(self._u[:-1])
+        return float(self._by_bandwidth()(self.factor).mean())
+
+    def settle(self) -> None:
+        """The largest bandwidth whose score is not clearly worse than the best.
+
+        The score is flat, and noisy, towards small bandwidths: its minimum is too small more often
+        than too large. Up to half a standard error of the difference is given for a larger one.
+        """
+        if self.bandwidth is not None:
+            return
+        self._scaled.choose(self._u[:-1])
+        rows = self._by_bandwidth()
+        best, factor = rows(self.factor), self.factor
+        for _ in range(MOST_STEPS):
+            worse = rows(factor * STEP) - best
+            if worse.mean() > SLACK * worse.std() / len(worse) ** 0.5:
+                break
+            factor *= STEP
+        self.factor = factor
+
+    def _by_bandwidth(self) -> Callable[[float], np.ndarray]:
+        """Each row's term of the score, as a function of the bandwidth."""
+        smoother = Smoother.of(self._scaled(self._u[:-1]), self.intercept)
+        reg = float(10.0 ** self._u[-1])
+        return lambda factor: DensityScore.of(smoother, self._target(factor)).rows(reg)
+
+    def _choose_bandwidth(self) -> None:
+        rows = self._by_bandwidth()
+
+        def score(factor: float) -> float:
+            return float(rows(factor).mean())
+
+        middle, points = np.log10(self.factor), 9 if self._around is FIRST else 3
+        low, high = (float(middle + u) for u in self._around)
+        self.factor, _ = minimise_log10(score, low, high, points, precision=PRECISION)
+        self._around = (-LATER, LATER)
+
+    def _target(self, factor: float) -> Target:
+        return Target.of(self.Y, self.kernel_y.scaled(factor), COARSE)
+
+    def choose_columns(self) -> None:
+        """One scale per column from here on, where the score of rows held out says it pays."""
+        if not self.free or self.X.shape[1] == 1:
+            return
+        self._scaled.choose(self._u[:-1])
+        target = self._target(self.factor)
+
+        def descend_on(rows, u, each):
+            return descend(self._loss(target.take(rows), each, rows), u, self._bounds, STEPS)
+
+        def held_out(u, some, rest):
+            Phi, reg = self._scaled(u[:-1]), float(10.0 ** u[-1])
+            smoother = Smoother.of(Phi[some], self.intercept)
+            return held_out_score(smoother, target.take(some), Phi[rest], target.take(rest), reg)
+
+        self.each = each_pays(descend_on, held_out, self._u, len(self.X))
+
+    def _descend(self) -> None:
+        loss = self._loss(self._target(self.factor), self.each)
+        self._u = descend(loss, self._u, self._bounds, STEPS)
+
+    def _loss(self, target: Target, each: bool, rows: np.ndarray | None = None) -> Callable:
+        """The score of those rows (None: all), a multiple of it, with its slope."""
+        size = float((target.wide**2).sum(axis=1).mean())
+
+        def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
+            reg, Phi = 10.0 ** u[-1], self._scaled(u[:-1])
+            value, on_Phi, on_reg = density_loss(
+                Phi if rows is None else Phi[rows], reg, target, self.intercept
+            )
+            if rows is not None:
+                on_all = np.zeros_like(Phi)
+                on_all[rows] = on_Phi
+                on_Phi = on_all
+            slope = together(self._scaled.pullback(on_Phi), each)
+            return value / size, np.append(slope, np.log(10) * reg * on_reg) / size
+
+        return loss
+
+
+def thinned(rows: int, *data: np.ndarray) -> list[np.ndarray]:
+    """At most so many evenly spaced rows of each."""
+    some = evenly(len(data[0]), rows)
+    return [A[some] for A in data]

@@ -1,0 +1,27 @@
+"""Displays, in scikit-learn's manner: build with `from_estimator`, draw with `plot(ax)`.
+
+Needs matplotlib, which the extra `app` brings.
+"""
+
+from .densities import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
+from .embeddings import EmbeddingDisplay, LeaveOneOutDisplay
+from .structural import StructuralCurveDisplay
+from .style import CURVE, DATA, DRAWN, GAP, PLAIN, TRUTH
+from .tracks import SpreadDisplay, TrackDisplay
+
+__all__ = [
+    "CURVE",
+    "DATA",
+    "DRAWN",
+    "GAP",
+    "PLAIN",
+    "TRUTH",
+    "ConditionalDensityDisplay",
+    "DensityContourDisplay",
+    "DensityMapDisplay",
+    "EmbeddingDisplay",
+    "LeaveOneOutDisplay",
+    "SpreadDisplay",
+    "StructuralCurveDisplay",
+    "TrackDisplay",
+]

@@ -1,0 +1,542 @@
+"""Conditional densities: at a few x, along one column of x, and of two outcomes together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._validation import as_points, check_columns, check_count, check_lengths, column_names
+from ..density import ConditionalDensity
+from ..linalg import to_numpy
+from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, column_number, new_axes
+
+TAILS = (0.002, 0.998)  # quantiles between which densities are drawn
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+REGIONS = (0.5, 0.8, 0.95)  # probabilities of the regions of two outcomes
+NEAR = 30  # observations shown beside a density
+RIDGE = 0.84  # height of the tallest ridge, in distances between ridges
+VISIBLE = 8e-3  # of the tallest ridge: what a line can show
+ROOT = 0.65
+LETTER = 0.04  # height of a line of text, in heights of a picture
+PANEL = 2.9  # inches
+
+
+@dataclass
+class ConditionalDensityDisplay:
+    """p(y | x) at a few x, one above the other, each of area one.
+
+    Each ridge carries its median (line) and its central interval (dark), with the observations of
+    the most similar rows as ticks beneath: what the density rests on.
+
+    Attributes
+    ----------
+    grid : array of shape (m,)
+        Values of y.
+    densities : array of shape (k, m)
+        One row for each x; means over the cells around the grid.
+    median, lower, upper : arrays of shape (k,)
+    near : list of arrays, or None
+        Observations of y whose x are nearest, in standard units of the columns.
+    labels : list of str
+    y_name : str
+    level : float
+        Of the intervals.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_conditional_density("bimodal", 200, random_state=0)
+    >>> model = km.ConditionalDensity().fit(data.X, data.Y)
+    >>> display = km.display.ConditionalDensityDisplay.from_estimator(model, [[0.0], [1.0]])
+    >>> display.densities.shape, display.labels
+    ((2, 400), ['x0 = 0', 'x0 = 1'])
+    """
+
+    grid: np.ndarray
+    densities: np.ndarray
+    median: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    near: list[np.ndarray] | None
+    labels: list[str]
+    y_name: str = "y"
+    level: float = 0.9
+    ax_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: ConditionalDensity,
+        X,
+        y=None,
+        *,
+        output: int | str = 0,
+        level: float = 0.9,
+        labels: Sequence[str] | None = None,
+        near: int = NEAR,
+        n_grid: int = 400,
+    ) -> ConditionalDensityDisplay:
+        """Densities of one column of y at the rows of X.
+
+        Parameters
+        ----------
+        estimator : fitted ConditionalDensity
+        X : array or DataFrame of shape (k, d_x)
+        y : array or DataFrame, optional
+            As given to `fit`: observations near each x are then shown, and y has its name.
+        output : int or str
+            Column of y: number or name.
+        level : float
+            Of the intervals.
+        labels : sequence of str, optional
+            One for each row of X; by default the columns in which they differ.
+        near : int
+            Observations to show with each x.
+        n_grid : int
+        """
+        model = Outcomes.of(estimator, y)
+        j = column_number(output, model.names, "output")
+        rows = to_numpy(as_points(X, "X", one_d=False))
+        lower, median, upper = np.moveaxis(
+            model.quantiles(X, [(1 - level) / 2, 0.5, (1 + level) / 2])[..., j], 1, 0
+        )
+        grid, densities = model.densities(X, j, n_grid)
+        return cls(
+            grid,
+            densities,
+            median,
+            lower,
+            upper,
+            None if y is None else [model.observed[i, j] for i in model.nearest(rows, near)],
+            _labels(labels, rows, x_names(estimator)),
+            model.names[j],
+            level,
+        )
+
+    def plot(self, ax=None) -> ConditionalDensityDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
+
+        The first row is on top.
+        """
+        self.ax_ = ax = new_axes(ax)
+        height, k = RIDGE / self.densities.max(), len(self.densities)
+        for i in range(k):
+            self._draw(ax, i, k - 1 - i, height)
+        ax.set(xlabel=self.y_name, xlim=(self.grid[0], self.grid[-1]))
+        ax.set_yticks(range(k - 1, -1, -1), self.labels)
+        ax.set_ylim(-0.3, k - 0.9 + height * self.densities[0].max())
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)
+        return self
+
+    def _draw(self, ax, i: int, base: float, height: float) -> None:
+        y, p = self.grid, height * self.densities[i]
+        shown = np.where(p > VISIBLE, base + p, np.nan)
+        inside = (y >= self.lower[i]) & (y <= self.upper[i])
+        ax.axhline(base, color=DATA, lw=0.5)
+        ax.fill_between(y, base, shown, color=CURVE, alpha=0.12, lw=0)
+        ax.fill_between(y, base, shown, where=inside, color=CURVE, alpha=0.3, lw=0)
+        ax.plot(y, shown, color=CURVE, lw=1.5)
+        ax.vlines(self.median[i], base, base + np.interp(self.median[i], y, p), color=CURVE, lw=1.5)
+        if self.near is not None:
+            ticks = {"color": TRUTH, "alpha": 0.6, "lw": 0.8}
+            ax.vlines(self.near[i], base - 0.15, base - 0.04, **ticks)
+
+
+@dataclass
+class DensityMapDisplay:
+    """p(y | x) along one column of x, with quantile curves and the data.
+
+    Attributes
+    ----------
+    grid_x : array of shape (a,)
+        Values of the column.
+    grid_y : array of shape (b,)
+    density : array of shape (a, b)
+        p(y | x), means over the cells around `grid_y`.
+    levels : tuple of float
+    curves : array of shape (a, k)
+        The quantiles of these levels.
+    x, y : arrays of shape (n,), or None
+        The data.
+    held : dict
+        The other columns and their values.
+    x_name, y_name : str
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_conditional_density("bimodal", 200, random_state=0)
+    >>> model = km.ConditionalDensity().fit(data.X, data.Y)
+    >>> display = km.display.DensityMapDisplay.from_estimator(model, data.X, data.Y)
+    >>> display.density.shape, display.curves.shape
+    ((160, 240), (160, 5))
+    """
+
+    grid_x: np.ndarray
+    grid_y: np.ndarray
+    density: np.ndarray
+    levels: tuple[float, ...]
+    curves: np.ndarray
+    x: np.ndarray | None
+    y: np.ndarray | None
+    held: dict[str, float]
+    x_name: str = "x"
+    y_name: str = "y"
+    ax_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: ConditionalDensity,
+        X=None,
+        y=None,
+        *,
+        column: int | str = 0,
+        output: int | str = 0,
+        levels: Sequence[float] = QUANTILES,
+        n_grid: int = 160,
+    ) -> DensityMapDisplay:
+        """The density along one column of X, the others held at their medians.
+
+        Parameters
+        ----------
+        estimator : fitted ConditionalDensity
+        X : array or DataFrame of shape (n, d_x), optional
+            The data, as given to `fit`; None is what the estimator keeps.
+        y : array or DataFrame, optional
+            The same: shown as dots, and y has its name.
+        column, output : int or str
+            Column of X to move, between its 2.5% and 97.5% quantiles, and column of y.
+        levels : sequence of float
+            Of the quantile curves.
+        n_grid : int
+        """
+        model = Outcomes.of(estimator, y)
+        names = x_names(estimator)
+        c, j = column_number(column, names), column_number(output, model.names, "output")
+        points = to_numpy(as_points(estimator.points_x_ if X is None else X, "X", one_d=False))
+        check_columns(points, len(names), "X", "the training X")
+        if y is not None:
+            check_lengths(len(points), len(model.observed), "X", "y")
+        middle = medians(points)
+        grid = _between(np.quantile(points[:, c], [0.025, 0.975]), n_grid)
+        path = np.tile(middle, (n_grid, 1))
+        path[:, c] = grid
+        path = _named(path, estimator)
+        grid_y, density = model.densities(path, j, 3 * n_grid // 2)
+        levels = tuple(map(float, levels))
+        return cls(
+            grid,
+            grid_y,
+            density,
+            levels,
+            model.quantiles(path, levels)[..., j],
+            None if y is None else points[:, c],
+            None if y is None else model.observed[:, j],
+            {name: float(middle[i]) for i, name in enumerate(names) if i != c},
+            names[c],
+            model.names[j],
+        )
+
+    def plot(self, ax=None, *, data: bool = True) -> DensityMapDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
+        self.ax_ = ax = new_axes(ax)
+        self._shade(ax)
+        if data and self.x is not None and self.y is not None:
+            keep = np.arange(0, len(self.x), len(self.x) // DRAWN + 1)
+            dots = {"color": TRUTH, "ms": 4, "alpha": 0.4, "mew": 0}
+            ax.plot(self.x[keep], self.y[keep], ".", **dots)
+        for level, curve in zip(self.levels, self.curves.T, strict=True):
+            ax.plot(self.grid_x, curve, color=PLAIN, lw=2.0 if level == 0.5 else 1.0)
+        self._name_curves(ax)
+        ax.set(xlabel=self.x_name, ylabel=self.y_name)
+        ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
+        return self
+
+    def _name_curves(self, ax) -> None:
+        """The level of each curve at its right end, moved up where it would touch another."""
+        order = np.argsort(self.curves[-1], kind="stable")
+        lowest = -np.inf
+        for k in order:
+            lowest = max(self.curves[-1, k], lowest + LETTER * np.ptp(self.grid_y[[0, -1]]))
+            text = {"color": PLAIN, "fontsize": 8, "va": "center", "annotation_clip": False}
+            spot = {"xytext": (4, 0), "textcoords": "offset points"}
+            ax.annotate(f"{100 * self.levels[k]:g}%", (self.grid_x[-1], lowest), **spot, **text)
+
+    def _shade(self, ax) -> None:
+        """The density as blue; a root of it, or narrow densities would outshine the rest."""
+        from matplotlib.colors import LinearSegmentedColormap
+
+        blues = LinearSegmentedColormap.from_list("density", ["#ffffff", "#9dc3e6", CURVE])
+        extent = (*self.grid_x[[0, -1]], *self.grid_y[[0, -1]])
+        place = {"origin": "lower", "aspect": "auto", "extent": extent, "interpolation": "bilinear"}
+        ax.imshow(self.density.T**ROOT, cmap=blues, alpha=0.85, **place)
+
+
+@dataclass
+class DensityContourDisplay:
+    """p(y₁, y₂ | x) at a few x, a panel each: smallest regions of given probabilities.
+
+    Attributes
+    ----------
+    grid_1, grid_2 : arrays of shape (a,), (b,)
+        Values of the two columns of y.
+    densities : array of shape (k, a, b)
+    levels : tuple of float
+        Probabilities of the regions, from the innermost.
+    heights : array of shape (k, number of levels)
+        Of the densities on the edges of the regions.
+    near : list of arrays (m, 2), or None
+        Observations of y whose x are nearest, in standard units of the columns.
+    labels : list of str
+    y_names : tuple of two str
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> Y = X + 0.2 * rng.normal(size=(200, 2))
+    >>> model = km.ConditionalDensity(reg=1e-2, bandwidth=0.1).fit(X, Y)
+    >>> display = km.display.DensityContourDisplay.from_estimator(model, [[0.2], [0.8]], Y)
+    >>> display.densities.shape, display.heights.shape
+    ((2, 80, 80), (2, 3))
+    """
+
+    grid_1: np.ndarray
+    grid_2: np.ndarray
+    densities: np.ndarray
+    levels: tuple[float, ...]
+    heights: np.ndarray
+    near: list[np.ndarray] | None
+    labels: list[str]
+    y_names: tuple[str, str] = ("y0", "y1")
+    axes_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: ConditionalDensity,
+        X,
+        y=None,
+        *,
+        outputs: tuple[int | str, int | str] = (0, 1),
+        levels: Sequence[float] = REGIONS,
+        labels: Sequence[str] | None = None,
+        near: int = NEAR,
+        n_grid: int = 80,
+    ) -> DensityContourDisplay:
+        """Densities of two columns of y at the rows of X.
+
+        Parameters
+        ----------
+        estimator : fitted ConditionalDensity
+            Of at least two columns of y.
+        X : array or DataFrame of shape (k, d_x)
+        y : array or DataFrame, optional
+            As given to `fit`: observations near each x are then shown, and y has its names.
+        outputs : pair of int or str
+            Columns of y: numbers or names.
+        levels : sequence of float
+            Probabilities of the regions.
+        labels : sequence of str, optional
+            One for each row of X; by default the columns in which they differ.
+        near : int
+            Observations to show with each x.
+        n_grid : int
+            Along either side.
+        """
+        model = Outcomes.of(estimator, y)
+        if len(model.names) < 2:
+            raise ValueError("estimator was fitted to one column of y; contours need two")
+        pair = [column_number(j, model.names, "outputs") for j in outputs]
+        rows = to_numpy(as_points(X, "X", one_d=False))
+        ends = model.ends(X)
+        first, second = (_between(ends[:, j], n_grid) for j in pair)
+        densities = model.joint(X, pair, first, second)
+        levels = tuple(sorted(map(float, levels)))
+        near_rows = model.nearest(rows, near)
+        return cls(
+            first,
+            second,
+            densities,
+            levels,
+            np.array([_heights(p, levels) for p in densities]),
+            None if y is None else [model.observed[i][:, pair] for i in near_rows],
+            _labels(labels, rows, x_names(estimator)),
+            (model.names[pair[0]], model.names[pair[1]]),
+        )
+
+    def plot(self, ax=None) -> DensityContourDisplay:
+        """Draw one panel for each x; returns self, with `axes_` set.
+
+        Parameters
+        ----------
+        ax : Axes or array of Axes, optional
+            At least as many as there are x; new ones when left out.
+        """
+        self.axes_ = self._panels(ax)
+        for i, axes in enumerate(self.axes_):
+            self._draw(axes, i)
+        self._legend(self.axes_[0])
+        return self
+
+    def _shades(self, count: int) -> list:
+        """From the outermost region to the innermost."""
+        from matplotlib.colors import to_rgba
+
+        return [to_rgba(CURVE, alpha) for alpha in np.linspace(0.6, 0.15, count)[::-1]]
+
+    def _legend(self, axes) -> None:
+        from matplotlib.patches import Patch
+
+        count = len(self.levels)
+        patches = [
+            Patch(facecolor=shade, edgecolor=CURVE, lw=0.7, label=f"{100 * level:g}%")
+            for shade, level in zip(self._shades(count), self.levels[::-1], strict=True)
+        ]
+        axes.legend(handles=patches[::-1], frameon=False, fontsize=8, handlelength=1.2)
+
+    def _panels(self, ax) -> np.ndarray:
+        k = len(self.densities)
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            across = min(k, 3)
+            down = -(-k // across)
+            size = (PANEL * across, PANEL * down)
+            ax = plt.subplots(
+                down, across, sharex=True, sharey=True, figsize=size, layout="constrained"
+            )[1]
+        axes = np.ravel(ax)
+        if len(axes) < k:
+            raise ValueError(f"ax has {len(axes)} axes; {k} are needed, one per row of X")
+        for unused in axes[k:]:
+            unused.set_axis_off()
+        return axes[:k]
+
+    def _draw(self, axes, i: int) -> None:
+        p, heights = self.densities[i].T, self.heights[i][::-1]
+        heights = heights + 1e-9 * p.max() * np.arange(len(heights))  # apart, as contours must be
+        shades = self._shades(len(heights))
+        grid = self.grid_1, self.grid_2
+        axes.contourf(*grid, p, levels=[*heights, np.inf], colors=shades)
+        axes.contour(*grid, p, levels=heights, colors=CURVE, linewidths=0.7)
+        if self.near is not None:
+            axes.plot(*self.near[i].T, ".", color=TRUTH, ms=3.5, alpha=0.6, mew=0)
+        axes.set_title(self.labels[i], fontsize=9)
+        spec = axes.get_subplotspec()
+        if spec is None or i + spec.get_gridspec().ncols >= len(self.densities):
+            axes.set_xlabel(self.y_names[0])
+            axes.tick_params(labelbottom=True)
+        if spec is None or spec.is_first_col():
+            axes.set_ylabel(self.y_names[1])
+
+
+# ---------------------------------------------------------------- what they share
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """A fitted model with the names and, where given, the observations of y."""
+
+    model: ConditionalDensity
+    names: list[str]
+    observed: np.ndarray
+
+    @classmethod
+    def of(cls, estimator: ConditionalDensity, y) -> Outcomes:
+        """Check y against the model."""
+        check_is_fitted(estimator)
+        n, d = estimator.points_.shape
+        numbered = ["y"] if d == 1 else [f"y{j}" for j in range(d)]
+        if y is None:
+            return cls(estimator, numbered, np.empty((0, d)))
+        observed = to_numpy(as_points(y, "y"))
+        check_columns(observed, d, "y", "the training y")
+        check_lengths(n, len(observed), "the training y", "y")
+        return cls(estimator, column_names(y) or numbered, observed)
+
+    def quantiles(self, X, levels) -> np.ndarray:
+        """(batch, k, d)."""
+        found = to_numpy(self.model.quantile(X, levels))
+        return found.reshape(len(found), len(levels), -1)
+
+    def ends(self, X) -> np.ndarray:
+        """Between which values each column is drawn, (2, d)."""
+        tails = self.quantiles(X, TAILS)
+        return np.stack([tails[:, 0].min(axis=0), tails[:, 1].max(axis=0)])
+
+    def densities(self, X, j: int, n_grid: int) -> tuple[np.ndarray, np.ndarray]:
+        """Density of column j on a grid, (batch, n_grid): slopes of its distribution function."""
+        low, high = self.ends(X)[:, j]
+        half = 0.5 * (high - low) / (n_grid - 1)
+        edges = np.linspace(low - half, high + half, n_grid + 1)
+        Y = np.tile(edges[:, None], len(self.names))
+        F = to_numpy(self.model.cdf(Y, X, paired=False))
+        F = F.reshape(len(F), n_grid + 1, -1)[..., j]
+        return 0.5 * (edges[1:] + edges[:-1]), np.diff(F, axis=1) / (2 * half)
+
+    def joint(self, X, pair: list[int], first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Density of two columns on a grid, (batch, a, b)."""
+        a, b = np.meshgrid(first, second, indexing="ij")
+        grid = np.column_stack([a.ravel(), b.ravel()])
+        widths = tuple(self.model.bandwidth_[pair].tolist())
+        rows = (X.iloc[[i]] if hasattr(X, "iloc") else X[i : i + 1] for i in range(len(X)))
+        found = [self.model.at(row).marginal(pair).density(grid, widths) for row in rows]
+        return np.stack([to_numpy(p).reshape(a.shape) for p in found])
+
+    def nearest(self, rows: np.ndarray, count: int) -> list[np.ndarray]:
+        """The training rows most like each row, in standard units of the columns."""
+        check_count(count, "near")
+        points = to_numpy(self.model.points_x_)
+        spread = points.std(axis=0)
+        gaps = (rows[:, None, :] - points[None, :, :]) / np.where(spread > 0, spread, 1.0)
+        order = np.argsort((gaps**2).sum(axis=-1), axis=1, kind="stable")
+        return list(order[:, :count])
+
+
+def x_names(estimator: ConditionalDensity) -> list[str]:
+    """Names of the columns of X: their own, or x0, x1, …."""
+    names = getattr(estimator, "feature_names_in_", None)
+    count = estimator.n_features_in_
+    return [f"x{i}" for i in range(count)] if names is None else [str(name) for name in names]
+
+
+def medians(points: np.ndarray) -> np.ndarray:
+    """The median of each column, among its own values: an indicator stays 0 or 1."""
+    return np.quantile(points, 0.5, axis=0, method="inverted_cdf")
+
+
+def _between(ends: np.ndarray, count: int) -> np.ndarray:
+    return np.linspace(float(ends[0]), float(ends[1]), count)
+
+
+def _named(rows: np.ndarray, estimator: ConditionalDensity) -> Any:
+    """Rows as a DataFrame, where the estimator learned from one."""
+    if not hasattr(estimator, "feature_names_in_"):
+        return rows
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=list(estimator.feature_names_in_))
+
+
+def _labels(labels, rows: np.ndarray, names: list[str]) -> list[str]:
+    """As given, or the columns in which the rows differ."""
+    if labels is not None:
+        check_lengths(len(rows), len(labels), "X", "labels")
+        return list(labels)
+    differ = [j for j in range(len(names)) if np.ptp(rows[:, j]) > 0] or range(len(names))
+    return [", ".join(f"{names[j]} = {row[j]:.4g}" for j in differ) for row in rows]
+
+
+def _heights(p: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+    """At which height the region above holds each probability, from the outermost region."""
+    sorted_p = np.sort(p.ravel())[::-1]
+    mass = np.cumsum(sorted_p) / sorted_p.sum()
+    return sorted_p[np.searchsorted(mass, levels).clip(max=p.size - 1)]

@@ -1,0 +1,101 @@
+"""Embeddings: their density, and the choice of their regulariser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._validation import as_points
+from ..conditional import ConditionalEmbedding
+from ..embedding import MeanEmbedding
+from ..linalg import to_numpy
+from .style import CURVE, DATA, PLAIN, new_axes
+
+
+@dataclass
+class EmbeddingDisplay:
+    """The density of a one-dimensional embedding, with its weighted points beneath.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> m = km.MeanEmbedding([0.0, 1.0, 3.0])
+    >>> km.display.EmbeddingDisplay.from_embedding(m).grid.shape
+    (400,)
+    """
+
+    grid: np.ndarray
+    density: np.ndarray
+    points: np.ndarray
+    weights: np.ndarray
+    ax_: Any = None
+
+    @classmethod
+    def from_embedding(
+        cls, m: MeanEmbedding, bandwidth: float | None = None, n_grid: int = 400
+    ) -> EmbeddingDisplay:
+        """Evaluate the density over the range of the points and a little beyond."""
+        if m.batch is not None:
+            raise ValueError(f"m is a batch of {m.batch} embeddings; draw one of them: m[0]")
+        points = to_numpy(as_points(m.points, "m"))
+        if points.shape[1] != 1:
+            raise ValueError(f"m has points in {points.shape[1]} dimensions; one is needed")
+        margin = 0.25 * float(np.ptp(points)) or 1.0
+        grid = np.linspace(points.min() - margin, points.max() + margin, n_grid)
+        density = to_numpy(m.density(grid[:, None], bandwidth))
+        return cls(grid, density, points[:, 0], to_numpy(m.weights))
+
+    def plot(self, ax=None) -> EmbeddingDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
+        self.ax_ = ax = new_axes(ax)
+        ax.plot(self.grid, self.density, color=CURVE, lw=2)
+        ax.fill_between(self.grid, self.density, color=CURVE, alpha=0.15)
+        largest = np.abs(self.weights).max() or 1.0
+        height = 0.15 * self.density.max() * self.weights / largest
+        ax.vlines(self.points, 0, height, color=DATA, lw=0.8)
+        ax.axhline(0, color=DATA, lw=0.5)
+        ax.set(xlabel="points", ylabel="density")
+        return self
+
+
+@dataclass
+class LeaveOneOutDisplay:
+    """The leave-one-out loss of a conditional embedding along the regulariser.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> c = km.ConditionalEmbedding().fit(X, np.sin(6 * X[:, 0]))
+    >>> km.display.LeaveOneOutDisplay.from_estimator(c).regs.shape
+    (60,)
+    """
+
+    regs: np.ndarray
+    losses: np.ndarray
+    reg: float
+    loss: float
+    ax_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: ConditionalEmbedding, n_grid: int = 60
+    ) -> LeaveOneOutDisplay:
+        """Evaluate the loss on a grid of regularisers."""
+        check_is_fitted(estimator)
+        regs = np.logspace(-10, 1, n_grid)
+        loss = estimator._loo()
+        losses = np.array([loss(float(reg)) for reg in regs])
+        return cls(regs, losses, estimator.reg_, estimator.loo_score_)
+
+    def plot(self, ax=None) -> LeaveOneOutDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
+        self.ax_ = ax = new_axes(ax)
+        ax.loglog(self.regs, self.losses, color=CURVE)
+        ax.plot([self.reg], [self.loss], "o", color=PLAIN, label=f"reg = {self.reg:.2g}")
+        ax.set(xlabel="regulariser", ylabel="leave-one-out loss")
+        ax.legend(frameon=False)
+        return self

@@ -1,0 +1,140 @@
+"""Structural functions: curves that instruments identify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._validation import as_vector
+from ..inference import confidence_limits, ridge_coefficients
+from ..instrument import KernelIV
+from ..linalg import to_numpy
+from ..summary import regressor_names
+from .style import CURVE, DATA, DRAWN, PLAIN, column_number, new_axes
+
+
+@dataclass
+class StructuralCurveDisplay:
+    """A structural function along one regressor with its confidence band, beside plain regression.
+
+    Attributes
+    ----------
+    grid : array of shape (m,)
+        Values of the regressor.
+    structural, plain : array of shape (m,)
+        KernelIV, and kernel ridge of y on the same coordinates (or None). The curves differ where
+        the noise is confounded with the regressor.
+    band : array of shape (m, 2), or None
+        Limits that hold along the whole curve at once.
+    x, y : array of shape (n,)
+        The data.
+    x_name, y_name : str
+    level : float
+        Of the band.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_iv_sigmoid(400, random_state=0)
+    >>> iv = km.KernelIV().fit(data.X, data.y, data.Z)
+    >>> display = km.display.StructuralCurveDisplay.from_estimator(iv, data.X, data.y)
+    >>> display.grid.shape, display.band.shape
+    ((200,), (200, 2))
+    """
+
+    grid: np.ndarray
+    structural: np.ndarray
+    plain: np.ndarray | None
+    band: np.ndarray | None
+    x: np.ndarray
+    y: np.ndarray
+    x_name: str = "x"
+    y_name: str = "y"
+    level: float = 0.95
+    ax_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: KernelIV,
+        X=None,
+        y=None,
+        *,
+        C=None,
+        column: int | str = 0,
+        n_grid: int = 200,
+        level: float = 0.95,
+    ) -> StructuralCurveDisplay:
+        """Curves along one column of the regressors, the others held at their medians.
+
+        Parameters
+        ----------
+        estimator : fitted KernelIV
+        X, y, C : the data, as given to `fit`
+            What the estimator keeps of them (at most 10,000 rows) when left out. After
+            `from_formula` a table alone will do.
+        column : int or str
+            Column of (X, C) to move, between its 2.5% and 97.5% quantiles: number or name.
+        n_grid : int
+        level : float
+            Of the band.
+        """
+        check_is_fitted(estimator)
+        points, outcome = _data(estimator, X, y, C)
+        names = regressor_names(estimator)
+        number = column_number(column, names)
+        x = points[:, number]
+        grid = np.linspace(np.quantile(x, 0.025), np.quantile(x, 0.975), n_grid)
+        path = np.tile(np.median(points, axis=0), (n_grid, 1))
+        path[:, number] = grid
+        rows = estimator.basis_x_.transform(path)
+        return cls(
+            grid,
+            to_numpy(rows @ estimator.coef_),
+            to_numpy(rows) @ ridge_coefficients(estimator.basis_x_, points, outcome),
+            confidence_limits(
+                rows, estimator.coef_, estimator.covariance_, level, simultaneous=True
+            ),
+            x,
+            outcome,
+            names[number],
+            estimator.target_name_,
+            level,
+        )
+
+    def plot(self, ax=None, *, data: bool = True) -> StructuralCurveDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
+        self.ax_ = ax = new_axes(ax)
+        if data:
+            self._draw_data(ax)
+        if self.band is not None:
+            percent = f"{100 * self.level:g}% band"
+            ax.fill_between(self.grid, *self.band.T, color=CURVE, alpha=0.18, lw=0, label=percent)
+        ax.plot(self.grid, self.structural, color=CURVE, lw=2, label="structural (KernelIV)")
+        if self.plain is not None:
+            ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
+        ax.set(xlabel=self.x_name, ylabel=self.y_name)
+        ax.legend(frameon=False)
+        return self
+
+    def _draw_data(self, ax) -> None:
+        """At most 2,000 of the points above the grid."""
+        inside = np.flatnonzero((self.x >= self.grid[0]) & (self.x <= self.grid[-1]))
+        keep = inside[:: len(inside) // DRAWN + 1]
+        ax.plot(self.x[keep], self.y[keep], ".", color=DATA, ms=3, alpha=0.5, label="data")
+
+
+def _data(estimator: KernelIV, X, y, C) -> tuple[np.ndarray, np.ndarray]:
+    """Regressors and outcomes: those given, or those that the estimator keeps."""
+    if X is None:
+        if y is not None:
+            raise ValueError("X is None, but y is given; both or neither are needed")
+        points, _, outcome = estimator.sample_
+        return to_numpy(points), to_numpy(outcome)
+    if y is None and estimator.design_ is not None:
+        y = estimator.design_.outcome(X)
+    points = to_numpy(estimator._check_new(X, C))
+    return points, to_numpy(as_vector(y, "y", n=len(points)))

@@ -1,0 +1,41 @@
+"""Colours, axes and legends that all displays share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
+TRUTH, GAP = "#222222", "#f3e9d8"
+DRAWN = 2_000  # points in a picture, at most
+
+
+def new_axes(ax) -> Any:
+    """The axes given, or those of a new picture."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
+
+
+def legend_above(axes) -> None:
+    """One entry for each label, however many lines carry it."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}  # above the panel
+    axes.legend(
+        once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
+    )
+
+
+def column_number(column: int | str, names: Sequence[str], argument: str = "column") -> int:
+    """Which column is meant, by number or name."""
+    if isinstance(column, str) and column in names:
+        return list(names).index(column)
+    if not isinstance(column, int) or not 0 <= column < len(names):
+        raise ValueError(
+            f"{argument} is {column!r}; a column number from 0 to {len(names) - 1} is needed, or "
+            f"one of {list(names)}"
+        )
+    return column

@@ -1,0 +1,139 @@
+"""Where a conditional distribution lies: a smooth mean m(x), a line and a kernel part together."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import linalg
+from ._validation import Array, NumericalWarning
+from .features import FeatureMap
+from .kernels import Kernel
+from .persistence import Saveable
+from .scales import REG_DECADES, SCALE_DECADES, Scaled, descend, each_pays, stage1_loss, together
+from .selection import minimise_log10
+from .smoother import Smoother
+
+ROUNDS = 3  # each chooses landmarks afresh
+STEPS = 30  # of L-BFGS in a round
+RANK = 150  # landmarks of the search
+START = -3.0  # log10 of λ
+LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
+
+
+@dataclass(frozen=True)
+class Slopes(Saveable):
+    """Columns of X standardised, and scaled so that their squared norm has mean `size`²."""
+
+    mean: np.ndarray
+    factor: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, size: float = 1.0) -> Slopes:
+        spread = X.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        return cls(X.mean(axis=0), size / (spread * X.shape[1] ** 0.5))
+
+    def __call__(self, X) -> Array:
+        return (X - linalg.like(self.mean, X)) * linalg.like(self.factor, X)
+
+
+@dataclass(frozen=True)
+class Location(Saveable):
+    """m(x) = a + coefᵀ(line(x), φ(x)), by ridge regression with a free intercept a.
+
+    Attributes
+    ----------
+    residuals : array of shape (n, d_y)
+        y_i − m⁻ⁱ(x_i), each from the fit without its own row.
+    loss : float
+        Their mean square, in variances of the columns of Y.
+    """
+
+    line: Slopes
+    features: FeatureMap
+    intercept: Array
+    coef: Array
+    reg: float
+    loss: float
+    residuals: Array
+
+    @classmethod
+    def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
+        """At a fixed kernel and size of the line, λ by leave-one-out."""
+        line = Slopes.of(linalg.to_numpy(X), size)
+        with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
+            warnings.simplefilter("ignore", NumericalWarning)
+            Phi = features.fit_transform(X, kernel)
+        smoother = Smoother.of(linalg.namespace(X).concat([line(X), Phi], axis=1), intercept=True)
+        scale = linalg.namespace(Y).std(Y, axis=0)
+        means = smoother.P.T @ Y / smoother.n
+
+        def residuals(reg: float) -> Array:
+            fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
+            left = linalg.namespace(Y).clip(1.0 - smoother.leverage(reg), 1e-10, None)
+            return (Y - fitted) / left[:, None]
+
+        def loss(reg: float) -> float:
+            return float(linalg.namespace(Y).mean((residuals(reg) / scale) ** 2))
+
+        reg, best = minimise_log10(loss, *REG_DECADES)
+        solved = smoother.shrink(reg)[:, None] * means
+        coef = smoother.grid.vectors @ solved[1:, :]
+        intercept = solved[0, :] - smoother.centre @ coef
+        return cls(line, features, intercept, coef, reg, best, residuals(reg))
+
+    def __call__(self, X) -> Array:
+        """m(x) for the rows of X, (m, d_y)."""
+        Phi = linalg.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
+        return self.intercept + Phi @ self.coef
+
+
+class LocationSearch:
+    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m."""
+
+    def __init__(self, kernel: Kernel, X: np.ndarray, Y: np.ndarray):
+        self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
+        self.scaled = Scaled(kernel, X, RANK)
+        start = 0.5 * np.log10(self.d)
+        around = (start - SCALE_DECADES, start + SCALE_DECADES)
+        self._bounds = [around] * self.d + [LINE_DECADES, REG_DECADES]
+        self._u = np.append(np.full(self.d, start), [0.0, START])
+
+    def run(self) -> tuple[np.ndarray, float]:
+        """Factors of the lengthscales, and the size of the line."""
+        each = False
+        for turn in range(ROUNDS):
+            self.scaled.choose(self._u[: self.d])
+            self._u = self._descend_on(None, self._u, each)
+            if turn == 0 and self.d > 1:
+                each = each_pays(self._descend_on, self._held_out, self._u, len(self.Y))
+        return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
+
+    def _coordinates(self, u: np.ndarray) -> np.ndarray:
+        return np.hstack([10.0 ** u[self.d] * self.line, self.scaled(u[: self.d])])
+
+    def _descend_on(self, rows: np.ndarray | None, start: np.ndarray, each: bool) -> np.ndarray:
+        every = np.arange(len(self.Y)) if rows is None else rows
+
+        def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
+            Theta, reg = self._coordinates(u), 10.0 ** u[-1]
+            value, on_rows, on_reg = stage1_loss(Theta[every], self.Y[every], reg, intercept=True)
+            on_Theta = np.zeros_like(Theta)
+            on_Theta[every] = on_rows
+            on_scales = together(self.scaled.pullback(on_Theta[:, self.d :]), each)
+            on_line = float((on_Theta[:, : self.d] * Theta[:, : self.d]).sum())
+            slope = np.append(on_scales, np.log(10) * np.array([on_line, reg * on_reg]))
+            value = max(value, 1e-300)
+            return float(np.log(value)), slope / value
+
+        return descend(loss, start, self._bounds, STEPS)
+
+    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> float:
+        """Mean squared error on rows that m was not learned from."""
+        Theta = self._coordinates(u)
+        smoother = Smoother.of(Theta[some], intercept=True)
+        m = smoother.left(Theta[rest], float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
+        return float(((self.Y[rest] - m) ** 2).mean())

@@ -1,0 +1,183 @@
+"""`kernelmean density`: results, files, notes and refusals; and Engel's households in the demo."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelmean as km
+from kernelmean.app.demos import engel
+from kernelmean.app.density import Densities, Rows, Settings
+from kernelmean.app.densityreport import SHOWN, answers, headline, report
+
+ASKED = ("--y", "size", "--x", "age,dose")
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch) -> pd.DataFrame:
+    """Sizes that spread more the larger the dose."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(41)
+    age, dose = rng.uniform(0, 10, 120), rng.uniform(1, 2, 120)
+    size, weight = (20 + age + dose * rng.normal(size=120) for _ in range(2))
+    frame = pd.DataFrame({"age": age, "dose": dose, "size": size, "weight": weight})
+    frame.to_csv("data.csv", index=False)
+    return frame
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fit without a search: what the page says does not depend on how good the fit is."""
+
+    def model(self, verbose):
+        return km.ConditionalDensity(bandwidth=self.bandwidth or 0.5, reg=1e-2, intercept=True)
+
+    monkeypatch.setattr(Settings, "model", model)
+
+
+def test_files_and_summary(run, table):
+    result = run("density", "data.csv", *ASKED, "--out", "results")
+    assert result.exit_code == 0, result.output
+    assert sorted(os.listdir("results")) == ["density.csv", "model.km", "report.html"]
+    for words in ("Bandwidth", "Leave-one-out score", "90% interval", "Mode", "medians", "written"):
+        assert words in result.stdout
+    page = Path("results/report.html").read_text(encoding="utf-8")
+    assert "size given age and dose" in page
+    assert page.count("<figure") == 3
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_numbers_are_those_of_the_model(run, quick, table):
+    pd.DataFrame({"age": [2.0, 8.0], "dose": [1.5, 1.2]}).to_csv("at.csv", index=False)
+    assert run("density", "data.csv", *ASKED, "--at", "at.csv", "--level", "0.8").exit_code == 0
+    found = pd.read_csv("kernelmean-density/density.csv", index_col="row")
+    model, X = km.load("kernelmean-density/model.km"), pd.read_csv("at.csv")
+    np.testing.assert_allclose(found[["age", "dose"]], X)
+    np.testing.assert_allclose(found.size_mean, model.predict(X))
+    np.testing.assert_allclose(found.size_median, model.quantile(X, 0.5))
+    np.testing.assert_allclose(found.size_mode, model.mode(X))
+    for prefix, kind in (("", "central"), ("shortest_", "shortest")):
+        ends = found[[f"size_{prefix}lower", f"size_{prefix}upper"]].to_numpy()
+        np.testing.assert_allclose(ends.T, model.interval(X, 0.8, kind))
+
+
+def test_several_columns(run, quick, table):
+    result = run("density", "data.csv", "--y", "size,weight", "--x", "age", "--bandwidth", "0.5,1")
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv("kernelmean-density/density.csv", index_col="row")
+    assert {"size_upper", "weight_shortest_lower"} < set(found.columns)
+    assert not any("mode" in name for name in found)
+    model = km.load("kernelmean-density/model.km")
+    lower, upper = model.interval(found[["age"]], 0.9)
+    np.testing.assert_allclose(found[["size_lower", "weight_lower"]], lower)
+    np.testing.assert_allclose(found[["size_upper", "weight_upper"]], upper)
+    page = Path("kernelmean-density/report.html").read_text(encoding="utf-8")
+    assert "size and weight together" in page
+    assert page.count("<figure") == 5
+
+
+def test_the_code_on_the_page_runs(run, quick, table):
+    run("density", "data.csv", *ASKED)
+    shown = report(Densities.of(table, ["size"], ["age", "dose"]), "data.csv", [])
+    blocks = {b.text for b in shown.sections[-1].blocks if b.kind == "code"}
+    load, fit = sorted(blocks, key=len)
+    rows = load.replace("'age': [...], 'dose': [...]", "'age': [1.0], 'dose': [1.5]")
+    exec(rows.replace("model.km", "kernelmean-density/model.km"), {})
+    names: dict = {}
+    exec(fit.replace("ConditionalDensity()", "ConditionalDensity(reg=0.01, bandwidth=1)"), names)
+    assert names["model"].points_.shape == (120, 1)
+
+
+def test_representative_rows_are_rows_of_the_data():
+    rng = np.random.default_rng(42)
+    x = pd.DataFrame({"a": rng.normal(size=60), "b": rng.integers(0, 2, 60), "c": [1.0, 2.0] * 30})
+    rows = Rows.representative(x)
+    assert rows.frame.index[rows.middle] == "medians"
+    assert all(set(rows.frame[c]) <= set(x[c]) for c in x)
+    assert not rows.frame.duplicated().any()
+    assert rows.labels[:3] == ("medians", *(f"a = {v:.4g}" for v in rows.frame.a[1:3]))
+    single = Rows.representative(x[["a"]])
+    assert list(single.frame.index) == ["10%", "25%", "50%", "75%", "90%"]
+    assert single.frame.index[single.middle] == "50%"
+    assert "50%" in Rows.representative(x[["c"]]).frame.index
+
+
+def test_long_tables_are_cut_on_the_page_only(quick, table):
+    at = pd.DataFrame({"age": np.linspace(1, 9, SHOWN + 5), "dose": 1.5})
+    found = Densities.of(table, ["size"], ["age", "dose"], at)
+    assert len(answers(found, "size").rows) == SHOWN
+    assert len(found.table) == SHOWN + 5
+    assert headline(found, "size").startswith("In row 0, half of size")
+
+
+def test_a_column_of_few_values_gets_ridges(quick, table):
+    few = table.assign(dose=table.dose.round())
+    figures = report(Densities.of(few, ["size"], ["age", "dose"]), "data.csv", []).figures()
+    ridges = next(f for f in figures if f.name == "along-dose-size").drawing.axes[0]
+    assert [t.get_text() for t in ridges.get_yticklabels()] == ["dose = 1", "dose = 2"]
+
+
+class TestNotes:
+    def said(self, table, **options) -> str:
+        return " ".join(Densities.of(table, ["size"], ["age", "dose"], **options).notes)
+
+    def test_nothing_to_say(self, quick, table):
+        assert self.said(table) == ""
+
+    def test_spikes(self, quick, table):
+        rounded = table.assign(size=table["size"].round())
+        said = self.said(rounded, settings=Settings(bandwidth=(0.01,)))
+        assert "size repeats itself" in said
+        assert "--bandwidth, such as" in said
+
+    def test_edge_at_zero(self, quick, table):
+        low = table.assign(size=table["size"] - table["size"].min() + 1e-3)
+        assert "The logarithm of size has no such edge" in self.said(low)
+        assert "logarithm" not in self.said(low.assign(size=low["size"] - low["size"].min()))
+
+    def test_rows_beyond_the_data(self, quick, table):
+        at = pd.DataFrame({"age": [5.0, 50.0], "dose": [1.5, 1.5]}, index=[1, 2])
+        assert "1 of 2 rows asked for" in self.said(table, at=at)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--y", "sise", "--x", "age"), "did you mean 'size' or 'dose'?"),
+        (("--y", "size", "--x", "size,age"), "--y and to --x"),
+        (("--y", "size", "--x", "age,kind"), "holds text"),
+        (("--y", "size", "--x", "age,flat"), "column 'flat' is 3 in every row"),
+        (("--y", "flat", "--x", "age"), "column 'flat' is 3 in every row"),
+        (("--y", "size", "--x", "age,gaps"), "--drop-missing"),
+        (("--y", "size", "--x", "gaps", "--drop-missing"), "6 rows are too few"),
+        (("--y", "size", "--x", "age", "--at", "few.csv"), "no column 'age'"),
+        (("--y", "size", "--x", "age", "--bandwidth", "wide"), "--bandwidth is 'wide'"),
+        (("--y", "size", "--x", "age", "--bandwidth", "-1"), "--bandwidth is '-1'"),
+        (("--y", "size", "--x", "age", "--bandwidth", "1,2"), "--bandwidth has 2 numbers"),
+        (("--y", "size", "--x", "age", "--level", "90"), "--level"),
+        (("--y", "size"), "--x"),
+    ],
+)
+def test_refusals_are_one_line_and_write_nothing(refused, table, arguments, words):
+    gaps = np.where(np.arange(120) < 6, table.age, np.nan)
+    table.assign(kind="red", flat=3, gaps=gaps).to_csv("data.csv", index=False)
+    table[["dose"]].to_csv("few.csv", index=False)
+    assert words in refused("density", "data.csv", *arguments)
+
+
+def test_engel_straight_lines_are_quantile_regression():
+    """Koenker and Bassett: as many rows below the line as its level says."""
+    table = km.datasets.load_engel()
+    lines = engel.straight_quantiles(table.X, table.target, table.X, [0.25, 0.75])
+    below = (table.target.to_numpy()[:, None] <= lines + 1e-9).mean(axis=0)
+    np.testing.assert_allclose(below, [0.25, 0.75], atol=2 / len(table.X))
+    # slopes of the median line from Koenker and Hallock (2001), fig. 1
+    (ends,) = engel.straight_quantiles(
+        table.X, table.target, pd.DataFrame({"income": [0.0, 1.0]}), [0.5]
+    ).T
+    assert ends[1] - ends[0] == pytest.approx(0.56, abs=0.005)
+    assert ends[0] == pytest.approx(81.5, abs=0.05)
