@@ -1,7 +1,7 @@
 """Compute with probability distributions through kernel mean embeddings.
 
 Kernels
-    Gaussian, Laplace, Matern, Periodic, Rotation, Linear, Delta, Frobenius, Precomputed,
+    Gaussian, Gaussian4, Laplace, Matern, Periodic, Rotation, Linear, Delta, Frobenius, Precomputed,
     on_columns, as_kernel, median_lengthscale
 Feature maps
     Nystroem, Exact, RandomFourier, Neural (needs PyTorch)
@@ -31,6 +31,7 @@ from .kernels import (
     Delta,
     Frobenius,
     Gaussian,
+    Gaussian4,
     Kernel,
     Laplace,
     Linear,
@@ -59,6 +60,7 @@ __all__ = [
     "FeatureMap",
     "Frobenius",
     "Gaussian",
+    "Gaussian4",
     "Kernel",
     "KernelBayes",
     "KernelBayesFilter",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from ._validation import (
 from .densitysearch import ROUNDS, DensitySearch, spread_ties, thinned, with_bandwidth
 from .embedding import MeanEmbedding
 from .features import Exact, FeatureMap, Nystroem, as_feature_map, fit_pairs, learns_from_pairs
-from .kernels import Kernel, fitted_kernel
+from .kernels import Kernel, Periodic, fitted_kernel
 from .line import Line
 from .location import Location, LocationSearch
 from .moments import block_rows, row_blocks
@@ -37,7 +38,7 @@ from .persistence import Saveable
 from .progress import track
 from .scores import DensityScore, Target
 from .selection import SEARCH_ROWS, minimise_log10
-from .smoother import Smoother
+from .smoother import Smoother, with_ones
 
 TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
@@ -48,39 +49,45 @@ LOWEST = 1e-300  # what a density of zero counts as in a mean of logarithms
 
 
 class ConditionalDensity(Saveable, BaseEstimator):
-    """p(y | x) = max(q, 0)/∫max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y).
+    """p(y | x) = max(q, 0)/∫max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
 
     w(x) = (K_X + nλI)⁻¹k_X(x) are the weights of the conditional mean embedding, k̄_γ is the
     smoothing kernel, of integral one, with the bandwidth γ. Bandwidth, lengthscales and λ minimise
     the leave-one-out score in closed form, M = (1/n) Σ_i [∫ q⁻ⁱ(y|x_i)² dy − 2 q⁻ⁱ(y_i|x_i)].
 
     When λ is chosen, two things are added to the estimator of the thesis. An intercept, which is
-    not penalised: far from the data the density is the marginal one, not nothing, and weights sum
-    to one. And, where it has the smaller score, a location: the density is that of residuals
+    not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
+    nothing. And, where it has the smaller score, a location: the density is that of residuals
     around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out
     residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a
-    distribution that moves along need not be learned anew at every x.
+    distribution that moves along need not be learned anew at every x. Outside the data neither
+    says anything: there the weights are those of no x at all, and the mean goes on as a line.
 
     Parameters
     ----------
     kernel_x : Kernel, str, scikit-learn kernel or callable
         By name: a product over columns, each with a lengthscale of its own.
     bandwidth : float or sequence of float, optional
-        γ, or one per column of Y; None is chosen by the score. Around a location it is that of
-        the residuals.
+        γ, or one per column of Y; around a location, that of the residuals. None is the largest
+        multiple of Silverman's rule whose score is within half a standard error of the best,
+        sought on at most 1,500 evenly spaced rows (values of y that repeat drawn apart); it falls
+        from there at the rate n^{−1/(d_y+4)}.
     reg : float, optional
         λ, per sample; None is chosen by the score.
     features : FeatureMap, optional
         Coordinates of X; None is `Nystroem()`.
     kernel_y : Kernel or str
-        The smoothing kernel; a lengthscale of its own is replaced by the bandwidth.
+        The smoothing kernel (Gaussian, Laplace or Matern); a lengthscale of its own is replaced by
+        the bandwidth. "gaussian4", of order four, is for one smooth column of Y: errors were 6 to
+        16% smaller on eight simulated models.
     intercept : "auto" or bool
         "auto" is True where λ is chosen, False where it is given.
     location : "auto" or bool
         "auto" compares both where λ and the bandwidth are chosen, and is False where one is given.
     tune_lengthscale : "auto" or bool
-        Whether one scale per column of X is searched from the median lengthscale; "auto" does so
-        for kernels given by name, where λ is chosen.
+        Whether the lengthscales of X are scaled: all by one factor or, where what is found on half
+        of the rows is better for it on the other half, each column by its own. "auto" does so for
+        kernels given by name, where λ is chosen.
     verbose : bool or callable
         Show the progress of the search.
 
@@ -112,10 +119,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
     --------
     >>> import numpy as np, kernelmean as km
     >>> data = km.datasets.make_conditional_density("bimodal", 500, random_state=0)
-    >>> model = km.ConditionalDensity().fit(data.X, data.Y)
+    >>> model = km.ConditionalDensity().fit(data.X, data.Y[:, 0])
     >>> y = np.linspace(-7, 7, 201)
     >>> p = model.pdf(y, [[0.5]])  # two modes, at -2.5 and 2.5
-    >>> bool(np.abs(p - data.density(y, [[0.5]])).max() < 0.05)
+    >>> bool(np.abs(p - data.density(y, [[0.5]])).max() < 0.06)
     True
     >>> lower, upper = model.interval([[0.0], [1.0]], 0.9)
     >>> lower.shape
@@ -312,12 +319,16 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         check_is_fitted(self)
         fit, points = self._fit, self.points_
-        kernel = fit.kernel_y if bandwidth is None else fit.kernel_y._bandwidth(bandwidth)
+        kernel = with_bandwidth(
+            fit.kernel_y, fit.kernel_y.lengthscale if bandwidth is None else bandwidth,
+            linalg.to_numpy(points), "kernel_y",
+        )  # fmt: skip
         reg = fit.reg if reg is None else check_positive(reg, "reg", zero=True)
         smoother = fit.smoother
         if lengthscale is not None:
             features = as_feature_map(self.features)
-            Phi = features.fit_transform(self.points_x_, fit.kernel_x._bandwidth(lengthscale))
+            kernel_x = with_lengthscale(fit.kernel_x, lengthscale)
+            Phi = features.fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
         return DensityScore.of(smoother, Target.of(points, kernel, exact=fit.exact))(reg)
 
@@ -348,6 +359,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
             columnwise=isinstance(self.kernel_x, str),
         )
         kernel_y = with_bandwidth(self.kernel_y, 1.0, Y, "kernel_y")  # refuses what cannot smooth
+        if isinstance(kernel_y, Periodic):
+            raise ValueError(
+                f"kernel_y is {kernel_y!r}; densities of angles are those of EmbeddedDensity or of "
+                "an embedding: a Gaussian, Laplace or Matern kernel is needed"
+            )
         reg = None if self.reg is None else check_positive(self.reg, "reg", zero=True)
         chosen = reg is None
         tune: Any = self.tune_lengthscale
@@ -397,12 +413,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
         points = as_points(X, "X", one_d=False)
         validate_data(self, X, reset=False, skip_check_array=True)
         fit = self._fit
-        left = fit.smoother.left(fit.features.transform(points), fit.reg)
+        left = fit.left(points)
         shift = None if fit.location is None else linalg.to_numpy(fit.location(points))
         return left, shift
 
     def _embedding(self, left) -> MeanEmbedding:
-        return MeanEmbedding._of(self.points_, left, self._fit.smoother.P, self.kernel_y_)
+        return MeanEmbedding._of(self.points_, left, self._fit.right, self.kernel_y_)
 
     def _lines(self, left, shift) -> Iterator[Line]:
         """The densities of each column."""
@@ -416,6 +432,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         left, shift = self._given(X)
         Y = linalg.to_numpy(as_points(Y, "Y"))
         check_columns(Y, self.points_.shape[1], "Y", "the training y")
+        if paired not in (None, True, False):
+            raise ValueError(f"paired is {paired!r}; None, True or False is needed")
         paired = len(Y) == left.shape[0] if paired is None else paired
         if paired:
             check_lengths(left.shape[0], len(Y), "X", "Y")
@@ -463,6 +481,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return linalg.like(values[..., 0] if self._one_output else values, self.points_)
 
 
+def with_lengthscale(kernel: Any, lengthscale) -> Kernel:
+    """The same kernel with another lengthscale."""
+    if not hasattr(kernel, "lengthscale"):
+        raise ValueError(f"lengthscale is given, but {kernel!r} has none")
+    return replace(kernel, lengthscale=lengthscale)
+
+
 def _level(level) -> float:
     if check_positive(level, "level") >= 1:
         raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
@@ -485,6 +510,29 @@ class Fit(Saveable):
     intercept: bool
     location: Location | None
     exact: bool
+
+    @cached_property
+    def right(self) -> Array:
+        """The weights of any x are left(x) rightᵀ."""
+        return self.smoother.P if self.intercept else with_ones(self.smoother.P)
+
+    def left(self, points) -> Array:
+        """Where weights sum to nothing, far from the data, they are replaced by equal ones."""
+        left = self.smoother.left(self.features.transform(points), self.reg)
+        if self.intercept:
+            return left
+        xp = linalg.namespace(left)
+        total = left @ xp.sum(self.smoother.P, axis=0)
+        lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
+        if bool(xp.any(lost > 0)):
+            warnings.warn(
+                f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
+                "zero; the marginal density is given there",
+                NumericalWarning,
+                stacklevel=4,
+            )
+        kept = left * (1.0 - lost)[:, None]
+        return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,11 @@ def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
         if flat:
             raise ValueError(f"columns {flat} are constant; drop them, or give a bandwidth")
         bandwidth = tuple(silverman(Y).tolist())
+    if not hasattr(kernel, "lengthscale"):
+        raise ValueError(
+            f"{name} is {kernel!r}; a Gaussian, Laplace, Matern or Periodic kernel is needed, for "
+            "its integral must be finite and its width set by a bandwidth"
+        )
     kernel = kernel._bandwidth(bandwidth)
     given = np.shape(kernel.lengthscale)
     if given not in [(), (Y.shape[1],)]:

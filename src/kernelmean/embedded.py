@@ -99,20 +99,25 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         """M at another bandwidth, over all rows."""
         check_is_fitted(self)
         m = self.embedding_
-        kernel = m.kernel if bandwidth is None else m.kernel._bandwidth(bandwidth)
+        kernel = m.kernel
+        if bandwidth is not None:
+            kernel = with_bandwidth(kernel, bandwidth, linalg.to_numpy(m.points), "kernel")
         return _score(m.points, m.weights, kernel)
 
     def pdf(self, X) -> Array:
         """p(x) at each row, (m,)."""
-        return self.embedding_.density(self._points(X), tuple(self.bandwidth_.tolist()))
+        points = self._points(X)
+        return self.embedding_.density(points, tuple(self.bandwidth_.tolist()))
 
     def score_samples(self, X) -> Array:
         """log p(x) at each row, (m,); −∞ where the positive part of q is zero."""
-        return self.embedding_.log_density(self._points(X), tuple(self.bandwidth_.tolist()))
+        points = self._points(X)
+        return self.embedding_.log_density(points, tuple(self.bandwidth_.tolist()))
 
     def score(self, X, y=None) -> float:
         """Σ log p(x): the log-likelihood of all rows together, as scikit-learn's KernelDensity."""
-        return float(linalg.namespace(self.embedding_.points).sum(self.score_samples(X)))
+        scores = self.score_samples(X)
+        return float(linalg.namespace(scores).sum(scores))
 
     def sample(self, n_samples: int = 1, random_state=None) -> Array:
         """Draws from p, (n_samples, d)."""

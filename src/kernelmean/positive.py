@@ -51,8 +51,8 @@ def weight_blocks(m: MeanEmbedding) -> Iterator[np.ndarray]:
 
 
 def is_signed(m: MeanEmbedding) -> bool:
-    """Whether any weight of any member is negative."""
-    return any((w < 0).any() for w in weight_blocks(m))
+    """Whether any member may be negative somewhere: by its weights, or by the kernel."""
+    return m.kernel._dips or any((w < 0).any() for w in weight_blocks(m))
 
 
 def has_line(m: MeanEmbedding) -> bool:

@@ -38,7 +38,8 @@ class Smoother(Saveable):
         centre = linalg.namespace(Phi).mean(Phi, axis=0) if intercept else None
         Phi = Phi if centre is None else Phi - centre
         grid = linalg.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-        return cls(_beside_ones(Phi @ grid.vectors, centre), grid, centre)
+        P = Phi @ grid.vectors
+        return cls(P if centre is None else with_ones(P), grid, centre)
 
     @property
     def n(self) -> int:
@@ -46,8 +47,9 @@ class Smoother(Saveable):
 
     def rotated(self, Phi) -> Array:
         """Coordinates of new points in the same basis."""
-        Phi = Phi if self.centre is None else Phi - self.centre
-        return _beside_ones(Phi @ self.grid.vectors, self.centre)
+        if self.centre is None:
+            return Phi @ self.grid.vectors
+        return with_ones((Phi - self.centre) @ self.grid.vectors)
 
     def shrink(self, reg: float) -> Array:
         """s(λ): 1/(value + λ), and 1 for the intercept."""
@@ -66,6 +68,7 @@ class Smoother(Saveable):
         return self.rotated(Phi) * (self.shrink(reg) / self.n)[None, :]
 
 
-def _beside_ones(P, centre) -> Array:
+def with_ones(P) -> Array:
+    """P with a first column of ones."""
     xp = linalg.namespace(P)
-    return P if centre is None else xp.concat([xp.ones_like(P[:, :1]), P], axis=1)
+    return xp.concat([xp.ones_like(P[:, :1]), P], axis=1)

@@ -2,6 +2,7 @@
 
 from .base import Kernel
 from .combined import OnColumns, Product, Sum, on_columns
+from .higher import Gaussian4
 from .manifold import Periodic, Rotation
 from .named import as_kernel, check_size, fitted_kernel
 from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear, Precomputed
@@ -13,6 +14,7 @@ __all__ = [
     "FromFunction",
     "FromSklearn",
     "Gaussian",
+    "Gaussian4",
     "Kernel",
     "Laplace",
     "Linear",

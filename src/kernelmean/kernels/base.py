@@ -23,6 +23,7 @@ class Kernel(Saveable):
     `_distribution` and `_reach`. Kernels on manifolds write `_lift`, `_land` and `_project`.
     """
 
+    _dips = False  # whether the density is negative somewhere
     _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `_pull`
 
     def __call__(self, X, Y=None) -> Array:

@@ -10,12 +10,14 @@ from sklearn.gaussian_process import kernels as sk_kernels
 from .. import linalg
 from .._validation import check_choice
 from .base import Kernel
+from .higher import Gaussian4
 from .manifold import Periodic, Rotation
 from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear
 from .radial import Gaussian, Laplace, Matern, _Radial
 
 BY_NAME: dict[str, type[Kernel]] = {
     "gaussian": Gaussian,
+    "gaussian4": Gaussian4,
     "laplace": Laplace,
     "matern": Matern,
     "linear": Linear,
@@ -32,8 +34,8 @@ def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kern
     Parameters
     ----------
     kernel : Kernel, str, scikit-learn kernel or callable
-        Names: "gaussian", "laplace", "matern", "linear", "delta", "frobenius", "periodic",
-        "rotation". A callable takes two arrays of points and returns their Gram matrix.
+        Names: "gaussian", "gaussian4", "laplace", "matern", "linear", "delta", "frobenius",
+        "periodic", "rotation". A callable takes two arrays of points and returns their Gram matrix.
     name : str
         The argument's name, for messages.
     columnwise : bool
