@@ -36,14 +36,14 @@ truth = [
 fig, axes = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
 map_of.plot(axes[0])
 axes[0].plot(map_of.grid_x, truth, "k--", lw=1)
-axes[0].set(title="density, its quantiles, the true ones (dashed)", ylim=(-6, 6))
+axes[0].set(title="density and quantiles, true ones dashed", xlabel="x", ylim=(-6, 6))
 
 grid = np.linspace(-6, 6, 401)
 at = [[0.1], [0.5], [0.9]]
 for i, (found, exact) in enumerate(zip(model.pdf(grid, at), data.density(grid, at), strict=True)):
     axes[1].plot(grid, found + 0.45 * (2 - i), color=km.display.CURVE, lw=2)
     axes[1].plot(grid, exact + 0.45 * (2 - i), "k--", lw=1)
-axes[1].set(title="estimate and truth (dashed)", xlabel="y")
+axes[1].set(title="estimate, truth dashed", xlabel="y")
 axes[1].set_yticks([0.9, 0.45, 0], ["x = 0.1", "x = 0.5", "x = 0.9"])
 axes[1].spines[["left", "top", "right"]].set_visible(False)
 plt.show()
@@ -61,8 +61,9 @@ print("three draws", model.sample([[0.5]], 3, random_state=0).round(1))
 # ----------------
 # Engel's households: the richer, the more they spend on food, and the more they differ. Here the
 # fit takes a *location*: x mostly moves y, so that what is learned is how the residuals around a
-# smooth mean spread, and the fan of quantiles opens to the right. On the right the same fit at
-# three incomes, with median, 90% interval, and the nearest thirty households as ticks.
+# smooth mean spread, and the fan of quantiles opens to the right. (Beyond 1,800 francs there are
+# 17 of 235 households; the waves are theirs.) On the right the same fit at three incomes, with
+# median, 90% interval, and the nearest thirty households as ticks.
 
 engel = km.datasets.load_engel()
 income, food = engel.frame[["income"]], engel.frame["foodexp"]

@@ -66,8 +66,8 @@ for name, m, p, q in zip(("start", "half-life"), second.mean(), *second.interval
     print(f"{name}: {m:.1f}, with 90% between {p:.1f} and {q:.1f}")
 
 # %%
-# The exact posterior on a grid, and the density of each parameter by the two looks. Weights may be
-# negative, and the density dips below zero where there is little to see.
+# The exact posterior on a grid, and the density of each parameter by the two looks: the positive
+# part of the smoothed weights, of which some are negative, made to integrate to one.
 
 axes = np.linspace(20, 100, 201), np.linspace(1, 6, 201)
 start, half_life = np.meshgrid(*axes, indexing="ij")
@@ -80,8 +80,7 @@ for j, (ax, name) in enumerate(zip(panels, names, strict=True)):
     table = exact.sum(axis=1 - j)
     ax.plot(axes[j], table / np.trapezoid(table, axes[j]), "k--", lw=1.2, label="exact posterior")
     for found, colour, label in ((first, "C1", "first look"), (second, "C0", "second look")):
-        column = km.MeanEmbedding(found.points[:, j], found.weights)
-        ax.plot(axes[j], column.density(axes[j]), color=colour, label=label)
+        ax.plot(axes[j], found.marginal(j).density(axes[j]), color=colour, label=label)
     lower, upper = second.interval(0.9)
     ax.axvspan(lower[j], upper[j], color="C0", alpha=0.12, lw=0, label="its 90% interval")
     ax.plot(truth[j], 0, "^", color="C3", clip_on=False, zorder=3, label="true value")

@@ -23,6 +23,7 @@ PROFILES: dict[str, Callable[[float], float]] = {
     "gaussian": lambda r: math.exp(-(r**2) / 2),
     "laplace": lambda r: math.exp(-r),
     "matern": lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
+    "gaussian4": lambda r: (3 - r**2) / 2 * math.exp(-(r**2) / 2),
 }
 
 

@@ -226,6 +226,70 @@ def test_tuned_lengthscale(theirs, xy):
     assert other.loo_score_ == pytest.approx(ours.loo_score_, rel=1e-4)
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"kernel_x": km.Gaussian(0.8), "bandwidth": 0.4, "reg": 1e-2},
+        {"kernel_x": km.Gaussian(0.8), "bandwidth": 0.4, "reg": 1e-2, "location": True},
+        {"kernel_x": km.Laplace(0.8), "location": False, "kernel_y": "laplace"},
+        {"kernel_x": km.Gaussian(0.8), "features": km.Exact(), "bandwidth": 0.4},
+    ],
+    ids=["given", "location", "chosen", "exact"],
+)
+class TestConditionalDensity:
+    @pytest.fixture
+    def pair(self, parameters, columns, theirs, xy):
+        X, Y = xy[0], xy[1][:, :columns]
+        make = lambda: km.ConditionalDensity(**parameters)  # noqa: E731
+        return make().fit(X, Y), make().fit(theirs(X), theirs(Y)), Y
+
+    def test_choices(self, pair):
+        ours, other, _ = pair
+        assert other.loo_score_ == pytest.approx(ours.loo_score_, rel=1e-4)
+        assert other.reg_ == pytest.approx(ours.reg_, rel=5e-2)
+        assert_allclose(np.asarray(other.bandwidth_), ours.bandwidth_, rtol=1e-3)
+        assert other.loo_score(0.5, 0.1) == pytest.approx(ours.loo_score(0.5, 0.1), rel=1e-4)
+
+    def test_answers(self, pair, theirs, xy):
+        ours, other, Y = pair
+        X, y = xy[0][:6], Y[:6]
+        new, at = theirs(X), theirs(y)
+        for ask in (
+            lambda m, X, y: m.pdf(y, X),
+            lambda m, X, y: m.pdf(y, X, paired=False),
+            lambda m, X, y: m.cdf(y, X),
+            lambda m, X, y: m.score_samples(X, y),
+            lambda m, X, y: m.weights(X),
+            lambda m, X, y: m.predict(X),
+            lambda m, X, y: m.quantile(X, [0.2, 0.5]),
+            lambda m, X, y: m.interval(X, 0.5)[0],
+            lambda m, X, y: m.interval(X, 0.5, "shortest")[1],
+        ):
+            check(ask(other, new, at), ask(ours, X, y), new, atol=2e-3)
+        for ask in (lambda m, X: m.mode(X), lambda m, X: m.sample(X, 3, 0)):
+            assert array_namespace(ask(other, new)) is array_namespace(new)
+            assert ask(other, new).shape == ask(ours, X).shape
+        assert other.score(new, at) == pytest.approx(ours.score(X, y), abs=1e-2)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_embedded_density(kernel, weighted, theirs, xy, Y):
+    w = np.random.default_rng(0).normal(1, 1, size=30) if weighted else None
+    ours = km.EmbeddedDensity(kernel).fit(xy[0], sample_weight=w)
+    other = km.EmbeddedDensity(kernel).fit(
+        theirs(xy[0]), sample_weight=None if w is None else theirs(w)
+    )
+    new = theirs(Y)
+    assert other.loo_score_ == pytest.approx(ours.loo_score_, rel=1e-9)
+    assert_allclose(np.asarray(other.bandwidth_), ours.bandwidth_, rtol=1e-6)
+    check(other.pdf(new), ours.pdf(Y), new)
+    check(other.score_samples(new), ours.score_samples(Y), new)
+    assert other.score(new) == pytest.approx(ours.score(Y))
+    check(other.sample(4, random_state=0), ours.sample(4, random_state=0), new, atol=1e-5)
+
+
 @pytest.mark.parametrize("reg", [1e-2, None])
 def test_density_ratio(reg, theirs, xy, Y):
     X = theirs(xy[0])

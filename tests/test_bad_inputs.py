@@ -88,6 +88,22 @@ def fitted_conditional() -> km.ConditionalEmbedding:
 
 
 @cache
+def fitted_density(location: bool = False) -> km.ConditionalDensity:
+    return km.ConditionalDensity(location=location).fit(good(), good(seed=1))
+
+
+@cache
+def fitted_line() -> km.ConditionalDensity:
+    """Of one column of y."""
+    return km.ConditionalDensity(reg=0.1, bandwidth=0.5).fit(good(), good()[:, 0])
+
+
+@cache
+def embedded() -> km.EmbeddedDensity:
+    return km.EmbeddedDensity().fit(good())
+
+
+@cache
 def instrumented(c: bool = False) -> km.KernelIV:
     X = good()
     return km.KernelIV().fit(X, X[:, 0], X + good(seed=1), good(N, 1, seed=2) if c else None)
@@ -105,6 +121,18 @@ def answers(m: km.MeanEmbedding) -> list:
 def fit_conditional(X, y, **parameters) -> list:
     c = km.ConditionalEmbedding(**parameters).fit(X, y)
     return [c.predict(c.points_x_), c.weights(c.points_x_), c.reg_, c.loo_score_, c.operator_]
+
+
+def fit_density(X, y, **parameters) -> list:
+    c = km.ConditionalDensity(**parameters).fit(X, y)
+    new, y = good(5), c.points_[:5]
+    parts = [c.predict(new), c.weights(new), c.pdf(y, new), c.cdf(y, new), c.quantile(new, 0.5)]
+    return [*parts, c.sample(new, 2, 0), c.reg_, c.bandwidth_, c.loo_score_]
+
+
+def fit_embedded(X, sample_weight=None, **parameters) -> list:
+    e = km.EmbeddedDensity(**parameters).fit(X, sample_weight=sample_weight)
+    return [e.pdf(e.embedding_.points), e.bandwidth_, e.loo_score_]
 
 
 def fit_ratio(denominator, numerator, **parameters) -> list:
@@ -377,6 +405,45 @@ DOORS |= {
     ),
     "KernelBayesFilter.predict": ("X", lambda b: fitted_filter().predict(b)),
     "KernelBayesFilter.predict, mode": ("X", lambda b: fitted_filter().predict(b, point="mode")),
+    "ConditionalDensity.fit X": ("X", lambda b: fit_density(b, good(seed=1))),
+    "ConditionalDensity.fit X, location": (
+        "X",
+        lambda b: fit_density(b, good(seed=1), location=True),
+    ),
+    "ConditionalDensity.fit X, given": (
+        "X",
+        lambda b: fit_density(b, good(seed=1), reg=0.1, bandwidth=0.5),
+    ),
+    "ConditionalDensity.fit X, delta": (
+        "X",
+        lambda b: fit_density(b, good(seed=1), kernel_x="delta", location=False),
+    ),
+    "ConditionalDensity.fit y": ("y|bandwidth", lambda b: fit_density(good(), b)),
+    "ConditionalDensity.fit y, given": (
+        "y|bandwidth",
+        lambda b: fit_density(good(), b, reg=0.1, bandwidth=0.5),
+    ),
+    "ConditionalDensity.pdf Y": ("Y", lambda b: fitted_density().pdf(b, good())),
+    "ConditionalDensity.pdf Y, located": ("Y", lambda b: fitted_density(True).pdf(b, good())),
+    "ConditionalDensity.pdf Y, table": ("Y", lambda b: fitted_density().pdf(b, good(), False)),
+    "ConditionalDensity.pdf X": ("X", lambda b: fitted_density().pdf(good()[:3], b)),
+    "ConditionalDensity.cdf Y": ("Y", lambda b: fitted_density().cdf(b, good())),
+    "ConditionalDensity.cdf X": ("X", lambda b: fitted_density().cdf(good()[:3], b)),
+    "ConditionalDensity.score X": ("X", lambda b: fitted_density().score(b, good())),
+    "ConditionalDensity.score y": ("Y", lambda b: fitted_density().score(good(), b)),
+    "ConditionalDensity.at": ("X", lambda b: fitted_density().at(b).weights),
+    "ConditionalDensity.weights": ("X", lambda b: fitted_density().weights(b)),
+    "ConditionalDensity.predict": ("X", lambda b: fitted_density(True).predict(b)),
+    "ConditionalDensity.quantile": ("X", lambda b: fitted_density(True).quantile(b, 0.4)),
+    "ConditionalDensity.interval": ("X", lambda b: [*fitted_density().interval(b, 0.5)]),
+    "ConditionalDensity.region": ("X", lambda b: np.concatenate(fitted_line().region(b))),
+    "ConditionalDensity.mode": ("X", lambda b: fitted_density(True).mode(b)),
+    "ConditionalDensity.sample": ("X", lambda b: fitted_density().sample(b, 2, 0)),
+    "EmbeddedDensity.fit X": ("X|bandwidth", fit_embedded),
+    "EmbeddedDensity.fit X, given": ("X|bandwidth", lambda b: fit_embedded(b, bandwidth=0.5)),
+    "EmbeddedDensity.fit sample_weight": ("sample_weight", lambda b: fit_embedded(good(), b)),
+    "EmbeddedDensity.pdf": ("X", lambda b: embedded().pdf(b)),
+    "EmbeddedDensity.score_samples": ("X", lambda b: np.exp(embedded().score_samples(b))),
     "KernelBayesFilter.score X": ("X", lambda b: fitted_filter().score(b, moved()[1])),
     "KernelBayesFilter.score Z": ("Z", lambda b: fitted_filter().score(moved()[0], b)),
     "KernelBayesFilter.start": ("prior", lambda b: fitted_filter().start(b).mean),
@@ -469,6 +536,9 @@ for _door in (
     "StructuralCurveDisplay",
 ):
     SPARED[_door] = NOTHING
+for _door in ("at", "weights", "predict", "quantile", "interval", "region", "mode", "sample"):
+    SPARED[f"ConditionalDensity.{_door}"] = NOTHING
+SPARED["EmbeddedDensity.fit sample_weight"] = {"None"}
 SPARED["KernelIV.predict_interval C"] = {"None", *NOTHING}
 SPARED["KernelIV.average_derivative X"] = {"None"}  # the training rows
 # a row without y serves stage 1, a row without X stage 2
@@ -630,6 +700,8 @@ def test_other_column_names_are_refused_by_a_filter():
         "KernelIV.fit X",
         "DensityRatio.fit denominator",
         "KernelIV.fit Z",
+        "ConditionalDensity.fit X",
+        "ConditionalDensity.fit y",
     ],
 )
 def test_messages_say_what_was_found(door, bad, words):
@@ -668,6 +740,13 @@ def _read_only(X: np.ndarray) -> np.ndarray:
     [
         "ConditionalEmbedding.fit X",
         "ConditionalEmbedding.fit y",
+        "ConditionalDensity.fit X",
+        "ConditionalDensity.fit y",
+        "ConditionalDensity.pdf Y",
+        "ConditionalDensity.pdf X",
+        "ConditionalDensity.quantile",
+        "EmbeddedDensity.fit X",
+        "EmbeddedDensity.pdf",
         "KernelIV.fit X",
         "KernelIV.fit Z",
         "KernelIV.fit C",
@@ -708,6 +787,9 @@ def test_nullable_pandas_columns(kind):
     "door",
     [
         "ConditionalEmbedding.fit X",
+        "ConditionalDensity.fit y",
+        "ConditionalDensity.pdf Y",
+        "EmbeddedDensity.fit X",
         "KernelIV.fit Z",
         "KernelBayesFilter.fit Z, importance",
         "KernelBayesFilter.filter X, importance",
@@ -725,6 +807,9 @@ def test_text_columns_of_a_data_frame_are_named():
     frame = pd.DataFrame(good(), columns=["a", "b"]).assign(fruit="fig", town="Ur")
     for door in (
         "ConditionalEmbedding.fit X",
+        "ConditionalDensity.fit X",
+        "ConditionalDensity.fit y",
+        "EmbeddedDensity.fit X",
         "KernelIV.fit X",
         "KernelIV.fit Z",
         "KernelIV.fit C",
@@ -751,6 +836,9 @@ def test_text_columns_of_a_data_frame_are_named():
         ("kernel_z", lambda b: km.KernelIV(kernel_z=b).fit(good(), good()[:, 0], good())),
         ("kernel_x", lambda b: fit_filter(*moved(), kernel_x=b)),
         ("kernel_z", lambda b: fit_filter(*moved(), kernel_z=[] if b is None else b)),
+        ("kernel_x", lambda b: km.ConditionalDensity(kernel_x=b).fit(good(), good())),
+        ("kernel_y", lambda b: km.ConditionalDensity(kernel_y=b).fit(good(), good())),
+        ("kernel", lambda b: km.EmbeddedDensity(b).fit(good())),
         ("kernel", km.as_kernel),
     ],
     ids=[
@@ -763,6 +851,9 @@ def test_text_columns_of_a_data_frame_are_named():
         "IV.kernel_z",
         "Filter.kernel_x",
         "Filter.kernel_z",
+        "Density.kernel_x",
+        "Density.kernel_y",
+        "EmbeddedDensity",
         "as_kernel",
     ],
 )
@@ -794,6 +885,11 @@ def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, us
         ("level", lambda b: instrumented().contrast(good(), good(), level=b)),
         ("column", lambda b: instrumented().derivative(good(), column=b)),
         ("column", lambda b: instrumented().average_derivative(column=b)),
+        ("reg", lambda b: km.ConditionalDensity(reg=b).fit(good(), good())),
+        ("reg", lambda b: fitted_line().loo_score(reg=b)),
+        ("level", lambda b: fitted_line().interval(good(), b)),
+        ("level", lambda b: fitted_line().interval(good(), b, "shortest")),
+        ("level", lambda b: fitted_line().region(good(), b)),
     ],
     ids=[
         "ConditionalEmbedding",
@@ -814,6 +910,11 @@ def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, us
         "IV.contrast level",
         "IV.column",
         "IV.average column",
+        "Density.reg",
+        "Density.loo_score",
+        "Density.interval",
+        "Density.shortest",
+        "Density.region",
     ],
 )
 def test_bad_regularisers_are_refused(name, use, bad):
@@ -823,7 +924,12 @@ def test_bad_regularisers_are_refused(name, use, bad):
 
 @pytest.mark.parametrize("bad", ["nystroem", 5, km.Nystroem, [], km.Gaussian()])
 def test_bad_feature_maps_are_refused(bad):
-    for make in (km.ConditionalEmbedding, km.DensityRatio, km.KernelBayesFilter):
+    for make in (
+        km.ConditionalEmbedding,
+        km.ConditionalDensity,
+        km.DensityRatio,
+        km.KernelBayesFilter,
+    ):
         with pytest.raises(ValueError, match="features"):
             make(features=bad).fit(good(), good())
     with pytest.raises(ValueError, match="features"):
@@ -856,6 +962,86 @@ def test_bad_random_states_are_refused(bad):
         lambda: km.Nystroem(random_state=bad).fit(good(), "gaussian"),
         lambda: km.RandomFourier(10, random_state=bad).fit(good(), "gaussian"),
         lambda: km.KernelIV(random_state=bad).fit(good(), good()[:, 0], good()),
+        lambda: fitted_line().sample(good(), 2, random_state=bad),
+        lambda: embedded().sample(2, random_state=bad),
     ):
         with pytest.raises(ValueError, match="random_state"):
+            use()
+
+
+# --------------------------------------------------------------------------------------- densities
+@pytest.mark.parametrize(
+    "bad", [0, -1.0, np.nan, np.inf, "1", True, 1j, [0.1, 0.2, 0.3], [0.1, -1.0], [], [[0.1, 0.2]]]
+)
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("bandwidth", lambda b: km.ConditionalDensity(bandwidth=b).fit(good(), good())),
+        ("bandwidth", lambda b: fitted_density().loo_score(bandwidth=b)),
+        ("lengthscale", lambda b: fitted_density().loo_score(lengthscale=b)),
+        ("bandwidth", lambda b: km.EmbeddedDensity(bandwidth=b).fit(good())),
+        ("bandwidth", lambda b: embedded().loo_score(b)),
+    ],
+    ids=["fit", "loo_score", "lengthscale", "embedded", "embedded loo_score"],
+)
+def test_bad_bandwidths_are_refused(name, use, bad):
+    with pytest.raises(ValueError, match=rf"\b{name}\b"):
+        use(bad)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "delta", "periodic", km.on_columns({0: "linear"})])
+def test_kernels_that_do_not_smooth_are_refused(kernel):
+    with pytest.raises(ValueError, match="kernel_y"):
+        km.ConditionalDensity(kernel_y=kernel).fit(good(), good()[:, 0])
+    if kernel != "periodic":  # smooths angles
+        with pytest.raises(ValueError, match=r"\bkernel\b"):
+            km.EmbeddedDensity(kernel).fit(good(d=1))
+
+
+def test_what_densities_say_of_other_mistakes():
+    X, y = good(), good()[:, 0]
+    line, plane, located = fitted_line(), fitted_density(), fitted_density(True)
+    for use, words in (
+        (lambda: km.ConditionalDensity(intercept="yes").fit(X, y), "intercept is 'yes'.*True"),
+        (lambda: km.ConditionalDensity(intercept=None).fit(X, y), "intercept is None.*auto"),
+        (lambda: km.ConditionalDensity(location=2).fit(X, y), "location is 2.*auto"),
+        (lambda: km.ConditionalDensity(tune_lengthscale=1.0).fit(X, y), "tune_lengthscale is 1.0"),
+        (lambda: km.ConditionalDensity().fit(X, None), "y is missing|y.*None"),
+        (lambda: km.ConditionalDensity().fit(X, y[:5]), "y has 5 rows but X has 24"),
+        (lambda: km.ConditionalDensity().fit(X[:4], y[:4]), "found 4 sample.*minimum of 5"),
+        (lambda: line.pdf(y[:3], X, paired=True), "3.*24"),
+        (lambda: line.pdf(y, X, paired="no"), "paired"),
+        (lambda: line.pdf(y, X, paired=3), "paired"),
+        (lambda: line.cdf(y, X, paired=3), "paired"),
+        (lambda: line.score_samples(X, y[:3]), "3.*24"),
+        (lambda: line.pdf(X, X), "Y has 2 columns.*1"),
+        (lambda: plane.pdf(y, X), "Y has 1 columns.*2"),
+        (lambda: line.pdf(y, X[:, :1]), "X has 1 features, but ConditionalDensity"),
+        (lambda: line.quantile(X, 1.5), "q is 1.5.*between 0 and 1"),
+        (lambda: line.quantile(X, -0.1), "q is -0.1"),
+        (lambda: line.quantile(X, [0.1, np.nan]), r"\bq\b"),
+        (lambda: line.quantile(X, [[0.1]]), r"\bq\b"),
+        (lambda: line.quantile(X, "half"), r"\bq\b"),
+        (lambda: line.quantile(X, None), r"\bq\b"),
+        (lambda: line.interval(X, 1.0), "level is 1.0"),
+        (lambda: line.interval(X, 0.5, "hdr"), "kind is 'hdr'.*central.*shortest"),
+        (lambda: plane.region(X), "2 columns"),
+        (lambda: line.sample(X, 0), r"\bn\b is 0"),
+        (lambda: line.sample(X, 1.5), r"\bn\b is 1.5"),
+        (lambda: embedded().sample(0), "n_samples is 0"),
+        (lambda: located.at(X), "X has 24 rows.*location=False"),
+        (lambda: embedded().pdf(X[:, :1]), "X has 1 features, but EmbeddedDensity"),
+        (lambda: km.EmbeddedDensity().fit(X, sample_weight=np.ones(3)), "sample_weight has 3"),
+        (
+            lambda: km.EmbeddedDensity().fit(X, sample_weight=np.resize([1.0, -1.0], N)),
+            "sample_weight sums to zero",
+        ),
+        (lambda: km.EmbeddedDensity().fit(np.ones((9, 2))), "constant.*bandwidth"),
+        (lambda: km.EmbeddedDensity().fit([[1.0]]), "1 sample.*minimum of 2"),
+        (
+            lambda: km.ConditionalDensity(km.Linear(), 0.5, 0.1).fit(X, y).loo_score(lengthscale=1),
+            "lengthscale",
+        ),
+    ):
+        with pytest.raises(ValueError, match=words):
             use()

@@ -56,16 +56,14 @@ def test_draws_follow_the_recovered_density(rng):
     assert_allclose(np.quantile(levels, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.03)
 
 
-def test_conditional_densities_take_it_and_have_smaller_errors():
-    errors = {"gaussian": [], "gaussian4": []}
-    for seed in range(50, 54):
-        data = km.datasets.make_conditional_density("beta", 500, random_state=seed)
-        y = np.linspace(-0.4, 1.4, 300)
-        truth = data.density(y, data.X[:20])
-        for name, found in errors.items():
-            model = km.ConditionalDensity(kernel_y=name).fit(data.X, data.Y)
-            found.append(np.abs(model.pdf(y, data.X[:20]) - truth).max(axis=1).mean())
-    assert np.mean(errors["gaussian4"]) < np.mean(errors["gaussian"])
+def test_conditional_densities_take_it():
+    data = km.datasets.make_conditional_density("bimodal", 500, random_state=50)
+    model = km.ConditionalDensity(kernel_y="gaussian4").fit(data.X, data.Y)
+    y = np.linspace(-9, 9, 3001)
+    p = model.pdf(y, data.X[:20])
+    assert p.min() >= 0
+    assert_allclose(np.trapezoid(p, y, axis=1), 1, atol=1e-4)
+    assert np.abs(p - data.density(y, data.X[:20])).max() < 0.1
 
 
 def test_several_columns_are_refused(rng):

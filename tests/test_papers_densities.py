@@ -37,12 +37,12 @@ SMALL = {
     "spiteri2023-figure26": [{"model": "dirichlet", "d": 4, "n": 60}],
     "spiteri2023-figure27": [{"model": "dirichlet", "d": 10, "n": 60}],
     "spiteri2023-figure28": [{"model": "beta", "n": 60, "rows": 4}],
-    "spiteri2023-figure29": [{"model": "linear", "d": 2, "n": 60, "rows": 4}],
+    "spiteri2023-figure29": [{"model": "linear", "d": 2, "sigma": 0.3, "n": 60, "rows": 4}],
     "spiteri2023-table21": [
         {"model": "bimodal", "n": 60, "rows": 4},
         {"model": "cauchy", "gamma": 0.5, "n": 60, "rows": 4},
     ],
-    "spiteri2023-table22": [{"model": "linear", "d": 2, "n": 60, "rows": 4}],
+    "spiteri2023-table22": [{"model": "linear", "d": 2, "sigma": 0.3, "n": 60, "rows": 4}],
 }
 SEEDS = (40, 41)
 
@@ -101,7 +101,18 @@ def test_the_table_and_the_figure_of_dimensions_share_their_runs():
     figure, table = (registry()[f"spiteri2023-{name}"] for name in ("figure29", "table22"))
     assert figure.grid == table.grid
     assert (figure.run, figure.version) == (table.run, table.version)
-    assert max(setting["d"] for setting in figure.grid) == 200
+    dimensions = [setting["d"] for setting in figure.grid if setting["sigma"] == figure29.SIGMA]
+    assert tuple(dimensions) == figure29.DIMENSIONS
+    assert {setting["sigma"] for setting in figure.grid} == {0.3, 1.0}
+
+
+def test_a_panel_for_each_spread_of_x():
+    rows = pd.concat([rows_of("spiteri2023-figure29").assign(sigma=s) for s in (0.3, 1.0)])
+    assert [ax.get_title() for ax in figure29.figure(rows).axes] == [
+        "linear, σ = 0.3",
+        "linear, σ = 1",
+    ]
+    assert trials.summary(rows)["design"].unique().tolist() == ["Linear, σ = 0.3", "Linear, σ = 1"]
 
 
 # ---------------------------------------------------------------- the thesis's estimator

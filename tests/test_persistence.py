@@ -90,7 +90,13 @@ def test_feature_maps(make, tmp_path, xy):
 
 
 def test_unfitted_things_are_saved_unfitted(tmp_path):
-    for thing in (km.Nystroem(tol=1e-3), km.ConditionalEmbedding(reg=0.1), km.KernelIV(split=0.3)):
+    for thing in (
+        km.Nystroem(tol=1e-3),
+        km.ConditionalEmbedding(reg=0.1),
+        km.KernelIV(split=0.3),
+        km.ConditionalDensity(reg=0.1, location=False),
+        km.EmbeddedDensity(bandwidth=0.3),
+    ):
         again = round_trip(thing, tmp_path)
         assert again.get_params() == thing.get_params()
         assert not [a for a in vars(again) if a.endswith("_") and not a.startswith("_")]
@@ -124,6 +130,73 @@ def test_conditional_embeddings_and_what_comes_out_of_them(tmp_path, xy):
         again.apply(km.MeanEmbedding(X, kernel=c.kernel_x_)).weights,
         c.apply(km.MeanEmbedding(X, kernel=c.kernel_x_)).weights,
     )
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"location": True},
+        {"location": False, "kernel_y": "laplace"},
+        {"kernel_x": km.on_columns({0: km.Gaussian(0.8), 1: "laplace"}), "reg": 0.1},
+        {"features": km.Exact(), "bandwidth": 0.4},
+    ],
+    ids=["default", "location", "laplace", "columns", "exact"],
+)
+def test_conditional_densities(parameters, columns, tmp_path, xy):
+    X, Y = xy[0], xy[1][:, :columns]
+    model = km.ConditionalDensity(**parameters).fit(X, Y[:, 0] if columns == 1 else Y)
+    again = round_trip(model, tmp_path)
+    assert (again.reg_, again.loo_score_, again.intercept_) == (
+        model.reg_,
+        model.loo_score_,
+        model.intercept_,
+    )
+    assert again.kernel_x_ == model.kernel_x_
+    assert again.kernel_y_ == model.kernel_y_
+    assert (again.location_ is None) == (model.location_ is None)
+    for name in ("bandwidth_", "scales_", "points_", "points_x_"):
+        assert_array_equal(getattr(again, name), getattr(model, name))
+    for ask in (
+        lambda m: m.pdf(Y, X),
+        lambda m: m.pdf(Y[:4], X),
+        lambda m: m.cdf(Y, X),
+        lambda m: m.weights(X),
+        lambda m: m.predict(X),
+        lambda m: m.quantile(X, [0.1, 0.5]),
+        lambda m: m.sample(X, 3, random_state=0),
+        lambda m: m.loo_score(bandwidth=0.5, reg=0.2),
+        lambda m: m.score(X, Y),
+    ):
+        assert_array_equal(ask(again), ask(model))
+    if "kernel_x" not in parameters:
+        assert again.loo_score(lengthscale=0.7) == model.loo_score(lengthscale=0.7)
+    assert_array_equal(pickle.loads(pickle.dumps(model)).pdf(Y, X), model.pdf(Y, X))
+
+
+def test_conditional_densities_with_column_names(tmp_path, xy):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(xy[0], columns=["a", "b"])
+    model = km.ConditionalDensity(reg=0.1).fit(frame, pd.Series(xy[1][:, 0], name="y"))
+    again = round_trip(model, tmp_path)
+    assert again.target_names_ == ["y"]
+    assert_array_equal(again.predict(frame), model.predict(frame))
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(frame[["b", "a"]])
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_embedded_densities(kernel, tmp_path, xy, rng):
+    X, new = xy
+    model = km.EmbeddedDensity(kernel).fit(X, sample_weight=rng.normal(1, 1, size=30))
+    again = round_trip(model, tmp_path)
+    assert_array_equal(again.bandwidth_, model.bandwidth_)
+    assert again.loo_score_ == model.loo_score_
+    assert_array_equal(again.pdf(new), model.pdf(new))
+    assert_array_equal(again.score_samples(new), model.score_samples(new))
+    assert_array_equal(again.sample(5, random_state=0), model.sample(5, random_state=0))
+    assert again.loo_score(0.3) == model.loo_score(0.3)
 
 
 def test_compositions(tmp_path, xy):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import density_oracles as slow
 import numpy as np
 import oracles
@@ -20,13 +22,13 @@ SMOOTHING = {
     "matern": km.Matern(1.5, columnwise=True),
 }
 KERNELS = {
-    "gaussian": (km.Gaussian(0.8), lambda X, Z: oracles.gram(oracles.gaussian, X, Z, lengthscale=0.8)),
-    "laplace": (km.Laplace(0.8), lambda X, Z: oracles.gram(oracles.laplace, X, Z, lengthscale=0.8)),
+    "gaussian": (km.Gaussian(0.8), partial(oracles.gram, oracles.gaussian, lengthscale=0.8)),
+    "laplace": (km.Laplace(0.8), partial(oracles.gram, oracles.laplace, lengthscale=0.8)),
     "matern": (
         km.Matern(1.5, 0.8),
-        lambda X, Z: oracles.gram(oracles.matern, X, Z, lengthscale=0.8, nu=1.5),
+        partial(oracles.gram, oracles.matern, lengthscale=0.8, nu=1.5),
     ),
-}  # fmt: skip
+}
 
 
 def pairs(n: int = 9, seed: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -96,6 +98,19 @@ def test_at_other_lengthscales(intercept):
 
 
 @pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("lam", [1e-3, 1e-5, 1e-7, 1e-9])
+def test_near_interpolation(intercept, lam):
+    """A rough kernel, with which rows hardly depend on others: 1 - h is of the size of nλ."""
+    X, Y = pairs(30)
+    K = KERNELS["laplace"][1](X, X)
+    model = km.ConditionalDensity(
+        km.Laplace(0.8), 0.4, lam, km.Exact(), intercept=intercept
+    ).fit(X, Y[:, 0])  # fmt: skip
+    expected = slow.score_by_refits(K, Y[:, 0], 0.4, lam, "gaussian", intercept)
+    assert_allclose(model.loo_score_, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
 def test_mixed_columns(intercept):
     X, y = mixed()
     kernel = km.on_columns({0: km.Gaussian(0.8), 1: km.Delta()})
@@ -107,7 +122,7 @@ def test_mixed_columns(intercept):
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("profile", list(SMOOTHING))
+@pytest.mark.parametrize("profile", [*SMOOTHING, "gaussian4"])
 def test_the_integral_of_the_square_by_quadrature(profile, intercept):
     X, Y = pairs(7)
     kernel, gram = KERNELS["gaussian"]
@@ -323,7 +338,8 @@ class TestTies:
         for value in np.unique(Y):
             assert_allclose(spread[Y[:, 0] == value].mean(), value, atol=1e-12)
         assert_array_equal(np.argsort(np.unique(spread)), np.arange(200))
-        single = np.isin(Y, [v for v, c in zip(*np.unique(Y, return_counts=True)) if c == 1])
+        values, count = np.unique(Y, return_counts=True)
+        single = np.isin(Y, values[count == 1])
         assert_array_equal(spread[single], Y[single])
 
     def test_rounding_is_undone(self):

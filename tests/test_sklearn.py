@@ -46,6 +46,13 @@ class FilterOfRows(km.KernelBayesFilter):
         return super().score(X, y, lengths)
 
 
+class DensityOfPairs(km.ConditionalDensity):
+    """The checks call `score_samples` with X alone: it is asked at the mean of each row."""
+
+    def score_samples(self, X, y=None):
+        return super().score_samples(X, self.predict(X) if y is None else y)
+
+
 ISOTROPIC = {"kernel_x": km.Gaussian(), "kernel_z": km.Gaussian()}
 STATUS = ("passed", "failed", "skipped")
 ESTIMATORS = [
@@ -59,6 +66,9 @@ ESTIMATORS = [
     RatioOfHalves(),
     FilterOfRows(),
     FilterOfRows("squared", reg=0.1, features=km.Exact()),
+    DensityOfPairs(),
+    DensityOfPairs(km.Gaussian(), bandwidth=0.5, reg=0.1),
+    km.EmbeddedDensity(),
 ]
 
 
@@ -97,7 +107,8 @@ def test_the_checks_are_all_there(estimator):
     """A tag that switches checks off would be noticed here."""
     checks = list(estimator_checks_generator(estimator, mark=None))
     assert len(checks) >= (40 if is_regressor(estimator) else 35)
-    assert is_regressor(estimator) or isinstance(estimator, km.DensityRatio | km.KernelBayesFilter)
+    others = km.DensityRatio | km.KernelBayesFilter | km.ConditionalDensity | km.EmbeddedDensity
+    assert is_regressor(estimator) or isinstance(estimator, others)
 
 
 def test_a_filter_fails_only_what_it_is_expected_to():
@@ -115,8 +126,31 @@ def test_a_filter_fails_only_what_it_is_expected_to():
 
 
 @pytest.mark.parametrize(
+    ("estimator", "passed"),
+    [(DensityOfPairs(km.Gaussian(), bandwidth=0.5, reg=0.1), 40), (km.EmbeddedDensity(), 47)],
+    ids=["conditional", "embedded"],
+)
+def test_a_density_fails_no_check(estimator, passed):
+    """The checks that ran are counted; two more run where SciPy has array API support."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator, on_fail=None, on_skip=None)
+    assert not [r["check_name"] for r in results if r["status"] not in ("passed", "skipped")]
+    assert sum(r["status"] == "passed" for r in results) >= passed
+    skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
+    assert skipped <= {"check_array_api_input"}
+
+
+@pytest.mark.parametrize(
     "estimator",
-    [*ESTIMATORS, km.DensityRatio(), km.Nystroem(), km.Exact(), km.RandomFourier()],
+    [
+        *ESTIMATORS,
+        km.ConditionalDensity(),
+        km.DensityRatio(),
+        km.Nystroem(),
+        km.Exact(),
+        km.RandomFourier(),
+    ],
     ids=lambda e: type(e).__name__,
 )
 def test_clone_and_parameters(estimator):
@@ -143,6 +177,8 @@ def test_unknown_parameters_are_refused():
         km.DensityRatio(),
         km.Nystroem(),
         km.KernelBayesFilter(),
+        km.ConditionalDensity(),
+        km.EmbeddedDensity(),
     ):
         with pytest.raises(ValueError, match="lengthscales"):
             estimator.set_params(lengthscales=3)
@@ -153,6 +189,8 @@ def test_init_does_nothing_but_store():
     km.ConditionalEmbedding(reg=-1, kernel_x="nonsense", features=7)
     km.KernelIV(split="nonsense", reg_stage1=-1)
     km.DensityRatio(reg=-1)
+    km.ConditionalDensity(reg=-1, kernel_x="nonsense", features=7, bandwidth="wide", location=3)
+    km.EmbeddedDensity("nonsense", bandwidth=-1)
     km.Nystroem(tol=-1)
     km.KernelBayesFilter("nonsense", reg=-1, kernel_x="nonsense", features=7, max_active="few")
 
@@ -165,6 +203,61 @@ def test_fit_does_not_change_parameters(xy):
     assert not hasattr(features, "rank_")
     assert c.kernel_x == "gaussian"
     assert c.reg is None
+
+
+class TestDensities:
+    """Tools of scikit-learn around the two estimators of densities."""
+
+    def data(self, n: int = 150):
+        rng = np.random.default_rng(80)
+        X = rng.normal(size=(n, 1))
+        return X, np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n)
+
+    def test_grid_search_by_the_mean_log_density(self):
+        X, y = self.data()
+        grid = {"bandwidth": [0.02, 0.2, 3.0], "reg": [1e-3, 1e3]}
+        search = GridSearchCV(km.ConditionalDensity(), grid, cv=3).fit(X, y)
+        assert search.best_params_ == {"bandwidth": 0.2, "reg": 1e-3}
+        assert search.best_score_ > -0.5
+        embedded = GridSearchCV(km.EmbeddedDensity(), {"bandwidth": [0.02, 0.3, 9.0]}, cv=3)
+        assert embedded.fit(y[:, None]).best_params_ == {"bandwidth": 0.3}
+
+    def test_cross_val_score_is_the_score_of_the_rows_left_out(self):
+        X, y = self.data()
+        model = km.ConditionalDensity(bandwidth=0.2, reg=1e-3)
+        scores = cross_val_score(model, X, y, cv=3)
+        first = model.fit(X[50:], y[50:]).score(X[:50], y[:50])
+        assert_allclose(scores[0], first)
+
+    def test_pipeline(self):
+        X, y = self.data()
+        pipe = make_pipeline(StandardScaler(), km.ConditionalDensity(bandwidth=0.2, reg=1e-3))
+        Z = StandardScaler().fit_transform(X)
+        expected = km.ConditionalDensity(bandwidth=0.2, reg=1e-3).fit(Z, y)
+        assert_allclose(pipe.fit(X, y).predict(X), expected.predict(Z))
+        assert_allclose(pipe.score(X, y), expected.score(Z, y))
+
+    def test_fit_does_not_change_parameters_and_forgets_the_last_fit(self):
+        X, y = self.data()
+        features = km.Nystroem(tol=1e-3)
+        model = km.ConditionalDensity(features=features)
+        before = model.get_params(deep=False)
+        model.fit(X, y)
+        assert model.get_params(deep=False) == before
+        assert not hasattr(features, "rank_")
+        model.fit(np.hstack([X, X**2]), np.column_stack([y, -y]))
+        fresh = km.ConditionalDensity(features=features)
+        fresh.fit(np.hstack([X, X**2]), np.column_stack([y, -y]))
+        assert model.n_features_in_ == 2
+        assert_array_equal(model.bandwidth_, fresh.bandwidth_)
+        fitted = {name for name in vars(model) if name.endswith("_") or name.startswith("_fit")}
+        assert fitted == {n for n in vars(fresh) if n.endswith("_") or n.startswith("_fit")}
+        assert not [name for name in vars(clone(model)) if name in fitted]
+
+    def test_text_and_html(self):
+        model = km.ConditionalDensity(km.Gaussian(0.5), reg=0.1)
+        assert "Gaussian" in repr(model)
+        assert "ConditionalDensity" in model.fit(*self.data())._repr_html_()
 
 
 def test_nested_parameters_reach_the_feature_map(xy):

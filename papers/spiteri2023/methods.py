@@ -10,13 +10,14 @@ from scipy.optimize import minimize
 
 import kernelmean as km
 from kernelmean.comparators import KCDE, ConditionalDensityOperator
+from kernelmean.densitysearch import ROUNDS, DensitySearch, with_bandwidth
 from kernelmean.kernels import median_lengthscale
 
 REG = 0.001  # λ in the comparison with KCDE
 REG_ILLUSTRATION = 0.1  # λ in Figure 2.2
-LENGTHSCALES = np.logspace(-2, 1, 8)  # of the grid, relative to the median distance of X
-BANDWIDTHS = np.logspace(-2, 0, 7)  # and of Y
+BANDWIDTHS = np.logspace(-2, 0, 7)  # of the grid, relative to the median distance of Y
 EVALUATIONS = 50  # of the score after the grid
+POLISH = 25  # of the score after the library's search
 
 
 def default(X: np.ndarray, Y: np.ndarray) -> km.ConditionalDensity:
@@ -26,34 +27,28 @@ def default(X: np.ndarray, Y: np.ndarray) -> km.ConditionalDensity:
 
 def kmde(X: np.ndarray, Y: np.ndarray) -> km.ConditionalDensity:
     """The thesis's estimator: λ = 0.001, one lengthscale and one bandwidth by the score (2.11)."""
-    starts = [start for factor in LENGTHSCALES for start in _scores(X, Y, factor)]
-    _, lengthscale, bandwidth = min(starts)
-    model = plain(X, Y, lengthscale, bandwidth, REG)
+    lengthscale = median_lengthscale(X)
+    start = with_bandwidth("gaussian", None, Y, "kernel_y")
+    search = DensitySearch(km.Gaussian(lengthscale), start, X, Y, intercept=False, reg=REG)
+    for _ in range(ROUNDS):
+        search.round()
+    bandwidth = search.factor * np.asarray(start.lengthscale)
+    return polished(X, Y, float(lengthscale * search.scales[0]), bandwidth)
+
+
+def polished(
+    X: np.ndarray, Y: np.ndarray, lengthscale: float, bandwidth: np.ndarray
+) -> km.ConditionalDensity:
+    """From what the search found with few landmarks to the lowest score with many."""
+    model = plain(X, Y, lengthscale, tuple(bandwidth.tolist()), REG)
 
     def score(u: np.ndarray) -> float:
-        return model.loo_score(lengthscale=float(np.exp(u[0])), bandwidth=float(np.exp(u[1])))
+        a, b = np.exp(u)
+        return model.loo_score(lengthscale=a * lengthscale, bandwidth=tuple(b * bandwidth))
 
-    found = minimize(
-        score,
-        np.log([lengthscale, bandwidth]),
-        method="Nelder-Mead",
-        options={"maxfev": EVALUATIONS, "initial_simplex": _simplex(lengthscale, bandwidth)},
-    )
-    return plain(X, Y, *np.exp(found.x).tolist(), REG)
-
-
-def _scores(X: np.ndarray, Y: np.ndarray, factor: float) -> list[tuple[float, float, float]]:
-    """The score, lengthscale and bandwidth at one lengthscale of the grid."""
-    lengthscale, unit = float(factor * median_lengthscale(X)), median_lengthscale(Y)
-    bandwidths = [float(unit * f) for f in BANDWIDTHS]
-    model = plain(X, Y, lengthscale, bandwidths[0], REG)
-    return [(model.loo_score(bandwidth=b), lengthscale, b) for b in bandwidths]
-
-
-def _simplex(lengthscale: float, bandwidth: float) -> np.ndarray:
-    """Steps of half the grid's."""
-    steps = 0.5 * np.log([LENGTHSCALES[1] / LENGTHSCALES[0], BANDWIDTHS[1] / BANDWIDTHS[0]])
-    return np.log([lengthscale, bandwidth]) + np.vstack([np.zeros(2), np.diag(steps)])
+    options = {"maxfev": POLISH, "initial_simplex": [[0, 0], [-0.2, 0], [0, -0.2]]}
+    a, b = np.exp(minimize(score, [0, 0], method="Nelder-Mead", options=options).x)
+    return plain(X, Y, float(a * lengthscale), tuple((b * bandwidth).tolist()), REG)
 
 
 def kmde_median(X: np.ndarray, Y: np.ndarray, reg: float = REG) -> km.ConditionalDensity:
@@ -77,7 +72,11 @@ def kmde_medians(X: np.ndarray, Y: np.ndarray) -> km.ConditionalDensity:
 
 
 def plain(
-    X: np.ndarray, Y: np.ndarray, lengthscale: float, bandwidth: float, reg: float
+    X: np.ndarray,
+    Y: np.ndarray,
+    lengthscale: float,
+    bandwidth: float | tuple[float, ...],
+    reg: float,
 ) -> km.ConditionalDensity:
     """w(x) = (K_X + nλI)⁻¹l(x) and nothing else: isotropic Gaussian kernels, all given."""
     return km.ConditionalDensity(

@@ -14,7 +14,8 @@ from .errors import NAMES, ROWS, draw, near_x, observed, on_range, paired, two_s
 from .methods import COLOURS, METHODS
 
 PUBLISHED = pd.read_csv(Path(__file__).with_name("published.csv"), keep_default_na=False)
-KEYS = ["model", "d_x", "d_y", "gamma", "grid"]
+SCALES = {"gamma": "γ", "sigma": "σ"}  # settings that some designs have
+KEYS = ["model", *SCALES, "d_x", "d_y", "grid"]
 LEVEL = 0.05  # of the thesis's tests
 
 
@@ -24,10 +25,11 @@ def run(
     n: int = 1000,
     d: int | None = None,
     gamma: float | None = None,
+    sigma: float | None = None,
     rows: int = ROWS,
 ) -> list[dict]:
     """Mean errors over x, and the thesis's test within this draw."""
-    points = pd.DataFrame(of_points(seed, model, n, d, gamma, rows))
+    points = pd.DataFrame(of_points(seed, model, n, d, gamma, sigma, rows))
     theirs = points[points.method == "KCDE"].set_index("grid").mad
     keys = ["d_x", "d_y", "grid", "method"]
     return [
@@ -48,10 +50,11 @@ def of_points(
     n: int = 1000,
     d: int | None = None,
     gamma: float | None = None,
+    sigma: float | None = None,
     rows: int = ROWS,
 ) -> list[dict]:
     """Both errors of every method at every one of the x."""
-    data = draw(seed, model, n, d=d, gamma=gamma)
+    data = draw(seed, model, n, d=d, gamma=gamma, sigma=sigma)
     at = observed(data.X, rows, seed)
     measures = {"range": on_range} | ({"near x": near_x} if model == "cauchy" else {})
     shape = {"d_x": data.X.shape[1], "d_y": data.Y.shape[1]}
@@ -82,15 +85,16 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_keys(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with a column for the scale of the Cauchy design where there is none."""
-    return rows if "gamma" in rows else rows.assign(gamma=np.nan)
+    """The rows, with columns for the scales that no design among them has."""
+    return rows.assign(**{scale: np.nan for scale in SCALES if scale not in rows})
 
 
 def label(design: dict) -> dict:
     """What the reader sees of a design."""
     name = NAMES[design["model"]]
-    if not pd.isna(design["gamma"]):
-        name += f", γ = {design['gamma']:g}"
+    for scale, letter in SCALES.items():
+        if not pd.isna(design[scale]):
+            name += f", {letter} = {design[scale]:g}"
     if design["grid"] != "range":
         name += f", {design['grid']}"
     return {"design": name, "d_x": design["d_x"], "d_y": design["d_y"]}

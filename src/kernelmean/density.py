@@ -27,7 +27,7 @@ from ._validation import (
     frozen,
     generator,
 )
-from .densitysearch import ROUNDS, DensitySearch, spread_ties, thinned, with_bandwidth
+from .densitysearch import ROUNDS, DensitySearch, largest, spread_ties, thinned, with_bandwidth
 from .embedding import MeanEmbedding
 from .features import Exact, FeatureMap, Nystroem, as_feature_map, fit_pairs, learns_from_pairs
 from .kernels import Kernel, Periodic, fitted_kernel
@@ -44,8 +44,9 @@ TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 ROWS = 1500  # that the search looks at
 REGS = (-9.0, 2.0)  # of log10 λ
+REG_STEP = 10**0.25  # towards larger λ
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
-LOWEST = 1e-300  # what a density of zero counts as in a mean of logarithms
+LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
 
 class ConditionalDensity(Saveable, BaseEstimator):
@@ -85,8 +86,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     location : "auto" or bool
         "auto" compares both where λ and the bandwidth are chosen, and is False where one is given.
     tune_lengthscale : "auto" or bool
-        Whether the lengthscales of X are scaled: all by one factor or, where what is found on half
-        of the rows is better for it on the other half, each column by its own. "auto" does so for
+        Whether the lengthscales of X are scaled: all by one factor, or each column by its own, as
+        loosely tied to the others as what is found on half of the rows says for the other half
+        (ten rows a column are needed for that). "auto" does so for
         kernels given by name, where λ is chosen.
     verbose : bool or callable
         Show the progress of the search.
@@ -170,7 +172,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         points_x, points_y = self._check_pairs(X, y)
         plan = self._plan(points_x, points_y, column_names(X))
-        best = self._search([plan.draft(points_x, points_y, where) for where in self._locations()])
+        drafts = [plan.draft(points_x, points_y, where) for where in self._locations()]
+        best = self._search([draft for draft in drafts if draft is not None])
         self._adopt(plan.finish(best, points_x, points_y))
         return self
 
@@ -198,9 +201,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
             return linalg.like(np.log(p), self.points_)
 
     def score(self, X, y) -> float:
-        """Mean log density of pairs; a density of zero counts as 1e-300."""
+        """Mean log density of pairs.
+
+        A density counts as at least 1e-6 in units of standard deviations of the training y: the
+        positive part can be zero where data fall, once in a while.
+        """
         p = linalg.to_numpy(self.pdf(y, X, paired=True))
-        return float(np.mean(np.log(np.maximum(p, LOWEST))))
+        spread = linalg.to_numpy(self._fit.spread)
+        return float(np.mean(np.log(np.maximum(p, LOWEST / np.prod(spread)))))
 
     def cdf(self, Y, X, paired: bool | None = None) -> Array:
         """P(Y_j ≤ y_j | x) of each column: (m,) or (batch, m), with d_y behind if y had columns.
@@ -279,6 +287,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     def region(self, X, level: float = 0.9) -> list[np.ndarray]:
         """Highest-density regions: for each x disjoint intervals (k, 2) of probability `level`."""
+        check_is_fitted(self)
         if len(self.bandwidth_) > 1:
             raise ValueError(f"y has {len(self.bandwidth_)} columns; regions are for one column")
         (line,) = self._lines(*self._given(X))
@@ -371,7 +380,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
             named = isinstance(self.kernel_x, str) and self.kernel_x in TUNABLE
             tune = chosen and named and not learns_from_pairs(self.features)
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)
-        return Plan(kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune)
+        choice = len(self._locations()) > 1
+        return Plan(kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice)
 
     def _locations(self) -> list[bool]:
         """Whether to try without a location, with one, or both."""
@@ -445,14 +455,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
             return line.pdf(Y[:, 0])
         m = self._embedding(left)
         if shift is None:
-            return linalg.to_numpy(m.density(Y, self._own_bandwidth))
+            return linalg.to_numpy(m.density(linalg.like(Y, self.points_), self._own_bandwidth))
         moved = (Y[None, :, :] - shift[:, None, :]).reshape(-1, Y.shape[1])
         q = self._smooth(moved, np.repeat(np.arange(len(shift)), len(Y)), left)
         return np.maximum(q.reshape(len(shift), -1), 0.0) / self._whole(left)[:, None]
 
     def _pairs(self, Y: np.ndarray, left, shift) -> np.ndarray:
         moved = Y if shift is None else Y - shift
-        if len(self.bandwidth_) == 1 and len(Y) * len(self.points_) > EVALUATIONS:
+        if len(self.bandwidth_) == 1 and len(Y) * self.points_.shape[0] > EVALUATIONS:
             (line,) = self._lines(left, shift)
             return line.pdf(Y)[:, 0]
         q = self._smooth(moved, np.arange(len(Y)), left)
@@ -510,6 +520,7 @@ class Fit(Saveable):
     intercept: bool
     location: Location | None
     exact: bool
+    spread: Array  # standard deviations of the columns of y
 
     @cached_property
     def right(self) -> Array:
@@ -563,15 +574,22 @@ class Plan:
     features: Any
     intercept: bool
     tune: bool
+    choice: bool  # whether a location is compared with none
 
-    def draft(self, X, Y, with_location: bool) -> Draft:
-        """Scales and bandwidth, sought on at most `ROWS` rows."""
+    def draft(self, X, Y, with_location: bool) -> Draft | None:
+        """Scales and bandwidth, to be sought on at most `ROWS` rows.
+
+        None where a location is up for choice but explains nothing.
+        """
         X, Y = thinned(ROWS, linalg.to_numpy(X), linalg.to_numpy(Y))
         Y = spread_ties(Y)
         located = None
         if with_location:
             located = self._seek_location(X, Y)
-            Y = self._location(X, Y, located).residuals
+            location = self._location(X, Y, located)
+            if self.choice and not location.explains:
+                return None
+            Y = location.residuals
         search = DensitySearch(
             self.kernel_x,
             with_bandwidth(self.kernel_y, self.bandwidth, Y, "kernel_y"),
@@ -598,17 +616,23 @@ class Plan:
         reg = self._choose_reg(score, points, Y, kernel_y) if self.reg is None else self.reg
         return Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
-            scales, self.intercept, location, exact,
+            scales, self.intercept, location, exact, linalg.namespace(Y).std(Y, axis=0),
         )  # fmt: skip
 
     @staticmethod
     def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
-        """λ by the score, ties drawn apart as they were in the search."""
+        """λ by the score, ties drawn apart as they were in the search.
+
+        Of those that score alike the largest: with short lengthscales any λ gives rows left out
+        the marginal density, and a small one gives each row its own.
+        """
         nudges = spread_ties(linalg.to_numpy(Y)) - linalg.to_numpy(Y)
         if nudges.any():
             apart = Target.of(points + linalg.like(nudges, points), kernel_y)
             score = DensityScore.of(score.smoother, apart)
-        return minimise_log10(score.thinned(SEARCH_ROWS), *REGS, precision=1e-2)[0]
+        few = score.thinned(SEARCH_ROWS)
+        reg, _ = minimise_log10(few, *REGS, precision=1e-2)
+        return largest(lambda r: linalg.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
     def _seek_location(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
         if not self.tune:

@@ -11,7 +11,7 @@ import numpy as np
 from .embedding import MeanEmbedding
 from .kernels import Gaussian, Kernel, as_kernel
 from .moments import evenly
-from .scales import SCALE_DECADES, Scaled, descend, each_pays, together
+from .scales import SCALE_DECADES, Scaled, best_tie, descend, tied
 from .scores import COARSE, DensityScore, Target, density_loss, held_out_score
 from .selection import minimise_log10
 from .smoother import Smoother
@@ -24,8 +24,8 @@ START = -3.0
 FIRST = (-1.3, 0.5)  # of log10 of the bandwidth, relative to Silverman's, at first
 LATER = 0.25  # then around the last one
 PRECISION = 1e-2  # in the logarithm of the bandwidth
-STEP, MOST_STEPS = 10**0.05, 12  # towards larger bandwidths
-SLACK = 0.5  # standard errors that a larger bandwidth may cost
+BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
+SLACK = 0.5  # standard errors that a larger bandwidth or λ may cost
 
 
 def silverman(Y: np.ndarray) -> np.ndarray:
@@ -65,6 +65,21 @@ def _widths(values: np.ndarray, count: np.ndarray, bandwidth: float) -> np.ndarr
     pilot = MeanEmbedding(values, count / count.sum(), Gaussian(bandwidth))
     smooth = count / (count.sum() * pilot.density(values[:, None], bandwidth))
     return np.maximum(smooth, around)
+
+
+def largest(rows: Callable[[float], np.ndarray], best: float, step: float, limit: float) -> float:
+    """How far the argument can grow from the best, in steps, at no clear cost.
+
+    `rows` are the terms of the mean that `best` minimises; the mean of their differences may be up
+    to half a standard error. The argument stays below 10**limit.
+    """
+    at_best = rows(best)
+    while best * step <= 10.0**limit:
+        worse = rows(best * step) - at_best
+        if worse.mean() > SLACK * worse.std() / len(worse) ** 0.5:
+            break
+        best *= step
+    return best
 
 
 def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
@@ -123,7 +138,7 @@ class DensitySearch:
     bandwidth: float | None = None
     reg: float | None = None
     factor: float = field(init=False)  # the bandwidth, as a multiple of that of kernel_y
-    each: bool = field(init=False, default=False)  # whether every column has its own scale
+    tie: float = field(init=False, default=np.inf)  # between the scales of columns
 
     def __post_init__(self) -> None:
         self._scaled = Scaled(self.kernel_x, self.X, RANK)
@@ -143,8 +158,10 @@ class DensitySearch:
         return 10.0 ** self._u[:-1]
 
     def round(self) -> None:
-        """Landmarks for the scales as they stand, the best bandwidth, and a descent of the rest."""
+        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent."""
         self._scaled.choose(self._u[:-1])
+        if self.reg is None:
+            self._choose_reg()
         if self.bandwidth is None:
             self._choose_bandwidth()
         if self.free or self.reg is None:
@@ -165,19 +182,20 @@ class DensitySearch:
             return
         self._scaled.choose(self._u[:-1])
         rows = self._by_bandwidth()
-        best, factor = rows(self.factor), self.factor
-        for _ in range(MOST_STEPS):
-            worse = rows(factor * STEP) - best
-            if worse.mean() > SLACK * worse.std() / len(worse) ** 0.5:
-                break
-            factor *= STEP
-        self.factor = factor
+        limit = float(np.log10(self.factor)) + FIRST[1]
+        self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
 
     def _by_bandwidth(self) -> Callable[[float], np.ndarray]:
         """Each row's term of the score, as a function of the bandwidth."""
         smoother = Smoother.of(self._scaled(self._u[:-1]), self.intercept)
         reg = float(10.0 ** self._u[-1])
         return lambda factor: DensityScore.of(smoother, self._target(factor)).rows(reg)
+
+    def _choose_reg(self) -> None:
+        """λ from all of its range: a descent does not leave the plateau of large ones."""
+        smoother = Smoother.of(self._scaled(self._u[:-1]), self.intercept)
+        score = DensityScore.of(smoother, self._target(self.factor))
+        self._u[-1] = np.log10(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self) -> None:
         rows = self._by_bandwidth()
@@ -194,27 +212,27 @@ class DensitySearch:
         return Target.of(self.Y, self.kernel_y.scaled(factor), COARSE)
 
     def choose_columns(self) -> None:
-        """One scale per column from here on, where the score of rows held out says it pays."""
+        """How strongly the scales of columns are tied from here on, by rows held out."""
         if not self.free or self.X.shape[1] == 1:
             return
         self._scaled.choose(self._u[:-1])
         target = self._target(self.factor)
 
-        def descend_on(rows, u, each):
-            return descend(self._loss(target.take(rows), each, rows), u, self._bounds, STEPS)
+        def descend_on(rows, u, tie):
+            return descend(self._loss(target.take(rows), tie, rows), u, self._bounds, STEPS)
 
         def held_out(u, some, rest):
             Phi, reg = self._scaled(u[:-1]), float(10.0 ** u[-1])
             smoother = Smoother.of(Phi[some], self.intercept)
             return held_out_score(smoother, target.take(some), Phi[rest], target.take(rest), reg)
 
-        self.each = each_pays(descend_on, held_out, self._u, len(self.X))
+        self.tie = best_tie(descend_on, held_out, self._u, self.X.shape[1], len(self.X))
 
     def _descend(self) -> None:
-        loss = self._loss(self._target(self.factor), self.each)
+        loss = self._loss(self._target(self.factor), self.tie)
         self._u = descend(loss, self._u, self._bounds, STEPS)
 
-    def _loss(self, target: Target, each: bool, rows: np.ndarray | None = None) -> Callable:
+    def _loss(self, target: Target, tie: float, rows: np.ndarray | None = None) -> Callable:
         """The score of those rows (None: all), a multiple of it, with its slope."""
         size = float((target.wide**2).sum(axis=1).mean())
 
@@ -227,8 +245,8 @@ class DensitySearch:
                 on_all = np.zeros_like(Phi)
                 on_all[rows] = on_Phi
                 on_Phi = on_all
-            slope = together(self._scaled.pullback(on_Phi), each)
-            return value / size, np.append(slope, np.log(10) * reg * on_reg) / size
+            price, slope = tied(u[:-1], self._scaled.pullback(on_Phi) / size, tie)
+            return value / size + price, np.append(slope, np.log(10) * reg * on_reg / size)
 
         return loss
 

@@ -172,7 +172,7 @@ def _score(points, weights, kernel: Kernel) -> float:
     total = 0.0
     for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
         total += float(w @ (wide.density(X, points) @ weights))
-        others = kernel.density(X, points) @ weights - w * kernel.density(X[:1], X[:1])[0, 0]
+        others = kernel.density(X, points) @ weights - w * kernel.density(X[:1, :], X[:1, :])[0, 0]
         left = 1.0 - w
         total -= 2 * float(xp.sum(w * others / xp.where(left == 0, 1.0, left)))
     return total

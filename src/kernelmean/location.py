@@ -12,7 +12,15 @@ from ._validation import Array, NumericalWarning
 from .features import FeatureMap
 from .kernels import Kernel
 from .persistence import Saveable
-from .scales import REG_DECADES, SCALE_DECADES, Scaled, descend, each_pays, stage1_loss, together
+from .scales import (
+    REG_DECADES,
+    SCALE_DECADES,
+    Scaled,
+    best_tie,
+    descend,
+    stage1_loss,
+    tied,
+)
 from .selection import minimise_log10
 from .smoother import Smoother
 
@@ -50,6 +58,10 @@ class Location(Saveable):
         y_i − m⁻ⁱ(x_i), each from the fit without its own row.
     loss : float
         Their mean square, in variances of the columns of Y.
+    explains : bool
+        Whether their squares are smaller than those around the mean of the other rows, by more
+        than a standard error. The score of their density cannot say: m(x) may be anywhere as long
+        as the residuals are where the data are.
     """
 
     line: Slopes
@@ -59,6 +71,7 @@ class Location(Saveable):
     reg: float
     loss: float
     residuals: Array
+    explains: bool
 
     @classmethod
     def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
@@ -83,12 +96,20 @@ class Location(Saveable):
         solved = smoother.shrink(reg)[:, None] * means
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
-        return cls(line, features, intercept, coef, reg, best, residuals(reg))
+        left = residuals(reg)
+        return cls(line, features, intercept, coef, reg, best, left, _explains(Y, left, scale))
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
         Phi = linalg.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
         return self.intercept + Phi @ self.coef
+
+
+def _explains(Y, residuals, scale) -> bool:
+    xp, n = linalg.namespace(Y), Y.shape[0]
+    around_mean = (Y - xp.mean(Y, axis=0)) * (n / (n - 1))
+    gain = xp.sum((around_mean / scale) ** 2 - (residuals / scale) ** 2, axis=1)
+    return float(xp.mean(gain)) > float(xp.std(gain)) / n**0.5
 
 
 class LocationSearch:
@@ -104,18 +125,18 @@ class LocationSearch:
 
     def run(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
-        each = False
+        tie = np.inf
         for turn in range(ROUNDS):
             self.scaled.choose(self._u[: self.d])
-            self._u = self._descend_on(None, self._u, each)
+            self._u = self._descend_on(None, self._u, tie)
             if turn == 0 and self.d > 1:
-                each = each_pays(self._descend_on, self._held_out, self._u, len(self.Y))
+                tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(self.Y))
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
 
     def _coordinates(self, u: np.ndarray) -> np.ndarray:
         return np.hstack([10.0 ** u[self.d] * self.line, self.scaled(u[: self.d])])
 
-    def _descend_on(self, rows: np.ndarray | None, start: np.ndarray, each: bool) -> np.ndarray:
+    def _descend_on(self, rows: np.ndarray | None, start: np.ndarray, tie: float) -> np.ndarray:
         every = np.arange(len(self.Y)) if rows is None else rows
 
         def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -123,11 +144,12 @@ class LocationSearch:
             value, on_rows, on_reg = stage1_loss(Theta[every], self.Y[every], reg, intercept=True)
             on_Theta = np.zeros_like(Theta)
             on_Theta[every] = on_rows
-            on_scales = together(self.scaled.pullback(on_Theta[:, self.d :]), each)
-            on_line = float((on_Theta[:, : self.d] * Theta[:, : self.d]).sum())
-            slope = np.append(on_scales, np.log(10) * np.array([on_line, reg * on_reg]))
             value = max(value, 1e-300)
-            return float(np.log(value)), slope / value
+            on_scales = self.scaled.pullback(on_Theta[:, self.d :]) / value
+            price, on_scales = tied(u[: self.d], on_scales, tie)
+            on_line = float((on_Theta[:, : self.d] * Theta[:, : self.d]).sum())
+            rest = np.log(10) * np.array([on_line, reg * on_reg]) / value
+            return float(np.log(value)) + price, np.append(on_scales, rest)
 
         return descend(loss, start, self._bounds, STEPS)
 

@@ -32,6 +32,8 @@ REG_DECADES = (-9.0, 1.0)  # of λ and ξ, relative to the kernel's mean diagona
 START = -4.0  # log10 of λ and ξ
 ROUNDS = 4  # each chooses landmarks afresh
 STEPS = 25  # of L-BFGS in a round
+ROWS_PER_SCALE = 10  # fewer can be fitted by scales of their own, whatever is left out
+TIES = (np.inf, 10.0, 1.0, 0.1)  # tried between the scales of columns, times the number of rows
 RANK = 120  # landmarks of the search
 JITTER = 1e-8  # of the landmarks' Gram matrix, relative to its diagonal
 
@@ -281,32 +283,49 @@ class Search:
         return descend(log_loss, start, _bounds(len(start) - 1, free, reg), STEPS, 1e-6)
 
 
-def together(slope: np.ndarray, each: bool) -> np.ndarray:
-    """The slope in the scales; unless each has its own way, they keep in step."""
-    return slope if each else np.full_like(slope, slope.mean())
+def tied(u: np.ndarray, slope: np.ndarray, tie: float) -> tuple[float, np.ndarray]:
+    """The price of log10 scales u that differ, tie · Σ(u_j − ū)², and the slope of all with it.
+
+    With an infinite tie the scales keep in step.
+    """
+    if np.isinf(tie):
+        return 0.0, np.full_like(slope, slope.mean())
+    apart = u - u.mean()
+    return tie * float(apart @ apart), slope + 2 * tie * apart
 
 
-def each_pays(descend_on: Callable, held_out: Callable, start: np.ndarray, n: int) -> bool:
-    """Whether scales of their own, found on half of the rows, are better on the other half.
+def best_tie(
+    descend_on: Callable, held_out: Callable, start: np.ndarray, scales: int, n: int
+) -> float:
+    """How strongly scales are tied, by what is found on half of the rows for the other half.
 
     Parameters
     ----------
     descend_on : callable
-        (rows, start, each) to the parameters found on those rows.
+        (rows, start, tie) to the parameters found on those rows.
     held_out : callable
         (parameters, rows learned from, other rows) to the loss on the other rows.
     start : array
         Parameters with scales in step.
-    n : int
-        Rows.
+    scales, n : int
+        How many scales and rows there are.
+
+    Returns
+    -------
+    tie : float
+        Infinite where scales of their own do not pay, or there are fewer than ten rows to each;
+        otherwise for a loss of all rows.
     """
+    if n < ROWS_PER_SCALE * scales:
+        return np.inf
     order = np.random.default_rng(0).permutation(n)
-    gain = 0.0
+    losses = np.zeros(len(TIES))
     for some, rest in [(order[: n // 2], order[n // 2 :]), (order[n // 2 :], order[: n // 2])]:
-        in_step = descend_on(some, start, False)
-        gain += held_out(in_step, some, rest)
-        gain -= held_out(descend_on(some, in_step, True), some, rest)
-    return gain > 0
+        u = start
+        for i, tie in enumerate(TIES):
+            u = descend_on(some, u, tie / len(some))
+            losses[i] += held_out(u, some, rest)
+    return TIES[int(np.argmin(losses))] / n
 
 
 def descend(

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from .features import Exact, FeatureMap, Nystroem
 from .kernels import Kernel
 from .moments import evenly
 from .scales import kept, small_inverse
+from .selection import SAFE
 from .smoother import Smoother
 
 FINE = 1e-7  # of the trace, in coordinates of Y
@@ -35,6 +37,9 @@ class Target:
     narrow: Array
     wide: Array
 
+    def __iter__(self) -> Iterator[Array]:
+        yield from (self.narrow, self.wide)
+
     @classmethod
     def of(cls, Y, kernel: Kernel, tol: float = FINE, exact: bool = False) -> Target:
         """For a smoothing kernel whose lengthscale is the bandwidth."""
@@ -44,7 +49,7 @@ class Target:
 
     def take(self, rows: np.ndarray) -> Target:
         """That of some of the rows."""
-        return Target(*(linalg.take(Psi, rows, axis=0) for Psi in (self.narrow, self.wide)))
+        return Target(*(linalg.take(Psi, rows, axis=0) for Psi in self))
 
 
 def _coordinates(Y, kernel: Kernel, features: FeatureMap) -> Array:
@@ -62,27 +67,30 @@ class DensityScore:
 
     smoother: Smoother
     P: Array  # those rows
-    cross: tuple[Array, ...]  # P ∘ (ΨCᵀ) with C = PᵀΨ/n, of both targets
+    target: Target  # of those rows
+    C: tuple[Array, ...]  # PᵀΨ/n of both targets, over all rows
+    cross: tuple[Array, ...]  # P ∘ (ΨCᵀ)
     norms: tuple[Array, ...]  # ‖ψ_i‖²
     inner: Array  # C Cᵀ of the wide target
 
     @classmethod
     def of(cls, smoother: Smoother, target: Target) -> DensityScore:
-        P, both = smoother.P, (target.narrow, target.wide)
-        C = [P.T @ Psi / smoother.n for Psi in both]
-        cross = [P * (Psi @ c.T) for Psi, c in zip(both, C, strict=True)]
-        norms = [linalg.namespace(P).sum(Psi * Psi, axis=1) for Psi in both]
-        return cls(smoother, P, tuple(cross), tuple(norms), C[1] @ C[1].T)
+        C = tuple(smoother.P.T @ Psi / smoother.n for Psi in target)
+        return cls._at(smoother, smoother.P, target, C)
+
+    @classmethod
+    def _at(cls, smoother: Smoother, P, target: Target, C: tuple) -> DensityScore:
+        cross = tuple(P * (Psi @ c.T) for Psi, c in zip(target, C, strict=True))
+        norms = tuple(linalg.namespace(P).sum(Psi * Psi, axis=1) for Psi in target)
+        return cls(smoother, P, target, C, cross, norms, C[1] @ C[1].T)
 
     def thinned(self, limit: int) -> DensityScore:
         """The score at evenly spaced rows, at most `limit` of them, learned from all."""
         if self.P.shape[0] <= limit:
             return self
         rows = evenly(self.P.shape[0], limit)
-        cross, norms = (
-            tuple(linalg.take(A, rows, axis=0) for A in both) for both in (self.cross, self.norms)
-        )
-        return replace(self, P=linalg.take(self.P, rows, axis=0), cross=cross, norms=norms)
+        P = linalg.take(self.P, rows, axis=0)
+        return self._at(self.smoother, P, self.target.take(rows), self.C)
 
     def __call__(self, reg: float) -> float:
         return float(linalg.namespace(self.P).mean(self.rows(reg)))
@@ -93,17 +101,28 @@ class DensityScore:
         shrink = self.smoother.shrink(reg)
         h = self.smoother.leverage(reg, self.P)
         left = xp.clip(1.0 - h, 1e-10, None)
-        at_own = (self.cross[0] @ shrink - h * self.norms[0]) / left
         fitted = self.P * shrink[None, :]
+        if float(xp.min(left)) < SAFE:
+            return self._near_interpolation(fitted, h, left)
+        at_own = (self.cross[0] @ shrink - h * self.norms[0]) / left
         squared = xp.sum((fitted @ self.inner) * fitted, axis=1)
         squared += h * (h * self.norms[1] - 2 * (self.cross[1] @ shrink))
         return xp.clip(squared, 0.0, None) / left**2 - 2 * at_own
+
+    def _near_interpolation(self, fitted, h, left) -> Array:
+        """The same from c_i itself, whose square would have lost its digits."""
+        xp = linalg.namespace(h)
+        narrow, wide = (
+            (fitted @ C - h[:, None] * Psi) / left[:, None]
+            for C, Psi in zip(self.C, self.target, strict=True)
+        )
+        return xp.sum(wide * wide, axis=1) - 2 * xp.sum(self.target.narrow * narrow, axis=1)
 
 
 def held_out_score(smoother: Smoother, learned: Target, Phi, target: Target, reg: float) -> float:
     """(1/m) Σ_i [∫ q(y|x_i)² dy − 2 q(y_i|x_i)] over rows that q was not learned from."""
     left = smoother.left(Phi, reg)
-    F = [left @ (smoother.P.T @ Psi) for Psi in (learned.narrow, learned.wide)]
+    F = [left @ (smoother.P.T @ Psi) for Psi in learned]
     return float((F[1] ** 2).sum() - 2 * (F[0] * target.narrow).sum()) / len(left)
 
 

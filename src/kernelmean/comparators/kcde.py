@@ -51,7 +51,7 @@ class KCDE(Expansion):
 
     References
     ----------
-    Spiteri (2023), Kernel mean embeddings in density estimation and sequential modelling, eq.
+    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, eq.
     (2.12), with eq. (2.11) for the score. Fan, Yim (2004), A crossvalidation method for estimating
     conditional densities.
 

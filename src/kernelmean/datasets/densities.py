@@ -97,7 +97,7 @@ def make_conditional_density(
 
     References
     ----------
-    Spiteri (2023), Kernel mean embeddings in density estimation and sequential modelling, 2.4.1.
+    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, 2.4.1.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def make_triangle(
 
     References
     ----------
-    Spiteri (2023), Kernel mean embeddings in density estimation and sequential modelling, model 1.
+    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, model 1.
 
     Examples
     --------
