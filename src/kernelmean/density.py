@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import linalg
 from ._validation import (
     Array,
-    NumericalWarning,
     as_floats,
     as_points,
     check_choice,
@@ -27,24 +24,19 @@ from ._validation import (
     frozen,
     generator,
 )
-from .densitysearch import ROUNDS, DensitySearch, largest, spread_ties, thinned, with_bandwidth
+from .densityfit import Draft, Fit, Plan
+from .densitysearch import ROUNDS, with_bandwidth
 from .embedding import MeanEmbedding
-from .features import Exact, FeatureMap, Nystroem, as_feature_map, fit_pairs, learns_from_pairs
+from .features import as_feature_map, learns_from_pairs
 from .kernels import Kernel, Periodic, fitted_kernel
 from .line import Line
-from .location import Location, LocationSearch
 from .moments import block_rows, row_blocks
 from .persistence import Saveable
 from .progress import track
 from .scores import DensityScore, Target
-from .selection import SEARCH_ROWS, minimise_log10
-from .smoother import Smoother, with_ones
+from .smoother import Smoother
 
 TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
-TUNED_RANK = 500  # landmarks where lengthscales were tuned
-ROWS = 1500  # that the search looks at
-REGS = (-9.0, 2.0)  # of log10 λ
-REG_STEP = 10**0.25  # towards larger λ
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
@@ -391,9 +383,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     def _search(self, drafts: list[Draft]) -> Draft:
         """Half of the rounds for each draft, and the rest for the better one."""
-        rounds = track(range(ROUNDS), description="Scales", verbose=self.verbose)
         best = drafts[0]
-        for number in rounds:
+        if best.search.idle:
+            return best
+        for number in track(range(ROUNDS), description="Scales", verbose=self.verbose):
             if number == ROUNDS // 2:
                 if len(drafts) > 1:
                     best = min(drafts, key=lambda draft: draft.search.score())
@@ -502,157 +495,3 @@ def _level(level) -> float:
     if check_positive(level, "level") >= 1:
         raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
     return float(level)
-
-
-@dataclass(frozen=True)
-class Fit(Saveable):
-    """What a fitted conditional density consists of."""
-
-    X: Array
-    points: Array
-    kernel_x: Kernel
-    kernel_y: Any  # its lengthscale is the bandwidth
-    features: FeatureMap
-    smoother: Smoother
-    reg: float
-    score: float
-    scales: np.ndarray
-    intercept: bool
-    location: Location | None
-    exact: bool
-    spread: Array  # standard deviations of the columns of y
-
-    @cached_property
-    def right(self) -> Array:
-        """The weights of any x are left(x) rightᵀ."""
-        return self.smoother.P if self.intercept else with_ones(self.smoother.P)
-
-    def left(self, points) -> Array:
-        """Where weights sum to nothing, far from the data, they are replaced by equal ones."""
-        left = self.smoother.left(self.features.transform(points), self.reg)
-        if self.intercept:
-            return left
-        xp = linalg.namespace(left)
-        total = left @ xp.sum(self.smoother.P, axis=0)
-        lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
-        if bool(xp.any(lost > 0)):
-            warnings.warn(
-                f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
-                "zero; the marginal density is given there",
-                NumericalWarning,
-                stacklevel=4,
-            )
-        kept = left * (1.0 - lost)[:, None]
-        return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """Parameters sought on some of the rows."""
-
-    search: DensitySearch
-    located: tuple[np.ndarray, float] | None  # scales and size of the line of the location
-
-    def bandwidth(self, n: int) -> tuple[float, ...]:
-        """For n rows: the one found falls at the rate n^{−1/(d+4)}; one given stays."""
-        rows, d = self.search.Y.shape
-        factor = self.search.factor
-        if self.search.bandwidth is None:
-            factor *= (rows / n) ** (1.0 / (d + 4))
-        start: Any = self.search.kernel_y
-        return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked for, kernels resolved."""
-
-    kernel_x: Kernel
-    kernel_y: Kernel
-    bandwidth: Any
-    reg: float | None
-    features: Any
-    intercept: bool
-    tune: bool
-    choice: bool  # whether a location is compared with none
-
-    def draft(self, X, Y, with_location: bool) -> Draft | None:
-        """Scales and bandwidth, to be sought on at most `ROWS` rows.
-
-        None where a location is up for choice but explains nothing.
-        """
-        X, Y = thinned(ROWS, linalg.to_numpy(X), linalg.to_numpy(Y))
-        Y = spread_ties(Y)
-        located = None
-        if with_location:
-            located = self._seek_location(X, Y)
-            location = self._location(X, Y, located)
-            if self.choice and not location.explains:
-                return None
-            Y = location.residuals
-        search = DensitySearch(
-            self.kernel_x,
-            with_bandwidth(self.kernel_y, self.bandwidth, Y, "kernel_y"),
-            X,
-            Y,
-            self.intercept,
-            self.tune,
-            None if self.bandwidth is None else 1.0,
-            self.reg,
-        )
-        return Draft(search, located)
-
-    def finish(self, draft: Draft, X, Y) -> Fit:
-        """With the parameters of the draft and all rows."""
-        location = None if draft.located is None else self._location(X, Y, draft.located)
-        points = Y if location is None else frozen(location.residuals)
-        scales = draft.search.scales
-        kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        kernel_y: Any = self.kernel_y._bandwidth(draft.bandwidth(points.shape[0]))
-        features, Phi = self._coordinates(X, kernel_x, Y)
-        smoother = Smoother.of(Phi, self.intercept)
-        exact = isinstance(features, Exact)
-        score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
-        reg = self._choose_reg(score, points, Y, kernel_y) if self.reg is None else self.reg
-        return Fit(
-            X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
-            scales, self.intercept, location, exact, linalg.namespace(Y).std(Y, axis=0),
-        )  # fmt: skip
-
-    @staticmethod
-    def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
-        """λ by the score, ties drawn apart as they were in the search.
-
-        Of those that score alike the largest: with short lengthscales any λ gives rows left out
-        the marginal density, and a small one gives each row its own.
-        """
-        nudges = spread_ties(linalg.to_numpy(Y)) - linalg.to_numpy(Y)
-        if nudges.any():
-            apart = Target.of(points + linalg.like(nudges, points), kernel_y)
-            score = DensityScore.of(score.smoother, apart)
-        few = score.thinned(SEARCH_ROWS)
-        reg, _ = minimise_log10(few, *REGS, precision=1e-2)
-        return largest(lambda r: linalg.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
-
-    def _seek_location(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
-        if not self.tune:
-            return np.ones(X.shape[1]), 1.0
-        return LocationSearch(self.kernel_x, X, Y).run()
-
-    def _location(self, X, Y, located: tuple[np.ndarray, float]) -> Location:
-        scales, size = located
-        kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        return Location.of(X, Y, kernel, self._feature_map(), size)
-
-    def _feature_map(self) -> FeatureMap:
-        if self.features is None or learns_from_pairs(self.features):
-            return Nystroem(max_rank=TUNED_RANK)
-        return as_feature_map(self.features)
-
-    def _coordinates(self, X, kernel: Kernel, Y) -> tuple[FeatureMap, Array]:
-        if self.features is not None:
-            return fit_pairs(self.features, X, kernel, Y, fitted_kernel("gaussian", Y))
-        features = self._feature_map()
-        with warnings.catch_warnings():  # the search did with fewer
-            warnings.simplefilter("ignore", NumericalWarning)
-            return features, features.fit_transform(X, kernel)

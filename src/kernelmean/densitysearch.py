@@ -153,6 +153,11 @@ class DensitySearch:
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
     @property
+    def idle(self) -> bool:
+        """Whether everything is given."""
+        return not self.free and self.reg is not None and self.bandwidth is not None
+
+    @property
     def scales(self) -> np.ndarray:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
