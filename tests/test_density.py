@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 
 import kernelmean as km
 from kernelmean import density as module
+from kernelmean import densityfit
 
 GIVEN = {"bandwidth": 0.3, "reg": 0.01}
 
@@ -209,7 +210,7 @@ def _terms(K, y, gamma, n_lam, profile) -> np.ndarray:
 
 def test_the_bandwidth_of_more_rows_than_the_search_looks_at(monkeypatch):
     """Parameters of the evenly spaced rows; the bandwidth falls as n^{-1/5}."""
-    monkeypatch.setattr(module, "ROWS", 60)
+    monkeypatch.setattr(densityfit, "ROWS", 60)
     X, y = wave(240)
     some = np.linspace(0, 239, 60).astype(int)
     kernel = km.Gaussian(0.5)
