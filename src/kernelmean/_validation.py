@@ -199,6 +199,29 @@ def check_column(value, columns: int, name: str = "column") -> int:
     return column
 
 
+def check_level(level) -> float:
+    """The probability of an interval: between 0 and 1, neither of them."""
+    if check_positive(level, "level") >= 1:
+        raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
+    return float(level)
+
+
+def as_levels(q) -> np.ndarray:
+    """Probabilities of quantiles: a number or a list, from 0 to 1."""
+    levels = as_floats(q, "q")
+    if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
+        raise ValueError(f"q is {q!r}; a number between 0 and 1, or a list of them, is needed")
+    return levels
+
+
+def check_target(y) -> None:
+    """An estimator that predicts y cannot do without, in words that scikit-learn looks for."""
+    if y is None:
+        raise ValueError(
+            "y is missing: the estimator requires y to be passed, but the target y is None"
+        )
+
+
 def check_choice(value, name: str, choices: Iterable[str]) -> str:
     """One of a few words."""
     choices = list(choices)

@@ -14,6 +14,7 @@ from ._validation import (
     as_points,
     check_lengths,
     check_positive,
+    check_target,
     column_names,
     frozen,
 )
@@ -195,10 +196,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
         points_x = as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)
-        if y is None:
-            raise ValueError(
-                "y is missing: the estimator requires y to be passed, but the target y is None"
-            )
+        check_target(y)
         points_y = as_points(y, "y")
         check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
         self.one_output_ = as_floats(y, "y").ndim == 1

@@ -14,12 +14,15 @@ from . import linalg
 from ._validation import (
     Array,
     as_floats,
+    as_levels,
     as_points,
     check_choice,
     check_columns,
     check_count,
     check_lengths,
+    check_level,
     check_positive,
+    check_target,
     column_names,
     frozen,
     generator,
@@ -33,10 +36,10 @@ from .line import Line
 from .moments import block_rows, row_blocks
 from .persistence import Saveable
 from .progress import track
+from .scales import TUNABLE
 from .scores import DensityScore, Target
 from .smoother import Smoother
 
-TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
@@ -253,9 +256,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         X : array of shape (batch, d_x)
         q : float or sequence of float in [0, 1]
         """
-        levels = as_floats(q, "q")
-        if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
-            raise ValueError(f"q is {q!r}; a number between 0 and 1, or a list of them, is needed")
+        levels = as_levels(q)
         lines = self._lines(*self._given(X))
         found = np.stack([line.quantile(np.atleast_1d(levels)) for line in lines], axis=-1)
         return self._outward(found[:, 0] if levels.ndim == 0 else found)
@@ -270,7 +271,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         kind : {"central", "shortest"}
             As much probability on either side, or the narrowest interval.
         """
-        level = _level(level)
+        level = check_level(level)
         if check_choice(kind, "kind", ["central", "shortest"]) == "central":
             both = self.quantile(X, [(1 - level) / 2, (1 + level) / 2])
             return both[:, 0, ...], both[:, 1, ...]
@@ -283,7 +284,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         if len(self.bandwidth_) > 1:
             raise ValueError(f"y has {len(self.bandwidth_)} columns; regions are for one column")
         (line,) = self._lines(*self._given(X))
-        return line.regions(_level(level))
+        return line.regions(check_level(level))
 
     def mode(self, X) -> Array:
         """Where the density is highest, (batch,) or (batch, d_y)."""
@@ -338,10 +339,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
         points_x = as_points(X, "X", min_rows=5, one_d=False)
         validate_data(self, X, skip_check_array=True)
-        if y is None:
-            raise ValueError(
-                "y is missing: the estimator requires y to be passed, but the target y is None"
-            )
+        check_target(y)
         points_y = as_points(y, "y")
         check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
         self._one_output, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
@@ -489,9 +487,3 @@ def with_lengthscale(kernel: Any, lengthscale) -> Kernel:
     if not hasattr(kernel, "lengthscale"):
         raise ValueError(f"lengthscale is given, but {kernel!r} has none")
     return replace(kernel, lengthscale=lengthscale)
-
-
-def _level(level) -> float:
-    if check_positive(level, "level") >= 1:
-        raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
-    return float(level)

@@ -19,6 +19,7 @@ from ._validation import (
     check_count,
     check_lengths,
     check_positive,
+    check_target,
     column_names,
 )
 from .features import FeatureMap, Nystroem, as_feature_map, learns_from_pairs
@@ -28,7 +29,7 @@ from .kernels import Kernel, Precomputed, fitted_kernel
 from .moments import block_rows, evenly, row_blocks
 from .persistence import Saveable
 from .progress import track
-from .scales import ROUNDS, Scaled, Search
+from .scales import ROUNDS, TUNABLE, Scaled, Search
 from .selection import SEARCH_ROWS
 from .sharing import Part, is_dask, kind_of, share, thinned_parts, together
 from .stages import (
@@ -49,7 +50,6 @@ from .summary import Summary, account
 
 SEARCH_COST = 4e7  # rows × ranks of a step of the search over lengthscales
 FEWEST = 1000  # rows of the search, whatever the ranks
-TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
 LEVEL = 0.05  # of the test that the instruments do not contradict a fit
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 
@@ -488,10 +488,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         gaps = kind_of(self.split) == "samples"
         points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
         validate_data(self, X, skip_check_array=True)
-        if y is None:
-            raise ValueError(
-                "y is missing: the estimator requires y to be passed, but the target y is None"
-            )
+        check_target(y)
         self.target_name_ = (column_names(y) or ["y"])[0]
         y = _outcome(y, points.shape[0], gaps)
         if Z is None:

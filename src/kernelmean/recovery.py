@@ -13,11 +13,12 @@ import numpy as np
 from . import linalg, positive
 from ._validation import (
     Array,
-    as_floats,
+    as_levels,
     check_choice,
     check_column,
     check_columns,
     check_count,
+    check_level,
     check_positive,
     generator,
 )
@@ -111,7 +112,7 @@ def cdf(m: MeanEmbedding, Y, bandwidth) -> Array:
 
 def quantile(m: MeanEmbedding, q, bandwidth=0.0) -> Array:
     """Quantiles per column of a normalised embedding."""
-    levels = _levels(q)
+    levels = as_levels(q)
     u = np.atleast_1d(levels)
     found = [
         _quantiles(column, u) if width == 0 else _line(column, width).quantile(u)
@@ -119,13 +120,6 @@ def quantile(m: MeanEmbedding, q, bandwidth=0.0) -> Array:
     ]
     values = np.stack(found, axis=-1)  # (batch, k, d)
     return _returned(m, values[:, 0] if levels.ndim == 0 else values)
-
-
-def _levels(q) -> np.ndarray:
-    levels = as_floats(q, "q")
-    if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
-        raise ValueError(f"q is {q!r}; a number between 0 and 1, or a list of them, is needed")
-    return levels
 
 
 def _points_like(m: MeanEmbedding, Y) -> Array:
@@ -189,7 +183,7 @@ def _quantiles(members: MeanEmbedding, levels: np.ndarray) -> np.ndarray:
 
 def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> tuple[Array, Array]:
     """Central or shortest interval per column of a normalised embedding."""
-    _check_level(level)
+    check_level(level)
     if check_choice(kind, "kind", ["central", "shortest"]) == "central":
         both = quantile(m, [(1 - level) / 2, (1 + level) / 2], bandwidth)
         return both[..., 0, :], both[..., 1, :]
@@ -203,14 +197,9 @@ def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> tuple[Arra
     return lower, upper
 
 
-def _check_level(level) -> None:
-    if check_positive(level, "level") >= 1:
-        raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
-
-
 def region(m: MeanEmbedding, level: float, bandwidth) -> Array | list[Array]:
     """Highest-density regions of a normalised embedding of one column."""
-    _check_level(level)
+    check_level(level)
     d = m.points.shape[1]
     if d != 1:
         raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")

@@ -27,6 +27,7 @@ from ._validation import NumericalWarning
 from .features import Nystroem
 from .kernels import Kernel
 
+TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
 SCALE_DECADES = 1.5  # a scale stays within 10**±1.5 of where it starts
 REG_DECADES = (-9.0, 1.0)  # of λ and ξ, relative to the kernel's mean diagonal
 START = -4.0  # log10 of λ and ξ
