@@ -26,6 +26,7 @@ from .embedded import EmbeddedDensity
 from .embedding import MeanEmbedding
 from .features import Exact, FeatureMap, Nystroem, RandomFourier
 from .filtering import KernelBayesFilter
+from .hmm import KernelHMM
 from .instrument import KernelIV
 from .kernels import (
     Delta,
@@ -43,6 +44,7 @@ from .kernels import (
     median_lengthscale,
     on_columns,
 )
+from .order import estimate_order
 from .persistence import load
 from .ratio import DensityRatio
 from .rules import product_rule, sum_rule
@@ -64,6 +66,7 @@ __all__ = [
     "Kernel",
     "KernelBayes",
     "KernelBayesFilter",
+    "KernelHMM",
     "KernelIV",
     "Laplace",
     "Linear",
@@ -81,6 +84,7 @@ __all__ = [
     "datasets",
     "display",
     "econml",
+    "estimate_order",
     "load",
     "median_lengthscale",
     "moments",

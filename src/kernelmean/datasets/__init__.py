@@ -2,6 +2,7 @@
 
 from .densities import DensityData, make_conditional_density, make_triangle
 from .epidemic import Outbreak, load_influenza, simulate_sir
+from .hidden import HiddenMarkov, HMMData, load_mnist, make_digit_hmm, make_hmm
 from .instruments import IVData, make_iv_demand, make_iv_linear, make_iv_sigmoid
 from .tables import IVTable, OutcomeTable, load_engel, load_fulton_fish, load_schooling, load_wages
 from .trajectories import (
@@ -15,6 +16,8 @@ from .trajectories import (
 __all__ = [
     "DYNAMICS",
     "DensityData",
+    "HMMData",
+    "HiddenMarkov",
     "IVData",
     "IVTable",
     "Outbreak",
@@ -24,10 +27,13 @@ __all__ = [
     "load_engel",
     "load_fulton_fish",
     "load_influenza",
+    "load_mnist",
     "load_schooling",
     "load_wages",
     "make_conditional_density",
+    "make_digit_hmm",
     "make_hidden_angle",
+    "make_hmm",
     "make_iv_demand",
     "make_iv_linear",
     "make_iv_sigmoid",

@@ -1,0 +1,284 @@
+"""EM for a hidden Markov model whose emission laws are embeddings of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from . import linalg
+from ._validation import Array
+from .emission import Emissions, Smoothing, rule_of_thumb
+from .kernels import Delta, Kernel
+from .markov import Chain, filtered, smoothed, stationary, transitions
+from .progress import Verbose, track
+
+PSEUDO = 1e-3  # transitions of each kind that are taken as seen beside those expected
+SHORT = 20  # iterations of a start
+FINALISTS = 3  # starts that are carried on
+TILT = 1.5  # of a random start, in standard deviations of the coordinates
+STEP = 2.0  # between two bandwidths
+WIDEST, NARROWEST = 2.0, 1 / 16  # bandwidths tried, relative to Silverman's
+STRETCHES = 20  # of rows, every other of which is held out
+HALF_ITER = 30  # iterations of EM without the rest
+SLACK = 0.5  # standard errors of the log-likelihood that a wider bandwidth may cost
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Observations, which of them are there, and the sequences that they form.
+
+    Attributes
+    ----------
+    points : array of shape (n, d)
+    seen : bool array of shape (n,)
+    sequences : list of slice
+    used : bool array of shape (n,)
+        Rows that are learned from; the others are missing to EM.
+    """
+
+    points: Array
+    seen: np.ndarray
+    sequences: list[slice]
+    used: np.ndarray
+
+    @classmethod
+    def of(cls, points, seen: np.ndarray, sequences: list[slice]) -> Rows:
+        """All rows seen are used."""
+        return cls(points, seen, sequences, seen)
+
+    def weights(self, gamma: np.ndarray) -> np.ndarray:
+        """γ of the rows seen, zero where they are not used."""
+        return np.where(self.used[self.seen, None], gamma[self.seen], 0.0)
+
+    def halves(self, pieces: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows seen in every other of some stretches, and those in the others."""
+        odd = (np.arange(len(self.seen)) * pieces // len(self.seen)) % 2 == 1
+        return self.seen & odd, self.seen & ~odd
+
+    @property
+    def there(self) -> Array:
+        """The rows seen."""
+        if self.seen.all():
+            return self.points
+        return linalg.take(self.points, np.flatnonzero(self.seen), axis=0)
+
+    def stretches(self, limit: int, pieces: int) -> tuple[np.ndarray, Rows]:
+        """Numbers of at most `limit` rows in stretches over the whole, and these rows."""
+        if len(self.seen) <= limit:
+            return np.arange(len(self.seen)), self
+        longest = max(2, limit // pieces)
+        parts = [
+            slice(start, min(start + longest, s.stop))
+            for s in self.sequences
+            for start in range(s.start, s.stop, longest)
+        ]
+        chosen = np.unique(np.linspace(0, len(parts) - 1, pieces).round().astype(int))
+        parts = [parts[i] for i in chosen]
+        stops = np.cumsum([s.stop - s.start for s in parts])
+        rows = np.concatenate([np.arange(s.start, s.stop) for s in parts])
+        sequences = [
+            slice(int(b - (s.stop - s.start)), int(b)) for s, b in zip(parts, stops, strict=True)
+        ]
+        return rows, Rows.of(linalg.take(self.points, rows, axis=0), self.seen[rows], sequences)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Where EM has come to.
+
+    Attributes
+    ----------
+    gamma : array of shape (n, K)
+        Probabilities of the states, from which the emission laws are made.
+    chain : Chain
+    loglik : array, one number per row used
+        log p(y_t | y_1, ..., y_{t-1}), the row itself left out of the emission laws.
+    history : list of float
+        Their mean, by iteration.
+    converged : bool
+    """
+
+    gamma: np.ndarray
+    chain: Chain
+    loglik: np.ndarray
+    history: list[float]
+    converged: bool
+
+    @property
+    def value(self) -> float:
+        """Mean log-likelihood of a row."""
+        return self.history[-1]
+
+
+def climb(
+    smoothing: Smoothing, rows: Rows, gamma, chain: Chain, max_iter: int, tol: float
+) -> Climb:
+    """EM: emission laws and chain from γ, γ from these, until the mean log-likelihood settles.
+
+    The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
+    embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a little.
+    Then the climb ends where it was.
+    """
+    best: Climb | None = None
+    history: list[float] = []
+    for _ in range(max_iter):
+        alpha, loglik = expectation(smoothing, rows, gamma, chain)
+        gain = np.inf if best is None else loglik.mean() - best.value
+        if best is not None and gain <= 0:
+            return Climb(best.gamma, best.chain, best.loglik, history, True)
+        history = [*history, float(loglik.mean())]
+        best = Climb(gamma, chain, loglik, history, bool(gain < tol))
+        if best.converged:
+            break
+        new = smoothed(alpha, chain, rows.sequences)
+        chain = maximised(alpha, new, chain, rows.sequences)
+        gamma = new
+    assert best is not None
+    return best
+
+
+def expectation(smoothing: Smoothing, rows: Rows, gamma, chain: Chain) -> tuple:
+    """α of all rows, and log-likelihoods of those used."""
+    logb = np.zeros_like(gamma)
+    logb[rows.seen] = smoothing.log_densities(rows.weights(gamma))
+    logb[~rows.used] = 0.0
+    alpha, loglik = filtered(logb, chain, rows.sequences)
+    return alpha, loglik[rows.used]
+
+
+def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
+    """The chain with the expected transitions, started in its stationary law."""
+    counts = transitions(alpha, gamma, chain, sequences) + PSEUDO
+    transmat = counts / counts.sum(axis=1, keepdims=True)
+    return Chain(stationary(transmat), transmat)
+
+
+def begin(logb: np.ndarray, chain: Chain, sequences) -> np.ndarray:
+    """γ for log-densities and a chain that are given."""
+    alpha, _ = filtered(logb, chain, sequences)
+    return smoothed(alpha, chain, sequences)
+
+
+def random_start(coordinates: np.ndarray, K: int, rng: np.random.Generator) -> np.ndarray:
+    """log-densities linear in the coordinates, with random slopes."""
+    scale = np.maximum(coordinates.std(axis=0), np.finfo(float).tiny)
+    slopes = rng.standard_normal((coordinates.shape[1], K)) / coordinates.shape[1] ** 0.5
+    return TILT * ((coordinates - coordinates.mean(axis=0)) / scale) @ slopes
+
+
+def uninformed(K: int) -> Chain:
+    """Every state as likely as every other, at all times."""
+    return Chain(np.full(K, 1 / K), np.full((K, K), 1 / K))
+
+
+# ------------------------------------------------------------ the search
+
+
+@dataclass
+class Refinement:
+    """Several starts, then the bandwidth, on some rows; then all rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    kernel : Kernel
+        Smoothing kernel, a median distance wide.
+    bandwidth : float, optional
+        In units of `kernel`; None searches.
+    max_iter, tol
+        Of EM.
+    verbose : bool or callable
+        Progress over the starts, see `progress.track`.
+    """
+
+    rows: Rows
+    kernel: Kernel
+    bandwidth: float | None
+    max_iter: int
+    tol: float
+    verbose: Verbose
+
+    def smoothing(self, bandwidth: float) -> Smoothing:
+        """The rows seen, at a bandwidth relative to the kernel's."""
+        return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth))
+
+    def __call__(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
+        """The best climb and its bandwidth."""
+        thumb = rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
+        factor = 0.5 * thumb if self.bandwidth is None else self.bandwidth
+        climbed = self._from_starts(self.smoothing(factor), starts)
+        if self.bandwidth is not None or isinstance(self.kernel, Delta):
+            return climbed, factor
+        return self._over_bandwidths(climbed, factor, thumb)
+
+    def carried_on(self, laws: Emissions, chain: Chain, factor: float) -> tuple[Climb, Smoothing]:
+        """EM on these rows from laws and a chain found on others."""
+        logb = laws.log_density(self.rows.points)
+        logb[~self.rows.seen] = 0.0
+        smoothing = self.smoothing(factor)
+        gamma = begin(logb, chain, self.rows.sequences)
+        return self._climb(smoothing, gamma, chain, self.max_iter), smoothing
+
+    def _from_starts(self, smoothing: Smoothing, starts) -> Climb:
+        short = [
+            self._climb(smoothing, begin(logb, chain, self.rows.sequences), chain, SHORT)
+            for logb, chain in track(starts, description="starts of EM", verbose=self.verbose)
+        ]
+        short.sort(key=lambda c: -c.value)
+        return max(
+            (self._climb(smoothing, c.gamma, c.chain, self.max_iter) for c in short[:FINALISTS]),
+            key=lambda c: c.value,
+        )
+
+    def _climb(self, smoothing: Smoothing, gamma, chain: Chain, max_iter: int) -> Climb:
+        return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol)
+
+    def _over_bandwidths(self, first: Climb, factor: float, thumb: float) -> tuple[Climb, float]:
+        """The widest bandwidth within half a standard error of the best held-out log-likelihood.
+
+        From the first bandwidth outwards, as long as the log-likelihood does not clearly fall; the
+        best on half of the rows is a little too wide for all of them.
+        """
+        held_out = {factor: self._held_out(factor, first)}
+        for step, limit in ((1 / STEP, NARROWEST * thumb), (STEP, WIDEST * thumb)):
+            h = factor * step
+            while min(h, limit) == limit if step < 1 else max(h, limit) == limit:
+                held_out[h] = self._held_out(h, first)
+                if _clearly_worse(held_out[h], _best(held_out)):
+                    break
+                h *= step
+        best = _best(held_out)
+        widest = max(h for h, rows in held_out.items() if not _clearly_worse(rows, best))
+        widest *= 0.5 ** (1 / (self.rows.points.shape[1] + 4))
+        smoothing = self.smoothing(widest)
+        return self._climb(smoothing, first.gamma, first.chain, self.max_iter), widest
+
+    def _held_out(self, bandwidth: float, first: Climb) -> np.ndarray:
+        """Log-likelihoods of all rows seen, by laws and chains from every other stretch of rows."""
+        smoothing = self.smoothing(bandwidth)
+        loglik = np.zeros(len(self.rows.seen))
+        for used in self.rows.halves(STRETCHES):
+            half = replace(self.rows, used=used)
+            learned = climb(smoothing, half, first.gamma, first.chain, HALF_ITER, self.tol)
+            rest = self.rows.seen & ~used
+            loglik[rest] = judged(smoothing, half, learned)[rest]
+        return loglik[self.rows.seen]
+
+
+def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> np.ndarray:
+    """log p(y_t | y_1, ..., y_{t-1}) of all rows, by the laws of the rows used, never their own."""
+    logb = np.zeros_like(learned.gamma)
+    logb[rows.seen] = smoothing.log_densities(rows.weights(learned.gamma))
+    return filtered(logb, learned.chain, rows.sequences)[1]
+
+
+def _best(held_out: dict[float, np.ndarray]) -> np.ndarray:
+    return max(held_out.values(), key=lambda rows: rows.mean())
+
+
+def _clearly_worse(rows: np.ndarray, best: np.ndarray) -> bool:
+    """Whether the mean is less than the best, by more than half a standard error."""
+    loss = best - rows
+    return bool(loss.mean() > SLACK * loss.std() / len(loss) ** 0.5)

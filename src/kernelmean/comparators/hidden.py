@@ -1,0 +1,383 @@
+"""Hidden Markov models that others have proposed, and the errors by which models are compared.
+
+Both models have `fit(X, lengths=None)`, `density`, `filter` and `predict`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import linalg, markov
+from .._validation import (
+    as_floats,
+    as_points,
+    as_vector,
+    check_choice,
+    check_columns,
+    check_count,
+    check_lengths,
+    generator,
+)
+from ..filtering import check_sequences
+from .networks import require
+
+ROTATIONS = 20  # random ones, of which that with the largest gap is kept
+FLOOR = 1e-3  # of a projected density on [0, 1], which may be negative
+STARTS = 5  # of EM
+ROUNDS, GAIN = 500, 1e-2  # most iterations of EM, and the gain in log-likelihood that ends it
+MOST_STATES = 8  # whose permutations are enumerated
+
+
+class HiddenComparator(BaseEstimator):
+    """What the models share: arguments are checked, densities are filtered with.
+
+    Attributes
+    ----------
+    transmat_ : array of shape (K, K)
+        P(x_{t+1} = j | x_t = i).
+    startprob_ : array of shape (K,)
+        Its stationary law.
+    """
+
+    def fit(self, X, lengths=None) -> Any:
+        """Estimate the chain and the density of every state.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            Observations in the order of time.
+        lengths : sequence of int, optional
+            Rows of each sequence, where there are several below each other.
+        """
+        check_count(self.n_components, "n_components")
+        points = linalg.to_numpy(as_points(X, "X", min_rows=3))
+        validate_data(self, points, skip_check_array=True)
+        self.transmat_ = self._fit(points, check_sequences(lengths, len(points)))
+        self.startprob_ = markov.stationary(self.transmat_)
+        return self
+
+    def density(self, Y) -> np.ndarray:
+        """p(y | k) of every row and state, shape (m, K)."""
+        return np.exp(self._log_density(self._checked(Y, "Y")))
+
+    def filter(self, X, lengths=None) -> np.ndarray:
+        """P(x_t = k | y_1, ..., y_t), shape (n, K)."""
+        logs = self._log_density(self._checked(X, "X"))
+        chain = markov.Chain(self.startprob_, self.transmat_)
+        return markov.filtered(logs, chain, check_sequences(lengths, len(logs)))[0]
+
+    def predict(self, X, lengths=None) -> np.ndarray:
+        """The likeliest state of each row, given those before it and itself, shape (n,)."""
+        return self.filter(X, lengths).argmax(axis=1)
+
+    def _checked(self, X, name: str) -> np.ndarray:
+        check_is_fitted(self)
+        points = linalg.to_numpy(as_points(X, name))
+        check_columns(points, self.n_features_in_, name, "the model")
+        return points
+
+    @abstractmethod
+    def _fit(self, X: np.ndarray, sequences: list[slice]) -> np.ndarray: ...
+
+    @abstractmethod
+    def _log_density(self, X: np.ndarray) -> np.ndarray: ...
+
+
+# ---------------------------------------------------------------- projection
+
+
+class ProjHMM(HiddenComparator):
+    """p(y | k) = Σ_m o_mk φ_m(y), by the spectral method from moments of three observations.
+
+    The data, one column, are scaled to [0, 1]. With the empirical l_a = E φ_a(y₁), N_ab =
+    E φ_a(y₁)φ_b(y₂), P_ac = E φ_a(y₁)φ_c(y₃) and M_abc = E φ_a(y₁)φ_b(y₂)φ_c(y₃):
+
+    - U: the K leading right singular vectors of P;
+    - B(b) = (UᵀPU)⁻¹ UᵀM(·, b, ·)U, and C(k) = Σ_b (UΘ)_bk B(b) with a random rotation Θ;
+    - R diagonalises C(1), λ_kj = (R⁻¹C(k)R)_jj, and O = UΘΛ;
+    - π̃ is the law nearest to (UᵀO)⁻¹Uᵀl, and Q the transition matrix nearest to
+      (UᵀO diag π̃)⁻¹ UᵀNU (OᵀU)⁻¹.
+
+    Of 20 rotations that one is used which keeps the eigenvalues of C(1) farthest apart.
+
+    Parameters
+    ----------
+    n_components : int
+        K.
+    basis : {"trigonometric", "histogram"}
+        φ: 1 and √2 cos(πmy); or the indicators, times √M, of M intervals.
+    n_basis : int
+        M.
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    coef_ : array of shape (M, K)
+        O, of the scaled data.
+    transmat_, startprob_ : arrays of shape (K, K), (K,)
+
+    Notes
+    -----
+    Densities below 0.001 (on the scale of [0, 1]) are set to it, and outside the range of the
+    training data a density is that of the nearest end. Complex eigenvalues give way to their real
+    parts.
+
+    References
+    ----------
+    De Castro, Gassiat, Le Corff (2017), Consistent estimation of the filtering and marginal
+    smoothing distributions in nonparametric hidden Markov models, Algorithm 1; Lehéricy (2018),
+    State-by-state minimax adaptive estimation for nonparametric hidden Markov models.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> from kernelmean.comparators import ProjHMM, matched_accuracy
+    >>> data = km.datasets.make_hmm("separated", 20_000, random_state=0)
+    >>> model = ProjHMM(2, n_basis=8, random_state=0).fit(data.X)
+    >>> matched_accuracy(data.states, model.predict(data.X)) > 0.75
+    True
+    """
+
+    def __init__(self, n_components, basis="trigonometric", n_basis=10, random_state=None):
+        self.n_components = n_components
+        self.basis = basis
+        self.n_basis = n_basis
+        self.random_state = random_state
+
+    def _fit(self, X, sequences) -> np.ndarray:
+        self._check_settings(X)
+        self._low, self._width = X.min(), np.ptp(X)
+        first = _triples(sequences)
+        Phi = self._functions(X)
+        P1, P2, P3 = Phi[first], Phi[first + 1], Phi[first + 2]
+        U = np.linalg.svd(P1.T @ P3)[2][: self.n_components].T
+        A1, A3 = P1 @ U, P3 @ U
+        B = _operators(A1, P2, A3)
+        O = self.coef_ = _emissions(B, U, generator(self.random_state))
+        return _transitions(U.T @ O, A1.mean(axis=0), A1.T @ (P2 @ U) / len(A1))
+
+    def _check_settings(self, X) -> None:
+        check_choice(self.basis, "basis", BASES)
+        check_count(self.n_basis, "n_basis", minimum=self.n_components)
+        if X.shape[1] != 1:
+            raise ValueError(f"X has {X.shape[1]} columns; ProjHMM needs one")
+        if np.ptp(X) == 0:
+            raise ValueError("X is constant; a column with different values is needed")
+
+    def _functions(self, X: np.ndarray) -> np.ndarray:
+        scaled = np.clip((X - self._low) / self._width, 0, 1)
+        return BASES[self.basis](scaled, self.n_basis)
+
+    def _log_density(self, X) -> np.ndarray:
+        return np.log(np.maximum(self._functions(X) @ self.coef_, FLOOR) / self._width)
+
+
+def _cosines(x: np.ndarray, M: int) -> np.ndarray:
+    """1, √2 cos(πx), ..., √2 cos(π(M − 1)x) of a column x."""
+    functions = np.sqrt(2) * np.cos(np.pi * np.arange(M) * x)
+    functions[:, 0] = 1
+    return functions
+
+
+def _intervals(x: np.ndarray, M: int) -> np.ndarray:
+    """√M where x is in ((m − 1)/M, m/M], else 0."""
+    return np.sqrt(M) * (np.maximum(np.ceil(M * x), 1) == np.arange(1, M + 1))
+
+
+BASES = {"trigonometric": _cosines, "histogram": _intervals}
+
+
+def _triples(sequences: list[slice]) -> np.ndarray:
+    """Numbers of the rows that two more of the same sequence follow."""
+    first = np.concatenate([np.arange(s.start, s.stop - 2) for s in sequences])
+    if not len(first):
+        raise ValueError("lengths has no sequence of three rows; at least one is needed")
+    return first
+
+
+def _operators(A1: np.ndarray, P2: np.ndarray, A3: np.ndarray) -> np.ndarray:
+    """B(b) = (UᵀPU)⁻¹ UᵀM(·, b, ·)U of every b, shape (M, K, K)."""
+    n, K = A1.shape
+    pairs = (A1[:, :, None] * A3[:, None, :]).reshape(n, K * K)
+    return np.linalg.pinv(A1.T @ A3) @ (P2.T @ pairs).reshape(-1, K, K)
+
+
+def _emissions(B: np.ndarray, U: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """O = UΘΛ, with the Θ of the largest gap between eigenvalues."""
+    K = U.shape[1]
+    # signs of columns of Θ, which QR does not draw evenly, change nothing in O
+    rotations = np.linalg.qr(rng.standard_normal((ROTATIONS, K, K)))[0]
+    candidates = [(theta, _eigenvalues(B, U @ theta)) for theta in rotations]
+    theta, L = max(candidates, key=lambda candidate: _gap(candidate[1][0]))
+    return U @ theta @ L
+
+
+def _eigenvalues(B: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Λ: in row k those of C(k), as R has it; their real parts, if they are complex."""
+    C = np.tensordot(directions.T, B, axes=1)
+    R = np.linalg.eig(C[0])[1]
+    return np.diagonal(np.linalg.pinv(R) @ C @ R, axis1=1, axis2=2).real
+
+
+def _gap(eigenvalues: np.ndarray) -> float:
+    return np.diff(np.sort(eigenvalues)).min(initial=np.inf)
+
+
+def _transitions(UO: np.ndarray, means: np.ndarray, N: np.ndarray) -> np.ndarray:
+    """Q from UᵀO, Uᵀl and UᵀNU."""
+    inverse = np.linalg.pinv(UO)
+    shares = markov.nearest_simplex((inverse @ means)[None])[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return markov.nearest_stochastic(inverse @ N @ inverse.T / shares[:, None])
+
+
+# ---------------------------------------------------------------- Gaussian laws
+
+
+class GaussianHMM(HiddenComparator):
+    """p(y | k) = Σ_m w_km N(y; μ_km, diag σ²_km), by EM: hmmlearn's, with the verbs of `ProjHMM`.
+
+    The likeliest of 5 fits that start from different random numbers.
+
+    Parameters
+    ----------
+    n_components : int
+        K.
+    n_mix : int
+        Gaussians of each state.
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    weights_, means_, variances_ : arrays of shape (K, n_mix), (K, n_mix, d), (K, n_mix, d)
+    transmat_, startprob_ : arrays of shape (K, K), (K,)
+
+    Raises
+    ------
+    ImportError
+        If the package `hmmlearn` is missing (extra `papers`).
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import kernelmean as km
+    >>> from kernelmean.comparators import GaussianHMM, matched_accuracy
+    >>> data = km.datasets.make_hmm("separated", 1000, random_state=0)
+    >>> if find_spec("hmmlearn"):
+    ...     model = GaussianHMM(2, random_state=0).fit(data.X)
+    ...     assert matched_accuracy(data.states, model.predict(data.X)) > 0.75
+    """
+
+    def __init__(self, n_components, n_mix=1, random_state=None):
+        self.n_components = n_components
+        self.n_mix = n_mix
+        self.random_state = random_state
+
+    def _fit(self, X, sequences) -> np.ndarray:
+        require("hmmlearn", "GaussianHMM", 'pip install "kernelmean[papers]"')
+        check_count(self.n_mix, "n_mix")
+        lengths = [s.stop - s.start for s in sequences]
+        seeds = generator(self.random_state).integers(2**31, size=STARTS)
+        fits = [self._model(int(seed)).fit(X, lengths) for seed in seeds]
+        best = max(fits, key=lambda model: model.score(X, lengths))
+        self.weights_, self.means_, self.variances_ = _mixtures(best)
+        return best.transmat_
+
+    def _model(self, seed: int) -> Any:
+        from hmmlearn.hmm import GMMHMM
+        from hmmlearn.hmm import GaussianHMM as Single
+
+        settings = {"n_iter": ROUNDS, "tol": GAIN, "random_state": seed}
+        if self.n_mix == 1:
+            return Single(self.n_components, "diag", **settings)
+        return GMMHMM(self.n_components, self.n_mix, covariance_type="diag", **settings)
+
+    def _log_density(self, X) -> np.ndarray:
+        distances = (X[:, None, None] - self.means_) ** 2 / self.variances_
+        logs = -0.5 * np.sum(distances + np.log(2 * np.pi * self.variances_), axis=-1)
+        return logsumexp(logs, axis=-1, b=self.weights_)
+
+
+def _mixtures(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights, means and variances of one of hmmlearn's models."""
+    if hasattr(model, "weights_"):
+        return model.weights_, model.means_, model.covars_
+    variances = np.diagonal(model.covars_, axis1=1, axis2=2)
+    return np.ones((len(variances), 1)), model.means_[:, None], variances[:, None]
+
+
+# ---------------------------------------------------------------- errors
+
+
+def tmse(startprob, transmat, startprob_hat, transmat_hat) -> float:
+    """min_τ ‖π − π̂_τ‖² + ‖Q − Q̂_τ‖²_F, over all ways τ to number the states.
+
+    Parameters
+    ----------
+    startprob, transmat : arrays of shape (K,), (K, K)
+        π and Q, of at most 8 states.
+    startprob_hat, transmat_hat : arrays of the same shapes
+        Their estimates.
+
+    References
+    ----------
+    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, eq. (3.11).
+
+    Examples
+    --------
+    >>> from kernelmean.comparators import tmse
+    >>> tmse([0.5, 0.5], [[0.8, 0.2], [0.2, 0.8]], [0.6, 0.4], [[0.7, 0.3], [0.2, 0.8]])
+    0.04
+    """
+    pi, Q = _parameters(startprob, transmat, "startprob", "transmat")
+    pi_hat, Q_hat = _parameters(startprob_hat, transmat_hat, "startprob_hat", "transmat_hat")
+    check_lengths(len(pi), len(pi_hat), "startprob", "startprob_hat")
+    orders = (list(order) for order in permutations(range(len(pi))))
+    return min(
+        float(np.sum((pi - pi_hat[o]) ** 2) + np.sum((Q - Q_hat[np.ix_(o, o)]) ** 2))
+        for o in orders
+    )
+
+
+def _parameters(startprob, transmat, first: str, second: str) -> tuple[np.ndarray, np.ndarray]:
+    pi, Q = as_vector(startprob, first), as_floats(transmat, second)
+    K = len(pi)
+    if K > MOST_STATES:
+        raise ValueError(f"{first} has {K} states; at most {MOST_STATES} can be enumerated")
+    if Q.shape != (K, K):
+        raise ValueError(f"{second} has shape {Q.shape}; ({K}, {K}), as {first}, is needed")
+    return pi, Q
+
+
+def matched_accuracy(states, predicted) -> float:
+    """max_τ (1/n) Σ_t 1[τ(x̂_t) = x_t], over all ways τ to number the states that were predicted.
+
+    Parameters
+    ----------
+    states, predicted : arrays of int of shape (n,)
+
+    References
+    ----------
+    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, eq. (3.12).
+
+    Examples
+    --------
+    >>> from kernelmean.comparators import matched_accuracy
+    >>> matched_accuracy([0, 0, 1, 1, 2], [2, 2, 0, 0, 0])
+    0.8
+    """
+    states, predicted = as_vector(states, "states"), as_vector(predicted, "predicted")
+    check_lengths(len(states), len(predicted), "states", "predicted")
+    _, rows = np.unique(states, return_inverse=True)
+    _, columns = np.unique(predicted, return_inverse=True)
+    counts = np.zeros((rows.max() + 1, columns.max() + 1))
+    np.add.at(counts, (rows, columns), 1)
+    return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / len(states))

@@ -1,0 +1,268 @@
+"""Emission laws of a hidden Markov model: embeddings whose weights are probabilities of states."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from . import linalg
+from ._validation import Array, NumericalWarning
+from .embedding import MeanEmbedding
+from .features import FeatureMap, Nystroem
+from .kernels import Delta, Gaussian, Kernel, Precomputed
+from .moments import evenly
+from .persistence import Saveable
+from .spectral import Coordinates
+
+RANK = 2000  # landmarks of the smoothing kernel
+LANDMARK_ROWS = 20_000  # rows they are chosen among
+ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
+NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+def smoothing_kernel(kernel: Kernel, points) -> Kernel:
+    """The kernel that spreads an observation out, as wide as the median distance of the data.
+
+    That of the embedding where it has an integral of one, else a Gaussian one.
+
+    Raises
+    ------
+    ValueError
+        If points are no more than numbers of rows (`Precomputed`).
+    """
+    if isinstance(kernel, Precomputed):
+        raise ValueError(
+            "kernel is Precomputed, which knows distances but no densities; refine=False with "
+            'inference="kbr" does without them'
+        )
+    try:
+        kernel._log_normaliser(points.shape[1])
+    except ValueError:
+        return Gaussian().resolve(points)
+    if isinstance(getattr(kernel, "lengthscale", None), float):
+        return replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
+    return kernel
+
+
+def rule_of_thumb(n: int, d: int) -> float:
+    """Silverman's bandwidth for normal data, in median distances: √(2d) standard deviations."""
+    return (4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) / (2.0 * d) ** 0.5
+
+
+def landmarks(points, kernel: Kernel, rank: int) -> FeatureMap:
+    """Nyström coordinates, landmarks among evenly spaced rows; a trace that is lost is no news.
+
+    The guard of the laws stands in for what the landmarks do not reach.
+    """
+    rows = linalg.take(points, evenly(points.shape[0], LANDMARK_ROWS), axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)
+        return Nystroem(max_rank=rank).fit(rows, kernel)
+
+
+# ------------------------------------------------------------ the laws
+
+
+@dataclass(frozen=True)
+class Emissions(Saveable):
+    """f_k(y) = (N_k Σ_s w_sk k̄(y_s, y) + g_k(y))/(N_k + 1), w_·k = γ_·k/N_k, N_k = Σ_s γ_sk.
+
+    γ_sk is the probability that row s was emitted in state k, k̄ the smoothing kernel. g_k is a
+    normal density of the same mean and variances, which counts as one observation: it is all that
+    is left far from the data. For a `Delta` kernel g is uniform on the values seen.
+
+    Attributes
+    ----------
+    features : FeatureMap
+        Coordinates φ of k̄ up to its height.
+    coefficients : array of shape (r, K)
+        Σ_s γ_sk φ(y_s).
+    guard : Guard
+    log_height : float
+        log k̄(y, y).
+    """
+
+    features: FeatureMap
+    coefficients: Array
+    guard: Guard
+    log_height: float
+
+    def log_density(self, points) -> np.ndarray:
+        """log f_k(y) for every row, (m, K)."""
+        kernel_part = linalg.to_numpy(self.features.transform(points) @ self.coefficients)
+        log_guard = self.guard.log_density(linalg.to_numpy(points))
+        return _mixed(kernel_part, log_guard, self.log_height) - np.log(self.guard.counts + 1)
+
+
+@dataclass(frozen=True)
+class Guard(Saveable):
+    """One normal density per state, columns independent; or one over the number of values.
+
+    Attributes
+    ----------
+    counts : array of shape (K,)
+        N_k.
+    means, variances : arrays of shape (K, d)
+    n_values : int
+        Distinct values of discrete data; 0 for the normal densities.
+    """
+
+    counts: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+    n_values: int
+
+    @classmethod
+    def of(cls, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
+        """From rows and the weights (u, K) of the states in them; `spread` of each column."""
+        counts = weights.sum(axis=0)
+        share = weights.T / np.maximum(counts, np.finfo(float).tiny)[:, None]
+        means = share @ points
+        variances = share @ points**2 - means**2
+        variances = np.maximum(variances, NARROWEST * spread)
+        return cls(counts, means, variances, len(points) if discrete else 0)
+
+    def log_density(self, points: np.ndarray) -> np.ndarray:
+        """(m, K); columns that do not vary at all say nothing."""
+        if self.n_values:
+            return np.full((len(points), len(self.counts)), -np.log(self.n_values))
+        columns = np.flatnonzero(self.variances.min(axis=0) > 0)
+        total = np.zeros((len(points), len(self.counts)))
+        for j in columns:
+            off = (points[:, j, None] - self.means[:, j]) ** 2 / self.variances[:, j]
+            total -= 0.5 * (off + np.log(self.variances[:, j]) + LOG_2PI)
+        return total
+
+
+def _mixed(kernel_part: np.ndarray, log_guard: np.ndarray, log_height: float) -> np.ndarray:
+    """log(kernel part · height + guard); the kernel part may be negative by rounding."""
+    with np.errstate(divide="ignore"):
+        return np.logaddexp(np.log(np.maximum(kernel_part, 0.0)) + log_height, log_guard)
+
+
+@dataclass(frozen=True)
+class SignedEmissions(Saveable):
+    """f_k(y) = (N_k max(q_k(y), 0)/∫max(q_k, 0) + g_k(y))/(N_k + 1), q_k of weights of any sign.
+
+    The laws of the spectral fit alone (thesis, §3.4.1; MATH §8).
+
+    Attributes
+    ----------
+    embeddings : MeanEmbedding
+        Batch of K.
+    bandwidth : float, tuple or None
+        None is Silverman's rule.
+    guard : Guard
+    """
+
+    embeddings: MeanEmbedding
+    bandwidth: float | tuple[float, ...] | None
+    guard: Guard
+
+    @classmethod
+    def of(cls, embeddings: MeanEmbedding, bandwidth, counts: np.ndarray) -> SignedEmissions:
+        """Of laws that stand for as many observations as `counts` says."""
+        points = linalg.to_numpy(embeddings.points)
+        weights = np.maximum(linalg.to_numpy(embeddings.weights), 0.0).T
+        weights *= counts / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
+        discrete = isinstance(embeddings.kernel, Delta)
+        return cls(embeddings, bandwidth, Guard.of(points, weights, points.var(axis=0), discrete))
+
+    def log_density(self, points) -> np.ndarray:
+        """log f_k(y) for every row, (m, K)."""
+        log_q = linalg.to_numpy(self.embeddings.log_density(points, self.bandwidth)).T
+        counts = self.guard.counts
+        log_guard = self.guard.log_density(linalg.to_numpy(points))
+        return np.logaddexp(log_q + np.log(counts), log_guard) - np.log(counts + 1)
+
+
+# ------------------------------------------------------------ learning them
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """Training rows in the coordinates of a smoothing kernel: from γ to densities, both ways.
+
+    Each row's density leaves out what the row itself brings (and rows equal to it, unless that
+    value makes up one percent of the rows or more: an atom of the law). Else small bandwidths
+    would only repeat what the probabilities of its state were before.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        k̄ at its bandwidth.
+    coordinates : Coordinates
+        Of the distinct rows.
+    points : array of shape (u, d)
+        The distinct rows.
+    row : int array of shape (n,)
+        Which distinct row each row is.
+    own : array of shape (u,)
+        φᵀφ.
+    atom : bool array of shape (u,)
+    """
+
+    kernel: Kernel
+    coordinates: Coordinates
+    points: np.ndarray
+    row: np.ndarray
+    own: np.ndarray
+    atom: np.ndarray
+
+    @classmethod
+    def of(cls, points, kernel: Kernel) -> Smoothing:
+        distinct, row, count = np.unique(
+            linalg.to_numpy(points), axis=0, return_inverse=True, return_counts=True
+        )
+        like = linalg.like(distinct, points)
+        coordinates = Coordinates.of(landmarks(like, kernel, RANK), like)
+        own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
+        atom = count >= max(ATOM * len(row), 2) if not isinstance(kernel, Delta) else count > 0
+        return cls(kernel, coordinates, distinct, row.reshape(-1), own, atom)
+
+    @property
+    def log_height(self) -> float:
+        """log k̄(y, y)."""
+        return -self.kernel._log_normaliser(self.points.shape[1])
+
+    def emissions(self, gamma: np.ndarray) -> Emissions:
+        """The laws given the probabilities of the states, (n, K)."""
+        return self._emissions(self._gathered(gamma))
+
+    def log_densities(self, gamma: np.ndarray) -> np.ndarray:
+        """log f_k of every row, from the others' γ: (n, K)."""
+        weights = self._gathered(gamma)
+        laws = self._emissions(weights)
+        everything = self.coordinates.project(laws.coefficients)
+        log_guard = laws.guard.log_density(self.points)
+        alone = ~self.atom[self.row]
+        mine = np.where(alone[:, None], weights[self.row], gamma)
+        if isinstance(self.kernel, Delta):
+            mine = np.zeros_like(mine)
+        kernel_part = everything[self.row] - mine * self.own[self.row, None]
+        left = np.maximum(laws.guard.counts - mine, 0.0)
+        return _mixed(kernel_part, log_guard[self.row], self.log_height) - np.log(left + 1)
+
+    def _emissions(self, weights: np.ndarray) -> Emissions:
+        total = 0.0
+        for rows, Phi in self.coordinates.blocks():
+            total = total + Phi.T @ linalg.like(weights[rows], Phi)
+        discrete = isinstance(self.kernel, Delta)
+        guard = Guard.of(self.points, weights, self._spread, discrete)
+        return Emissions(self.coordinates.features, total, guard, self.log_height)
+
+    @property
+    def _spread(self) -> np.ndarray:
+        return self.points.var(axis=0)
+
+    def _gathered(self, gamma: np.ndarray) -> np.ndarray:
+        """Σ of γ over the rows equal to each distinct one, (u, K)."""
+        u = len(self.points)
+        return np.stack([np.bincount(self.row, column, minlength=u) for column in gamma.T], axis=1)
+
+
+def _sq_norms(Phi) -> np.ndarray:
+    return linalg.to_numpy(linalg.namespace(Phi).sum(Phi * Phi, axis=1))

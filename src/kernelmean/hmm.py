@@ -1,0 +1,516 @@
+"""Hidden Markov models whose emission laws are embeddings: no family of distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import linalg, markov
+from ._validation import (
+    Array,
+    as_floats,
+    as_points,
+    check_choice,
+    check_columns,
+    check_count,
+    check_positive,
+    column_names,
+    frozen,
+    generator,
+)
+from .embedding import MeanEmbedding
+from .emission import Emissions, SignedEmissions
+from .filtering import check_sequences
+from .hmmfit import Draft, Settings, choose_bayes, choose_reg, embedded, refine
+from .kernels import Precomputed
+from .markov import Chain
+from .modelbayes import ModelBayes
+from .order import MAX_COMPONENTS, Spectrum, choose_order
+from .persistence import Saveable
+from .regimes import RegimeBelief, RegimeForecast
+from .spectral import Moments, SpectralFit
+
+INFERENCE = ("kbr", "forward")
+ALGORITHMS = ("viterbi", "map")
+
+
+class KernelHMM(Saveable, BaseEstimator):
+    """x_t a Markov chain on K states, y_t drawn from the law of its state: all learned from y.
+
+    With μ_k the embedding of the k-th emission law, the moments of consecutive observations are
+    E φ(y_t)φ(y_{t+1})ᵀ = Σ_ij π_i Q_ij μ_i μ_jᵀ, and so on; the spectral method solves them for
+    the μ_k and the transition matrix Q without any iteration that could end in a local optimum.
+    EM then starts there (and at random), with emission laws that stay embeddings: the weights
+    are the probabilities of the state in each row.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K; None estimates it (`estimate_order`, method "correlations").
+    kernel : Kernel, str, scikit-learn kernel or callable
+        Embeds the observations. `Delta` makes a discrete model, a probability table per state.
+    refine : bool
+        Whether EM follows the spectral method.
+    inference : {"kbr", "forward"}
+        How an observation changes the probabilities of the states: kernel Bayes' rule from the
+        embedded laws, or Bayes' rule with the densities recovered from them.
+    random_state : int, Generator or None
+        For the starts.
+    bandwidth : float or sequence of float, optional
+        Of the emission densities; None is the widest within half a standard error of the largest
+        log-likelihood with each row left out (without EM: Silverman's rule).
+    reg : float, optional
+        λ of kernel Bayes' rule. None takes the λ, and the lengthscale (the kernel's or a third of
+        it), whose filtered probabilities are nearest to the smoothed ones of EM; without EM, the
+        λ with the least squared error of the next observation's features.
+    features : FeatureMap, optional
+        Coordinates for the moments; None is Nyström with at most 300 landmarks.
+    n_init : int
+        Starts of EM: the spectral fit, and random ones.
+    max_iter : int
+        Most iterations of EM.
+    tol : float
+        EM stops when the mean log-likelihood of a row rises by less.
+    verbose : bool or callable
+        Show the progress of EM's starts.
+
+    Attributes
+    ----------
+    n_components_ : int
+    startprob_ : array of shape (K,)
+        The stationary law of the chain. States are numbered from the most to the least frequent.
+    transmat_ : array of shape (K, K)
+        Q_ij = P(x_{t+1} = j | x_t = i).
+    emissions_ : MeanEmbedding
+        Batch of the K emission laws.
+    singular_values_ : array
+        Of the cross-covariance of consecutive observations, by which the order is judged.
+    order_ : Order or None
+        How K was estimated.
+    history_ : array
+        Mean log-likelihood of a row by iteration of EM, each row left out of the laws it is
+        judged by.
+    converged_ : bool
+    bandwidth_ : float, tuple or None
+        Of the emission densities.
+    reg_ : float
+        λ as used.
+    kernel_, features_ : as used
+
+    References
+    ----------
+    Spiteri (2023), chapter 3: Algorithms 1 and 2; De Castro, Gassiat, Le Corff (2017); Benaglia,
+    Chauveau, Hunter (2009), An EM-like algorithm for semi- and nonparametric estimation; MATH §9.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_hmm("separated", 3000, random_state=0)
+    >>> model = km.KernelHMM(n_components=2, random_state=0).fit(data.X)
+    >>> model.transmat_.round(1)
+    array([[0.4, 0.6],
+           [0.8, 0.2]])
+    >>> new = km.datasets.make_hmm("separated", 500, random_state=1)
+    >>> found = model.filter(new.X).argmax(axis=1)
+    >>> round(km.comparators.matched_accuracy(new.states, found), 1)
+    0.8
+    """
+
+    def __init__(
+        self,
+        n_components=None,
+        kernel="gaussian",
+        refine=True,
+        inference="kbr",
+        random_state=None,
+        *,
+        bandwidth=None,
+        reg=None,
+        features=None,
+        n_init=10,
+        max_iter=200,
+        tol=1e-5,
+        verbose=False,
+    ):
+        self.n_components = n_components
+        self.kernel = kernel
+        self.refine = refine
+        self.inference = inference
+        self.random_state = random_state
+        self.bandwidth = bandwidth
+        self.reg = reg
+        self.features = features
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+
+    # ------------------------------------------------------------ learning
+
+    def fit(self, X, lengths=None) -> KernelHMM:
+        """Learn the chain and the emission laws.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            Observations in the order of time. A row with NaN is missing.
+        lengths : sequence of int, optional
+            Rows of each sequence, if there are several below each other.
+        """
+        self._check_settings()
+        draft = self._draft(X, lengths)
+        validate_data(self, X, skip_check_array=True)
+        rng = generator(self.random_state)
+        self._choose_order(draft)
+        found = draft.spectral(self.n_components_, rng)
+        self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
+        if self.refine:
+            self._learn_by_em(draft, found, rng)
+        else:
+            self._learn_by_moments(draft, found)
+        return self
+
+    def _draft(self, X, lengths) -> Draft:
+        points, seen = observed(X, "X")
+        if not seen.any():
+            raise ValueError("X has no row without NaN; observations are needed")
+        draft = Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
+        return draft
+
+    def _moments_of(self, X, lengths) -> Moments:
+        return self._draft(X, lengths).moments
+
+    def _choose_order(self, draft: Draft) -> None:
+        self.order_ = None
+        spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
+        self.singular_values_ = spectrum.singular_values
+        if self.n_components is None:
+            self.order_ = choose_order(spectrum, "correlations", 1.0)
+        self.n_components_ = int(self.n_components or self.order_)
+
+    def _learn_by_em(self, draft: Draft, found: SpectralFit, rng) -> None:
+        settings = Settings(self.bandwidth, self.n_init, self.max_iter, self.tol, self.verbose)
+        climbed, smoothing = refine(draft, found, settings, rng)
+        order = np.argsort(-climbed.chain.startprob, kind="stable")
+        gamma, chain = climbed.gamma[:, order], reordered(climbed.chain, order)
+        self._remember(chain, smoothing.emissions(gamma[draft.rows.seen]))
+        weights = gamma[draft.rows.seen].T
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        points = frozen(draft.rows.there)
+        self.emissions_ = MeanEmbedding._of(
+            points, linalg.like(weights, points), None, self.kernel_
+        )
+        self.bandwidth_ = getattr(smoothing.kernel, "lengthscale", None)
+        self.history_, self.converged_ = np.array(climbed.history), climbed.converged
+        if self.reg is None:
+            self._bayes = choose_bayes(draft, gamma, chain)
+        else:
+            self._bayes = ModelBayes(*embedded(draft, gamma, 1.0), self._given_reg())
+        self.reg_ = self._bayes.reg
+
+    def _learn_by_moments(self, draft: Draft, found: SpectralFit) -> None:
+        order = np.argsort(-found.chain.startprob, kind="stable")
+        self.emissions_ = draft.weighted_rows(found)[order]
+        self._bayes = choose_reg(draft, found)
+        if self.reg is not None:
+            self._bayes = ModelBayes(self._bayes.features, found.embeddings, self._given_reg())
+        self._bayes = ModelBayes(
+            self._bayes.features, self._bayes.embeddings[:, order], self._bayes.reg
+        )
+        self.reg_ = self._bayes.reg
+        laws = None
+        if not isinstance(self.kernel_, Precomputed):
+            counts = found.chain.startprob[order] * draft.rows.seen.sum()
+            laws = SignedEmissions.of(self.emissions_, self.bandwidth, np.maximum(counts, 1.0))
+        self._remember(reordered(found.chain, order), laws)
+        self.bandwidth_ = self.bandwidth
+        self.history_, self.converged_ = np.empty(0), True
+
+    def _remember(self, chain: Chain, laws: Emissions | SignedEmissions | None) -> None:
+        self.startprob_, self.transmat_, self._laws = chain.startprob, chain.transmat, laws
+
+    def _given_reg(self) -> float:
+        return check_positive(self.reg, "reg")
+
+    def _check_settings(self) -> None:
+        check_choice(self.inference, "inference", INFERENCE)
+        if self.n_components is not None:
+            check_count(self.n_components, "n_components")
+        for name in ("n_init", "max_iter"):
+            check_count(getattr(self, name), name)
+        check_positive(self.tol, "tol")
+        if self.reg is not None:
+            self._given_reg()
+
+    # ------------------------------------------------------------ states
+
+    def filter(self, X, lengths=None) -> Array:
+        """P(x_t = k | y_1, ..., y_t) for every row, (n, K).
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            A row with NaN is a missing observation.
+        lengths : sequence of int, optional
+        """
+        points, seen, sequences = self._given(X, lengths)
+        return linalg.like(self._filtered(points, seen, sequences)[0], points)
+
+    def predict_proba(self, X, lengths=None) -> Array:
+        """P(x_t = k | all y of the sequence) for every row, (n, K): smoothing.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        """
+        points, seen, sequences = self._given(X, lengths)
+        alpha, _ = self._filtered(points, seen, sequences)
+        return linalg.like(markov.smoothed(alpha, self._chain, sequences), points)
+
+    def predict(self, X, lengths=None) -> Array:
+        """The most probable state of every row given its sequence, (n,).
+
+        (`decode` has the most probable path.)
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        """
+        gamma = linalg.to_numpy(self.predict_proba(X, lengths))
+        return linalg.like(gamma.argmax(axis=1), self.emissions_.points)
+
+    def decode(self, X, lengths=None, algorithm="viterbi") -> tuple[float, Array]:
+        """A path of states, and its log-probability together with the observations.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        algorithm : {"viterbi", "map"}
+            The path that is most probable as a whole, or the states that are, one by one.
+
+        Returns
+        -------
+        logprob : float
+            log p(path, y), by the emission densities; summed over sequences.
+        states : int array of shape (n,)
+        """
+        check_choice(algorithm, "algorithm", ALGORITHMS)
+        points, seen, sequences = self._given(X, lengths)
+        logb = self._log_emissions(points, seen)
+        if algorithm == "viterbi":
+            logprob, states = markov.viterbi(logb, self._chain, sequences)
+            return float(logprob.sum()), linalg.like(states, points)
+        states = linalg.to_numpy(self.predict(X, lengths))
+        return self._log_probability(states, logb, sequences), linalg.like(states, points)
+
+    def _log_probability(self, states, logb, sequences) -> float:
+        """log p(path, y)."""
+        with np.errstate(divide="ignore"):
+            log_start, log_moves = np.log(self.startprob_), np.log(self.transmat_)
+        moves = log_moves[np.roll(states, 1), states]
+        first = [s.start for s in sequences]
+        moves[first] = log_start[states[first]]
+        return float((moves + logb[np.arange(len(states)), states]).sum())
+
+    # ------------------------------------------------------------ observations
+
+    def density(self, Y) -> Array:
+        """f_k(y) of every state at every row of `Y`, (m, K)."""
+        points, _ = self._checked(Y, "Y", gaps=False)
+        return linalg.like(np.exp(self._log_densities(points)), points)
+
+    def score(self, X, lengths=None) -> float:
+        """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        """
+        return float(np.sum(self.log_predictive(X, lengths)))
+
+    def score_samples(self, X, lengths=None) -> tuple[float, Array]:
+        """log p(y), and P(x_t = k | y) for every row (as in hmmlearn)."""
+        return self.score(X, lengths), self.predict_proba(X, lengths)
+
+    def log_predictive(self, X, lengths=None) -> np.ndarray:
+        """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        """
+        points, seen, sequences = self._given(X, lengths)
+        alpha, logb = self._filtered(points, seen, sequences)
+        if logb is None:
+            logb = self._log_emissions(points, seen)
+        prior = markov.predicted(alpha, self._chain, sequences)
+        top = logb.max(axis=1)
+        return np.log((prior * np.exp(logb - top[:, None])).sum(axis=1)) + top
+
+    def forecast(self, X, steps: int, lengths=None) -> RegimeForecast:
+        """States and observations 1, ..., `steps` rows after `X`.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`; with several sequences, the forecasts of the first come first.
+        steps : int
+        """
+        check_count(steps, "steps")
+        points, seen, sequences = self._given(X, lengths)
+        alpha, _ = self._filtered(points, seen, sequences)
+        ahead = []
+        for sequence in sequences:
+            p = alpha[sequence.stop - 1]
+            for _ in range(steps):
+                p = p @ self.transmat_
+                ahead.append(p)
+        states = np.stack(ahead)
+        return RegimeForecast(linalg.like(states, points), self._mixture(states), self.bandwidth_)
+
+    def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
+        """A sequence of observations, (n, d), and of its states, (n,).
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, Generator or None
+            None is the model's own.
+        """
+        check_is_fitted(self)
+        n = check_count(n_samples, "n_samples")
+        rng = generator(self.random_state if random_state is None else random_state)
+        states = markov.draw(self._chain, n, rng)
+        points = self.emissions_.points
+        X = np.empty((n, points.shape[1]))
+        for k in range(self.n_components_):
+            here = np.flatnonzero(states == k)
+            if len(here):
+                drawn = self.emissions_[k].sample(len(here), rng, self.bandwidth_)
+                X[here] = linalg.to_numpy(drawn)
+        return linalg.like(X, points), linalg.like(states, points)
+
+    def get_stationary_distribution(self) -> np.ndarray:
+        """π with πQ = π, which is `startprob_` (as in hmmlearn)."""
+        check_is_fitted(self)
+        return self.startprob_
+
+    def start(self, prior=None) -> RegimeBelief:
+        """The belief before the first observation, to be carried on one step at a time.
+
+        Parameters
+        ----------
+        prior : array of shape (K,), optional
+            Probabilities of the states; None is `startprob_`.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> data = km.datasets.make_hmm("separated", 2000, random_state=0)
+        >>> belief = km.KernelHMM(2, random_state=0).fit(data.X).start()
+        >>> belief.update([0.1]).probabilities.round(1)
+        array([1., 0.])
+        >>> belief.predict().probabilities.round(1)
+        array([0.4, 0.6])
+        """
+        check_is_fitted(self)
+        return RegimeBelief(self, self.startprob_ if prior is None else self._prior(prior))
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _chain(self) -> Chain:
+        return Chain(self.startprob_, self.transmat_)
+
+    def _prior(self, prior) -> np.ndarray:
+        p = linalg.to_numpy(as_floats(prior, "prior"))
+        valid = p.shape == (self.n_components_,) and p.min() >= 0 and abs(p.sum() - 1) < 1e-6
+        if not valid:
+            raise ValueError(
+                f"prior is {prior!r}; {self.n_components_} probabilities that sum to one are needed"
+            )
+        return p / p.sum()
+
+    def _mixture(self, states: np.ndarray) -> MeanEmbedding:
+        """Σ_k P(x = k) μ_k for rows of probabilities."""
+        laws = self.emissions_
+        left = linalg.like(states, laws.points) @ laws._left
+        return MeanEmbedding._of(laws.points, left, laws._right, laws.kernel)
+
+    def _filtered(self, points, seen, sequences) -> tuple[np.ndarray, np.ndarray | None]:
+        """α, and the log-densities if they were needed for it."""
+        if self.inference == "forward":
+            logb = self._log_emissions(points, seen)
+            return markov.filtered(logb, self._chain, sequences)[0], logb
+        shares = self._bayes.shares(self._bayes.evaluations(points))
+        shares[~seen] = np.nan
+        return self._bayes.filtered(shares, self._chain, sequences), None
+
+    def _updated(self, prior: np.ndarray, x) -> np.ndarray:
+        """Probabilities of the states after one observation."""
+        x = as_floats(x, "x")
+        if x.ndim == 0:
+            x = x[None]
+        if x.ndim != 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d,), is needed")
+        points, seen = self._checked(x[None, :], "x")
+        chain = Chain(prior, self.transmat_)
+        if self.inference == "forward":
+            logb = self._log_emissions(points, seen)
+            return markov.filtered(logb, chain, [slice(0, 1)])[0][0]
+        shares = self._bayes.shares(self._bayes.evaluations(points))
+        shares[~seen] = np.nan
+        return self._bayes.posterior(prior[None], shares)[0]
+
+    def _log_emissions(self, points, seen) -> np.ndarray:
+        logb = self._log_densities(points)
+        logb[~seen] = 0.0
+        return logb
+
+    def _log_densities(self, points) -> np.ndarray:
+        if self._laws is None:
+            raise ValueError(
+                f"kernel is {self.kernel_!r}, which has no densities; only filter, predict and "
+                "predict_proba work without them"
+            )
+        return self._laws.log_density(points)
+
+    def _given(self, X, lengths) -> tuple[Array, np.ndarray, list[slice]]:
+        check_is_fitted(self)
+        points, seen = self._checked(X, "X")
+        return points, seen, check_sequences(lengths, points.shape[0])
+
+    def _checked(self, X, name: str, gaps: bool = True) -> tuple[Array, np.ndarray]:
+        """Rows like those of training; a missing one is filled, and not `seen`."""
+        check_is_fitted(self)
+        if name == "X":
+            validate_data(self, X, skip_check_array=True, reset=False)
+        points, seen = observed(X, name)
+        check_columns(points, self.emissions_.points.shape[1], name, "the training data")
+        if not gaps and not seen.all():
+            raise ValueError(f"{name} contains NaN; remove these rows first")
+        return points, seen
+
+
+def observed(X, name: str) -> tuple[Array, np.ndarray]:
+    """Rows of numbers, and which of them are whole; the others are filled with one that is."""
+    points = as_points(X, name, one_d=False, gaps=True)
+    xp = linalg.namespace(points)
+    gaps = xp.isnan(points)
+    seen = ~linalg.to_numpy(xp.any(gaps, axis=1))
+    if seen.all():
+        return points, seen
+    first = points[int(np.argmax(seen)), :] if seen.any() else xp.zeros_like(points[0, :])
+    missing = linalg.like(~seen, points)[:, None]
+    return xp.where(missing, first[None, :], points), seen
+
+
+def reordered(chain: Chain, order: np.ndarray) -> Chain:
+    """The chain with its states renumbered."""
+    return Chain(chain.startprob[order], chain.transmat[np.ix_(order, order)])

@@ -1,0 +1,182 @@
+"""Learning a `KernelHMM`: moments, the spectral fit, EM, and λ of the kernel Bayes' rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from . import linalg
+from .baumwelch import Climb, Refinement, Rows, random_start, uninformed
+from .embedding import MeanEmbedding
+from .emission import Smoothing, landmarks, smoothing_kernel
+from .features import FeatureMap, as_feature_map
+from .filtering import check_sequences
+from .kernels import Kernel, fitted_kernel
+from .markov import Chain, predicted
+from .modelbayes import ModelBayes
+from .moments import evenly
+from .progress import Verbose
+from .spectral import Coordinates, Moments, SpectralFit, fit_spectral
+
+RANK = 300  # landmarks of the moments, where no features are given
+SEARCHED = 10_000  # rows that starts and bandwidths are compared on, in
+STRETCHES = 20  # of them, from all over the sequences
+TUNED = 5_000  # rows that λ is chosen on
+POINTS = 20_000  # rows that carry the weights of embeddings from the spectral fit alone
+RIDGE = 1e-3  # of the ratio of emission densities to the marginal one, where EM starts
+RATIOS = (0.02, 50.0)  # that such a ratio may take
+REGS = 10.0 ** np.arange(-4.0, 2.5, 0.5)
+SCALES = (1.0, 1 / 3)  # of the kernel's lengthscale in kernel Bayes' rule, after EM
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Training rows and their moments."""
+
+    rows: Rows
+    kernel: Kernel
+    coordinates: Coordinates
+    moments: Moments
+
+    @classmethod
+    def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Draft:
+        """Coordinates of the observations `seen`, and sums over neighbours."""
+        sequences = check_sequences(lengths, points.shape[0])
+        there = points if seen.all() else linalg.take(points, np.flatnonzero(seen), axis=0)
+        kernel = fitted_kernel(kernel, there, names=names)
+        rows = linalg.take(there, evenly(there.shape[0], POINTS), axis=0)
+        if features is None:
+            features = landmarks(rows, kernel, RANK)
+        else:
+            features = as_feature_map(features).fit(rows, kernel)
+        coordinates = Coordinates.of(features, points)
+        moments = Moments.of(coordinates, seen, sequences)
+        return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments)
+
+    def spectral(self, n_components: int, rng: np.random.Generator) -> SpectralFit:
+        """The spectral method's answer."""
+
+        def third(left, right):
+            return self.moments.third(self.coordinates, left, right)
+
+        return fit_spectral(self.moments, third, n_components, rng)
+
+    def density_ratios(self, fit: SpectralFit) -> np.ndarray:
+        """f_k/f of every row: φᵀ(C + λI)⁻¹O, within limits."""
+        ratio = linalg.ridge(self.moments.second, RIDGE).solve(fit.embeddings)
+        return np.clip(self.coordinates.project(ratio), *RATIOS)
+
+    def weighted_rows(self, fit: SpectralFit) -> MeanEmbedding:
+        """O as a batch of embeddings on (some) rows, of least norm: Φ(ΦᵀΦ)⁺O."""
+        rows = np.flatnonzero(self.rows.seen)
+        rows = rows[evenly(len(rows), POINTS)]
+        points = linalg.take(self.rows.points, rows, axis=0)
+        Phi = self.coordinates.features.transform(points)
+        second = linalg.to_numpy(Phi.T @ Phi)
+        left = (np.linalg.pinv(second, rcond=1e-12, hermitian=True) @ fit.embeddings).T
+        return MeanEmbedding._of(points, linalg.like(left, Phi), Phi, self.kernel)
+
+
+# ------------------------------------------------------------ EM
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of EM, as users give them."""
+
+    bandwidth: float | tuple[float, ...] | None
+    n_init: int
+    max_iter: int
+    tol: float
+    verbose: Verbose
+
+
+def refine(draft: Draft, fit: SpectralFit, settings: Settings, rng) -> tuple[Climb, Smoothing]:
+    """EM from several starts on some rows, then on all from where that ended."""
+    numbers, few = draft.rows.stretches(SEARCHED, STRETCHES)
+    base, factor = smoothing_kernel(draft.kernel, draft.rows.there), None
+    if settings.bandwidth is not None:
+        base, factor = base._bandwidth(settings.bandwidth), 1.0
+    search = Refinement(few, base, factor, settings.max_iter, settings.tol, settings.verbose)
+    found, factor = search(starts(draft, fit, numbers, settings.n_init, rng))
+    if few is draft.rows:
+        return found, search.smoothing(factor)
+    laws = search.smoothing(factor).emissions(found.gamma[few.seen])
+    if settings.bandwidth is None:  # the rate at which the best bandwidth falls
+        factor *= (len(few.seen) / len(draft.rows.seen)) ** (1 / (draft.rows.points.shape[1] + 4))
+    whole = replace(search, rows=draft.rows)
+    return whole.carried_on(laws, found.chain, factor)
+
+
+def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:
+    """The spectral fit, and random ones: log-densities of some rows, and a chain."""
+    K = len(fit.chain.startprob)
+    spectral = (np.log(draft.density_ratios(fit)[numbers]), fit.chain)
+    directions = np.linalg.svd(draft.moments.skips)[2][: 2 * K + 1].T
+    A = draft.coordinates.project(directions)[numbers]
+    return [spectral] + [(random_start(A, K, rng), uninformed(K)) for _ in range(n_init - 1)]
+
+
+# ------------------------------------------------------------ kernel Bayes' rule
+
+
+def embedded(draft: Draft, gamma: np.ndarray, scale: float) -> tuple[FeatureMap, np.ndarray]:
+    """Coordinates at a multiple of the lengthscale, and those of the laws with weights γ."""
+    coordinates = draft.coordinates
+    if scale != 1.0:
+        there = draft.rows.there
+        rows = linalg.take(there, evenly(there.shape[0], POINTS), axis=0)
+        features = landmarks(rows, draft.kernel.scaled(scale), RANK)
+        coordinates = Coordinates.of(features, draft.rows.points)
+    weights = np.where(draft.rows.seen[:, None], gamma, 0.0)
+    weights = weights / weights.sum(axis=0)
+    total = 0.0
+    for rows, Phi in coordinates.blocks():
+        total = total + linalg.to_numpy(Phi.T @ linalg.like(weights[rows], Phi))
+    return coordinates.features, np.asarray(total)
+
+
+def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
+    """The lengthscale and the λ whose filtered probabilities are nearest to smoothed ones.
+
+    γ_t is E[1{x_t = k} | all y]; of all functions of y_1, ..., y_t the filter's probabilities are
+    nearest to it in mean square, so the distance compares lengthscales too.
+    """
+    numbers, few = draft.rows.stretches(TUNED, STRETCHES)
+    target = gamma[numbers]
+    scales = SCALES if draft.kernel.scaled(0.5) != draft.kernel else SCALES[:1]
+    found = []
+    for scale in scales:
+        features, O = embedded(draft, gamma, scale)
+        shares = _shares(ModelBayes(features, O, 1.0), few)
+        for reg in REGS:
+            rule = ModelBayes(features, O, float(reg))
+            off = rule.filtered(shares, chain, few.sequences) - target
+            found.append((float((off[few.seen] ** 2).sum()), rule))
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
+    """The λ whose predictions of the next observation's features have the least squared error.
+
+    ‖φ(y_{t+1}) − O p_{t+1}‖² = k(y, y) − 2 N(y_{t+1})ᵀp_{t+1} + p_{t+1}ᵀ N p_{t+1}.
+    """
+    _, few = draft.rows.stretches(TUNED, STRETCHES)
+    features, O = draft.coordinates.features, fit.embeddings
+    rule = ModelBayes(features, O, 1.0)
+    evaluations, shares = rule.evaluations(few.points), _shares(rule, few)
+    losses = []
+    for reg in REGS:
+        alpha = ModelBayes(features, O, float(reg)).filtered(shares, fit.chain, few.sequences)
+        p = predicted(alpha, fit.chain, few.sequences)
+        off = -2 * (evaluations * p).sum(axis=1) + ((p @ rule.gram) * p).sum(axis=1)
+        losses.append(off[few.seen].sum())
+    return ModelBayes(features, O, float(REGS[int(np.argmin(losses))]))
+
+
+def _shares(rule: ModelBayes, rows: Rows) -> np.ndarray:
+    """N⁻¹N(y), NaN for the missing."""
+    shares = rule.shares(rule.evaluations(rows.points))
+    shares[~rows.seen] = np.nan
+    return shares

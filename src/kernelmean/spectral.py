@@ -1,0 +1,334 @@
+"""The spectral method for hidden Markov models, as small matrices of coordinates.
+
+With φ the coordinates of an observation and O (r, K) the embeddings of the K emission laws, the
+moments of two and three consecutive observations are products of O and the chain; here the
+products are taken apart again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from . import linalg
+from ._validation import Array
+from .features import FeatureMap
+from .markov import Chain, nearest_simplex, nearest_stochastic, stationary
+from .moments import block_rows
+
+KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are made block by block
+STARTS = 5  # of the search for a rotation
+ROUNDS = 100  # of the joint diagonalisation
+SMALL = 1e-3  # least stationary probability that the moments are divided by
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """φ of the rows of `points`: all kept if they fit in 1 GiB, else made anew for each use."""
+
+    features: FeatureMap
+    points: Array
+    kept: Array | None
+
+    @classmethod
+    def of(cls, features: FeatureMap, points) -> Coordinates:
+        small = points.shape[0] * features.rank_ <= KEPT
+        return cls(features, points, features.transform(points) if small else None)
+
+    def __getitem__(self, rows: slice) -> Array:
+        if self.kept is not None:
+            return self.kept[rows, :]
+        return self.features.transform(self.points[rows, :])
+
+    def blocks(self, overlap: int = 0) -> Iterator[tuple[slice, Array]]:
+        """Blocks of rows, each with as many rows more as it shares with the next."""
+        n, step = self.points.shape[0], block_rows(self.features.rank_)
+        for start in range(0, max(n - overlap, 1), step):
+            rows = slice(start, min(start + step + overlap, n))
+            yield rows, self[rows]
+
+    def project(self, directions) -> np.ndarray:
+        """Φ times a matrix (r, k)."""
+        D = linalg.like(directions, self.points)
+        return np.concatenate([linalg.to_numpy(Phi @ D) for _, Phi in self.blocks()])
+
+
+# ------------------------------------------------------------ moments
+
+
+@dataclass(frozen=True)
+class Moments:
+    """E φ(Y), E φ(Y)φ(Y)ᵀ, E φ(Y_1)φ(Y_2)ᵀ, E φ(Y_1)φ(Y_3)ᵀ, and where three can start from.
+
+    Attributes
+    ----------
+    mean : array of shape (r,)
+    second, pairs, skips : arrays of shape (r, r)
+        C₁₁ over all rows, C₁₂ over all pairs of neighbours, and C₁₃ over all triples.
+    triples : bool array of shape (n - 2,)
+        Whether rows t, t+1, t+2 are of one sequence, and observed.
+    n_pairs : int
+    """
+
+    mean: np.ndarray
+    second: np.ndarray
+    pairs: np.ndarray
+    skips: np.ndarray
+    triples: np.ndarray
+    n_pairs: int
+
+    @classmethod
+    def of(cls, coordinates: Coordinates, seen: np.ndarray, sequences) -> Moments:
+        """Sums over blocks of rows; rows that are not `seen` are left out."""
+        linked = neighbours(seen, sequences)
+        triples = linked[:-1] & linked[1:]
+        total, second, pairs, skips = 0.0, 0.0, 0.0, 0.0
+        for rows, Phi in coordinates.blocks(overlap=2):
+            last = rows.stop == len(seen)
+            start, m = rows.start, Phi.shape[0]
+            own = m if last else m - 2  # rows that no later block counts
+            total = total + _sum(Phi[:own, :], seen[start : start + own])
+            second = second + _product(Phi, seen[start : start + own], 0)
+            pairs = pairs + _product(Phi, linked[start : start + min(own, m - 1)], 1)
+            skips = skips + _product(Phi, triples[start : start + m - 2], 2)
+        n_pairs, n_triples = int(linked.sum()), int(triples.sum())
+        n = int(seen.sum())
+        return cls(total / n, second / n, pairs / n_pairs, skips / n_triples, triples, n_pairs)
+
+    def third(self, coordinates: Coordinates, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """T_abc = E (φ(Y_1)ᵀu¹_a)(φ(Y_2)ᵀu_b)(φ(Y_3)ᵀu_c), u¹ and u the columns given."""
+        K = left.shape[1]
+        both = linalg.like(np.concatenate([left, right], axis=1), coordinates.points)
+        T = np.zeros((K, K, K))
+        for rows, Phi in coordinates.blocks(overlap=2):
+            A = linalg.to_numpy(Phi @ both)
+            use = self.triples[rows.start : rows.stop - 2]
+            first, second, third = A[:-2, :K][use], A[1:-1, K:][use], A[2:, K:][use]
+            for b in range(K):
+                T[:, b, :] += first.T @ (second[:, b, None] * third)
+        return T / self.triples.sum()
+
+
+def neighbours(seen: np.ndarray, sequences) -> np.ndarray:
+    """Whether rows t and t+1 are of one sequence, and observed both."""
+    linked = seen[:-1] & seen[1:]
+    linked[[s.stop - 1 for s in sequences if s.stop < len(seen)]] = False
+    return linked
+
+
+def _sum(Phi, use: np.ndarray) -> np.ndarray:
+    return linalg.to_numpy(linalg.like(use.astype(float), Phi) @ Phi)
+
+
+def _product(Phi, use: np.ndarray, lag: int) -> np.ndarray:
+    """Σ_t φ_t φ_{t+lag}ᵀ over the rows t to use."""
+    earlier, later = Phi[: len(use), :], Phi[lag : lag + len(use), :]
+    if not use.all():
+        later = later * linalg.like(use.astype(float), Phi)[:, None]
+    return linalg.to_numpy(earlier.T @ later)
+
+
+# ------------------------------------------------------------ the parameters
+
+
+@dataclass(frozen=True)
+class SpectralFit:
+    """What the moments say of the chain and of the emission laws.
+
+    Attributes
+    ----------
+    embeddings : array of shape (r, K)
+        O, the coordinates of the embedded emission laws, in the span of U.
+    chain : Chain
+        Projected on the transition matrices, and its stationary law.
+    singular_values : array
+        All those of C₁₃.
+    mismatch : float
+        Share of Σ_b‖R⁻¹B_bR‖² off the diagonals, which is zero for exact moments.
+    rotation : array of shape (K, K)
+        Θ.
+    """
+
+    embeddings: np.ndarray
+    chain: Chain
+    singular_values: np.ndarray
+    mismatch: float
+    rotation: np.ndarray
+
+
+def fit_spectral(
+    moments: Moments, third, n_components: int, rng: np.random.Generator
+) -> SpectralFit:
+    """Q, π and O from moments (thesis, Algorithm 1, with UᵀO = ΘᵀL).
+
+    Parameters
+    ----------
+    moments : Moments
+    third : callable
+        From U₁ and U, (r, K) each, to the tensor T (see `Moments.third`).
+    n_components : int
+        K.
+    rng : Generator
+        For the starts of the search for Θ.
+
+    Raises
+    ------
+    ValueError
+        If K exceeds the numerical rank of C₁₃.
+    """
+    K = n_components
+    U1, sigma, Vt = np.linalg.svd(moments.skips)
+    rank = int((sigma > len(sigma) * linalg.EPS * 10 * sigma[0]).sum())
+    if rank < K:
+        raise ValueError(
+            f"n_components is {K}, but observations two steps apart tell only {rank} states apart "
+            "(numerical rank of their cross-covariance); a smaller number is needed"
+        )
+    U1, U = U1[:, :K], Vt[:K].T
+    B = observables(third(U1, U), sigma[:K])
+    Theta = choose_rotation(B, rng)
+    R, mismatch = diagonaliser(B, Theta)
+    UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))
+    return SpectralFit(U @ UO, chain_of(UO, U, moments), sigma, mismatch, Theta)
+
+
+def observables(T: np.ndarray, sigma: np.ndarray) -> np.ndarray:
+    """B(e_b) = T_{·b·}(U₁ᵀC₁₃U)⁻¹ for all b, (K, K, K); U₁ᵀC₁₃U = diag σ.
+
+    In exact moments B(θ) = (U₁ᵀO₁) diag(O₂ᵀUθ) (U₁ᵀO₁)⁻¹ (Lemma 3.3).
+    """
+    return np.moveaxis(T, 1, 0) / sigma
+
+
+def chain_of(UO: np.ndarray, U: np.ndarray, moments: Moments) -> Chain:
+    """π̃ = (UᵀO)⁻¹Uᵀμ, Q̃ = (UᵀO diag π̃)⁻¹ UᵀC₁₂U (OᵀU)⁻¹, rows on the simplex; π stationary."""
+    inverse = np.linalg.pinv(UO)
+    rough = np.maximum(nearest_simplex((inverse @ (U.T @ moments.mean))[None])[0], SMALL)
+    joint = inverse @ (U.T @ moments.pairs @ U) @ inverse.T  # π_i Q_ij
+    transmat = nearest_stochastic(joint / (rough / rough.sum())[:, None])
+    return Chain(stationary(transmat), transmat)
+
+
+# ------------------------------------------------------------ eigenvectors common to all B
+
+
+def choose_rotation(B: np.ndarray, rng: np.random.Generator, starts: int = STARTS) -> np.ndarray:
+    """The orthogonal Θ that keeps the eigenvalues of every B(θ_i), θ_i its rows, farthest apart.
+
+    Maximises min_i min_{j≠k} |λ_ij − λ_ik| (thesis, eq. 3.1; real parts, so that complex pairs
+    count as no distance) over Θ = (I − S)(I + S)⁻¹, S skew (Cayley), from several starts.
+    """
+    K = B.shape[0]
+    size = K * (K - 1) // 2
+    if not size:
+        return np.eye(1)
+
+    def loss(beta):
+        gap, gradient = smallest_gap(beta, B)
+        return -gap, -gradient
+
+    found = [
+        minimize(loss, rng.standard_normal(size), jac=True, method="L-BFGS-B")
+        for _ in range(starts)
+    ]
+    return cayley(min(found, key=lambda result: result.fun).x, K)
+
+
+def skew(beta: np.ndarray, K: int) -> np.ndarray:
+    """The skew-symmetric matrix with `beta` below its diagonal."""
+    S = np.zeros((K, K))
+    S[np.tril_indices(K, -1)] = beta
+    return S - S.T
+
+
+def cayley(beta: np.ndarray, K: int) -> np.ndarray:
+    """Θ = (I − S)(I + S)⁻¹, orthogonal for every skew S."""
+    S = skew(beta, K)
+    return np.linalg.solve((np.eye(K) + S).T, (np.eye(K) - S).T).T
+
+
+def smallest_gap(beta: np.ndarray, B: np.ndarray) -> tuple[float, np.ndarray]:
+    """min_i min_{j≠k} |Re λ_j(B(θ_i)) − Re λ_k(B(θ_i))| and its gradient in β.
+
+    ∂λ_j/∂θ_b = l_jᵀB_b r_j/l_jᵀr_j, with left and right eigenvectors; the gap has a gradient
+    wherever one pair alone is the closest.
+    """
+    K = B.shape[0]
+    Theta = cayley(beta, K)
+    values, vectors = np.linalg.eig(np.tensordot(Theta, B, axes=1))
+    gaps = np.abs(values.real[:, :, None] - values.real[:, None, :])
+    gaps[:, np.arange(K), np.arange(K)] = np.inf
+    i, j, k = np.unravel_index(np.argmin(gaps), gaps.shape)
+    right = vectors[i]
+    left = np.linalg.pinv(right)
+    slope = [((left[a] @ B) @ right[:, a]).real for a in (j, k)]
+    on_Theta = np.zeros((K, K))
+    on_Theta[i] = np.sign((values[i, j] - values[i, k]).real) * (slope[0] - slope[1])
+    back = np.linalg.inv(np.eye(K) + skew(beta, K))
+    on_S = -(np.eye(K) + Theta).T @ on_Theta @ back.T
+    return float(gaps[i, j, k]), (on_S - on_S.T)[np.tril_indices(K, -1)]
+
+
+def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:
+    """R whose R⁻¹B(θ_i)R are as diagonal as can be, all together, and what is left beside.
+
+    Starts at the eigenvectors of each B(θ_i), keeps the best. A pair of complex eigenvalues (which
+    estimates have where two states are hardly told apart) starts at the real plane it spans.
+    """
+    candidates = []
+    for Bi in np.tensordot(Theta, B, axes=1):
+        R = real_eigenvectors(Bi)
+        if np.linalg.cond(R) < 1 / np.sqrt(linalg.EPS):
+            candidates.append(improve(R, B))
+    if not candidates:
+        candidates.append(improve(np.eye(len(B)), B))
+    R, left = min(candidates, key=lambda found: found[1])
+    return R, left / float((B * B).sum())
+
+
+def real_eigenvectors(A: np.ndarray) -> np.ndarray:
+    """Eigenvectors of unit length; real and imaginary part in place of a complex pair."""
+    values, vectors = np.linalg.eig(A)
+    R = np.where(values.imag < 0, vectors.imag, vectors.real)
+    return R / np.linalg.norm(R, axis=0)
+
+
+def improve(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
+    """Gauss-Newton on the off-diagonal squares of R⁻¹B_bR: R ← R(I + E), halved till it helps.
+
+    To first order the entry (j, k) of (I + E)⁻¹D_b(I + E) is D_b,jk + E_jk(λ_bj − λ_bk).
+    """
+    off, f = _off_diagonal(R, B)
+    for _ in range(ROUNDS):
+        lam = eigenvalues(R, B)
+        apart = lam[:, :, None] - lam[:, None, :]
+        E = -(off * apart).sum(0) / np.maximum((apart**2).sum(0), linalg.EPS)
+        for step in 0.5 ** np.arange(10):
+            trial = R @ (np.eye(len(R)) + step * E)
+            trial /= np.linalg.norm(trial, axis=0)
+            off_trial, f_trial = _off_diagonal(trial, B)
+            if f_trial < f:
+                break
+        else:
+            return R, f
+        settled = f - f_trial < 1e-12 * f
+        R, off, f = trial, off_trial, f_trial
+        if settled:
+            break
+    return R, f
+
+
+def _off_diagonal(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
+    if np.linalg.cond(R) > 1 / linalg.EPS:
+        return np.zeros_like(B), np.inf
+    D = np.linalg.solve(R[None], B @ R)
+    D[:, np.arange(len(R)), np.arange(len(R))] = 0.0
+    return D, float((D * D).sum())
+
+
+def eigenvalues(R: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The diagonals of R⁻¹B_iR, one row for each i."""
+    return np.diagonal(np.linalg.solve(R[None], B @ R), axis1=1, axis2=2)
