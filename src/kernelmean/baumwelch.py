@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.ndimage import uniform_filter1d
 
 from . import linalg
 from ._validation import Array
@@ -15,13 +16,17 @@ from .markov import Chain, filtered, smoothed, stationary, transitions
 from .progress import Verbose, track
 
 PSEUDO = 1e-3  # transitions of each kind that are taken as seen beside those expected
+FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
 SHORT = 20  # iterations of a start
 FINALISTS = 3  # starts that are carried on
+LENGTHS = (1, 1, 8, 1, 64, 1)  # mean durations of states, in random starts
 TILT = 1.5  # of a random start, in standard deviations of the coordinates
 STEP = 2.0  # between two bandwidths
-WIDEST, NARROWEST = 2.0, 1 / 16  # bandwidths tried, relative to Silverman's
+WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
+FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
 HALF_ITER = 30  # iterations of EM without the rest
+ROUNDING = 10.0  # tolerances within which two climbs are the same
 SLACK = 0.5  # standard errors of the log-likelihood that a wider bandwidth may cost
 
 
@@ -54,8 +59,10 @@ class Rows:
 
     def halves(self, pieces: int) -> tuple[np.ndarray, np.ndarray]:
         """The rows seen in every other of some stretches, and those in the others."""
-        odd = (np.arange(len(self.seen)) * pieces // len(self.seen)) % 2 == 1
-        return self.seen & odd, self.seen & ~odd
+        n = int(self.seen.sum())
+        odd = np.zeros(len(self.seen), dtype=bool)
+        odd[self.seen] = np.arange(n) * min(pieces, n) // n % 2 == 1
+        return odd, self.seen & ~odd
 
     @property
     def there(self) -> Array:
@@ -65,7 +72,7 @@ class Rows:
         return linalg.take(self.points, np.flatnonzero(self.seen), axis=0)
 
     def stretches(self, limit: int, pieces: int) -> tuple[np.ndarray, Rows]:
-        """Numbers of at most `limit` rows in stretches over the whole, and these rows."""
+        """Numbers of about `limit` rows in stretches over the whole, and these rows."""
         if len(self.seen) <= limit:
             return np.arange(len(self.seen)), self
         longest = max(2, limit // pieces)
@@ -74,7 +81,8 @@ class Rows:
             for s in self.sequences
             for start in range(s.start, s.stop, longest)
         ]
-        chosen = np.unique(np.linspace(0, len(parts) - 1, pieces).round().astype(int))
+        enough = max(1, round(limit * len(parts) / len(self.seen)))
+        chosen = np.unique(np.linspace(0, len(parts) - 1, enough).round().astype(int))
         parts = [parts[i] for i in chosen]
         stops = np.cumsum([s.stop - s.start for s in parts])
         rows = np.concatenate([np.arange(s.start, s.stop) for s in parts])
@@ -98,6 +106,8 @@ class Climb:
     history : list of float
         Their mean, by iteration.
     converged : bool
+    start : tuple
+        γ and the chain that it set out from.
     """
 
     gamma: np.ndarray
@@ -105,6 +115,7 @@ class Climb:
     loglik: np.ndarray
     history: list[float]
     converged: bool
+    start: tuple[np.ndarray, Chain]
 
     @property
     def value(self) -> float:
@@ -119,17 +130,21 @@ def climb(
 
     The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
     embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a little.
-    Then the climb ends where it was.
+    Then the climb ends where it was. (In its first steps, away from a start that is no model yet,
+    it begins anew instead.)
     """
     best: Climb | None = None
-    history: list[float] = []
-    for _ in range(max_iter):
+    start = gamma, chain
+    for i in range(max_iter):
         alpha, loglik = expectation(smoothing, rows, gamma, chain)
         gain = np.inf if best is None else loglik.mean() - best.value
-        if best is not None and gain <= 0:
-            return Climb(best.gamma, best.chain, best.loglik, history, True)
-        history = [*history, float(loglik.mean())]
-        best = Climb(gamma, chain, loglik, history, bool(gain < tol))
+        if best is None or (gain <= 0 and i <= FIRST_STEPS):
+            best = Climb(gamma, chain, loglik, [float(loglik.mean())], False, start)
+        elif gain <= 0:
+            return replace(best, converged=True)
+        else:
+            history = [*best.history, float(loglik.mean())]
+            best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
         if best.converged:
             break
         new = smoothed(alpha, chain, rows.sequences)
@@ -161,16 +176,24 @@ def begin(logb: np.ndarray, chain: Chain, sequences) -> np.ndarray:
     return smoothed(alpha, chain, sequences)
 
 
-def random_start(coordinates: np.ndarray, K: int, rng: np.random.Generator) -> np.ndarray:
-    """log-densities linear in the coordinates, with random slopes."""
-    scale = np.maximum(coordinates.std(axis=0), np.finfo(float).tiny)
-    slopes = rng.standard_normal((coordinates.shape[1], K)) / coordinates.shape[1] ** 0.5
-    return TILT * ((coordinates - coordinates.mean(axis=0)) / scale) @ slopes
+def random_starts(variates: np.ndarray, K: int, count: int, rng: np.random.Generator):
+    """Log-densities linear in the variates with random slopes, and a chain to begin with.
+
+    Some are smooth in time, of chains that stay: states that last long have laws that overlap,
+    and no row alone tells them apart.
+    """
+    for i in range(count):
+        length = LENGTHS[i % len(LENGTHS)]
+        A = uniform_filter1d(variates, length, axis=0) if length > 1 else variates
+        scale = np.maximum(A.std(axis=0), np.finfo(float).tiny)
+        slopes = rng.standard_normal((A.shape[1], K)) / A.shape[1] ** 0.5
+        yield TILT * ((A - A.mean(axis=0)) / scale) @ slopes, lasting(K, length)
 
 
-def uninformed(K: int) -> Chain:
-    """Every state as likely as every other, at all times."""
-    return Chain(np.full(K, 1 / K), np.full((K, K), 1 / K))
+def lasting(K: int, length: int) -> Chain:
+    """States as likely as each other, drawn anew after `length` rows on average."""
+    transmat = np.full((K, K), 1 / (K * length)) + (1 - 1 / length) * np.eye(K)
+    return Chain(np.full(K, 1 / K), transmat)
 
 
 # ------------------------------------------------------------ the search
@@ -209,7 +232,8 @@ class Refinement:
         thumb = rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
         factor = 0.5 * thumb if self.bandwidth is None else self.bandwidth
         climbed = self._from_starts(self.smoothing(factor), starts)
-        if self.bandwidth is not None or isinstance(self.kernel, Delta):
+        few = self.rows.seen.sum() < FEWEST
+        if self.bandwidth is not None or isinstance(self.kernel, Delta) or few:
             return climbed, factor
         return self._over_bandwidths(climbed, factor, thumb)
 
@@ -227,10 +251,15 @@ class Refinement:
             for logb, chain in track(starts, description="starts of EM", verbose=self.verbose)
         ]
         short.sort(key=lambda c: -c.value)
-        return max(
-            (self._climb(smoothing, c.gamma, c.chain, self.max_iter) for c in short[:FINALISTS]),
-            key=lambda c: c.value,
-        )
+        finals = [self._continued(smoothing, c) for c in short[:FINALISTS]]
+        return max(finals, key=lambda c: c.value)
+
+    def _continued(self, smoothing: Smoothing, c: Climb) -> Climb:
+        """The climb carried on, with the history of both."""
+        if c.converged:
+            return c
+        more = self._climb(smoothing, c.gamma, c.chain, self.max_iter)
+        return replace(more, history=c.history[:-1] + more.history, start=c.start)
 
     def _climb(self, smoothing: Smoothing, gamma, chain: Chain, max_iter: int) -> Climb:
         return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol)
@@ -238,22 +267,30 @@ class Refinement:
     def _over_bandwidths(self, first: Climb, factor: float, thumb: float) -> tuple[Climb, float]:
         """The widest bandwidth within half a standard error of the best held-out log-likelihood.
 
-        From the first bandwidth outwards, as long as the log-likelihood does not clearly fall; the
-        best on half of the rows is a little too wide for all of them.
+        Narrower ones are tried as long as they are clearly better, wider ones as long as they are
+        not clearly worse. The best on half of the rows is a little too wide for all of them.
         """
         held_out = {factor: self._held_out(factor, first)}
-        for step, limit in ((1 / STEP, NARROWEST * thumb), (STEP, WIDEST * thumb)):
-            h = factor * step
-            while min(h, limit) == limit if step < 1 else max(h, limit) == limit:
-                held_out[h] = self._held_out(h, first)
-                if _clearly_worse(held_out[h], _best(held_out)):
-                    break
-                h *= step
+        h = factor / STEP
+        while h >= NARROWEST * thumb:
+            best, held_out[h] = _best(held_out), self._held_out(h, first)
+            if not _clearly_worse(best, held_out[h]):
+                break
+            h /= STEP
+        h = factor * STEP
+        while h <= WIDEST * thumb and not _clearly_worse(held_out[h / STEP], _best(held_out)):
+            held_out[h] = self._held_out(h, first)
+            h *= STEP
         best = _best(held_out)
         widest = max(h for h, rows in held_out.items() if not _clearly_worse(rows, best))
         widest *= 0.5 ** (1 / (self.rows.points.shape[1] + 4))
-        smoothing = self.smoothing(widest)
-        return self._climb(smoothing, first.gamma, first.chain, self.max_iter), widest
+        return self._at(self.smoothing(widest), first), widest
+
+    def _at(self, smoothing: Smoothing, first: Climb) -> Climb:
+        """The climb at another bandwidth: from its start, or its end where that leads higher."""
+        again = self._climb(smoothing, *first.start, self.max_iter)
+        onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
+        return again if again.value > onwards.value - self.tol * ROUNDING else onwards
 
     def _held_out(self, bandwidth: float, first: Climb) -> np.ndarray:
         """Log-likelihoods of all rows seen, by laws and chains from every other stretch of rows."""

@@ -6,12 +6,13 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import chi2
 
 from . import linalg
 from ._validation import Array, NumericalWarning
 from .embedding import MeanEmbedding
 from .features import FeatureMap, Nystroem
-from .kernels import Delta, Gaussian, Kernel, Precomputed
+from .kernels import Delta, Kernel
 from .moments import evenly
 from .persistence import Saveable
 from .spectral import Coordinates
@@ -23,44 +24,49 @@ NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-def smoothing_kernel(kernel: Kernel, points) -> Kernel:
-    """The kernel that spreads an observation out, as wide as the median distance of the data.
-
-    That of the embedding where it has an integral of one, else a Gaussian one.
-
-    Raises
-    ------
-    ValueError
-        If points are no more than numbers of rows (`Precomputed`).
-    """
-    if isinstance(kernel, Precomputed):
-        raise ValueError(
-            "kernel is Precomputed, which knows distances but no densities; refine=False with "
-            'inference="kbr" does without them'
-        )
+def can_smooth(kernel: Kernel, points) -> bool:
+    """Whether the kernel has an integral of one, and its width a meaning along every column."""
     try:
         kernel._log_normaliser(points.shape[1])
     except ValueError:
-        return Gaussian().resolve(points)
-    if isinstance(getattr(kernel, "lengthscale", None), float):
-        return replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
-    return kernel
+        return False
+    return True
+
+
+def smoothing_kernel(kernel: Kernel, points) -> Kernel:
+    """The kernel that spreads an observation out, as wide as the median distance of the data.
+
+    (One that has a lengthscale for each column stays as it is; so does one on constant data.)
+    """
+    if not isinstance(getattr(kernel, "lengthscale", None), float) or _constant(points):
+        return kernel
+    return replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
+
+
+def _constant(points) -> bool:
+    xp = linalg.namespace(points)
+    return bool(xp.all(points == points[:1, :]))
 
 
 def rule_of_thumb(n: int, d: int) -> float:
-    """Silverman's bandwidth for normal data, in median distances: √(2d) standard deviations."""
-    return (4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) / (2.0 * d) ** 0.5
+    """Silverman's bandwidth for normal data, in median distances.
+
+    The squared distance of two of them has twice a χ² law of d degrees.
+    """
+    return float((4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) / (2.0 * chi2.median(d)) ** 0.5)
 
 
-def landmarks(points, kernel: Kernel, rank: int) -> FeatureMap:
+def coordinates_of(points, kernel: Kernel, rank: int) -> Coordinates:
     """Nyström coordinates, landmarks among evenly spaced rows; a trace that is lost is no news.
 
     The guard of the laws stands in for what the landmarks do not reach.
     """
-    rows = linalg.take(points, evenly(points.shape[0], LANDMARK_ROWS), axis=0)
+    features, few = Nystroem(max_rank=rank), points.shape[0] <= LANDMARK_ROWS
+    rows = points if few else linalg.take(points, evenly(points.shape[0], LANDMARK_ROWS), axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumericalWarning)
-        return Nystroem(max_rank=rank).fit(rows, kernel)
+        Phi = features.fit_transform(rows, kernel)
+    return Coordinates(features, points, Phi) if few else Coordinates.of(features, points)
 
 
 # ------------------------------------------------------------ the laws
@@ -120,9 +126,11 @@ class Guard(Saveable):
         """From rows and the weights (u, K) of the states in them; `spread` of each column."""
         counts = weights.sum(axis=0)
         share = weights.T / np.maximum(counts, np.finfo(float).tiny)[:, None]
-        means = share @ points
-        variances = share @ points**2 - means**2
-        variances = np.maximum(variances, NARROWEST * spread)
+        centre = points.mean(axis=0)
+        off = points - centre
+        means = share @ off
+        variances = np.maximum(share @ off**2 - means**2, NARROWEST * spread)
+        means += centre
         return cls(counts, means, variances, len(points) if discrete else 0)
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
@@ -218,7 +226,7 @@ class Smoothing:
             linalg.to_numpy(points), axis=0, return_inverse=True, return_counts=True
         )
         like = linalg.like(distinct, points)
-        coordinates = Coordinates.of(landmarks(like, kernel, RANK), like)
+        coordinates = coordinates_of(like, kernel, RANK)
         own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
         atom = count >= max(ATOM * len(row), 2) if not isinstance(kernel, Delta) else count > 0
         return cls(kernel, coordinates, distinct, row.reshape(-1), own, atom)

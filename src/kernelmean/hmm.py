@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import linalg, markov
 from ._validation import (
     Array,
+    NumericalWarning,
     as_floats,
     as_points,
     check_choice,
@@ -22,17 +26,18 @@ from ._validation import (
 from .embedding import MeanEmbedding
 from .emission import Emissions, SignedEmissions
 from .filtering import check_sequences
-from .hmmfit import Draft, Settings, choose_bayes, choose_reg, embedded, refine
-from .kernels import Precomputed
+from .hmmfit import Draft, Settings, choose_bayes, choose_reg, embedded, refine, space_of
+from .kernels import Gaussian
 from .markov import Chain
 from .modelbayes import ModelBayes
-from .order import MAX_COMPONENTS, Spectrum, choose_order
+from .order import MAX_COMPONENTS, Order, Spectrum, choose_order
 from .persistence import Saveable
 from .regimes import RegimeBelief, RegimeForecast
 from .spectral import Moments, SpectralFit
 
 INFERENCE = ("kbr", "forward")
 ALGORITHMS = ("viterbi", "map")
+SOME = 1e-12  # weight of a row in a law, at the least
 
 
 class KernelHMM(Saveable, BaseEstimator):
@@ -66,8 +71,13 @@ class KernelHMM(Saveable, BaseEstimator):
         λ with the least squared error of the next observation's features.
     features : FeatureMap, optional
         Coordinates for the moments; None is Nyström with at most 300 landmarks.
+    directions : "auto" or int
+        Number of canonical variates that emission densities are taken of: functions of y that are
+        uncorrelated, of variance one, and tell most of the next observation. 0 is none: densities
+        of y as it is. "auto" is 0 for at most three columns that vary and a kernel that can smooth
+        them; otherwise as many as there are correlations beyond noise, three at least.
     n_init : int
-        Starts of EM: the spectral fit, and random ones.
+        Starts of EM: the spectral fit, and random ones, some of them of states that last.
     max_iter : int
         Most iterations of EM.
     tol : float
@@ -88,6 +98,8 @@ class KernelHMM(Saveable, BaseEstimator):
         Of the cross-covariance of consecutive observations, by which the order is judged.
     order_ : Order or None
         How K was estimated.
+    variates_ : Variates or None
+        The function of rows that densities, and so `score`, are of; None is the rows themselves.
     history_ : array
         Mean log-likelihood of a row by iteration of EM, each row left out of the laws it is
         judged by.
@@ -128,7 +140,8 @@ class KernelHMM(Saveable, BaseEstimator):
         bandwidth=None,
         reg=None,
         features=None,
-        n_init=10,
+        directions="auto",
+        n_init=12,
         max_iter=200,
         tol=1e-5,
         verbose=False,
@@ -141,6 +154,7 @@ class KernelHMM(Saveable, BaseEstimator):
         self.bandwidth = bandwidth
         self.reg = reg
         self.features = features
+        self.directions = directions
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -159,12 +173,14 @@ class KernelHMM(Saveable, BaseEstimator):
             Rows of each sequence, if there are several below each other.
         """
         self._check_settings()
+        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
         draft = self._draft(X, lengths)
         validate_data(self, X, skip_check_array=True)
         rng = generator(self.random_state)
         self._choose_order(draft)
         found = draft.spectral(self.n_components_, rng)
         self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
+        self.variates_ = space_of(draft, self.directions)
         if self.refine:
             self._learn_by_em(draft, found, rng)
         else:
@@ -172,7 +188,7 @@ class KernelHMM(Saveable, BaseEstimator):
         return self
 
     def _draft(self, X, lengths) -> Draft:
-        points, seen = observed(X, "X")
+        points, seen = observed(X, "X", min_rows=3)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
         draft = Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
@@ -182,21 +198,36 @@ class KernelHMM(Saveable, BaseEstimator):
         return self._draft(X, lengths).moments
 
     def _choose_order(self, draft: Draft) -> None:
-        self.order_ = None
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
-        self.singular_values_ = spectrum.singular_values
+        self.singular_values_, self._order = spectrum.singular_values, None
+        found: int | Order = self.n_components or 1
         if self.n_components is None:
-            self.order_ = choose_order(spectrum, "correlations", 1.0)
-        self.n_components_ = int(self.n_components or self.order_)
+            found = choose_order(spectrum, "correlations", 1.0)
+            self._order = {"value": int(found), **vars(found)}
+            if found == MAX_COMPONENTS:
+                warnings.warn(
+                    f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
+                    f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
+                    'or choose one by estimate_order(X, method="likelihood")',
+                    NumericalWarning,
+                    stacklevel=3,
+                )
+        self.n_components_ = int(found)
+
+    @property
+    def order_(self) -> Order | None:
+        """How the number of states was estimated; None if it was given."""
+        check_is_fitted(self)
+        return None if self._order is None else Order(**self._order)
 
     def _learn_by_em(self, draft: Draft, found: SpectralFit, rng) -> None:
         settings = Settings(self.bandwidth, self.n_init, self.max_iter, self.tol, self.verbose)
-        climbed, smoothing = refine(draft, found, settings, rng)
+        climbed, smoothing = refine(draft, self.variates_, found, settings, rng)
         order = np.argsort(-climbed.chain.startprob, kind="stable")
         gamma, chain = climbed.gamma[:, order], reordered(climbed.chain, order)
         self._remember(chain, smoothing.emissions(gamma[draft.rows.seen]))
-        weights = gamma[draft.rows.seen].T
-        weights = weights / weights.sum(axis=1, keepdims=True)
+        weights = gamma[draft.rows.seen].T + SOME  # a state that died is like all others together
+        weights /= weights.sum(axis=1, keepdims=True)
         points = frozen(draft.rows.there)
         self.emissions_ = MeanEmbedding._of(
             points, linalg.like(weights, points), None, self.kernel_
@@ -212,22 +243,21 @@ class KernelHMM(Saveable, BaseEstimator):
     def _learn_by_moments(self, draft: Draft, found: SpectralFit) -> None:
         order = np.argsort(-found.chain.startprob, kind="stable")
         self.emissions_ = draft.weighted_rows(found)[order]
-        self._bayes = choose_reg(draft, found)
-        if self.reg is not None:
-            self._bayes = ModelBayes(self._bayes.features, found.embeddings, self._given_reg())
-        self._bayes = ModelBayes(
-            self._bayes.features, self._bayes.embeddings[:, order], self._bayes.reg
+        rule = choose_reg(draft, found)
+        self.reg_ = rule.reg if self.reg is None else self._given_reg()
+        self._bayes = ModelBayes(rule.features, rule.embeddings[:, order], self.reg_)
+        counts = np.maximum(found.chain.startprob[order] * draft.rows.seen.sum(), 1.0)
+        laws = self.emissions_
+        if self.variates_ is not None:
+            points = self.variates_(laws.points)
+            laws = MeanEmbedding._of(points, laws._left, laws._right, Gaussian().resolve(points))
+        self._remember(
+            reordered(found.chain, order), SignedEmissions.of(laws, self.bandwidth, counts)
         )
-        self.reg_ = self._bayes.reg
-        laws = None
-        if not isinstance(self.kernel_, Precomputed):
-            counts = found.chain.startprob[order] * draft.rows.seen.sum()
-            laws = SignedEmissions.of(self.emissions_, self.bandwidth, np.maximum(counts, 1.0))
-        self._remember(reordered(found.chain, order), laws)
         self.bandwidth_ = self.bandwidth
         self.history_, self.converged_ = np.empty(0), True
 
-    def _remember(self, chain: Chain, laws: Emissions | SignedEmissions | None) -> None:
+    def _remember(self, chain: Chain, laws: Emissions | SignedEmissions) -> None:
         self.startprob_, self.transmat_, self._laws = chain.startprob, chain.transmat, laws
 
     def _given_reg(self) -> float:
@@ -242,6 +272,10 @@ class KernelHMM(Saveable, BaseEstimator):
         check_positive(self.tol, "tol")
         if self.reg is not None:
             self._given_reg()
+        if not isinstance(self.refine, bool | np.bool_):
+            raise ValueError(f"refine is {self.refine!r}; True or False is needed")
+        if self.directions != "auto":
+            check_count(self.directions, "directions", minimum=0)
 
     # ------------------------------------------------------------ states
 
@@ -319,12 +353,14 @@ class KernelHMM(Saveable, BaseEstimator):
     # ------------------------------------------------------------ observations
 
     def density(self, Y) -> Array:
-        """f_k(y) of every state at every row of `Y`, (m, K)."""
+        """f_k of every state at every row of `Y`, (m, K): densities of y, or of its `variates_`."""
         points, _ = self._checked(Y, "Y", gaps=False)
         return linalg.like(np.exp(self._log_densities(points)), points)
 
     def score(self, X, lengths=None) -> float:
         """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
+
+        (Of the `variates_` of y, where densities are theirs.)
 
         Parameters
         ----------
@@ -350,8 +386,7 @@ class KernelHMM(Saveable, BaseEstimator):
         if logb is None:
             logb = self._log_emissions(points, seen)
         prior = markov.predicted(alpha, self._chain, sequences)
-        top = logb.max(axis=1)
-        return np.log((prior * np.exp(logb - top[:, None])).sum(axis=1)) + top
+        return logsumexp(logb, b=prior, axis=1)
 
     def forecast(self, X, steps: int, lengths=None) -> RegimeForecast:
         """States and observations 1, ..., `steps` rows after `X`.
@@ -372,7 +407,8 @@ class KernelHMM(Saveable, BaseEstimator):
                 p = p @ self.transmat_
                 ahead.append(p)
         states = np.stack(ahead)
-        return RegimeForecast(linalg.like(states, points), self._mixture(states), self.bandwidth_)
+        spread = self.bandwidth_ if self.variates_ is None else 0.0
+        return RegimeForecast(linalg.like(states, points), self._mixture(states), spread)
 
     def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
         """A sequence of observations, (n, d), and of its states, (n,).
@@ -392,9 +428,16 @@ class KernelHMM(Saveable, BaseEstimator):
         for k in range(self.n_components_):
             here = np.flatnonzero(states == k)
             if len(here):
-                drawn = self.emissions_[k].sample(len(here), rng, self.bandwidth_)
-                X[here] = linalg.to_numpy(drawn)
+                X[here] = self._drawn(self.emissions_[k], len(here), rng)
         return linalg.like(X, points), linalg.like(states, points)
+
+    def _drawn(self, law: MeanEmbedding, n: int, rng) -> np.ndarray:
+        """From the density of a law; where densities are of variates, from its weighted rows."""
+        if self.variates_ is None:
+            return linalg.to_numpy(law.sample(n, rng, self.bandwidth_))
+        weights = np.maximum(linalg.to_numpy(law.weights), 0.0)
+        rows = rng.choice(len(weights), n, p=weights / weights.sum())
+        return linalg.to_numpy(law.points)[rows]
 
     def get_stationary_distribution(self) -> np.ndarray:
         """π with πQ = π, which is `startprob_` (as in hmmlearn)."""
@@ -474,12 +517,7 @@ class KernelHMM(Saveable, BaseEstimator):
         return logb
 
     def _log_densities(self, points) -> np.ndarray:
-        if self._laws is None:
-            raise ValueError(
-                f"kernel is {self.kernel_!r}, which has no densities; only filter, predict and "
-                "predict_proba work without them"
-            )
-        return self._laws.log_density(points)
+        return self._laws.log_density(points if self.variates_ is None else self.variates_(points))
 
     def _given(self, X, lengths) -> tuple[Array, np.ndarray, list[slice]]:
         check_is_fitted(self)
@@ -489,6 +527,7 @@ class KernelHMM(Saveable, BaseEstimator):
     def _checked(self, X, name: str, gaps: bool = True) -> tuple[Array, np.ndarray]:
         """Rows like those of training; a missing one is filled, and not `seen`."""
         check_is_fitted(self)
+        X = X.to_frame() if hasattr(X, "to_frame") else X
         if name == "X":
             validate_data(self, X, skip_check_array=True, reset=False)
         points, seen = observed(X, name)
@@ -498,9 +537,9 @@ class KernelHMM(Saveable, BaseEstimator):
         return points, seen
 
 
-def observed(X, name: str) -> tuple[Array, np.ndarray]:
+def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
     """Rows of numbers, and which of them are whole; the others are filled with one that is."""
-    points = as_points(X, name, one_d=False, gaps=True)
+    points = as_points(X, name, min_rows=min_rows, one_d=False, gaps=True)
     xp = linalg.namespace(points)
     gaps = xp.isnan(points)
     seen = ~linalg.to_numpy(xp.any(gaps, axis=1))

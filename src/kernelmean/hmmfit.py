@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from . import linalg
-from .baumwelch import Climb, Refinement, Rows, random_start, uninformed
+from .baumwelch import Climb, Refinement, Rows, random_starts
 from .embedding import MeanEmbedding
-from .emission import Smoothing, landmarks, smoothing_kernel
+from .emission import Smoothing, can_smooth, coordinates_of, smoothing_kernel
 from .features import FeatureMap, as_feature_map
 from .filtering import check_sequences
-from .kernels import Kernel, fitted_kernel
+from .kernels import Delta, Gaussian, Kernel, fitted_kernel
 from .markov import Chain, predicted
 from .modelbayes import ModelBayes
 from .moments import evenly
+from .order import Spectrum
 from .progress import Verbose
 from .spectral import Coordinates, Moments, SpectralFit, fit_spectral
+from .variates import Variates
 
+COLUMNS = 3  # of data that densities are estimated in as they are
+MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
 RANK = 300  # landmarks of the moments, where no features are given
 SEARCHED = 10_000  # rows that starts and bandwidths are compared on, in
 STRETCHES = 20  # of them, from all over the sequences
@@ -26,7 +30,7 @@ TUNED = 5_000  # rows that λ is chosen on
 POINTS = 20_000  # rows that carry the weights of embeddings from the spectral fit alone
 RIDGE = 1e-3  # of the ratio of emission densities to the marginal one, where EM starts
 RATIOS = (0.02, 50.0)  # that such a ratio may take
-REGS = 10.0 ** np.arange(-4.0, 2.5, 0.5)
+REGS = 10.0 ** np.arange(-4.0, 2.5, 0.5)  # relative to the squared norms of the laws
 SCALES = (1.0, 1 / 3)  # of the kernel's lengthscale in kernel Bayes' rule, after EM
 
 
@@ -45,12 +49,12 @@ class Draft:
         sequences = check_sequences(lengths, points.shape[0])
         there = points if seen.all() else linalg.take(points, np.flatnonzero(seen), axis=0)
         kernel = fitted_kernel(kernel, there, names=names)
-        rows = linalg.take(there, evenly(there.shape[0], POINTS), axis=0)
         if features is None:
-            features = landmarks(rows, kernel, RANK)
+            found = coordinates_of(there, kernel, RANK)
         else:
-            features = as_feature_map(features).fit(rows, kernel)
-        coordinates = Coordinates.of(features, points)
+            rows = linalg.take(there, evenly(there.shape[0], POINTS), axis=0)
+            found = Coordinates.of(as_feature_map(features).fit(rows, kernel), there)
+        coordinates = found if seen.all() else Coordinates.of(found.features, points)
         moments = Moments.of(coordinates, seen, sequences)
         return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments)
 
@@ -92,20 +96,25 @@ class Settings:
     verbose: Verbose
 
 
-def refine(draft: Draft, fit: SpectralFit, settings: Settings, rng) -> tuple[Climb, Smoothing]:
+def refine(
+    draft: Draft, space: Variates | None, fit: SpectralFit, settings: Settings, rng
+) -> tuple[Climb, Smoothing]:
     """EM from several starts on some rows, then on all from where that ended."""
-    numbers, few = draft.rows.stretches(SEARCHED, STRETCHES)
-    base, factor = smoothing_kernel(draft.kernel, draft.rows.there), None
+    rows, kernel = draft.rows, draft.kernel
+    if space is not None:
+        rows, kernel = replace(rows, points=space(rows.points)), Gaussian()
+    numbers, few = rows.stretches(SEARCHED, STRETCHES)
+    base, factor = smoothing_kernel(kernel.resolve(rows.there), rows.there), None
     if settings.bandwidth is not None:
         base, factor = base._bandwidth(settings.bandwidth), 1.0
     search = Refinement(few, base, factor, settings.max_iter, settings.tol, settings.verbose)
     found, factor = search(starts(draft, fit, numbers, settings.n_init, rng))
-    if few is draft.rows:
+    if few is rows:
         return found, search.smoothing(factor)
     laws = search.smoothing(factor).emissions(found.gamma[few.seen])
     if settings.bandwidth is None:  # the rate at which the best bandwidth falls
-        factor *= (len(few.seen) / len(draft.rows.seen)) ** (1 / (draft.rows.points.shape[1] + 4))
-    whole = replace(search, rows=draft.rows)
+        factor *= (len(few.seen) / len(rows.seen)) ** (1 / (rows.points.shape[1] + 4))
+    whole = replace(search, rows=rows)
     return whole.carried_on(laws, found.chain, factor)
 
 
@@ -113,9 +122,25 @@ def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:
     """The spectral fit, and random ones: log-densities of some rows, and a chain."""
     K = len(fit.chain.startprob)
     spectral = (np.log(draft.density_ratios(fit)[numbers]), fit.chain)
-    directions = np.linalg.svd(draft.moments.skips)[2][: 2 * K + 1].T
-    A = draft.coordinates.project(directions)[numbers]
-    return [spectral] + [(random_start(A, K, rng), uninformed(K)) for _ in range(n_init - 1)]
+    variates = Variates.of(draft.coordinates.features, draft.moments, 2 * K + 1)
+    A = draft.coordinates.project(variates.directions)[numbers]
+    return [spectral, *random_starts(A, K, n_init - 1, rng)]
+
+
+def space_of(draft: Draft, directions: int | str) -> Variates | None:
+    """The variates that the densities are of, or None for the columns themselves."""
+    if directions == "auto":
+        points, kernel = draft.rows.there, draft.kernel
+        xp = linalg.namespace(points)
+        varies = bool(xp.all(xp.any(points != points[:1, :], axis=0)))
+        whole = isinstance(kernel, Delta) or points.shape[1] == 1
+        if can_smooth(kernel, points) and (whole or (points.shape[1] <= COLUMNS and varies)):
+            return None
+        found = int(Spectrum(draft.moments, MAX_DIRECTIONS + 1).by_correlations()) - 1
+        directions = max(found, COLUMNS)
+    elif directions == 0:
+        return None
+    return Variates.of(draft.coordinates.features, draft.moments, int(directions))
 
 
 # ------------------------------------------------------------ kernel Bayes' rule
@@ -125,16 +150,15 @@ def embedded(draft: Draft, gamma: np.ndarray, scale: float) -> tuple[FeatureMap,
     """Coordinates at a multiple of the lengthscale, and those of the laws with weights γ."""
     coordinates = draft.coordinates
     if scale != 1.0:
-        there = draft.rows.there
-        rows = linalg.take(there, evenly(there.shape[0], POINTS), axis=0)
-        features = landmarks(rows, draft.kernel.scaled(scale), RANK)
-        coordinates = Coordinates.of(features, draft.rows.points)
+        found = coordinates_of(draft.rows.there, draft.kernel.scaled(scale), RANK)
+        coordinates = Coordinates.of(found.features, draft.rows.points)
     weights = np.where(draft.rows.seen[:, None], gamma, 0.0)
-    weights = weights / weights.sum(axis=0)
-    total = 0.0
-    for rows, Phi in coordinates.blocks():
-        total = total + linalg.to_numpy(Phi.T @ linalg.like(weights[rows], Phi))
-    return coordinates.features, np.asarray(total)
+    weights = weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
+    parts = [
+        linalg.to_numpy(Phi.T @ linalg.like(weights[rows], Phi))
+        for rows, Phi in coordinates.blocks()
+    ]
+    return coordinates.features, np.sum(parts, axis=0)
 
 
 def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
@@ -149,8 +173,9 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
     found = []
     for scale in scales:
         features, O = embedded(draft, gamma, scale)
-        shares = _shares(ModelBayes(features, O, 1.0), few)
-        for reg in REGS:
+        rule = ModelBayes(features, O, 1.0)
+        shares = _shares(rule, few)
+        for reg in rule.size * REGS:
             rule = ModelBayes(features, O, float(reg))
             off = rule.filtered(shares, chain, few.sequences) - target
             found.append((float((off[few.seen] ** 2).sum()), rule))
@@ -167,12 +192,12 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
     rule = ModelBayes(features, O, 1.0)
     evaluations, shares = rule.evaluations(few.points), _shares(rule, few)
     losses = []
-    for reg in REGS:
+    for reg in rule.size * REGS:
         alpha = ModelBayes(features, O, float(reg)).filtered(shares, fit.chain, few.sequences)
         p = predicted(alpha, fit.chain, few.sequences)
         off = -2 * (evaluations * p).sum(axis=1) + ((p @ rule.gram) * p).sum(axis=1)
         losses.append(off[few.seen].sum())
-    return ModelBayes(features, O, float(REGS[int(np.argmin(losses))]))
+    return ModelBayes(features, O, float(rule.size * REGS[int(np.argmin(losses))]))
 
 
 def _shares(rule: ModelBayes, rows: Rows) -> np.ndarray:

@@ -52,7 +52,8 @@ def sweep(
     its start is `first`. A block whose start turns out not to be the end of the block before it
     is run again from there, as far as its states change, until every start is right. So the
     result is that of the plain recursion; how soon it comes depends on how fast the recursion
-    forgets (usually in a second, short round; at worst in as many rounds as there are blocks).
+    forgets: usually in a second, short round; at worst, if it never does, in as many rounds as
+    there are blocks, which takes a few times as long as the plain recursion.
 
     Parameters
     ----------
@@ -91,12 +92,13 @@ def sweep(
     inputs = _side_by_side(np.asarray(inputs)[::way])
     length, blocks = begins.shape
     states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
-    starts = np.tile(first, (blocks, 1))
-    stale = np.arange(blocks)
-    while stale.size:
+    starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
+    for _ in range(blocks):  # one more block is right for good after each round
         _run(step, inputs, begins, first, same, starts, states, stale)
         ends = np.vstack([first, states[-1, :-1]])
         stale = np.flatnonzero(~same(starts, ends))
+        if not stale.size:
+            break
         starts[stale] = ends[stale]
     return states.swapaxes(0, 1).reshape(-1, first.size)[:n][::way]
 
@@ -108,12 +110,12 @@ def _run(step, inputs, begins, first, same, starts, states, blocks) -> None:
         if anew[t]:
             state = np.where(begins[t, blocks][:, None], first, state)
         state = step(state, inputs[t, blocks])
-        known, states[t, blocks] = states[t, blocks], state
         if t % LOOK == LOOK - 1:
-            news = ~same(state, known)
+            news = ~same(state, states[t, blocks])
             blocks, state = blocks[news], state[news]
             if not blocks.size:
                 return
+        states[t, blocks] = state
 
 
 def _side_by_side(rows: np.ndarray) -> np.ndarray:
@@ -179,6 +181,11 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
         P(x_t = k | y_1, ..., y_t).
     loglik : array of shape (n,)
         log p(y_t | y_1, ..., y_{t-1}).
+
+    Notes
+    -----
+    Probabilities below 1e-308 are zero here: evidence of more than 700 nats against a state rules
+    it out. Later rows can tell only if `transmat` has zeros; then bound `logb` from below.
 
     References
     ----------

@@ -13,7 +13,7 @@ from .markov import Chain, before, sweep
 from .persistence import Saveable
 
 RANK_LOSS = 1e-10  # of the Gram matrix of the laws: below, two laws are one
-NOTHING = 1e-12  # mass of a posterior from which on an observation has said something
+NOTHING = 1e-12  # mass of weights, of one, from which on an observation has said something
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,10 @@ class ModelBayes(Saveable):
         return evaluations @ np.linalg.pinv(self.gram, rcond=RANK_LOSS, hermitian=True)
 
     def weights(self, prior: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """α for rows of priors and of N⁻¹N(y): a − λ(ΛN + λI)⁻¹a."""
-        system = prior[:, :, None] * self.gram + self.reg * np.eye(len(self.gram))
-        return shares - self.reg * np.linalg.solve(system, shares[:, :, None])[:, :, 0]
+        """α for rows of priors and of N⁻¹N(y), (m, K)."""
+        joint = prior[:, :, None] * self.gram  # ΛN
+        system = joint + self.reg * np.eye(len(self.gram))
+        return (joint @ np.linalg.solve(system, shares[:, :, None]))[:, :, 0]
 
     def posterior(self, prior: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """The weights as probabilities; NaN in `shares`, or weights of nothing: the prior."""
@@ -70,7 +71,13 @@ class ModelBayes(Saveable):
             shares = np.where(missing[:, None], 0.0, shares)
         alpha = np.maximum(self.weights(prior, shares), 0.0)
         mass = alpha.sum(axis=1, keepdims=True)
-        return np.where(mass > NOTHING, alpha / np.maximum(mass, NOTHING), prior)
+        least = NOTHING * self.size / (self.size + self.reg)
+        return np.where(mass > least, alpha / np.maximum(mass, least), prior)
+
+    @property
+    def size(self) -> float:
+        """Mean squared norm of the laws, which λ is to be compared with."""
+        return float(np.trace(self.gram)) / len(self.gram)
 
     def filtered(self, shares: np.ndarray, chain: Chain, sequences) -> np.ndarray:
         """P(x_t | y_1, ..., y_t) for rows of N⁻¹N(y_t); rows of NaN are missing."""

@@ -11,12 +11,12 @@ from sklearn.base import clone
 from . import linalg
 from ._validation import as_points, check_choice, check_count, check_positive
 from .filtering import check_sequences
-from .spectral import Moments
+from .spectral import Moments, numerical_rank
 
 METHODS = ("correlations", "threshold", "elbow", "ratio", "likelihood")
 MAX_COMPONENTS = 10
 RANKS = (3, 6, 12, 24)  # numbers of coordinates that are tried
-LEVEL_1 = 2.0234  # 99% quantile of the Tracy-Widom law of order one
+EXTREME = 3.2724  # 99.9% quantile of the Tracy-Widom law of order one
 TRAINING = 0.7  # share of every sequence that models are fitted on, the rest held out
 PATIENCE = 2  # numbers of states tried beyond the best
 SLACK = 0.5  # standard errors of the held-out log-likelihood that fewer states may cost
@@ -52,6 +52,11 @@ class Order(int):
         order.threshold, order.scores = more.get("threshold"), more.get("scores", {})
         return order
 
+    def __getnewargs_ex__(self) -> tuple[tuple, dict]:
+        """What `copy` and `pickle` make it from again."""
+        state = dict(vars(self))
+        return (int(self), state.pop("method"), state.pop("singular_values")), state
+
 
 @dataclass(frozen=True)
 class Spectrum:
@@ -60,14 +65,17 @@ class Spectrum:
     Attributes
     ----------
     moments : Moments
-    n : int
-        Pairs of consecutive observations.
-    limit : int
+    most : int
         Most states that are looked for.
     """
 
     moments: Moments
-    limit: int
+    most: int
+
+    @property
+    def limit(self) -> int:
+        """The same, but for the numerical rank of what the spectral method takes apart."""
+        return min(self.most, numerical_rank(np.linalg.svd(self.moments.skips, compute_uv=False)))
 
     @property
     def n(self) -> int:
@@ -82,7 +90,7 @@ class Spectrum:
     def by_threshold(self, constant: float) -> Order:
         """#{i : σ_i(C₁₂) > C √(log n/n)} (thesis, Theorem 3.2)."""
         sigma = self.singular_values
-        bound = constant * (np.log(self.n) / self.n) ** 0.5
+        bound = float(constant * (np.log(self.n) / self.n) ** 0.5)
         count = int((sigma > bound).sum())
         return Order(min(max(count, 1), self.limit), "threshold", sigma, threshold=bound)
 
@@ -117,12 +125,12 @@ class Spectrum:
         noise, which singular values have not: the largest squared correlation of m coordinates
         that have nothing to do with each other is, times n, like the largest eigenvalue of a
         Wishart matrix (m, m), with the Tracy-Widom law (Johnstone 2001). Correlations are counted
-        as long as they are beyond its 99% quantile, for each r, and the largest count is taken.
+        as long as they are beyond its 99.9% quantile, for each r, and the largest count is taken.
         """
-        counts = [(1, np.empty(0), 0.0)]
+        counts: list[tuple[int, np.ndarray, float]] = []
         for r in RANKS:
             correlations = self.correlations(r)
-            if counts[-1][1].shape == correlations.shape:
+            if counts and counts[-1][1].shape == correlations.shape:
                 break  # no more coordinates than the last time
             left = len(correlations) - np.arange(len(correlations))
             bounds = noise_bound(left, self.n)
@@ -140,20 +148,28 @@ class Spectrum:
 
     def correlations(self, r: int) -> np.ndarray:
         """Canonical correlations of consecutive observations in r leading coordinates."""
-        mean, second, pairs = self.moments.mean, self.moments.second, self.moments.pairs
-        off = np.outer(mean, mean)
-        values, vectors = np.linalg.eigh(second - off)
-        lead = np.argsort(values)[::-1][:r]
-        lead = lead[values[lead] > FLOOR * values.max()]
-        white = vectors[:, lead] / values[lead] ** 0.5
-        return np.linalg.svd(white.T @ (pairs - off) @ white, compute_uv=False)
+        return np.linalg.svd(whitened(self.moments, r)[1], compute_uv=False)
+
+
+def whitened(moments: Moments, r: int) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (r', q) of unit variance that span the q ≤ r leading ones, and their C₁₂, centred.
+
+    Centred exactly, on the means of the first and of the second of two neighbours: where the
+    variance is small, what a row more or less does to the mean would count as a correlation.
+    """
+    values, vectors = np.linalg.eigh(moments.second - np.outer(moments.mean, moments.mean))
+    lead = np.argsort(values)[::-1][:r]
+    lead = lead[values[lead] > FLOOR * values.max()]
+    white = vectors[:, lead] / values[lead] ** 0.5
+    centred = moments.pairs - np.outer(moments.earlier, moments.later)
+    return white, white.T @ centred @ white
 
 
 def noise_bound(m, n: int):
-    """99% quantile of the largest canonical correlation of m and m coordinates of pure noise."""
+    """99.9% quantile of the largest canonical correlation of m and m coordinates of pure noise."""
     side = (m - 0.5) ** 0.5
     centre, scale = 4 * side**2, 2 * side * (2 / side) ** (1 / 3)
-    return ((centre + LEVEL_1 * scale) / n) ** 0.5
+    return ((centre + EXTREME * scale) / n) ** 0.5
 
 
 def choose_order(spectrum: Spectrum, method: str, constant: float) -> Order:

@@ -25,7 +25,8 @@ class RegimeForecast:
     observations : MeanEmbedding
         Batch of embedded laws of the observations, Σ_k P(x = k) μ_k.
     bandwidth : float, tuple or None
-        Of the emission densities, which those of the forecasts share.
+        Of the emission densities, which quantiles of the forecasts share; 0 where densities are
+        of variates: quantiles are then those of weighted rows.
     """
 
     states: Array
@@ -39,7 +40,7 @@ class RegimeForecast:
 
     def density(self, Y) -> Array:
         """Densities of the observation of every step at the rows of `Y`, (steps, m)."""
-        return self.observations.density(Y, self.bandwidth)
+        return self.observations.density(Y, self.bandwidth or None)
 
     def quantile(self, q) -> Array:
         """Quantiles of every column of the observations, (steps, d) for one level."""

@@ -61,13 +61,16 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Moments:
-    """E φ(Y), E φ(Y)φ(Y)ᵀ, E φ(Y_1)φ(Y_2)ᵀ, E φ(Y_1)φ(Y_3)ᵀ, and where three can start from.
+    """Means over rows, pairs and triples of rows that follow each other.
 
     Attributes
     ----------
     mean : array of shape (r,)
+        E φ(Y).
     second, pairs, skips : arrays of shape (r, r)
-        C₁₁ over all rows, C₁₂ over all pairs of neighbours, and C₁₃ over all triples.
+        C₁₁ = E φ(Y)φ(Y)ᵀ, C₁₂ = E φ(Y_1)φ(Y_2)ᵀ over neighbours, and C₁₃ over triples.
+    earlier, later : arrays of shape (r,)
+        Means of the first and of the second of two neighbours.
     triples : bool array of shape (n - 2,)
         Whether rows t, t+1, t+2 are of one sequence, and observed.
     n_pairs : int
@@ -77,6 +80,8 @@ class Moments:
     second: np.ndarray
     pairs: np.ndarray
     skips: np.ndarray
+    earlier: np.ndarray
+    later: np.ndarray
     triples: np.ndarray
     n_pairs: int
 
@@ -85,18 +90,31 @@ class Moments:
         """Sums over blocks of rows; rows that are not `seen` are left out."""
         linked = neighbours(seen, sequences)
         triples = linked[:-1] & linked[1:]
-        total, second, pairs, skips = 0.0, 0.0, 0.0, 0.0
+        if not triples.any():
+            raise ValueError(
+                "X has no three rows in a row, of one sequence and without NaN; the model is "
+                "learned from such triples"
+            )
+        sums: list[np.ndarray] = []
         for rows, Phi in coordinates.blocks(overlap=2):
-            last = rows.stop == len(seen)
             start, m = rows.start, Phi.shape[0]
-            own = m if last else m - 2  # rows that no later block counts
-            total = total + _sum(Phi[:own, :], seen[start : start + own])
-            second = second + _product(Phi, seen[start : start + own], 0)
-            pairs = pairs + _product(Phi, linked[start : start + min(own, m - 1)], 1)
-            skips = skips + _product(Phi, triples[start : start + m - 2], 2)
-        n_pairs, n_triples = int(linked.sum()), int(triples.sum())
-        n = int(seen.sum())
-        return cls(total / n, second / n, pairs / n_pairs, skips / n_triples, triples, n_pairs)
+            own = m if rows.stop == len(seen) else m - 2  # rows that no later block counts
+            here, pair = seen[start : start + own], linked[start : start + min(own, m - 1)]
+            terms = [
+                _sum(Phi[:own, :], here),
+                _product(Phi, here, 0),
+                _product(Phi, pair, 1),
+                _product(Phi, triples[start : start + m - 2], 2),
+                _sum(Phi[: len(pair), :], pair),
+                _sum(Phi[1 : 1 + len(pair), :], pair),
+            ]
+            sums = terms if not sums else [x + y for x, y in zip(sums, terms, strict=True)]
+        n, n_pairs, n_triples = (int(rows.sum()) for rows in (seen, linked, triples))
+        counts = (n, n, n_pairs, n_triples, n_pairs, n_pairs)
+        mean, second, pairs, skips, earlier, later = (
+            total / count for total, count in zip(sums, counts, strict=True)
+        )
+        return cls(mean, second, pairs, skips, earlier, later, triples, n_pairs)
 
     def third(self, coordinates: Coordinates, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """T_abc = E (φ(Y_1)ᵀu¹_a)(φ(Y_2)ᵀu_b)(φ(Y_3)ᵀu_c), u¹ and u the columns given."""
@@ -181,7 +199,7 @@ def fit_spectral(
     """
     K = n_components
     U1, sigma, Vt = np.linalg.svd(moments.skips)
-    rank = int((sigma > len(sigma) * linalg.EPS * 10 * sigma[0]).sum())
+    rank = numerical_rank(sigma)
     if rank < K:
         raise ValueError(
             f"n_components is {K}, but observations two steps apart tell only {rank} states apart "
@@ -193,6 +211,11 @@ def fit_spectral(
     R, mismatch = diagonaliser(B, Theta)
     UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))
     return SpectralFit(U @ UO, chain_of(UO, U, moments), sigma, mismatch, Theta)
+
+
+def numerical_rank(sigma: np.ndarray) -> int:
+    """How many singular values are more than rounding."""
+    return int((sigma > len(sigma) * linalg.EPS * 10 * sigma[0]).sum())
 
 
 def observables(T: np.ndarray, sigma: np.ndarray) -> np.ndarray:
@@ -286,7 +309,7 @@ def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:
     if not candidates:
         candidates.append(improve(np.eye(len(B)), B))
     R, left = min(candidates, key=lambda found: found[1])
-    return R, left / float((B * B).sum())
+    return R, left / max(float((B * B).sum()), np.finfo(float).tiny)
 
 
 def real_eigenvectors(A: np.ndarray) -> np.ndarray:
@@ -297,28 +320,42 @@ def real_eigenvectors(A: np.ndarray) -> np.ndarray:
 
 
 def improve(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
-    """Gauss-Newton on the off-diagonal squares of R⁻¹B_bR: R ← R(I + E), halved till it helps.
+    """Levenberg-Marquardt on the off-diagonal squares of D_b = R⁻¹B_bR, R of unit columns.
 
-    To first order the entry (j, k) of (I + E)⁻¹D_b(I + E) is D_b,jk + E_jk(λ_bj − λ_bk).
+    With R ← R(I + E), E zero on its diagonal, and then columns of unit length again, D_b changes
+    by D_bF − FD_b to first order, F_jk = E_jk and F_kk = −Σ_l r_kᵀr_l E_lk.
     """
     off, f = _off_diagonal(R, B)
-    for _ in range(ROUNDS):
-        lam = eigenvalues(R, B)
-        apart = lam[:, :, None] - lam[:, None, :]
-        E = -(off * apart).sum(0) / np.maximum((apart**2).sum(0), linalg.EPS)
-        for step in 0.5 ** np.arange(10):
-            trial = R @ (np.eye(len(R)) + step * E)
-            trial /= np.linalg.norm(trial, axis=0)
-            off_trial, f_trial = _off_diagonal(trial, B)
-            if f_trial < f:
+    damping = 1e-3
+    for _ in range(ROUNDS if len(R) > 1 else 0):
+        E = _step(R, B, off, damping)
+        trial = R @ (np.eye(len(R)) + E)
+        trial /= np.linalg.norm(trial, axis=0)
+        off_trial, f_trial = _off_diagonal(trial, B)
+        if f_trial < f:
+            settled = f - f_trial < 1e-14 * f
+            R, off, f, damping = trial, off_trial, f_trial, damping / 10
+            if settled:
                 break
-        else:
-            return R, f
-        settled = f - f_trial < 1e-12 * f
-        R, off, f = trial, off_trial, f_trial
-        if settled:
+        elif damping > 1e6:
             break
+        else:
+            damping *= 10
     return R, f
+
+
+def _step(R: np.ndarray, B: np.ndarray, off: np.ndarray, damping: float) -> np.ndarray:
+    """The E of damped least squares of off + DF − FD, off the diagonals."""
+    D, G, one = np.linalg.solve(R[None], B @ R), R.T @ R, np.eye(len(R))
+    free = one == 0
+    J = np.einsum("bjl,km->bjklm", D, one) - np.einsum("bmk,jl->bjklm", D, one)
+    J += np.einsum("bjk,jl,jm->bjklm", D, G, one) - np.einsum("bjk,kl,km->bjklm", D, G, one)
+    J = J[:, free][:, :, free].reshape(-1, int(free.sum()))
+    JJ = J.T @ J
+    system = JJ + damping * np.trace(JJ) / len(JJ) * np.eye(len(JJ))
+    E = np.zeros_like(R)
+    E[free] = -np.linalg.lstsq(system, J.T @ off[:, free].ravel(), rcond=None)[0]
+    return E
 
 
 def _off_diagonal(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:

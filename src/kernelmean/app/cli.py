@@ -396,6 +396,94 @@ def tell_filter(found: Any) -> None:
         out.print(f"[yellow]Note:[/] {escape(note)}\n")
 
 
+class InferenceName(StrEnum):
+    """How an observation changes the probabilities of hidden states."""
+
+    kbr = "kbr"
+    forward = "forward"
+
+
+@app.command()
+def hmm(
+    data: Data,
+    columns: Annotated[
+        str, typer.Option(help="Column(s) observed, by commas.", show_default=False)
+    ],
+    states: Annotated[
+        str,
+        typer.Option(
+            help="Number of hidden states; auto estimates it, as do the rules correlations (which "
+            "is auto), threshold, elbow, ratio, and likelihood (slow)."
+        ),
+    ] = "auto",
+    sequence: Annotated[str | None, typer.Option(help="Column that tells sequences apart.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column of dates or numbers that names the rows.")
+    ] = None,
+    forecast: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Rows to forecast after the last.")
+    ] = 0,
+    folder: Out = Path("kernelmean-hmm"),
+    level: Annotated[float, typer.Option(min=0.01, max=0.99, help="Level of the intervals.")] = 0.9,
+    inference: Annotated[
+        InferenceName, typer.Option(help="Kernel Bayes' rule, or Bayes' rule with densities.")
+    ] = InferenceName.kbr,
+    refine: Annotated[
+        bool, typer.Option("--refine/--no-refine", help="Whether EM follows the moments.")
+    ] = True,
+    seed: Seed = 0,
+    sep: Separator = ",",
+    decimal: Decimal = ".",
+) -> None:
+    """Hidden regimes of a series: their number, laws and order, and what comes next.
+
+    Rows are in the order of time. An empty field is a missing observation.
+
+    Writes states.csv, forecast.csv, model.km and report.html into the folder --out.
+    """
+    from .files import check_folder, write_all
+    from .hmm import Regimes, Settings, read_states
+    from .hmmreport import outputs, report
+    from .tables import read_table, split_names
+
+    check_folder(folder)
+    settings = Settings(
+        split_names(columns, "--columns"),
+        read_states(states),
+        sequence,
+        time,
+        inference.value,
+        refine,
+        forecast,
+        level,
+        seed,
+    )
+    series = settings.read(read_table(data, sep, decimal))
+    found = Regimes.of(settings, series, verbose=True)
+    with working("Writing the report"):
+        page = report(found, data.name, ["kernelmean", *sys.argv[1:]])
+        paths = write_all(folder, outputs(found, page))
+    tell_hmm(found)
+    tell_files(paths)
+
+
+def tell_hmm(found: Any) -> None:
+    """The numbers of `kernelmean hmm`, on the terminal."""
+    from .densityreport import names
+    from .hmmreport import chain, count_words, facts, forecast, headline, orders, states
+
+    title = f"Hidden Markov model: {names(found.settings.columns)}, {count_words(found)}"
+    tell_pairs(title, [(name, value) for name, value, _ in facts(found)])
+    tell_pairs("How many states", [(name, value) for name, value, _ in orders(found)])
+    grids = [states(found), chain(found)]
+    grids += [forecast(found)] if found.ahead is not None else []
+    for grid in grids:
+        tell_grid(grid.caption, grid.header, grid.rows)
+    out.print(f"{escape(headline(found))}\n")
+    for note in found.notes:
+        out.print(f"[yellow]Note:[/] {escape(note)}\n")
+
+
 @app.command()
 def demo(
     folder: Out = Path("kernelmean-demo"),

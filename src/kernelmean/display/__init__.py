@@ -5,6 +5,13 @@ Needs matplotlib, which the extra `app` brings.
 
 from .densities import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from .embeddings import EmbeddingDisplay, LeaveOneOutDisplay
+from .regimes import (
+    EmissionDisplay,
+    EmissionImageDisplay,
+    HistoryDisplay,
+    RegimeDisplay,
+    SpectrumDisplay,
+)
 from .structural import StructuralCurveDisplay
 from .style import CURVE, DATA, DRAWN, GAP, PLAIN, TRUTH
 from .tracks import SpreadDisplay, TrackDisplay
@@ -20,7 +27,12 @@ __all__ = [
     "DensityContourDisplay",
     "DensityMapDisplay",
     "EmbeddingDisplay",
+    "EmissionDisplay",
+    "EmissionImageDisplay",
+    "HistoryDisplay",
     "LeaveOneOutDisplay",
+    "RegimeDisplay",
+    "SpectrumDisplay",
     "SpreadDisplay",
     "StructuralCurveDisplay",
     "TrackDisplay",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
 TRUTH, GAP = "#222222", "#f3e9d8"
 DRAWN = 2_000  # points in a picture, at most
@@ -17,6 +19,19 @@ def new_axes(ax) -> Any:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6, 4), layout="constrained")[1]
+
+
+def panels(ax, count: int, why: str) -> np.ndarray:
+    """Axes below each other: those given, `count` of them, or those of a new picture."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        size = (7.0, 1.0 + 2.2 * count)
+        ax = plt.subplots(count, sharex=True, figsize=size, layout="constrained")[1]
+    axes = np.ravel(ax)
+    if len(axes) != count:
+        raise ValueError(f"ax has {len(axes)} axes; {count} are needed, {why}")
+    return axes
 
 
 def legend_above(axes) -> None:
@@ -39,3 +54,24 @@ def column_number(column: int | str, names: Sequence[str], argument: str = "colu
             f"one of {list(names)}"
         )
     return column
+
+
+def as_times(times, n: int) -> np.ndarray:
+    """Numbers or dates of n rows; None counts them."""
+    if times is None:
+        return np.arange(n)
+    times = np.asarray(times)
+    if times.dtype.kind in "MO":  # dates
+        times = times.astype("datetime64[ns]")
+    if times.shape != (n,):
+        raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
+    return times
+
+
+def time_axis(axes, times: np.ndarray) -> None:
+    """Name the horizontal axis, and write dates in few words."""
+    axes.set_xlabel("time")
+    if times.dtype.kind == "M":
+        from matplotlib.dates import ConciseDateFormatter
+
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))

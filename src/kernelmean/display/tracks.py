@@ -12,7 +12,18 @@ from .._validation import as_floats, check_lengths
 from ..filtering import KernelBayesFilter, check_sequences
 from ..linalg import to_numpy
 from ..tracking import FilterResult
-from .style import CURVE, DATA, GAP, PLAIN, TRUTH, legend_above, new_axes
+from .style import (
+    CURVE,
+    DATA,
+    GAP,
+    PLAIN,
+    TRUTH,
+    as_times,
+    legend_above,
+    new_axes,
+    panels,
+    time_axis,
+)
 
 
 @dataclass
@@ -109,7 +120,7 @@ class TrackDisplay:
         if seen is not None and d > 1 and seen.shape[1] != d:
             raise ValueError(f"observations has {seen.shape[1]} columns; {d} are needed, as states")
         return cls(
-            _times(times, n),
+            as_times(times, n),
             to_numpy(result.mean),
             lower,
             upper,
@@ -132,10 +143,10 @@ class TrackDisplay:
         label : str
             What the line is called in the legend.
         """
-        self.axes_ = _panels(ax, len(self.names))
+        self.axes_ = panels(ax, len(self.names), "one per state")
         for j, axes in enumerate(self.axes_):
             self._draw(axes, j, label)
-        _time_axis(self.axes_[-1], self.times)
+        time_axis(self.axes_[-1], self.times)
         legend_above(self.axes_[0])
         return self
 
@@ -234,7 +245,7 @@ class SpreadDisplay:
         tails = [(1 - level) / 2, (1 + level) / 2]
         low, high = np.quantile(to_numpy(result.embeddings.points), tails, axis=0)
         return cls(
-            _times(times, n),
+            as_times(times, n),
             upper - lower,
             high - low,
             result.missing,
@@ -266,31 +277,10 @@ class SpreadDisplay:
                 ax.plot(self.times[s], shares[s, j], label=shown, **style)
         ax.axhline(1.0, color=DATA, lw=0.8, ls=":")
         ax.set_ylabel(f"relative width of the {100 * self.level:g}% interval")
-        _time_axis(ax, self.times)
+        time_axis(ax, self.times)
         ax.set_ylim(bottom=0)
         legend_above(ax)
         return self
-
-
-def _panels(ax, count: int) -> np.ndarray:
-    """Axes for each state, below each other."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        size = (7.0, 1.0 + 2.2 * count)
-        ax = plt.subplots(count, sharex=True, figsize=size, layout="constrained")[1]
-    axes = np.ravel(ax)
-    if len(axes) != count:
-        raise ValueError(f"ax has {len(axes)} axes; {count} are needed, one per state")
-    return axes
-
-
-def _time_axis(axes, times: np.ndarray) -> None:
-    axes.set_xlabel("time")
-    if times.dtype.kind == "M":
-        from matplotlib.dates import ConciseDateFormatter
-
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
 
 
 def _shade_gaps(axes, track: TrackDisplay | SpreadDisplay) -> None:
@@ -322,17 +312,6 @@ def _beside(values, name: str, n: int, columns: int | None) -> np.ndarray | None
     if columns is not None and values.shape[1:] != (columns,):
         raise ValueError(f"{name} has shape {values.shape}; ({n}, {columns}) is needed")
     return values
-
-
-def _times(times, n: int) -> np.ndarray:
-    if times is None:
-        return np.arange(n)
-    times = np.asarray(times)
-    if times.dtype.kind in "MO":  # dates
-        times = times.astype("datetime64[ns]")
-    if times.shape != (n,):
-        raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
-    return times
 
 
 def _state_names(result: FilterResult, d: int) -> list[str]:

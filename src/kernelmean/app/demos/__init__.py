@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from . import approval, engel, fish, influenza, schooling
+from . import approval, engel, fish, influenza, schooling, sp500
 from .job import Job
 
-JOBS: tuple[Job, ...] = (fish.JOB, schooling.JOB, engel.JOB, influenza.JOB, approval.JOB)
+JOBS: tuple[Job, ...] = (
+    fish.JOB,
+    schooling.JOB,
+    engel.JOB,
+    influenza.JOB,
+    approval.JOB,
+    sp500.JOB,
+)

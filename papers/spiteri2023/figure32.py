@@ -1,0 +1,235 @@
+"""Figures 3.2 and 3.3: errors of the chain and of the filter for growing n."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from kernelmean.app.reproduce import Experiment
+
+from .errors import paired
+from .hidden import FIRST_SEED, METHODS, MODELS, PAPER, PROJECTION, RUNS, TRUE, run
+
+SIZES = (5000, 20_000, 500, 1000, 2000, 10_000)  # those of the goals come first
+LARGE = (200_000, 1_000_000)
+KEYS = ["design", "n"]
+GRID = [{"design": design, "n": n} for n in SIZES for design in MODELS]
+PUBLISHED = {  # the thesis has no numbers, only curves
+    "tmse": {
+        "separated": "KernelHMM below ProjHMM",
+        "overlapping": "both poor",
+        "unbounded": "KernelHMM lowest beyond 10,000",
+    },
+    "accuracy": dict.fromkeys(MODELS, "KernelHMM + KBR highest"),
+}
+NAMES = {"tmse": "TMSE", "accuracy": "accuracy"}
+
+
+# ---------------------------------------------------------------- tables
+def best_bases(rows: pd.DataFrame, error: str) -> pd.DataFrame:
+    """Of ProjHMM only the number of cosines with the best mean, for each model and n."""
+    keys = [*KEYS, "method", "basis"]
+    means = rows.groupby(keys)[error].mean()
+    if error == "accuracy":
+        means = -means
+    best = means.groupby(keys[:-1]).idxmin().tolist()
+    return rows[pd.MultiIndex.from_frame(rows[keys]).isin(best)]
+
+
+def table(rows: pd.DataFrame, error: str) -> pd.DataFrame:
+    """Means over runs by model, n and method."""
+    rows = best_bases(rows, error)
+    order = [(d, n, m) for d in MODELS for n in sorted(rows.n.unique()) for m in METHODS]
+    parts = dict(list(rows.groupby([*KEYS, "method"])))
+    return pd.DataFrame(
+        [
+            {
+                "model": MODELS[design],
+                "n": n,
+                "method": named(method, parts[design, n, method]),
+                "runs": len(parts[design, n, method]),
+                **COLUMNS[error](parts[design, n, method], parts[design, n, TRUE]),
+                "published": PUBLISHED[error][design],
+            }
+            for design, n, method in order
+            if (design, n, method) in parts and not (method == TRUE and error == "tmse")
+        ]
+    )
+
+
+def named(method: str, part: pd.DataFrame) -> str:
+    """The method, with the number of cosines that was best."""
+    return f"{method}, M = {part.basis.iloc[0]}" if method == PROJECTION else method
+
+
+def of_filter(part: pd.DataFrame, truth: pd.DataFrame) -> dict:
+    """The accuracy, and what it is short of that of the filter that knows the law."""
+    ours, best = (frame.set_index("seed").accuracy for frame in (part, truth))
+    short = best - ours
+    return {
+        "accuracy": ours.mean(),
+        "lowest": ours.min(),
+        "below true filter": short.mean(),
+        "standard error": short.std() / len(short) ** 0.5,
+    }
+
+
+def of_chain(part: pd.DataFrame, truth: pd.DataFrame) -> dict:
+    tmse = part.tmse
+    return {"TMSE": tmse.mean(), "median": tmse.median(), "highest": tmse.max()}
+
+
+COLUMNS = {"accuracy": of_filter, "tmse": of_chain}
+
+
+def summary32(rows: pd.DataFrame) -> pd.DataFrame:
+    """Errors of π and Q."""
+    return table(rows, "tmse")
+
+
+def summary33(rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy of the filters."""
+    return table(rows, "accuracy")
+
+
+def summary_short(rows: pd.DataFrame) -> pd.DataFrame:
+    """Both errors of our default, and paired tests against the normal laws."""
+    rows = best_bases(rows, "accuracy")
+    return pd.DataFrame(
+        [
+            {
+                "model": MODELS[design],
+                "n": n,
+                **in_short(rows[(rows.design == design) & (rows.n == n)]),
+            }
+            for design in MODELS
+            for n in sorted(rows.n.unique())
+            if ((rows.design == design) & (rows.n == n)).any()
+        ]
+    )
+
+
+def in_short(part: pd.DataFrame) -> dict:
+    of = {method: rows.set_index("seed") for method, rows in part.groupby("method")}
+    ours, short = of["default"], of_filter(of["default"], of[TRUE])
+    others = {
+        f"of {method}": of[method].accuracy.mean() if method in of else np.nan
+        for method in (TRUE, "spectral", PROJECTION, "GaussianHMM")
+    }
+    against = of.get("GaussianHMM")
+    return {
+        "runs": len(ours),
+        **short,
+        "TMSE": ours.tmse.mean(),
+        "highest TMSE": ours.tmse.max(),
+        **{f"accuracy {name}": value for name, value in others.items()},
+        "t against GaussianHMM": np.nan
+        if against is None
+        else paired(ours.accuracy, against.accuracy),
+        "published": "KernelHMM + KBR highest",
+    }
+
+
+# ---------------------------------------------------------------- pictures
+def figure32(rows: pd.DataFrame) -> Figure:
+    """Mean TMSE over n, a panel for each model."""
+    return curves(rows, "tmse", [m for m in METHODS if m != TRUE and "forward" not in m])
+
+
+def figure33(rows: pd.DataFrame) -> Figure:
+    """Mean accuracy over n, a panel for each model."""
+    return curves(rows, "accuracy", list(METHODS))
+
+
+def curves(rows: pd.DataFrame, error: str, methods: list[str]) -> Figure:
+    picture = Figure(figsize=(12, 4.2), layout="constrained")
+    means = best_bases(rows, error).groupby(["design", "method", "n"])[error].mean()
+    designs = [d for d in MODELS if d in set(rows.design)]
+    panels = picture.subplots(1, len(designs), squeeze=False)[0]
+    for ax, design in zip(panels, designs, strict=True):
+        for method in methods:
+            if (design, method) in means.index.droplevel("n"):
+                curve(ax, means[design, method], method)
+        ax.set(title=MODELS[design], xlabel="n", ylabel=NAMES[error], xscale="log")
+        if error == "tmse":
+            ax.set_yscale("log")
+        ax.grid(alpha=0.3)
+    handles, names = panels[0].get_legend_handles_labels()
+    picture.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
+    return picture
+
+
+def curve(ax, values: pd.Series, method: str) -> None:
+    style = {"ls": "--", "marker": ""} if method == TRUE else {"marker": "o", "markersize": 4}
+    ax.plot(values.index, values, color=METHODS[method], label=method, **style)
+
+
+# ---------------------------------------------------------------- registered
+NOTES = (
+    "Thesis: Algorithm 1, which is “spectral” here. ProjHMM has the number of cosines, of 5 to 20, "
+    "with the best mean on the test rows themselves, as in the thesis. GaussianHMM is hmmlearn's, "
+    "the likeliest of five fits."
+)
+
+
+def of_models(name: str, item: str, title: str, summary, figure, sizes, seconds, runs=RUNS):
+    """Experiments that share their runs wherever they have sizes in common."""
+    return Experiment(
+        name=name,
+        paper=PAPER,
+        item=item,
+        title=title,
+        run=run,
+        summary=summary,
+        figure=figure,
+        grid=[setting for setting in [*GRID, *LARGE_GRID] if setting["n"] in sizes],
+        quick=[{"design": design, "n": 300} for design in MODELS],
+        runs=runs,
+        first_seed=FIRST_SEED,
+        seconds=seconds,
+        quick_runs=1,
+        notes=NOTES,
+    )
+
+
+LARGE_GRID = [{"design": design, "n": n} for n in LARGE for design in MODELS]
+EXPERIMENTS = [
+    of_models(
+        "spiteri2023-filtering",
+        "Figures 3.2 and 3.3 at n = 5,000 and 20,000",
+        "What the filter is short of the one that knows the law, and errors of the chain.",
+        summary_short,
+        figure33,
+        SIZES[:2],
+        90,
+    ),
+    of_models(
+        "spiteri2023-figure32",
+        "Figure 3.2",
+        "Total squared error of the stationary law and the transition matrix.",
+        summary32,
+        figure32,
+        SIZES,
+        150,
+    ),
+    of_models(
+        "spiteri2023-figure33",
+        "Figure 3.3",
+        "Share of hidden states that filters name.",
+        summary33,
+        figure33,
+        SIZES,
+        150,
+    ),
+    of_models(
+        "spiteri2023-large",
+        "Figures 3.2 and 3.3, continued",
+        "Both errors at n = 200,000 and 1,000,000, which n × n matrices do not reach.",
+        summary_short,
+        figure33,
+        LARGE,
+        600,
+        runs=1,
+    ),
+]

@@ -1,0 +1,302 @@
+"""S&P 500: the kinds of days that a stock market has, and what each looks like."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from ..._validation import NumericalWarning
+from ...display import EmissionDisplay, RegimeDisplay, SpectrumDisplay
+from ...hmm import KernelHMM
+from ...order import MAX_COMPONENTS, Order, estimate_order
+from ...progress import track
+from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
+from .job import Job, Result
+
+RETURN = "return, percent"
+TRAINING = 0.7  # of the days
+LEVEL = 0.9
+STATES, FEW = (2, 3, 4), (2,)  # numbers of states compared
+SHOWN = 3  # states of the model on the page, where it was fitted
+NAMES = {2: ("calm", "turbulent"), 3: ("calm", "normal", "turbulent")}
+RIVALS = (2, 3)  # regimes of the normal laws; more take minutes
+ITERATIONS = 50  # of EM, where the normal laws begin
+
+
+def load_returns() -> pd.DataFrame:
+    """Daily log returns of the S&P 500 index in percent, 1999 to 2018."""
+    try:
+        from arch.data import sp500
+    except ImportError as err:
+        raise ImportError(
+            'the prices come with the package arch: pip install "kernelmean[app]"'
+        ) from err
+    prices = sp500.load()["Adj Close"]
+    return (100 * np.log(prices).diff().dropna()).rename(RETURN).to_frame()
+
+
+@dataclass(frozen=True)
+class Normals:
+    """A hidden Markov model with normal laws (Hamilton 1989), calmest first.
+
+    Attributes
+    ----------
+    means, sds : arrays of shape (K,)
+    log_predictive : array
+        log p(return | returns before) of the days held out.
+    """
+
+    means: np.ndarray
+    sds: np.ndarray
+    log_predictive: np.ndarray
+
+
+def normal_regimes(returns: pd.Series, n: int, K: int) -> Normals:
+    """Regimes with a mean and a variance each, by maximum likelihood on the first n days."""
+    from statsmodels.tsa.api import MarkovRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of days that are not evenly spaced, and of convergence
+        shape = {"k_regimes": K, "trend": "c", "switching_variance": True}
+        params = MarkovRegression(returns[:n], **shape).fit(em_iter=ITERATIONS, disp=False).params
+        found = MarkovRegression(returns, **shape).filter(params).llf_obs[n:]
+    means = np.array([params[f"const[{k}]"] for k in range(K)])
+    sds = np.sqrt([params[f"sigma2[{k}]"] for k in range(K)])
+    order = np.argsort(sds)
+    return Normals(means[order], sds[order], found)
+
+
+def garch(returns: pd.Series, n: int) -> np.ndarray:
+    """log p(return | returns before) by GARCH(1,1) with t errors, learned on the first n days."""
+    from arch import arch_model
+
+    model = arch_model(returns, vol="GARCH", dist="t")
+    params = model.fit(last_obs=returns.index[n], disp="off").params
+    nu, sd = params["nu"], model.fix(params).conditional_volatility[n:]
+    scale = sd * np.sqrt((nu - 2) / nu)
+    return stats.t.logpdf(returns[n:], nu, params["mu"], scale)
+
+
+@dataclass(frozen=True)
+class Market:
+    """The returns, and what was learned from their first part.
+
+    Attributes
+    ----------
+    returns : DataFrame
+    n : int
+        Days learned from.
+    order : Order
+    models : dict
+        `KernelHMM` by number of states.
+    normals : dict
+        `Normals` by number of states.
+    garch : array
+    """
+
+    returns: pd.DataFrame
+    n: int
+    order: Order
+    models: dict[int, KernelHMM]
+    normals: dict[int, Normals]
+    garch: np.ndarray
+
+    @classmethod
+    def of(cls, returns: pd.DataFrame, numbers: tuple[int, ...]) -> Market:
+        """Learn from the first days, with several numbers of states."""
+        n = round(TRAINING * len(returns))
+        past, column = returns[:n], returns[RETURN]
+        models, normals = {}, {}
+        for K in track(numbers, description="  learning regimes"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NumericalWarning)
+                models[K] = KernelHMM(K, random_state=0).fit(past)
+            if K in RIVALS:
+                normals[K] = normal_regimes(column, n, K)
+        return cls(returns, n, estimate_order(past), models, normals, garch(column, n))
+
+    @property
+    def shown(self) -> int:
+        """The number of states on the page."""
+        return min(SHOWN, max(self.models))
+
+    @property
+    def model(self) -> KernelHMM:
+        """The model on the page."""
+        return self.models[self.shown]
+
+    @property
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central interval of the return in each state."""
+        lower, upper = self.model.emissions_.interval(LEVEL, self.model.bandwidth_)
+        return lower[:, 0], upper[:, 0]
+
+    @property
+    def calmest(self) -> np.ndarray:
+        """The states, the one with the narrowest interval first."""
+        lower, upper = self.interval
+        return np.argsort(upper - lower)
+
+    @property
+    def labels(self) -> list[str]:
+        """What the states are called."""
+        named = dict(zip(self.calmest, NAMES[self.shown], strict=True))
+        return [named[k] for k in range(self.shown)]
+
+    @cached_property
+    def held_out(self) -> dict[int, np.ndarray]:
+        """log p(return | returns before) of the days after, by number of states."""
+        return {K: m.log_predictive(self.returns)[self.n :] for K, m in self.models.items()}
+
+    @property
+    def one_normal(self) -> np.ndarray:
+        """The same by one normal law, without memory."""
+        past, after = self.returns[RETURN][: self.n], self.returns[RETURN][self.n :]
+        return stats.norm.logpdf(after, past.mean(), past.std())
+
+
+# ---------------------------------------------------------------- the job
+
+
+def run(quick: bool) -> Result:
+    """Regimes of the market, and how well they tell the days after."""
+    market = Market.of(load_returns(), FEW if quick else STATES)
+    lines = _lines(market)
+    return Result([(name, value) for name, value, _ in lines], _section(market, lines))
+
+
+def _lines(m: Market) -> list[tuple[str, str, str]]:
+    lower, upper = m.interval
+    stays = 1 / (1 - m.model.transmat_.diagonal())
+    rows = [
+        (
+            f"{m.labels[k].capitalize()} days",
+            f"{100 * m.model.startprob_[k]:.0f}%, {lower[k]:.1f}% to {upper[k]:.1f}%".replace(
+                "-", "−"
+            ),
+            f"How many, and where {100 * LEVEL:.0f}% of their returns lie. Such a spell lasts "
+            f"{stays[k]:.0f} days on average.",
+        )
+        for k in m.calmest
+    ]
+    K = m.shown
+    return [
+        *rows,
+        (
+            "Number of states",
+            f"{int(m.order)}{' or more' if m.order >= MAX_COMPONENTS else ''}",
+            "By the canonical correlations of consecutive days. Volatility moves continuously: the "
+            "finer one looks, the more states there are.",
+        ),
+        (
+            f"Days held out, {K} states",
+            f"{m.held_out[K].mean():.3f}, normal {m.normals[K].log_predictive.mean():.3f}".replace(
+                "-", "−"
+            ),
+            f"Mean log-likelihood of the returns of the {len(m.garch):,} days after, each given "
+            "those before; beside it, that of normal laws. Higher is better.",
+        ),
+    ]
+
+
+def _section(m: Market, lines: list) -> Section:
+    first, last = (f"{day:%B %Y}" for day in m.returns.index[[m.n, -1]])
+    return Section(
+        "S&P 500: calm and turbulent markets",
+        [
+            Prose(
+                "Some months a stock market hardly moves, in others it jumps every day. A hidden "
+                "Markov model takes each day to come from one of a few regimes that last. Usually "
+                "each regime is given a normal law; here nothing is assumed of the laws, nor told "
+                "of which days were calm. The model has seen the days up to "
+                f"{m.returns.index[m.n - 1]:%B %Y} only; those from {first} to {last} are new."
+            ),
+            _regimes(m),
+            Numbers(lines),
+            _densities(m),
+            _table(m),
+            Note(_verdict(m)),
+            _spectrum(m),
+            Prose(
+                "Adjusted daily closing prices of the index, 1999 to 2018, as the package arch "
+                "brings them (`arch.data.sp500`). The normal laws are those of statsmodels "
+                "(`MarkovRegression`), by maximum likelihood from one start, as is usual."
+            ),
+        ],
+    )
+
+
+def _regimes(m: Market) -> Figure:
+    from .. import filterreport
+
+    drawing, panels = filterreport.below_each_other(2)
+    times = m.returns.index
+    RegimeDisplay.from_estimator(m.model, m.returns, times=times, labels=m.labels).plot(panels)
+    for axes in panels:
+        axes.axvline(times[m.n], color="#222222", lw=1, ls=":")
+    panels[-1].set_xlabel("")
+    caption = (
+        "Above: daily returns in the colour of their most probable regime. Below: the "
+        "probabilities. What lies right of the dotted line was not learned from."
+    )
+    return Figure(drawing, caption, "sp500-regimes")
+
+
+def _densities(m: Market) -> Figure:
+    drawing, axes = canvas(height=3.4)
+    display = EmissionDisplay.from_estimator(m.model, m.returns[: m.n], labels=m.labels)
+    display.plot(axes)
+    rival, y = m.normals[m.shown], display.grid
+    for mean, sd in zip(rival.means, rival.sds, strict=True):
+        axes.plot(y, stats.norm.pdf(y, mean, sd), ":", color="#222222", lw=1)
+    caption = (
+        "The law of the returns in each regime, and of all days together (dashed). Dotted: the "
+        "regimes when their laws have to be normal."
+    )
+    return Figure(drawing, caption, "sp500-densities")
+
+
+def _spectrum(m: Market) -> Figure:
+    drawing, axes = canvas(height=2.8)
+    SpectrumDisplay.from_order(m.order).plot(axes)
+    caption = (
+        "Canonical correlations of the returns of consecutive days; K states leave K − 1 of them "
+        "above what chance explains."
+    )
+    return Figure(drawing, caption, "sp500-order")
+
+
+def _table(m: Market) -> Grid:
+    found = [
+        *((f"{K} regimes, any law", m.held_out[K]) for K in m.models),
+        *((f"{K} regimes, normal laws", n.log_predictive) for K, n in m.normals.items()),
+        ("GARCH(1,1), t errors", m.garch),
+        ("One normal law", m.one_normal),
+    ]
+    rows = [(name, f"{values.mean():.3f}".replace("-", "−")) for name, values in found]
+    return Grid(["", "log-likelihood"], rows, f"Mean over the {len(m.garch):,} days held out")
+
+
+def _verdict(m: Market) -> str:
+    """Who won, whoever it was."""
+    gap = m.held_out[m.shown] - m.normals[m.shown].log_predictive
+    error = gap.std() / len(gap) ** 0.5
+    ahead = m.garch.mean() - max(values.mean() for values in m.held_out.values())
+    words = [
+        f"With {m.shown} regimes each, laws of any shape give a day {abs(gap.mean()):.3f} ± "
+        f"{error:.3f} {'more' if gap.mean() > 0 else 'less'} log-likelihood than normal ones."
+    ]
+    if ahead > 0:
+        words.append(
+            f"A GARCH model, whose volatility moves continuously, is {ahead:.3f} ahead of the best "
+            "of ours: for forecasts of volatility take that; regimes are for telling spells apart."
+        )
+    return " ".join(words)
+
+
+JOB = Job("S&P 500: calm and turbulent markets", run)

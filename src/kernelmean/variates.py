@@ -1,0 +1,51 @@
+"""Canonical variates: the few functions of an observation that its neighbours know about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import linalg
+from ._validation import Array
+from .features import FeatureMap
+from .order import whitened
+from .persistence import Saveable
+from .spectral import Moments
+
+LEADING = 24  # coordinates of the data that variates are sought among
+
+
+@dataclass(frozen=True)
+class Variates(Saveable):
+    """s(y) = Wᵀ(φ(y) − E φ), uncorrelated and of variance one, most correlated in time.
+
+    W whitens the leading coordinates and takes the left singular vectors of [M, Mᵀ], M the
+    whitened cross-covariance of neighbours: what the next, or the last, observation tells.
+
+    Attributes
+    ----------
+    features : FeatureMap
+        φ.
+    centre : array of shape (r,)
+    directions : array of shape (r, m)
+        W.
+    """
+
+    features: FeatureMap
+    centre: np.ndarray
+    directions: np.ndarray
+
+    @classmethod
+    def of(cls, features: FeatureMap, moments: Moments, count: int) -> Variates:
+        """At most `count` of them."""
+        white, M = whitened(moments, LEADING)
+        U = np.linalg.svd(np.concatenate([M, M.T], axis=1))[0]
+        return cls(features, moments.mean, white @ U[:, :count])
+
+    def __call__(self, points) -> Array:
+        """s of every row, (n, m)."""
+        W = linalg.like(self.directions, points)
+        return self.features.transform(points) @ W - linalg.like(
+            self.centre @ self.directions, points
+        )
