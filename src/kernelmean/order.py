@@ -20,7 +20,8 @@ EXTREME = 3.2724  # 99.9% quantile of the Tracy-Widom law of order one
 TRAINING = 0.7  # share of every sequence that models are fitted on, the rest held out
 PATIENCE = 2  # numbers of states tried beyond the best
 SLACK = 0.5  # standard errors of the held-out log-likelihood that fewer states may cost
-FLOOR = 1e-8  # share of the largest variance below which a coordinate is rounding
+# least variance of a coordinate, as a share of the largest: small ones are of a few extreme rows
+FLOORS = (1e-2, 1e-3, 1e-4, 1e-5)
 
 
 class Order(int):
@@ -126,18 +127,14 @@ class Spectrum:
         that have nothing to do with each other is, times n, like the largest eigenvalue of a
         Wishart matrix (m, m), with the Tracy-Widom law (Johnstone 2001). Correlations are counted
         as long as they are beyond its 99.9% quantile, for each r, and the largest count is taken.
+        Coordinates of less than one percent of the largest variance are left out, for they are
+        those of a few extreme rows, unless all others are correlated.
         """
-        counts: list[tuple[int, np.ndarray, float]] = []
-        for r in RANKS:
-            correlations = self.correlations(r)
-            if counts and counts[-1][1].shape == correlations.shape:
-                break  # no more coordinates than the last time
-            left = len(correlations) - np.arange(len(correlations))
-            bounds = noise_bound(left, self.n)
-            above = correlations > bounds
-            count = len(above) if above.all() else int(np.argmin(above))
-            counts.append((count + 1, correlations, float(bounds[min(count, len(bounds) - 1)])))
-        count, correlations, bound = max(counts, key=lambda found: found[0])
+        for floor in FLOORS:
+            found = [self._counted(r, floor) for r in RANKS]
+            count, correlations, bound = max(found, key=lambda each: each[0])
+            if count <= len(correlations):
+                break  # or else every one of the coordinates is correlated: there may be more
         return Order(
             min(count, self.limit),
             "correlations",
@@ -146,20 +143,28 @@ class Spectrum:
             threshold=bound,
         )
 
-    def correlations(self, r: int) -> np.ndarray:
+    def _counted(self, r: int, floor: float) -> tuple[int, np.ndarray, float]:
+        """The order by r coordinates, their correlations, and the first bound not exceeded."""
+        correlations = self.correlations(r, floor)
+        bounds = noise_bound(len(correlations) - np.arange(len(correlations)), self.n)
+        above = correlations > bounds
+        count = len(above) if above.all() else int(np.argmin(above))
+        return count + 1, correlations, float(bounds[min(count, len(bounds) - 1)])
+
+    def correlations(self, r: int, floor: float) -> np.ndarray:
         """Canonical correlations of consecutive observations in r leading coordinates."""
-        return np.linalg.svd(whitened(self.moments, r)[1], compute_uv=False)
+        return np.linalg.svd(whitened(self.moments, r, floor)[1], compute_uv=False)
 
 
-def whitened(moments: Moments, r: int) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (r', q) of unit variance that span the q ≤ r leading ones, and their C₁₂, centred.
+def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (r', q) that whiten the q ≤ r leading ones, and the C₁₂ of these, centred.
 
     Centred exactly, on the means of the first and of the second of two neighbours: where the
     variance is small, what a row more or less does to the mean would count as a correlation.
     """
     values, vectors = np.linalg.eigh(moments.second - np.outer(moments.mean, moments.mean))
     lead = np.argsort(values)[::-1][:r]
-    lead = lead[values[lead] > FLOOR * values.max()]
+    lead = lead[values[lead] > floor * values.max()]
     white = vectors[:, lead] / values[lead] ** 0.5
     centred = moments.pairs - np.outer(moments.earlier, moments.later)
     return white, white.T @ centred @ white

@@ -13,7 +13,8 @@ from .order import whitened
 from .persistence import Saveable
 from .spectral import Moments
 
-LEADING = 24  # coordinates of the data that variates are sought among
+LEADING = 24  # coordinates of the data that variates are sought among, and
+LEAST = 1e-8  # their least variance, as a share of the largest
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Variates(Saveable):
     @classmethod
     def of(cls, features: FeatureMap, moments: Moments, count: int) -> Variates:
         """At most `count` of them."""
-        white, M = whitened(moments, LEADING)
+        white, M = whitened(moments, LEADING, LEAST)
         U = np.linalg.svd(np.concatenate([M, M.T], axis=1))[0]
         return cls(features, moments.mean, white @ U[:, :count])
 

