@@ -24,7 +24,8 @@ from kernelmean.datasets import make_hmm
 from kernelmean.hmmfit import REGS, Draft, choose_bayes, choose_reg
 from kernelmean.markov import Chain
 
-FAST = {"random_state": 0, "n_init": 2, "max_iter": 30}
+FAST = {"random_state": 0, "n_init": 2, "max_iter": 20, "bandwidth": 0.4}
+SEARCH = {"bandwidth": None, "max_iter": 50}  # as users have it
 Q = np.array([[0.9, 0.1], [0.2, 0.8]])
 TRUTH = slow.FiniteHMM(Q, np.eye(2))
 NAN = float("nan")
@@ -74,11 +75,10 @@ REFINED = pytest.mark.parametrize("refine", [True, False], ids=["em", "spectral"
 
 
 class TestWhatIsLearned:
-    @BOTH
-    @pytest.mark.parametrize("d", [1, 3])
+    @pytest.mark.parametrize(("d", "inference"), [(1, "kbr"), (3, "forward")])
     def test_the_chain_and_the_states(self, d, inference):
-        X, states = normal_data(1_500, 41, d)
-        m = learner(inference=inference).fit(X)
+        X, _ = normal_data(1_500, 41, d)
+        m = learner(inference=inference, **SEARCH).fit(X)
         assert tmse(TRUTH.law, Q, m.startprob_, m.transmat_) < 0.02
         new, truth = normal_data(1_000, 42, d)
         for verb, least in (("filter", 0.92), ("predict_proba", 0.94)):
@@ -91,7 +91,7 @@ class TestWhatIsLearned:
         """Mean log-density within 0.03 of the law that drew them."""
         X, _ = normal_data(2_000, 43)
         new, _ = normal_data(2_000, 44)
-        m = learner(inference="forward").fit(X)
+        m = learner(inference="forward", **SEARCH).fit(X)
         b = norm.logpdf(new - [0.0, 3.0])
         alpha, truth = TRUTH.law, []
         for row in np.exp(b):
@@ -113,7 +113,7 @@ class TestWhatIsLearned:
         assert_allclose(m.emissions_.total(), 1.0, atol=1e-6 if refine else 0.2)
         assert (np.diff(m.singular_values_) <= 0).all()
         assert m.order_ is None
-        assert m.reg_ in REGS
+        assert 0 < m.reg_ < 1e3
         assert m.n_features_in_ == d
         assert isinstance(m.converged_, bool)
 
@@ -130,8 +130,8 @@ class TestWhatIsLearned:
     def test_units_do_not_matter(self, scale, refine):
         """A power of two: the same floats but for their exponents."""
         X, _ = normal_data(300, 40)
-        m = learner(refine=refine).fit(scale * X)
-        same = model(refine=refine)
+        m = learner(refine=refine, **SEARCH).fit(scale * X)
+        same = model(refine=refine, **SEARCH)
         assert_allclose(m.filter(scale * X), same.filter(X), atol=1e-9)
         assert_allclose(m.transmat_, same.transmat_, atol=1e-9)
         lost = 300 * np.log(scale)
@@ -147,8 +147,9 @@ class TestWhatIsLearned:
     def test_a_column_that_does_not_vary_does_not_matter(self):
         X, states = normal_data(300, 40)
         wide = np.column_stack([X, np.full(300, 7.0)])
-        m = learner().fit(wide)
-        assert_allclose(m.filter(wide), model().filter(X), atol=0.02)
+        m = learner(**SEARCH).fit(wide)
+        assert matched_accuracy(states, m.predict(wide)) > 0.95
+        assert np.abs(m.filter(wide) - model(**SEARCH).filter(X)).mean() < 0.03
 
     def test_n_components_as_a_numpy_integer(self):
         X, _ = normal_data(100, 41)
@@ -264,7 +265,7 @@ class TestSequences:
 
     @REFINED
     def test_learning_from_several(self, refine):
-        """No transition is counted from one to the next: a chain that always restarts in state 0."""
+        """No transition is counted from one to the next: a chain that restarts in state 0."""
         rng = np.random.default_rng(48)
         X = np.concatenate(
             [np.concatenate([rng.normal(size=(6, 1)), rng.normal(4, 1, size=(4, 1))])
@@ -280,7 +281,7 @@ class TestSequences:
 
     def test_many_short_sequences_are_all_learned_from(self):
         parts = [normal_data(4, 1_000 + s)[0] for s in range(3_000)]
-        m = learner().fit(np.concatenate(parts), [4] * 3_000)
+        m = learner(**SEARCH).fit(np.concatenate(parts), [4] * 3_000)
         assert tmse(TRUTH.law, Q, m.startprob_, m.transmat_) < 0.005
 
 
@@ -403,7 +404,7 @@ class TestDensities:
 
     def test_they_are_those_of_the_states(self):
         X, _ = normal_data(2_000, 43)
-        m = learner().fit(X)
+        m = learner(**SEARCH).fit(X)
         truth = norm.pdf(GRID[:, None] - [0.0, 3.0])
         assert trapezoid(np.abs(m.density(GRID[:, None]) - truth), GRID, axis=0).max() < 0.15
 
@@ -411,7 +412,7 @@ class TestDensities:
         """A loop over rows, weights from `emissions_`."""
         X, _ = normal_data(300, 40)
         m = model(bandwidth=0.3)
-        assert m.bandwidth_ == 0.3
+        assert m.bandwidth_ == pytest.approx(0.3)
         gamma = m.emissions_.weights.T * m.startprob_
         got, Y = m.density(GRID[3_000:5_000:400, None]), GRID[3_000:5_000:400]
         share = m.emissions_.weights @ norm.pdf((Y - X) / 0.3) / 0.3
@@ -437,7 +438,7 @@ class TestDensities:
         """
         X, states = normal_data(400, 53)
         X[200] = 1e3 if not refine and inference == "forward" else 1e6
-        m = learner(refine=refine, inference=inference).fit(X)
+        m = learner(refine=refine, inference=inference, **SEARCH).fit(X)
         assert np.isfinite(m.log_predictive(X)).all()
         assert matched_accuracy(states, m.predict(X)) > 0.9
 
@@ -477,12 +478,11 @@ class TestForecast:
             ]
             assert_allclose(mass, q, atol=5e-3)
 
-    @pytest.mark.parametrize("kind", ["central", "shortest"])
-    @pytest.mark.parametrize("level", [0.5, 0.9])
+    @pytest.mark.parametrize(("level", "kind"), [(0.5, "central"), (0.9, "shortest")])
     def test_intervals_cover(self, level, kind):
         """One step after each of 400 windows of 30 rows."""
         X, _ = normal_data(2_000, 43)
-        m = learner().fit(X)
+        m = learner(**SEARCH).fit(X)
         new, _ = normal_data(400 * 31, 55)
         windows = new.reshape(400, 31)
         ahead = m.forecast(windows[:, :30].reshape(-1, 1), 1, [30] * 400)
@@ -577,11 +577,10 @@ KERNELS = {
 
 
 class TestKernels:
-    @BOTH
     @pytest.mark.parametrize("kernel", KERNELS)
-    def test_every_verb(self, kernel, inference):
+    def test_every_verb(self, kernel):
         X, states = mixed_data()
-        m = learner(kernel=KERNELS[kernel], inference=inference).fit(X)
+        m = learner(kernel=KERNELS[kernel]).fit(X)
         assert matched_accuracy(states, m.predict(X)) > 0.9
         for verb in VERBS:
             assert np.isfinite(getattr(m, verb)(X)).all()
@@ -602,7 +601,7 @@ class TestKernels:
         truth = slow.FiniteHMM(Q, np.array([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]]))
         values, states = truth.draw(3_000, 58)
         X = values[:, None].astype(float)
-        m = learner(kernel="delta", inference="forward").fit(X)
+        m = learner(kernel="delta", bandwidth=None, inference="forward").fit(X)
         found = m.density([[0.0], [1.0], [2.0]])
         assert_allclose(found.sum(axis=0), 1.0)
         order = slow.matching(truth.table.T, found)
@@ -619,12 +618,14 @@ class TestKernels:
         truth = slow.FiniteHMM(Q, np.array([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]]))
         values, states = truth.draw(2_000, 58)
         X = values[:, None].astype(float)
-        m, exact = (learner(kernel="delta", inference=i).fit(X) for i in ("kbr", "forward"))
+        m, exact = (
+            learner(kernel="delta", bandwidth=None, inference=i).fit(X) for i in ("kbr", "forward")
+        )
         ours = matched_accuracy(states, m.filter(X).argmax(axis=1))
         assert ours > matched_accuracy(states, exact.filter(X).argmax(axis=1)) - 0.02
 
     def test_a_matrix_of_kernel_values(self):
-        """Rows are numbers of rows; no densities, so neither EM nor scores."""
+        """Rows are numbers of rows."""
         X, _ = normal_data(150, 59)
         numbers = np.arange(150.0)[:, None]
         gram = km.Gaussian(0.8)(X)
@@ -635,11 +636,16 @@ class TestKernels:
         assert_allclose(
             m.start().update([3]).probabilities, same.start().update(X[3]).probabilities, atol=1e-6
         )
-        for verb in ("score", "decode", "density", "log_predictive"):
-            with pytest.raises(ValueError, match="Precomputed.*densities"):
-                getattr(m, verb)(numbers)
-        with pytest.raises(ValueError, match="Precomputed.*refine=False"):
-            learner(kernel=km.Precomputed(gram)).fit(numbers)
+
+    @BOTH
+    def test_a_matrix_of_kernel_values_and_em(self, inference):
+        """Densities are those of canonical variates."""
+        X, states = normal_data(300, 59)
+        numbers = np.arange(300.0)[:, None]
+        m = learner(kernel=km.Precomputed(km.Gaussian(0.8)(X)), inference=inference).fit(numbers)
+        assert matched_accuracy(states, m.predict(numbers)) > 0.93
+        assert np.isfinite(m.log_predictive(numbers)).all()
+        assert set(m.sample(50, 0)[0][:, 0]) <= set(numbers[:, 0])
 
     @pytest.mark.parametrize(
         "features", [km.Exact(), km.Nystroem(tol=1e-8), km.RandomFourier(300)], ids=repr
@@ -656,7 +662,7 @@ class TestKernels:
         """Nothing ever comes again, so nothing can be learned: said so, or finite."""
         X, _ = normal_data(60, 60)
         try:
-            m = learner(kernel="delta", refine=refine).fit(X)
+            m = learner(kernel="delta", bandwidth=None, refine=refine).fit(X)
         except ValueError as err:
             assert "n_components" in str(err)
         else:
@@ -677,15 +683,14 @@ class TestRegulariser:
         monkeypatch.setattr(hmmfit, "SCALES", (1.0,))
         draft, X, k = self.draft()
         gamma = learner(inference="forward").fit(X).predict_proba(X)
-        chain = Chain(TRUTH.law, Q)
         W = gamma / gamma.sum(axis=0)
-        off = [
-            ((slow.kernel_bayes_filter(W.T @ k @ W, k @ W, TRUTH.law, Q, reg) - gamma) ** 2).sum()
-            for reg in REGS
-        ]
-        rule = choose_bayes(draft, gamma, chain)
-        assert rule.reg == REGS[int(np.argmin(off))]
-        assert_allclose(rule.gram, W.T @ k @ W, atol=1e-6)
+        N, Ny = W.T @ k @ W, k @ W
+        regs = REGS * np.trace(N) / 2
+        filtered = [slow.kernel_bayes_filter(N, Ny, TRUTH.law, Q, reg) for reg in regs]
+        rule = choose_bayes(draft, gamma, Chain(TRUTH.law, Q))
+        best = int(np.argmin([((alpha - gamma) ** 2).sum() for alpha in filtered]))
+        assert rule.reg == pytest.approx(regs[best], rel=1e-6)
+        assert_allclose(rule.gram, N, atol=1e-6)
 
     def test_the_best_prediction_of_the_next_features(self):
         """‖φ(y_t) − O p_t‖² by n x n matrices."""
@@ -693,12 +698,12 @@ class TestRegulariser:
         fit = draft.spectral(2, np.random.default_rng(0))
         W = draft.weighted_rows(fit).weights.T
         N, Ny, chain = W.T @ k @ W, k @ W, fit.chain
-        losses = []
-        for reg in REGS:
+        regs, losses = REGS * np.trace(N) / 2, []
+        for reg in regs:
             alpha = slow.kernel_bayes_filter(N, Ny, chain.startprob, chain.transmat, reg)
             p = np.vstack([chain.startprob, alpha[:-1] @ chain.transmat])
             losses.append((np.diag(k) - 2 * (Ny * p).sum(axis=1) + ((p @ N) * p).sum(axis=1)).sum())
-        assert choose_reg(draft, fit).reg == REGS[int(np.argmin(losses))]
+        assert choose_reg(draft, fit).reg == pytest.approx(regs[int(np.argmin(losses))], rel=1e-6)
 
     @pytest.mark.parametrize("reg", [1e-300, 1e-4, 1e4, 1e300])
     def test_extreme_values_stay_probabilities(self, reg):
@@ -715,7 +720,7 @@ class TestRegulariser:
 class TestInput:
     @pytest.mark.parametrize("kind", ["list", "float32", "frame", "Fortran", "read-only"])
     def test_kinds_of_arrays(self, kind):
-        X, _ = normal_data(120, 62, 3)
+        X, _ = normal_data(60, 62, 3)
         X = X.astype(np.float32).astype(float)
         given = {
             "list": X.tolist(),
@@ -839,7 +844,7 @@ BAD_X = {
     "no rows": (np.zeros((0, 1)), "X is too short"),
     "no columns": (np.zeros((30, 0)), "X has no columns"),
     "one row": (np.zeros((1, 1)), "X"),
-    "two rows": (np.array([[0.0], [1.0]]), "X.*three"),
+    "two rows": (np.array([[0.0], [1.0]]), "X is too short: found 2.*minimum of 3"),
     "infinite": (np.array([[0.0], [np.inf], [1.0]]), "X contains inf"),
     "nothing but NaN": (np.full((9, 1), NAN), "X has no row"),
     "one row seen": (np.where(np.arange(9) == 4, 1.0, NAN)[:, None], "X.*three"),
@@ -926,9 +931,8 @@ def test_more_states_than_can_be_told_apart():
 
 
 class TestCopies:
-    @BOTH
     @REFINED
-    @pytest.mark.parametrize("K", [2, None])
+    @pytest.mark.parametrize(("K", "inference"), [(2, "forward"), (None, "kbr")])
     def test_save_and_load(self, K, refine, inference, tmp_path):
         X, _ = normal_data(200, 66)
         m = learner(n_components=K, refine=refine, inference=inference).fit(X)
@@ -941,7 +945,7 @@ class TestCopies:
     )
     def test_save_and_load_kernels(self, kernel, tmp_path):
         X = np.round(normal_data(200, 66)[0])
-        m = learner(kernel=kernel).fit(X)
+        m = learner(kernel=kernel, bandwidth=None).fit(X)
         m.save(tmp_path / "hmm.km")
         self.assert_same(km.load(tmp_path / "hmm.km"), m, X)
 
@@ -1011,15 +1015,18 @@ def trouble() -> dict[str, np.ndarray]:
 TROUBLE = trouble()
 
 
-@pytest.mark.parametrize(
-    ("K", "refine"), [(2, True), (None, True), (1, False), (6, False), (None, False)], ids=str
-)
+@pytest.mark.parametrize(("K", "refine"), [(2, True), (6, True), (None, False)], ids=str)
 @pytest.mark.parametrize("case", TROUBLE)
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_trouble(case, K, refine):
-    """Probabilities, finite scores and draws, or a ValueError that names what is wrong."""
+    """Probabilities, finite scores and draws, or a ValueError that names what is wrong.
+
+    (As many states as are looked for at the most is a NumericalWarning.)
+    """
     X = TROUBLE[case]
+    m = km.KernelHMM(K, refine=refine, random_state=0, n_init=1, max_iter=10)
     try:
-        m = km.KernelHMM(K, refine=refine, random_state=0, n_init=1, max_iter=10).fit(X)
+        m.fit(X)
     except ValueError as err:
         assert re.match("n_components is|X ", str(err)), str(err)
         assert K is not None or not str(err).startswith("n_components is")

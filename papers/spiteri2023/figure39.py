@@ -44,18 +44,18 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_method(rows: pd.DataFrame, method: str) -> list[dict]:
-    found = []
+    found = {}
     if 2 in set(rows.K):
-        for place, part in bins_of(rows, method).groupby("bin"):
-            counts = {f"of {digit}": int((part.label == digit).sum()) for digit in DIGITS[2]}
-            found.append(
-                {"method": method, "what": f"K = 2, bin {place}", "images": len(part), **counts}
-            )
+        bins = bins_of(rows, method)
+        found |= {f"K = 2, bin {place}": part.label for place, part in bins.groupby("bin")}
     if 3 in set(rows.K):
-        lost = unsure(weights_of(rows, 3, method))
-        counts = {f"of {digit}": int((labels_of(lost) == digit).sum()) for digit in DIGITS[3]}
-        found.append({"method": method, "what": "K = 3, unsure", "images": len(lost), **counts})
-    return [{**row, "published": "pictures"} for row in found]
+        found["K = 3, unsure"] = pd.Series(labels_of(unsure(weights_of(rows, 3, method))))
+    return [
+        {"method": method, "what": what, "images": len(labels)}
+        | {f"of {digit}": int((labels == digit).sum()) for digit in DIGITS[3]}
+        | {"published": "pictures"}
+        for what, labels in found.items()
+    ]
 
 
 def kinds(rows: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -18,7 +19,7 @@ from .hidden import FIRST_SEED, PAPER, accuracy
 
 DIGITS = {2: (2, 7), 3: (2, 4, 7)}
 ROWS = 20_000
-TRAINING = 0.7  # of the images, in the test of nearest neighbours
+TRAINING = 0.7  # of the rows, in the test of nearest neighbours
 NEIGHBOURS = 5
 METHODS = {"spectral": False, "default": True}  # refine
 SIDE = 8  # pixels
@@ -35,17 +36,19 @@ def run(seed: int, K: int, n: int = ROWS) -> list[dict]:
 
 
 def of_model(model: Any, data: HMMData, seed: int) -> list[dict]:
-    digits = DIGITS[model.n_components_]
-    weights = by_image(model, data)
-    order = matched(weights)
-    named = weights.set_axis([f"w{digits[k]}" for k in order], axis=1).sort_index(axis=1)
-    means = np.asarray(model.emissions_.mean())[np.argsort(order)]
+    digits, order = DIGITS[model.n_components_], matched(model, data)
+    by_row = row_weights(model, data)[:, order]
+    names = [f"w{digit}" for digit in digits]
+    by_image = pd.DataFrame(by_row, columns=names).groupby(data.images).mean()
+    means = np.asarray(model.emissions_.mean())[order]
     measured = {
-        "neighbours": by_neighbours(named, seed),
+        "neighbours": by_neighbours(by_image.to_numpy(), labels_of(by_image.index), seed),
         "filter": accuracy(model.filter(data.X), data.states),
     }
+    if not model.refine:
+        measured["two rows on"] = by_neighbours(by_row[:-2], data.states[2:], seed)
     return [
-        *({"what": "image", "image": image, **w} for image, w in named.to_dict("index").items()),
+        *({"what": "image", "image": i, **w} for i, w in by_image.to_dict("index").items()),
         *(
             {"what": "mean", "digit": digit, "pixel": pixel, "value": value}
             for digit, mean in zip(digits, means, strict=True)
@@ -55,14 +58,31 @@ def of_model(model: Any, data: HMMData, seed: int) -> list[dict]:
     ]
 
 
-def by_image(model: Any, data: HMMData) -> pd.DataFrame:
-    """n times the weight of every image that was seen, a column for each state.
+def matched(model: Any, data: HMMData) -> np.ndarray:
+    """Which state each digit is: their mean images are nearest."""
+    off = cdist(data.model.means, np.asarray(model.emissions_.mean()), "sqeuclidean")
+    return linear_sum_assignment(off)[1]
 
-    Rows that show one image have one weight in the spectral fit, which is a function of y; of the
-    default it is their mean.
+
+def row_weights(model: Any, data: HMMData) -> np.ndarray:
+    """n times the weights (n, K) of the laws: after EM those of the rows, else `paper_weights`."""
+    if model.refine:
+        return len(data.X) * np.asarray(model.emissions_.weights).T
+    return paper_weights(model, data.X)
+
+
+def paper_weights(model: Any, X: np.ndarray) -> np.ndarray:
+    """n times WDΘL of Algorithm 1 from the laws O = Φ₃WDΘL, in coordinates.
+
+    W spans the leading eigenvectors of K₁K₃, so that the weight *of* y_{t+2} is a function of y_t,
+    u(y_t)ᵀ diag(1/σ) VᵀO with the singular functions of C₁₃ = UΣVᵀ. Row t here has this one. The
+    library's own weights (of the same O, less its part beyond V) have a smaller norm.
     """
-    weights = len(data.X) * np.asarray(model.emissions_.weights).T
-    return pd.DataFrame(weights).groupby(data.images).mean()
+    Phi = np.asarray(model.features_.transform(X))
+    O = Phi.T @ np.asarray(model.emissions_.weights).T
+    K = O.shape[1]
+    U, sigma, Vt = np.linalg.svd(Phi[:-2].T @ Phi[2:] / (len(X) - 2))
+    return Phi @ (U[:, :K] / sigma[:K] @ (Vt[:K] @ O))
 
 
 def labels_of(images) -> np.ndarray:
@@ -70,24 +90,12 @@ def labels_of(images) -> np.ndarray:
     return load_digits(return_X_y=True)[1][np.asarray(images, dtype=int)]
 
 
-def matched(weights: pd.DataFrame) -> np.ndarray:
-    """Which digit each state is, by place: the weights of its images are largest."""
-    means = weights.groupby(labels_of(weights.index)).mean()
-    return linear_sum_assignment(means.to_numpy().T, maximize=True)[1]
-
-
-def by_neighbours(weights: pd.DataFrame, seed: int) -> float:
-    """Share of 30% of the images whose digit their neighbours among the others name.
-
-    Neighbours are those in the space of weights. The thesis splits the rows of the sequence, and
-    then the same image can be on both sides.
-    """
-    labels = labels_of(weights.index)
+def by_neighbours(weights: np.ndarray, labels: np.ndarray, seed: int) -> float:
+    """Share of 30% of the rows whose label their neighbours among the others name."""
     mixed = np.random.default_rng([seed, 1]).permutation(len(weights))
     known, asked = np.split(mixed, [round(TRAINING * len(mixed))])
-    model = KNeighborsClassifier(min(NEIGHBOURS, len(known)))
-    model.fit(weights.to_numpy()[known], labels[known])
-    return float(model.score(weights.to_numpy()[asked], labels[asked]))
+    model = KNeighborsClassifier(NEIGHBOURS).fit(weights[known], labels[known])
+    return float(model.score(weights[asked], labels[asked]))
 
 
 def weights_of(rows: pd.DataFrame, K: int, method: str) -> pd.DataFrame:
@@ -102,13 +110,6 @@ def measure(rows: pd.DataFrame, K: int, method: str, what: str) -> float:
     """The mean over runs of one of the accuracies."""
     some = (rows.K == K) & (rows.method == method) & (rows.what == what)
     return float(rows[some].value.mean())
-
-
-def own_digit(rows: pd.DataFrame, K: int, method: str) -> float:
-    """Share of the images whose largest weight is that of their own digit."""
-    weights = weights_of(rows, K, method)
-    named = np.array(DIGITS[K])[weights.to_numpy().argmax(axis=1)]
-    return float(np.mean(named == labels_of(weights.index)))
 
 
 def show(ax, image) -> None:

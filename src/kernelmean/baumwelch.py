@@ -27,7 +27,6 @@ STRETCHES = 20  # of rows, every other of which is held out
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
 HALF_ITER = 30  # iterations of EM without the rest
 ROUNDING = 10.0  # tolerances within which two climbs are the same
-SLACK = 0.5  # standard errors of the log-likelihood that a wider bandwidth may cost
 
 
 @dataclass(frozen=True)
@@ -265,26 +264,19 @@ class Refinement:
         return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol)
 
     def _over_bandwidths(self, first: Climb, factor: float, thumb: float) -> tuple[Climb, float]:
-        """The widest bandwidth within half a standard error of the best held-out log-likelihood.
+        """The bandwidth of the best held-out log-likelihood, from the first one outwards.
 
-        Narrower ones are tried as long as they are clearly better, wider ones as long as they are
-        not clearly worse. The best on half of the rows is a little too wide for all of them.
+        The best on half of the rows is a little too wide for all of them.
         """
-        held_out = {factor: self._held_out(factor, first)}
-        h = factor / STEP
-        while h >= NARROWEST * thumb:
-            best, held_out[h] = _best(held_out), self._held_out(h, first)
-            if not _clearly_worse(best, held_out[h]):
-                break
-            h /= STEP
-        h = factor * STEP
-        while h <= WIDEST * thumb and not _clearly_worse(held_out[h / STEP], _best(held_out)):
-            held_out[h] = self._held_out(h, first)
-            h *= STEP
-        best = _best(held_out)
-        widest = max(h for h, rows in held_out.items() if not _clearly_worse(rows, best))
-        widest *= 0.5 ** (1 / (self.rows.points.shape[1] + 4))
-        return self._at(self.smoothing(widest), first), widest
+        scores = {factor: self._held_out(factor, first)}
+        for step in (1 / STEP, STEP):
+            h = factor
+            while _within(h * step / thumb) and scores[h] == max(scores.values()):
+                h *= step
+                scores[h] = self._held_out(h, first)
+        best = max(scores, key=lambda h: scores[h])
+        best *= 0.5 ** (1 / (self.rows.points.shape[1] + 4))
+        return self._at(self.smoothing(best), first), best
 
     def _at(self, smoothing: Smoothing, first: Climb) -> Climb:
         """The climb at another bandwidth: from its start, or its end where that leads higher."""
@@ -292,16 +284,16 @@ class Refinement:
         onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
         return again if again.value > onwards.value - self.tol * ROUNDING else onwards
 
-    def _held_out(self, bandwidth: float, first: Climb) -> np.ndarray:
-        """Log-likelihoods of all rows seen, by laws and chains from every other stretch of rows."""
+    def _held_out(self, bandwidth: float, first: Climb) -> float:
+        """Log-likelihood of the rows seen, by laws and chains from every other stretch of rows."""
         smoothing = self.smoothing(bandwidth)
-        loglik = np.zeros(len(self.rows.seen))
+        total = 0.0
         for used in self.rows.halves(STRETCHES):
             half = replace(self.rows, used=used)
             learned = climb(smoothing, half, first.gamma, first.chain, HALF_ITER, self.tol)
             rest = self.rows.seen & ~used
-            loglik[rest] = judged(smoothing, half, learned)[rest]
-        return loglik[self.rows.seen]
+            total += float(judged(smoothing, half, learned)[rest].sum())
+        return total
 
 
 def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> np.ndarray:
@@ -311,11 +303,5 @@ def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> np.ndarray:
     return filtered(logb, learned.chain, rows.sequences)[1]
 
 
-def _best(held_out: dict[float, np.ndarray]) -> np.ndarray:
-    return max(held_out.values(), key=lambda rows: rows.mean())
-
-
-def _clearly_worse(rows: np.ndarray, best: np.ndarray) -> bool:
-    """Whether the mean is less than the best, by more than half a standard error."""
-    loss = best - rows
-    return bool(loss.mean() > SLACK * loss.std() / len(loss) ** 0.5)
+def _within(ratio: float) -> bool:
+    return NARROWEST <= ratio <= WIDEST

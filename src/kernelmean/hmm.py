@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from . import linalg, markov
 from ._validation import (
@@ -26,7 +27,7 @@ from ._validation import (
 from .embedding import MeanEmbedding
 from .emission import Emissions, SignedEmissions
 from .filtering import check_sequences
-from .hmmfit import Draft, Settings, choose_bayes, choose_reg, embedded, refine, space_of
+from .hmmfit import SEARCHED, Draft, Settings, choose_bayes, choose_reg, embedded, refine, space_of
 from .kernels import Gaussian
 from .markov import Chain
 from .modelbayes import ModelBayes
@@ -63,8 +64,8 @@ class KernelHMM(Saveable, BaseEstimator):
     random_state : int, Generator or None
         For the starts.
     bandwidth : float or sequence of float, optional
-        Of the emission densities; None is the widest within half a standard error of the largest
-        log-likelihood with each row left out (without EM: Silverman's rule).
+        Of the emission densities; None is that of the largest log-likelihood of held-out rows
+        (without EM: Silverman's rule).
     reg : float, optional
         λ of kernel Bayes' rule. None takes the λ, and the lengthscale (the kernel's or a third of
         it), whose filtered probabilities are nearest to the smoothed ones of EM; without EM, the
@@ -176,15 +177,16 @@ class KernelHMM(Saveable, BaseEstimator):
         X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
         draft = self._draft(X, lengths)
         validate_data(self, X, skip_check_array=True)
-        rng = generator(self.random_state)
         self._choose_order(draft)
-        found = draft.spectral(self.n_components_, rng)
         self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
         self.variates_ = space_of(draft, self.directions)
-        if self.refine:
-            self._learn_by_em(draft, found, rng)
-        else:
-            self._learn_by_moments(draft, found)
+        rng = generator(self.random_state)
+        few = draft.rows.seen.size <= SEARCHED
+        # threads that take turns cost more than they compute
+        with threadpool_limits(1 if few else None, user_api="blas"):
+            found = draft.spectral(self.n_components_, rng)
+            learn = self._learn_by_em if self.refine else self._learn_by_moments
+            learn(draft, found, rng)
         return self
 
     def _draft(self, X, lengths) -> Draft:
@@ -240,7 +242,7 @@ class KernelHMM(Saveable, BaseEstimator):
             self._bayes = ModelBayes(*embedded(draft, gamma, 1.0), self._given_reg())
         self.reg_ = self._bayes.reg
 
-    def _learn_by_moments(self, draft: Draft, found: SpectralFit) -> None:
+    def _learn_by_moments(self, draft: Draft, found: SpectralFit, rng) -> None:
         order = np.argsort(-found.chain.startprob, kind="stable")
         self.emissions_ = draft.weighted_rows(found)[order]
         rule = choose_reg(draft, found)

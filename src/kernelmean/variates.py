@@ -14,7 +14,7 @@ from .persistence import Saveable
 from .spectral import Moments
 
 LEADING = 24  # coordinates of the data that variates are sought among, and
-LEAST = 1e-8  # their least variance, as a share of the largest
+LEAST = 1e-2  # their least variance, as a share of the largest
 
 
 @dataclass(frozen=True)

