@@ -15,7 +15,7 @@ from kernelmean.comparators import GaussianHMM, ProjHMM, matched_accuracy, tmse
 from kernelmean.kernels import median_lengthscale
 
 TEST = 1000  # rows that are filtered
-TARGETS = {  # seconds, MB
+TARGETS = {
     ("spectral", 20_000): "under 1 s",
     ("spectral", 1_000_000): "under 60 s, 3,000 MB",
     ("refined", 100_000): "under 60 s",

@@ -290,6 +290,61 @@ def test_embedded_density(kernel, weighted, theirs, xy, Y):
     check(other.sample(4, random_state=0), ours.sample(4, random_state=0), new, atol=1e-5)
 
 
+@pytest.mark.parametrize("inference", ["kbr", "forward"])
+@pytest.mark.parametrize("refine", [True, False], ids=["em", "spectral"])
+class TestKernelHMM:
+    """The same rotation is chosen only up to rounding, and EM goes on from there: 1e-5."""
+
+    @pytest.fixture
+    def pair(self, refine, inference, theirs):
+        data = km.datasets.make_hmm("separated", 150, random_state=40)
+        X = data.X.copy()
+        X[40] = np.nan
+        make = lambda: km.KernelHMM(  # noqa: E731
+            2, km.Gaussian(0.4), refine, inference, 0, bandwidth=0.1, n_init=2, max_iter=8
+        )
+        return make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]), X[30:60]
+
+    def test_states(self, pair, theirs):
+        ours, other, X = pair
+        new = theirs(X)
+        for ask in (
+            lambda m, X: m.filter(X),
+            lambda m, X: m.predict_proba(X, [10, 20]),
+            lambda m, X: m.predict(X),
+            lambda m, X: m.decode(X)[1],
+            lambda m, X: m.score_samples(X)[1],
+            lambda m, X: m.forecast(X, 3).states,
+        ):
+            check(ask(other, new), ask(ours, X), new, atol=1e-5)
+        assert_allclose(other.transmat_, ours.transmat_, atol=1e-5)
+        assert other.reg_ == pytest.approx(ours.reg_, rel=1e-4)
+
+    def test_observations(self, pair, theirs):
+        ours, other, X = pair
+        new = theirs(X)
+        for ask in (
+            lambda m, X: m.density(X[:5, :]),
+            lambda m, X: m.forecast(X, 2).mean,
+            lambda m, X: m.forecast(X, 2).density(X[:5, :]),
+            lambda m, X: m.forecast(X, 2).quantile(0.4),
+            lambda m, X: m.sample(7, 0)[0],
+            lambda m, X: m.emissions_.mean(),
+            lambda m, X: m.start().update(X[0, :]).predict().mean,
+        ):
+            check(ask(other, new), ask(ours, X), new, atol=1e-4)
+        assert other.score(new) == pytest.approx(ours.score(X), abs=1e-3)
+        assert_allclose(other.log_predictive(new), ours.log_predictive(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["correlations", "threshold", "ratio"])
+def test_estimate_order(method, theirs):
+    X = km.datasets.make_hmm("separated", 500, random_state=40).X
+    ours, other = km.estimate_order(X, method=method), km.estimate_order(theirs(X), method=method)
+    assert other == ours
+    assert_allclose(other.singular_values, ours.singular_values, atol=1e-9)
+
+
 @pytest.mark.parametrize("reg", [1e-2, None])
 def test_density_ratio(reg, theirs, xy, Y):
     X = theirs(xy[0])

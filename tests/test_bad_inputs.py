@@ -145,6 +145,20 @@ def fit_iv(X, y, Z, C=None, **parameters) -> list:
     return [iv.coef_, iv.reg_stage1_, iv.reg_stage2_, iv.loss_stage1_, iv.loss_stage2_]
 
 
+@cache
+def fitted_regimes(inference: str = "kbr", refine: bool = True) -> km.KernelHMM:
+    return km.KernelHMM(2, "gaussian", refine, inference, 0, n_init=1, max_iter=3).fit(good())
+
+
+def fit_regimes(X, lengths=None, **parameters) -> list:
+    quick = {"random_state": 0, "n_init": 1, "max_iter": 3, "n_components": 2}
+    m = km.KernelHMM(**{**quick, **parameters}).fit(X, lengths)
+    points = m.emissions_.points[:5]
+    parts = [m.filter(points), m.predict_proba(points), m.density(points), m.decode(points)[0]]
+    parts += [m.log_predictive(points), m.forecast(points, 2).mean, m.sample(3, 0)[0]]
+    return [*parts, m.transmat_, m.startprob_, m.reg_, m.emissions_.weights]
+
+
 def _with(b, place: int) -> list:
     """X, y, Z with one of them replaced."""
     data = [good(), good()[:, 0], good(seed=1)]
@@ -448,6 +462,40 @@ DOORS |= {
     "KernelBayesFilter.score Z": ("Z", lambda b: fitted_filter().score(moved()[0], b)),
     "KernelBayesFilter.start": ("prior", lambda b: fitted_filter().start(b).mean),
 }
+DOORS |= {
+    "KernelHMM.fit X": ("X|n_components", fit_regimes),
+    "KernelHMM.fit X, spectral": ("X|n_components", lambda b: fit_regimes(b, refine=False)),
+    "KernelHMM.fit X, forward": ("X|n_components", lambda b: fit_regimes(b, inference="forward")),
+    "KernelHMM.fit X, fixed": (
+        "X|n_components",
+        lambda b: fit_regimes(b, kernel=km.Gaussian(1.0), bandwidth=0.3, reg=0.1),
+    ),
+    "KernelHMM.fit X, delta": ("X|n_components", lambda b: fit_regimes(b, kernel="delta")),
+    "KernelHMM.fit X, linear": ("X|n_components", lambda b: fit_regimes(b, kernel="linear")),
+    "KernelHMM.fit X, one state": ("X", lambda b: fit_regimes(b, n_components=1)),
+    "KernelHMM.fit lengths": ("lengths|three", lambda b: fit_regimes(good(), _given(b))),
+    "KernelHMM.filter lengths": (
+        "lengths",
+        lambda b: fitted_regimes().filter(good(), _given(b)),
+    ),
+    "KernelHMM.start": ("prior", lambda b: fitted_regimes().start(b).predict().probabilities),
+    "KernelHMM.density": ("Y", lambda b: fitted_regimes().density(b)),
+    "estimate_order": ("X", lambda b: int(km.estimate_order(b))),
+}
+for _inference in ("kbr", "forward"):
+    for _verb in ("filter", "predict_proba", "predict", "log_predictive", "score"):
+        DOORS[f"KernelHMM.{_verb} X, {_inference}"] = (
+            "X",
+            lambda b, i=_inference, v=_verb: getattr(fitted_regimes(i), v)(b),
+        )
+    DOORS[f"KernelHMM.forecast X, {_inference}"] = (
+        "X",
+        lambda b, i=_inference: fitted_regimes(i).forecast(b, 2).mean,
+    )
+    DOORS[f"RegimeBelief.update x, {_inference}"] = (
+        "x",
+        lambda b, i=_inference: fitted_regimes(i).start().update(b).predict().mean,
+    )
 for _name, _kernel in KERNELS.items():
     DOORS[f"{_name} X"] = ("X", lambda b, k=_kernel: k(b, good()))
     DOORS[f"{_name} Y"] = ("Y", lambda b, k=_kernel: k(good(), b))
@@ -549,8 +597,11 @@ UNSEEN = {"NaN", "all NaN", "list of None"}
 for _door in DOORS:
     if re.match("KernelBayesFilter[.](filter X|smooth X|forecast X|predict|score X)", _door):
         SPARED[_door] = UNSEEN
-    if re.match("KernelBayesFilter[.](filter prior|start)", _door):
+    if re.match("KernelBayesFilter[.](filter prior|start)", _door) or _door == "KernelHMM.start":
         SPARED[_door] = {"None"}
+    if re.match("KernelHMM[.].* X|RegimeBelief|estimate_order", _door):
+        SPARED[_door] = UNSEEN - ({"all NaN", "list of None"} if "fit" in _door else set())
+SPARED["estimate_order"] = {"NaN"}
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -278,7 +278,7 @@ class TestAgainstPaths:
         ours = climb(Smoothing.of(X[seen], km.Delta()), rows, gamma, chain, 4, 1e-300)
 
         p, Q = chain.startprob, chain.transmat
-        table = np.array([gamma[self.Y == v].sum(axis=0) for v in range(4)]).T + 0.25
+        table = np.array([gamma[v == self.Y].sum(axis=0) for v in range(4)]).T + 0.25
         table, logs = table / table.sum(axis=1, keepdims=True), []
         for _ in range(4):
             last = p, Q

@@ -77,7 +77,7 @@ REFINED = pytest.mark.parametrize("refine", [True, False], ids=["em", "spectral"
 class TestWhatIsLearned:
     @pytest.mark.parametrize(("d", "inference"), [(1, "kbr"), (3, "forward")])
     def test_the_chain_and_the_states(self, d, inference):
-        X, _ = normal_data(1_500, 41, d)
+        X, _ = normal_data(900, 41, d)
         m = learner(inference=inference, **SEARCH).fit(X)
         assert tmse(TRUTH.law, Q, m.startprob_, m.transmat_) < 0.02
         new, truth = normal_data(1_000, 42, d)
@@ -148,8 +148,8 @@ class TestWhatIsLearned:
         X, states = normal_data(300, 40)
         wide = np.column_stack([X, np.full(300, 7.0)])
         m = learner(**SEARCH).fit(wide)
-        assert matched_accuracy(states, m.predict(wide)) > 0.95
-        assert np.abs(m.filter(wide) - model(**SEARCH).filter(X)).mean() < 0.03
+        alone = matched_accuracy(states, model(**SEARCH).predict(X))
+        assert matched_accuracy(states, m.predict(wide)) > alone - 0.04
 
     def test_n_components_as_a_numpy_integer(self):
         X, _ = normal_data(100, 41)
@@ -265,24 +265,19 @@ class TestSequences:
 
     @REFINED
     def test_learning_from_several(self, refine):
-        """No transition is counted from one to the next: a chain that restarts in state 0."""
+        """No transition is counted from one to the next: states last, sequences do not."""
         rng = np.random.default_rng(48)
-        X = np.concatenate(
-            [np.concatenate([rng.normal(size=(6, 1)), rng.normal(4, 1, size=(4, 1))])
-             for _ in range(60)]
-        )  # fmt: skip
-        m = learner(refine=refine).fit(X, [10] * 60)
-        order = np.argsort(m.emissions_.mean()[:, 0])
-        back = m.transmat_[np.ix_(order, order)][1, 0]
-        assert back < 0.05
-        whole = learner(refine=refine).fit(X)
-        order = np.argsort(whole.emissions_.mean()[:, 0])
-        assert whole.transmat_[np.ix_(order, order)][1, 0] > 0.15
+        states = np.repeat(rng.integers(0, 2, 250), 4)
+        X = 4.0 * states[:, None] + rng.normal(size=(1_000, 1))
+        assert np.trace(learner(refine=refine).fit(X, [4] * 250).transmat_) > 1.94
+        assert np.trace(learner(refine=refine).fit(X).transmat_) < 1.85
 
-    def test_many_short_sequences_are_all_learned_from(self):
-        parts = [normal_data(4, 1_000 + s)[0] for s in range(3_000)]
-        m = learner(**SEARCH).fit(np.concatenate(parts), [4] * 3_000)
-        assert tmse(TRUTH.law, Q, m.startprob_, m.transmat_) < 0.005
+    def test_many_short_sequences_are_all_searched(self, monkeypatch):
+        """A search on 1,000 of 4,000 rows, whatever the number of sequences."""
+        monkeypatch.setattr(hmmfit, "SEARCHED", 1_000)
+        parts = [normal_data(4, 1_000 + s)[0] for s in range(1_000)]
+        m = learner(**SEARCH).fit(np.concatenate(parts), [4] * 1_000)
+        assert tmse(TRUTH.law, Q, m.startprob_, m.transmat_) < 0.01
 
 
 class TestMissingRows:
@@ -587,8 +582,14 @@ class TestKernels:
         assert np.isfinite(m.density(X)).all()
         assert np.isfinite(m.decode(X)[0])
         assert np.isfinite(m.forecast(X, 2).mean).all()
-        assert np.isfinite(m.forecast(X, 2).density(X[:5])).all()
         assert np.isfinite(m.sample(9)[0]).all()
+        if kernel != "mixed":  # values of a table have no quantiles
+            assert np.isfinite(m.forecast(X, 2).quantile(0.5)).all()
+        if kernel in ("sum", "function", "linear"):  # densities are of variates
+            with pytest.raises(ValueError, match="no density"):
+                m.forecast(X, 2).density(X[:5])
+        else:
+            assert np.isfinite(m.forecast(X, 2).density(X[:5])).all()
 
     @pytest.mark.parametrize("kernel", ["laplace", "matern", "fixed", "sum", "function", "mixed"])
     def test_filtering_without_em(self, kernel):
@@ -1013,10 +1014,17 @@ def trouble() -> dict[str, np.ndarray]:
 
 
 TROUBLE = trouble()
+FEW = [case for case in TROUBLE if len(TROUBLE[case]) <= 20]
 
 
-@pytest.mark.parametrize(("K", "refine"), [(2, True), (6, True), (None, False)], ids=str)
-@pytest.mark.parametrize("case", TROUBLE)
+@pytest.mark.parametrize(
+    ("case", "K", "refine"),
+    [
+        *[(case, K, refine) for case in TROUBLE for K, refine in ((2, True), (None, False))],
+        *[(case, 6, True) for case in (*FEW, "white noise", "a cycle of three", "a column twice")],
+    ],
+    ids=str,
+)
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_trouble(case, K, refine):
     """Probabilities, finite scores and draws, or a ValueError that names what is wrong.

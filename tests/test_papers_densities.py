@@ -49,7 +49,8 @@ SEEDS = (40, 41)
 
 def registry() -> dict:
     every = reproduce.load_registry(PAPERS)
-    return {name: every[name] for name in every if name.startswith("spiteri2023")}
+    chapter = ("spiteri2023-figure2", "spiteri2023-table2")
+    return {name: every[name] for name in every if name.startswith(chapter)}
 
 
 @cache

@@ -53,6 +53,24 @@ class DensityOfPairs(km.ConditionalDensity):
         return super().score_samples(X, self.predict(X) if y is None else y)
 
 
+class RegimesOfRows(km.KernelHMM):
+    """KernelHMM with the y, which it has no use for, that scikit-learn's checks hand to `fit`."""
+
+    def fit(self, X, y=None, lengths=None):
+        return super().fit(X, lengths)
+
+    def score(self, X, y=None, lengths=None):
+        return super().score(X, lengths)
+
+
+QUICK = {
+    "n_components": 2,
+    "random_state": 0,
+    "n_init": 1,
+    "max_iter": 3,
+    "bandwidth": 0.5,
+    "reg": 0.1,
+}
 ISOTROPIC = {"kernel_x": km.Gaussian(), "kernel_z": km.Gaussian()}
 STATUS = ("passed", "failed", "skipped")
 ESTIMATORS = [
@@ -69,6 +87,8 @@ ESTIMATORS = [
     DensityOfPairs(),
     DensityOfPairs(km.Gaussian(), bandwidth=0.5, reg=0.1),
     km.EmbeddedDensity(),
+    RegimesOfRows(**QUICK, refine=False),
+    RegimesOfRows(**QUICK, inference="forward"),
 ]
 
 
@@ -86,12 +106,12 @@ def expected_failures(estimator) -> dict[str, str]:
             "two samples on the line may come as 1-D arrays, as everywhere outside X of a regressor"
         )
         return {"check_fit1d": one_d, "check_fit2d_predict1d": one_d}
-    if isinstance(estimator, km.KernelBayesFilter):
+    if isinstance(estimator, km.KernelBayesFilter | km.KernelHMM):
         time = "rows follow each other in time: what comes before a row counts"
         return {
             "check_methods_sample_order_invariance": time,
             "check_methods_subset_invariance": time,
-            "check_estimators_nan_inf": "a row with NaN is a missing observation to `predict`",
+            "check_estimators_nan_inf": "a row with NaN is a missing observation",
         }
     return {}
 
@@ -108,12 +128,14 @@ def test_the_checks_are_all_there(estimator):
     checks = list(estimator_checks_generator(estimator, mark=None))
     assert len(checks) >= (40 if is_regressor(estimator) else 35)
     others = km.DensityRatio | km.KernelBayesFilter | km.ConditionalDensity | km.EmbeddedDensity
-    assert is_regressor(estimator) or isinstance(estimator, others)
+    assert is_regressor(estimator) or isinstance(estimator, others | km.KernelHMM)
 
 
-def test_a_filter_fails_only_what_it_is_expected_to():
+@pytest.mark.parametrize(
+    "estimator", [FilterOfRows(reg=0.1), RegimesOfRows(**QUICK)], ids=["filter", "regimes"]
+)
+def test_a_filter_fails_only_what_it_is_expected_to(estimator):
     """The checks that ran, and passed, are counted."""
-    estimator = FilterOfRows(reg=0.1)
     excused = expected_failures(estimator)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -166,8 +188,9 @@ def test_cloning_forgets_the_fit(xy):
     assert not hasattr(clone(c), "reg_")
     r = km.DensityRatio().fit(*xy)
     assert not hasattr(clone(r), "weights_")
-    f = km.KernelBayesFilter(reg=0.1).fit(*xy)
-    assert not [name for name in vars(clone(f)) if name.endswith("_") or name.startswith("_")]
+    for fitted in (km.KernelBayesFilter(reg=0.1).fit(*xy), km.KernelHMM(**QUICK).fit(xy[0])):
+        again = vars(clone(fitted))
+        assert not [name for name in again if name.endswith("_") or name.startswith("_")]
 
 
 def test_unknown_parameters_are_refused():
@@ -179,6 +202,7 @@ def test_unknown_parameters_are_refused():
         km.KernelBayesFilter(),
         km.ConditionalDensity(),
         km.EmbeddedDensity(),
+        km.KernelHMM(),
     ):
         with pytest.raises(ValueError, match="lengthscales"):
             estimator.set_params(lengthscales=3)
@@ -193,6 +217,7 @@ def test_init_does_nothing_but_store():
     km.EmbeddedDensity("nonsense", bandwidth=-1)
     km.Nystroem(tol=-1)
     km.KernelBayesFilter("nonsense", reg=-1, kernel_x="nonsense", features=7, max_active="few")
+    km.KernelHMM("nonsense", "nonsense", "nonsense", "nonsense", bandwidth="wide", n_init=-1)
 
 
 def test_fit_does_not_change_parameters(xy):
@@ -355,6 +380,32 @@ class TestKernelBayesFilter:
         fresh = km.KernelBayesFilter(reg=1e-2).fit(self.DATA.X[:80, :1], self.DATA.Z[:80])
         assert model.n_features_in_ == 1
         assert_array_equal(model.predict(self.DATA.X[:, :1]), fresh.predict(self.DATA.X[:, :1]))
+
+
+class TestKernelHMM:
+    X = km.datasets.make_hmm("separated", 120, random_state=40).X
+
+    def test_grid_search_by_the_log_likelihood(self):
+        """Of what comes later, in the order of time."""
+        grid = {"bandwidth": [1e-3, 0.1, 5.0]}
+        model = km.KernelHMM(2, random_state=0, n_init=1, max_iter=5, reg=0.1)
+        search = GridSearchCV(model, grid, cv=TimeSeriesSplit(2)).fit(self.X)
+        assert search.best_params_ == {"bandwidth": 0.1}
+        again = clone(model).set_params(bandwidth=0.1).fit(self.X[:80])
+        assert_allclose(search.cv_results_["split1_test_score"][1], again.score(self.X[80:]))
+
+    def test_pipeline(self):
+        pipe = make_pipeline(StandardScaler(), km.KernelHMM(**QUICK)).fit(100 * self.X)
+        scaled = StandardScaler().fit_transform(100 * self.X)
+        expected = km.KernelHMM(**QUICK).fit(scaled)
+        assert_array_equal(pipe.predict(100 * self.X), expected.predict(scaled))
+        assert_allclose(pipe.score(100 * self.X), expected.score(scaled))
+
+    def test_text_and_html(self):
+        model = km.KernelHMM(3, km.Gaussian(0.5), refine=False)
+        for part in ("KernelHMM(", "n_components=3", "Gaussian", "refine=False"):
+            assert part in repr(model)
+        assert "KernelHMM" in model._repr_html_()
 
 
 def test_cross_val_score_of_several_outputs(xy):

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from kernelmean.app.reproduce import Experiment
 
 from .errors import paired
-from .hidden import FIRST_SEED, METHODS, MODELS, PAPER, PROJECTION, RUNS, TRUE, run
+from .hidden import FIRST_SEED, METHODS, MODELS, PAPER, PROJECTION, RUNS, TRUE, run, sizes_below
 
 SIZES = (5000, 20_000, 500, 1000, 2000, 10_000)  # those of the goals come first
 LARGE = (200_000, 1_000_000)
@@ -154,7 +154,8 @@ def curves(rows: pd.DataFrame, error: str) -> Figure:
         for method in SHOWN[error]:
             if (design, method) in means.index.droplevel("n"):
                 curve(ax, means[design, method], method)
-        ax.set(title=MODELS[design], xlabel="n", ylabel=NAMES[error], xscale="log")
+        ax.set(title=MODELS[design], ylabel=NAMES[error])
+        sizes_below(ax, sorted(rows.n.unique()))
         if error == "tmse":
             ax.set_yscale("log")
         ax.grid(alpha=0.3)

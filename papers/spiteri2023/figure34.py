@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 import kernelmean as km
 from kernelmean.app.reproduce import Experiment
 
-from .hidden import FIRST_SEED, MODELS, PAPER, RUNS, STATES
+from .hidden import FIRST_SEED, MODELS, PAPER, RUNS, STATES, sizes_below
 
 SIZES = (5000, 20_000, 50, 100, 200, 500, 1000, 2000, 10_000)
 CONSTANTS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # C of the threshold
@@ -102,8 +102,8 @@ def curves(rows: pd.DataFrame, colours: dict[str, str]) -> Figure:
             values = wide.loc[design][rule]
             width = 3.2 - 0.5 * place  # curves that lie on each other stay visible
             ax.plot(values.index, values, "o-", color=colour, label=rule, lw=width, ms=4)
-        ax.set(title=f"{MODELS[design]}, K = {STATES[design]}", xlabel="n", xscale="log")
-        ax.set(ylim=(-0.05, 1.05))
+        ax.set(title=f"{MODELS[design]}, K = {STATES[design]}", ylim=(-0.05, 1.05))
+        sizes_below(ax, sorted(rows.n.unique()))
         ax.grid(alpha=0.3)
     panels[0].set_ylabel("share of runs that find K")
     handles, names = panels[0].get_legend_handles_labels()

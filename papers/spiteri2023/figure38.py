@@ -35,20 +35,20 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def figure(rows: pd.DataFrame) -> Figure:
-    """Histograms of each weight by digit; for three digits, pairs of weights."""
+    """Histograms of each weight by digit, then pairs of weights; a line for each model."""
     Ks = sorted(rows.K.unique())
-    picture = Figure(figsize=(15, 3.4 * len(Ks)), layout="constrained")
-    panels = picture.subplots(len(Ks), 6, squeeze=False)  # of two digits three stay empty
-    for line, K in zip(panels, Ks, strict=True):
+    picture = Figure(figsize=(16, 3.4 * len(Ks)), layout="constrained")
+    for line, K in zip(picture.subplots(len(Ks), 6, squeeze=False), Ks, strict=True):
         weights = weights_of(rows, K, "spectral")
         labels, names = labels_of(weights.index), list(weights)
-        for ax, name in zip(line[:3], names, strict=False):
+        for ax, name in zip(line, names, strict=False):
             histogram(ax, weights[name], labels, K)
-        for ax, pair in zip(line[3:], combinations(names, 2), strict=False):
+        for ax, pair in zip(line[K:], combinations(names, 2), strict=False):
             scatter(ax, weights, pair, labels, K)
         for ax in line:
             ax.set_visible(ax.has_data())
-        line[0].legend(title="digit", frameon=False)
+    handles, digits = line[0].get_legend_handles_labels()  # of the most digits
+    picture.legend(handles, digits, title="digit", loc="outside right upper", frameon=False)
     return picture
 
 

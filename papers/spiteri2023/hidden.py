@@ -80,6 +80,13 @@ def errors(model: Any, data: HMMData, test: HMMData) -> dict[str, float]:
     }
 
 
+def sizes_below(ax, sizes) -> None:
+    """Ticks at the n that there are, on a logarithmic axis."""
+    ax.set(xlabel="n", xscale="log")
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes], rotation=45, ha="right", minor=False)
+    ax.set_xticks([], minor=True)
+
+
 def accuracy(probabilities: np.ndarray, states: np.ndarray) -> float:
     """Share of the steps whose likeliest state is right, states numbered as suits best."""
     return matched_accuracy(states, probabilities.argmax(axis=1))

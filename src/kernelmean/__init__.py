@@ -9,7 +9,7 @@ Embeddings and rules
     MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule, bayes_rule
 Estimators
     KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior, ConditionalDensity,
-    EmbeddedDensity
+    EmbeddedDensity, KernelHMM, estimate_order
 And
     load, NumericalWarning, datasets, display, econml, moments, progress
 """

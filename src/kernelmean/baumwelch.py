@@ -279,10 +279,14 @@ class Refinement:
         return self._at(self.smoothing(best), first), best
 
     def _at(self, smoothing: Smoothing, first: Climb) -> Climb:
-        """The climb at another bandwidth: from its start, or its end where that leads higher."""
+        """The climb at another bandwidth: from its start, or its end where that leads higher.
+
+        The history stays that of the first climb: the last one is often a step or two.
+        """
         again = self._climb(smoothing, *first.start, self.max_iter)
         onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
-        return again if again.value > onwards.value - self.tol * ROUNDING else onwards
+        best = again if again.value > onwards.value - self.tol * ROUNDING else onwards
+        return replace(best, history=first.history)
 
     def _held_out(self, bandwidth: float, first: Climb) -> float:
         """Log-likelihood of the rows seen, by laws and chains from every other stretch of rows."""

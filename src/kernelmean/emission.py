@@ -36,16 +36,23 @@ def can_smooth(kernel: Kernel, points) -> bool:
 def smoothing_kernel(kernel: Kernel, points) -> Kernel:
     """The kernel that spreads an observation out, as wide as the median distance of the data.
 
-    (One that has a lengthscale for each column stays as it is; so does one on constant data.)
+    (One that has a lengthscale for each column stays as it is.)
     """
-    if not isinstance(getattr(kernel, "lengthscale", None), float) or _constant(points):
+    if not isinstance(getattr(kernel, "lengthscale", None), float):
         return kernel
     return replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
 
 
-def _constant(points) -> bool:
+def is_constant(points) -> bool:
+    """Whether all rows are the same."""
     xp = linalg.namespace(points)
     return bool(xp.all(points == points[:1, :]))
+
+
+def renumbered(laws: MeanEmbedding, order: np.ndarray) -> MeanEmbedding:
+    """A batch of embeddings in another order."""
+    left = linalg.take(laws._left, order, axis=0)
+    return MeanEmbedding._of(laws.points, left, laws._right, laws.kernel)
 
 
 def rule_of_thumb(n: int, d: int) -> float:
@@ -96,6 +103,11 @@ class Emissions(Saveable):
     guard: Guard
     log_height: float
 
+    def reordered(self, order: np.ndarray) -> Emissions:
+        """With the states renumbered."""
+        coefficients = linalg.take(self.coefficients, order, axis=1)
+        return replace(self, coefficients=coefficients, guard=self.guard.reordered(order))
+
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
         kernel_part = linalg.to_numpy(self.features.transform(points) @ self.coefficients)
@@ -120,6 +132,10 @@ class Guard(Saveable):
     means: np.ndarray
     variances: np.ndarray
     n_values: int
+
+    def reordered(self, order: np.ndarray) -> Guard:
+        """With the states renumbered."""
+        return Guard(self.counts[order], self.means[order], self.variances[order], self.n_values)
 
     @classmethod
     def of(cls, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
@@ -178,6 +194,11 @@ class SignedEmissions(Saveable):
         weights *= counts / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
         discrete = isinstance(embeddings.kernel, Delta)
         return cls(embeddings, bandwidth, Guard.of(points, weights, points.var(axis=0), discrete))
+
+    def reordered(self, order: np.ndarray) -> SignedEmissions:
+        """With the states renumbered."""
+        laws = renumbered(self.embeddings, order)
+        return replace(self, embeddings=laws, guard=self.guard.reordered(order))
 
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""

@@ -9,7 +9,7 @@ import numpy as np
 from . import linalg
 from .baumwelch import Climb, Refinement, Rows, random_starts
 from .embedding import MeanEmbedding
-from .emission import Smoothing, can_smooth, coordinates_of, smoothing_kernel
+from .emission import Smoothing, can_smooth, coordinates_of, is_constant, smoothing_kernel
 from .features import FeatureMap, as_feature_map
 from .filtering import check_sequences
 from .kernels import Delta, Gaussian, Kernel, fitted_kernel
@@ -18,7 +18,7 @@ from .modelbayes import ModelBayes
 from .moments import evenly
 from .order import Spectrum
 from .progress import Verbose
-from .spectral import Coordinates, Moments, SpectralFit, fit_spectral
+from .spectral import Coordinates, Moments, SpectralFit, fit_spectral, triples_of
 from .variates import Variates
 
 COLUMNS = 3  # of data that densities are estimated in as they are
@@ -47,7 +47,10 @@ class Draft:
     def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Draft:
         """Coordinates of the observations `seen`, and sums over neighbours."""
         sequences = check_sequences(lengths, points.shape[0])
+        triples_of(seen, sequences)
         there = points if seen.all() else linalg.take(points, np.flatnonzero(seen), axis=0)
+        if is_constant(there):
+            raise ValueError("X is constant: there are no states to tell apart")
         kernel = fitted_kernel(kernel, there, names=names)
         if features is None:
             found = coordinates_of(there, kernel, RANK)
@@ -114,8 +117,8 @@ def refine(
     laws = search.smoothing(factor).emissions(found.gamma[few.seen])
     if settings.bandwidth is None:  # the rate at which the best bandwidth falls
         factor *= (len(few.seen) / len(rows.seen)) ** (1 / (rows.points.shape[1] + 4))
-    whole = replace(search, rows=rows)
-    return whole.carried_on(laws, found.chain, factor)
+    climbed, smoothing = replace(search, rows=rows).carried_on(laws, found.chain, factor)
+    return replace(climbed, history=found.history), smoothing
 
 
 def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:

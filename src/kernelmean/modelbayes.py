@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -43,6 +43,10 @@ class ModelBayes(Saveable):
     features: FeatureMap
     embeddings: np.ndarray
     reg: float
+
+    def reordered(self, order: np.ndarray) -> ModelBayes:
+        """With the states renumbered."""
+        return replace(self, embeddings=self.embeddings[:, order])
 
     @cached_property
     def gram(self) -> np.ndarray:

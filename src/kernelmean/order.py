@@ -252,17 +252,17 @@ def estimate_order(
     model = KernelHMM(kernel=kernel, features=features, random_state=random_state)
     spectrum = Spectrum(model._moments_of(X, lengths), limit)
     if method == "likelihood":
-        return by_likelihood(model, as_points(X, "X", gaps=True), lengths, spectrum)
+        return by_likelihood(model, X, lengths, spectrum)
     return choose_order(spectrum, method, constant)
 
 
 def by_likelihood(model, X, lengths, spectrum: Spectrum) -> Order:
     """The smallest number whose held-out log-likelihood is within half a standard error."""
-    sequences = check_sequences(lengths, X.shape[0])
+    sequences = check_sequences(lengths, len(X))
     cuts = [s.start + max(1, round(TRAINING * (s.stop - s.start))) for s in sequences]
     early = [slice(s.start, cut) for s, cut in zip(sequences, cuts, strict=True)]
     late = [slice(cut, s.stop) for s, cut in zip(sequences, cuts, strict=True) if cut < s.stop]
-    past, future = (linalg.namespace(X).concat([X[s, :] for s in part]) for part in (early, late))
+    past, future = _rows(X, early), _rows(X, late)
     rows = {}
     for K in range(1, spectrum.limit + 1):
         fitted = clone(model).set_params(n_components=K)
@@ -274,6 +274,14 @@ def by_likelihood(model, X, lengths, spectrum: Spectrum) -> Order:
     enough = [K for K in rows if not _worse(rows[K], rows[best])]
     scores = {K: float(np.mean(values)) for K, values in rows.items()}
     return Order(min(enough), "likelihood", spectrum.singular_values, scores=scores)
+
+
+def _rows(X, parts: list[slice]):
+    """Rows of a table or an array."""
+    numbers = np.concatenate([np.arange(s.start, s.stop) for s in parts] or [np.arange(0)])
+    if hasattr(X, "iloc"):
+        return X.iloc[numbers]
+    return linalg.take(as_points(X, "X", gaps=True), numbers, axis=0)
 
 
 def _worse(rows: np.ndarray, best: np.ndarray) -> bool:

@@ -88,13 +88,7 @@ class Moments:
     @classmethod
     def of(cls, coordinates: Coordinates, seen: np.ndarray, sequences) -> Moments:
         """Sums over blocks of rows; rows that are not `seen` are left out."""
-        linked = neighbours(seen, sequences)
-        triples = linked[:-1] & linked[1:]
-        if not triples.any():
-            raise ValueError(
-                "X has no three rows in a row, of one sequence and without NaN; the model is "
-                "learned from such triples"
-            )
+        linked, triples = neighbours(seen, sequences), triples_of(seen, sequences)
         sums: list[np.ndarray] = []
         for rows, Phi in coordinates.blocks(overlap=2):
             start, m = rows.start, Phi.shape[0]
@@ -135,6 +129,24 @@ def neighbours(seen: np.ndarray, sequences) -> np.ndarray:
     linked = seen[:-1] & seen[1:]
     linked[[s.stop - 1 for s in sequences if s.stop < len(seen)]] = False
     return linked
+
+
+def triples_of(seen: np.ndarray, sequences) -> np.ndarray:
+    """Whether rows t, t+1 and t+2 are of one sequence, and observed all three.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
+    """
+    linked = neighbours(seen, sequences)
+    triples = linked[:-1] & linked[1:]
+    if not triples.any():
+        raise ValueError(
+            "X has no three rows in a row, of one sequence and without NaN; the model is learned "
+            "from such triples"
+        )
+    return triples
 
 
 def _sum(Phi, use: np.ndarray) -> np.ndarray:
@@ -195,7 +207,7 @@ def fit_spectral(
     Raises
     ------
     ValueError
-        If K exceeds the numerical rank of C₁₃.
+        If K exceeds the numerical rank of C₁₃, or all third moments are zero.
     """
     K = n_components
     U1, sigma, Vt = np.linalg.svd(moments.skips)
@@ -206,7 +218,13 @@ def fit_spectral(
             "(numerical rank of their cross-covariance); a smaller number is needed"
         )
     U1, U = U1[:, :K], Vt[:K].T
-    B = observables(third(U1, U), sigma[:K])
+    T = third(U1, U)
+    if not T.any():
+        raise ValueError(
+            f"n_components is {K}, but the kernel sees no row of X as like any other: there is "
+            "nothing to learn from (a Delta kernel is for values that are repeated)"
+        )
+    B = observables(T, sigma[:K])
     Theta = choose_rotation(B, rng)
     R, mismatch = diagonaliser(B, Theta)
     UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))

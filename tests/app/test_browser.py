@@ -86,6 +86,18 @@ def test_tracks(run, tmp_path):
     assert painted(page, tmp_path / "profile", tmp_path / "report.png") > 20
 
 
+def test_regimes(run, tmp_path):
+    made = km.datasets.make_hmm("separated", 300, random_state=41)
+    pd.DataFrame(made.X, columns=["level"]).to_csv(tmp_path / "data.csv")
+    run("hmm", "data.csv", "--columns", "level", "--states", "2", "--no-refine", "--forecast", "2")
+    page = tmp_path / "kernelmean-hmm" / "report.html"
+    text = seen(page, tmp_path / "profile")
+    for words in ("hidden states", "The states over time", "How many states", "What comes next"):
+        assert words in text
+    assert not re.search(r"\bNone\b|\bnan\b|array\(|Timestamp|<bound|\{\{", text)
+    assert painted(page, tmp_path / "profile", tmp_path / "report.png") > 20
+
+
 def test_demo(demo_run, tmp_path):
     page = demo_run[0] / "index.html"
     text = seen(page, tmp_path / "profile")

@@ -256,9 +256,9 @@ class Regimes:
             return ""
         return (
             f"The rule finds {MAX_COMPONENTS} states, the most that it looks for. A series whose "
-            "state moves continuously has no number of states; a few "
-            "still tell its main regimes apart: give their number with --states, or compare "
-            "numbers by held-out likelihood with --states likelihood."
+            "state moves continuously has no number of states; a few still tell its main regimes "
+            "apart: give their number with --states, or compare numbers by held-out likelihood "
+            "with --states likelihood."
         )
 
     def _unfinished(self) -> str:

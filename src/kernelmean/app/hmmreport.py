@@ -127,9 +127,9 @@ def _learning(a: Regimes) -> tuple[str, str]:
         return "moments", "The spectral method alone, from three consecutive rows at a time."
     end = "settled" if a.model.converged_ else "was stopped"
     return (
-        "EM",
-        f"Which {end} after {len(a.model.history_)} iterations. It starts from the spectral "
-        "method and at random; the laws of the states stay embeddings.",
+        f"EM, iterations: {len(a.model.history_)}",
+        f"When it {end}. It starts from the spectral method and at random; the laws of the states "
+        "stay embeddings.",
     )
 
 

@@ -15,6 +15,7 @@ from ...display import EmissionDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm import KernelHMM
 from ...order import MAX_COMPONENTS, Order, estimate_order
 from ...progress import track
+from ..filterreport import below_each_other
 from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
 from .job import Job, Result
 
@@ -23,7 +24,7 @@ TRAINING = 0.7  # of the days
 LEVEL = 0.9
 STATES, FEW = (2, 3, 4), (2,)  # numbers of states compared
 SHOWN = 3  # states of the model on the page, where it was fitted
-NAMES = {2: ("calm", "turbulent"), 3: ("calm", "normal", "turbulent")}
+NAMES = {2: ("calm", "turbulent"), 3: ("calm", "restless", "turbulent")}
 RIVALS = (2, 3)  # regimes of the normal laws; more take minutes
 ITERATIONS = 50  # of EM, where the normal laws begin
 
@@ -195,9 +196,7 @@ def _lines(m: Market) -> list[tuple[str, str, str]]:
         ),
         (
             f"Days held out, {K} states",
-            f"{m.held_out[K].mean():.3f}, normal {m.normals[K].log_predictive.mean():.3f}".replace(
-                "-", "−"
-            ),
+            f"{_mean(m.held_out[K])}, normal laws {_mean(m.normals[K].log_predictive)}",
             f"Mean log-likelihood of the returns of the {len(m.garch):,} days after, each given "
             "those before; beside it, that of normal laws. Higher is better.",
         ),
@@ -232,9 +231,7 @@ def _section(m: Market, lines: list) -> Section:
 
 
 def _regimes(m: Market) -> Figure:
-    from .. import filterreport
-
-    drawing, panels = filterreport.below_each_other(2)
+    drawing, panels = below_each_other(2)
     times = m.returns.index
     RegimeDisplay.from_estimator(m.model, m.returns, times=times, labels=m.labels).plot(panels)
     for axes in panels:
@@ -278,8 +275,12 @@ def _table(m: Market) -> Grid:
         ("GARCH(1,1), t errors", m.garch),
         ("One normal law", m.one_normal),
     ]
-    rows = [(name, f"{values.mean():.3f}".replace("-", "−")) for name, values in found]
+    rows = [(name, _mean(values)) for name, values in found]
     return Grid(["", "log-likelihood"], rows, f"Mean over the {len(m.garch):,} days held out")
+
+
+def _mean(values: np.ndarray) -> str:
+    return f"{values.mean():.3f}".replace("-", "−")
 
 
 def _verdict(m: Market) -> str:
