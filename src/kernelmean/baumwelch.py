@@ -254,11 +254,12 @@ class Refinement:
         return max(finals, key=lambda c: c.value)
 
     def _continued(self, smoothing: Smoothing, c: Climb) -> Climb:
-        """The climb carried on, with the history of both."""
+        """The climb carried on, with the history of both (but for steps that were undone)."""
         if c.converged:
             return c
         more = self._climb(smoothing, c.gamma, c.chain, self.max_iter)
-        return replace(more, history=c.history[:-1] + more.history, start=c.start)
+        before = [value for value in c.history if value < more.history[0]]
+        return replace(more, history=before + more.history, start=c.start)
 
     def _climb(self, smoothing: Smoothing, gamma, chain: Chain, max_iter: int) -> Climb:
         return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol)

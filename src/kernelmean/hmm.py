@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import logsumexp
@@ -180,6 +181,8 @@ class KernelHMM(Saveable, BaseEstimator):
         self._choose_order(draft)
         self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
         self.variates_ = space_of(draft, self.directions)
+        columns = draft.rows.points if self.variates_ is None else self.variates_.directions
+        self._check_bandwidth(columns.shape[1])
         rng = generator(self.random_state)
         few = draft.rows.seen.size <= SEARCHED
         # threads that take turns cost more than they compute
@@ -187,6 +190,7 @@ class KernelHMM(Saveable, BaseEstimator):
             found = draft.spectral(self.n_components_, rng)
             learn = self._learn_by_em if self.refine else self._learn_by_moments
             learn(draft, found, rng)
+        self._renumber(np.argsort(-self.startprob_, kind="stable"))
         return self
 
     def tune(
@@ -254,8 +258,7 @@ class KernelHMM(Saveable, BaseEstimator):
         points, seen = observed(X, "X", min_rows=3)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
-        draft = Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
-        return draft
+        return Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
 
     def _moments_of(self, X, lengths) -> Moments:
         return self._draft(X, lengths).moments
@@ -286,37 +289,31 @@ class KernelHMM(Saveable, BaseEstimator):
     def _learn_by_em(self, draft: Draft, found: SpectralFit, rng) -> None:
         settings = Settings(self.bandwidth, self.n_init, self.max_iter, self.tol, self.verbose)
         climbed, smoothing = refine(draft, self.variates_, found, settings, rng)
-        order = np.argsort(-climbed.chain.startprob, kind="stable")
-        gamma, chain = climbed.gamma[:, order], reordered(climbed.chain, order)
-        self._remember(chain, smoothing.emissions(gamma[draft.rows.seen]))
-        weights = gamma[draft.rows.seen].T + SOME  # a state that died is like all others together
+        gamma = climbed.gamma[draft.rows.seen]
+        self._remember(climbed.chain, smoothing.emissions(gamma))
+        weights = gamma.T + SOME  # a state that died is like all others together
         weights /= weights.sum(axis=1, keepdims=True)
         points = frozen(draft.rows.there)
-        self.emissions_ = MeanEmbedding._of(
-            points, linalg.like(weights, points), None, self.kernel_
-        )
+        weights = linalg.like(weights, points)
+        self.emissions_ = MeanEmbedding._of(points, weights, None, self.kernel_)
         self.bandwidth_ = getattr(smoothing.kernel, "lengthscale", None)
         self.history_, self.converged_ = np.array(climbed.history), climbed.converged
         if self.reg is None:
-            self._bayes = choose_bayes(draft, gamma, chain)
+            self._bayes = choose_bayes(draft, climbed.gamma, climbed.chain)
         else:
-            self._bayes = ModelBayes(*embedded(draft, gamma, 1.0), self._given_reg())
+            self._bayes = ModelBayes(*embedded(draft, climbed.gamma, 1.0), self._given_reg())
         self.reg_ = self._bayes.reg
 
     def _learn_by_moments(self, draft: Draft, found: SpectralFit, rng) -> None:
-        order = np.argsort(-found.chain.startprob, kind="stable")
-        self.emissions_ = renumbered(draft.weighted_rows(found), order)
+        self.emissions_ = laws = draft.weighted_rows(found)
         rule = choose_reg(draft, found)
         self.reg_ = rule.reg if self.reg is None else self._given_reg()
-        self._bayes = ModelBayes(rule.features, rule.embeddings[:, order], self.reg_)
-        counts = np.maximum(found.chain.startprob[order] * draft.rows.seen.sum(), 1.0)
-        laws = self.emissions_
+        self._bayes = replace(rule, reg=self.reg_)
+        counts = np.maximum(found.chain.startprob * draft.rows.seen.sum(), 1.0)
         if self.variates_ is not None:
             points = self.variates_(laws.points)
             laws = MeanEmbedding._of(points, laws._left, laws._right, Gaussian().resolve(points))
-        self._remember(
-            reordered(found.chain, order), SignedEmissions.of(laws, self.bandwidth, counts)
-        )
+        self._remember(found.chain, SignedEmissions.of(laws, self.bandwidth, counts))
         self.bandwidth_ = self.bandwidth
         self.history_, self.converged_ = np.empty(0), True
 
@@ -343,6 +340,11 @@ class KernelHMM(Saveable, BaseEstimator):
             widths = as_vector(np.atleast_1d(self.bandwidth), "bandwidth")
             if len(widths) == 0 or min(widths) <= 0:
                 raise ValueError(f"bandwidth is {self.bandwidth!r}; positive numbers are needed")
+
+    def _check_bandwidth(self, d: int) -> None:
+        """One number, or one for each column that densities are of."""
+        if np.ndim(self.bandwidth) and len(self.bandwidth) not in (1, d):
+            raise ValueError(f"bandwidth has {len(self.bandwidth)} entries; 1 or {d} are needed")
 
     # ------------------------------------------------------------ states
 
@@ -427,7 +429,8 @@ class KernelHMM(Saveable, BaseEstimator):
     def score(self, X, lengths=None) -> float:
         """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
 
-        (Of the `variates_` of y, where densities are theirs.)
+        Of the `variates_` of y, where densities are theirs. With `inference="kbr"` the predictions
+        are those of that filter: a score of forecasts, and a likelihood only with "forward".
 
         Parameters
         ----------
@@ -437,7 +440,7 @@ class KernelHMM(Saveable, BaseEstimator):
         return float(np.sum(self.log_predictive(X, lengths)))
 
     def score_samples(self, X, lengths=None) -> tuple[float, Array]:
-        """log p(y), and P(x_t = k | y) for every row (as in hmmlearn)."""
+        """`score`, and P(x_t = k | y) for every row (as in hmmlearn)."""
         return self.score(X, lengths), self.predict_proba(X, lengths)
 
     def log_predictive(self, X, lengths=None) -> np.ndarray:
@@ -536,12 +539,10 @@ class KernelHMM(Saveable, BaseEstimator):
 
     def _renumber(self, order: np.ndarray) -> None:
         """State k becomes what state order[k] was."""
-        chain = reordered(self._chain, order)
-        self._remember(chain, self._laws.reordered(order))
-        self.emissions_, self._bayes = (
-            renumbered(self.emissions_, order),
-            self._bayes.reordered(order),
-        )
+        transmat = self.transmat_[np.ix_(order, order)]
+        self._remember(Chain(self.startprob_[order], transmat), self._laws.reordered(order))
+        self.emissions_ = renumbered(self.emissions_, order)
+        self._bayes = self._bayes.reordered(order)
 
     @property
     def _chain(self) -> Chain:
@@ -624,8 +625,3 @@ def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
     first = points[int(np.argmax(seen)), :] if seen.any() else xp.zeros_like(points[0, :])
     missing = linalg.like(~seen, points)[:, None]
     return xp.where(missing, first[None, :], points), seen
-
-
-def reordered(chain: Chain, order: np.ndarray) -> Chain:
-    """The chain with its states renumbered."""
-    return Chain(chain.startprob[order], chain.transmat[np.ix_(order, order)])

@@ -26,7 +26,8 @@ MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
 RANK = 300  # landmarks of the moments, where no features are given
 SEARCHED = 10_000  # rows that starts and bandwidths are compared on, in
 STRETCHES = 20  # of them, from all over the sequences
-TUNED = 5_000  # rows that λ is chosen on
+TUNED = 5_000  # rows that λ is chosen on after EM,
+PREDICTED = 2_000  # and without
 POINTS = 20_000  # rows that carry the weights of embeddings from the spectral fit alone
 RIDGE = 1e-3  # of the ratio of emission densities to the marginal one, where EM starts
 RATIOS = (0.02, 50.0)  # that such a ratio may take
@@ -190,7 +191,7 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
 
     ‖φ(y_{t+1}) − O p_{t+1}‖² = k(y, y) − 2 N(y_{t+1})ᵀp_{t+1} + p_{t+1}ᵀ N p_{t+1}.
     """
-    _, few = draft.rows.stretches(TUNED, STRETCHES)
+    _, few = draft.rows.stretches(PREDICTED, STRETCHES)
     features, O = draft.coordinates.features, fit.embeddings
     rule = ModelBayes(features, O, 1.0)
     evaluations, shares = rule.evaluations(few.points), _shares(rule, few)

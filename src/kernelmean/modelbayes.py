@@ -78,7 +78,7 @@ class ModelBayes(Saveable):
         least = NOTHING * self.size / (self.size + self.reg)
         return np.where(mass > least, alpha / np.maximum(mass, least), prior)
 
-    @property
+    @cached_property
     def size(self) -> float:
         """Mean squared norm of the laws, which λ is to be compared with."""
         return float(np.trace(self.gram)) / len(self.gram)
