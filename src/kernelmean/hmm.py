@@ -568,8 +568,7 @@ class KernelHMM(Saveable, BaseEstimator):
         if self.inference == "forward":
             logb = self._log_emissions(points, seen)
             return markov.filtered(logb, self._chain, sequences)[0], logb
-        shares = self._bayes.shares(self._bayes.evaluations(points))
-        shares[~seen] = np.nan
+        shares = self._bayes.shares_of(points, seen)
         return self._bayes.filtered(shares, self._chain, sequences), None
 
     def _updated(self, prior: np.ndarray, x) -> np.ndarray:
@@ -584,8 +583,7 @@ class KernelHMM(Saveable, BaseEstimator):
         if self.inference == "forward":
             logb = self._log_emissions(points, seen)
             return markov.filtered(logb, chain, [slice(0, 1)])[0][0]
-        shares = self._bayes.shares(self._bayes.evaluations(points))
-        shares[~seen] = np.nan
+        shares = self._bayes.shares_of(points, seen)
         return self._bayes.posterior(prior[None], shares)[0]
 
     def _log_emissions(self, points, seen) -> np.ndarray:

@@ -178,7 +178,7 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
     for scale in scales:
         features, O = embedded(draft, gamma, scale)
         rule = ModelBayes(features, O, 1.0)
-        shares = _shares(rule, few)
+        shares = rule.shares_of(few.points, few.seen)
         for reg in rule.size * REGS:
             rule = ModelBayes(features, O, float(reg))
             off = rule.filtered(shares, chain, few.sequences) - target
@@ -194,7 +194,7 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
     _, few = draft.rows.stretches(PREDICTED, STRETCHES)
     features, O = draft.coordinates.features, fit.embeddings
     rule = ModelBayes(features, O, 1.0)
-    evaluations, shares = rule.evaluations(few.points), _shares(rule, few)
+    evaluations, shares = rule.evaluations(few.points), rule.shares_of(few.points, few.seen)
     losses = []
     for reg in rule.size * REGS:
         alpha = ModelBayes(features, O, float(reg)).filtered(shares, fit.chain, few.sequences)
@@ -202,10 +202,3 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
         off = -2 * (evaluations * p).sum(axis=1) + ((p @ rule.gram) * p).sum(axis=1)
         losses.append(off[few.seen].sum())
     return ModelBayes(features, O, float(rule.size * REGS[int(np.argmin(losses))]))
-
-
-def _shares(rule: ModelBayes, rows: Rows) -> np.ndarray:
-    """N⁻¹N(y), NaN for the missing."""
-    shares = rule.shares(rule.evaluations(rows.points))
-    shares[~rows.seen] = np.nan
-    return shares

@@ -62,6 +62,12 @@ class ModelBayes(Saveable):
         """N⁻¹N(y), (m, K)."""
         return evaluations @ np.linalg.pinv(self.gram, rcond=RANK_LOSS, hermitian=True)
 
+    def shares_of(self, points, seen: np.ndarray) -> np.ndarray:
+        """N⁻¹N(y) of every row, NaN for those that are not `seen`."""
+        shares = self.shares(self.evaluations(points))
+        shares[~seen] = np.nan
+        return shares
+
     def weights(self, prior: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """α for rows of priors and of N⁻¹N(y), (m, K)."""
         joint = prior[:, :, None] * self.gram  # ΛN
