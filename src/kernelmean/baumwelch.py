@@ -155,11 +155,17 @@ def climb(
 
 def expectation(smoothing: Smoothing, rows: Rows, gamma, chain: Chain) -> tuple:
     """α of all rows, and log-likelihoods of those used."""
-    logb = np.zeros_like(gamma)
-    logb[rows.seen] = smoothing.log_densities(rows.weights(gamma))
+    logb = log_emissions(smoothing, rows, gamma)
     logb[~rows.used] = 0.0
     alpha, loglik = filtered(logb, chain, rows.sequences)
     return alpha, loglik[rows.used]
+
+
+def log_emissions(smoothing: Smoothing, rows: Rows, gamma) -> np.ndarray:
+    """log f_k of all rows by the laws of those used; 0 for those that are missing."""
+    logb = np.zeros_like(gamma)
+    logb[rows.seen] = smoothing.log_densities(rows.weights(gamma))
+    return logb
 
 
 def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
@@ -303,8 +309,7 @@ class Refinement:
 
 def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> np.ndarray:
     """log p(y_t | y_1, ..., y_{t-1}) of all rows, by the laws of the rows used, never their own."""
-    logb = np.zeros_like(learned.gamma)
-    logb[rows.seen] = smoothing.log_densities(rows.weights(learned.gamma))
+    logb = log_emissions(smoothing, rows, learned.gamma)
     return filtered(logb, learned.chain, rows.sequences)[1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import chi2
@@ -276,14 +277,12 @@ class Smoothing:
         return _mixed(kernel_part, log_guard[self.row], self.log_height) - np.log(left + 1)
 
     def _emissions(self, weights: np.ndarray) -> Emissions:
-        total = 0.0
-        for rows, Phi in self.coordinates.blocks():
-            total = total + Phi.T @ linalg.like(weights[rows], Phi)
+        total = self.coordinates.gather(weights)
         discrete = isinstance(self.kernel, Delta)
         guard = Guard.of(self.points, weights, self._spread, discrete)
         return Emissions(self.coordinates.features, total, guard, self.log_height)
 
-    @property
+    @cached_property
     def _spread(self) -> np.ndarray:
         return self.points.var(axis=0)
 

@@ -158,11 +158,7 @@ def embedded(draft: Draft, gamma: np.ndarray, scale: float) -> tuple[FeatureMap,
         coordinates = Coordinates.of(found.features, draft.rows.points)
     weights = np.where(draft.rows.seen[:, None], gamma, 0.0)
     weights = weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
-    parts = [
-        linalg.to_numpy(Phi.T @ linalg.like(weights[rows], Phi))
-        for rows, Phi in coordinates.blocks()
-    ]
-    return coordinates.features, np.sum(parts, axis=0)
+    return coordinates.features, linalg.to_numpy(coordinates.gather(weights))
 
 
 def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:

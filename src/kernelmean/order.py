@@ -113,7 +113,7 @@ class Spectrum:
     def by_ratio(self) -> Order:
         """argmax_i σ_i/σ_{i+1}, over singular values that are not rounding."""
         sigma = self.singular_values
-        real = sigma[sigma > len(sigma) * linalg.EPS * 10 * sigma[0]][: self.limit + 1]
+        real = sigma[: numerical_rank(sigma)][: self.limit + 1]
         count = 1 + int(np.argmax(real[:-1] / real[1:])) if len(real) > 1 else 1
         return Order(count, "ratio", sigma)
 

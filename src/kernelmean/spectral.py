@@ -50,6 +50,11 @@ class Coordinates:
             rows = slice(start, min(start + step + overlap, n))
             yield rows, self[rows]
 
+    def gather(self, weights: np.ndarray) -> Array:
+        """Φᵀ times weights of the rows, (n, k)."""
+        parts = [Phi.T @ linalg.like(weights[rows], Phi) for rows, Phi in self.blocks()]
+        return sum(parts[1:], start=parts[0])
+
     def project(self, directions) -> np.ndarray:
         """Φ times a matrix (r, k)."""
         D = linalg.like(directions, self.points)
