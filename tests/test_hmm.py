@@ -697,7 +697,7 @@ class TestRegulariser:
         """‖φ(y_t) − O p_t‖² by n x n matrices."""
         draft, X, k = self.draft()
         fit = draft.spectral(2, np.random.default_rng(0))
-        W = draft.weighted_rows(fit).weights.T
+        W = draft.weighted_rows(fit.embeddings).weights.T
         N, Ny, chain = W.T @ k @ W, k @ W, fit.chain
         regs, losses = REGS * np.trace(N) / 2, []
         for reg in regs:

@@ -212,7 +212,7 @@ def test_algorithm_1_with_n_by_n_matrices(K, seed, monkeypatch):
     assert_allclose(found.chain.transmat[np.ix_(order, order)], dense.Q, atol=1e-8)
     assert_allclose(found.chain.startprob[order], dense.law, atol=1e-8)
     assert_allclose(found.singular_values[:K], dense.values, atol=1e-10)
-    assert_allclose(draft.weighted_rows(found)(Y).T[:, order], want, atol=1e-6)
+    assert_allclose(draft.weighted_rows(found.embeddings)(Y).T[:, order], want, atol=1e-6)
 
 
 def errors_on_samples(n: int) -> list[float]:

@@ -9,7 +9,7 @@ Embeddings and rules
     MeanEmbedding, ConditionalEmbedding, DensityRatio, sum_rule, product_rule, bayes_rule
 Estimators
     KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior, ConditionalDensity,
-    EmbeddedDensity, KernelHMM, estimate_order
+    EmbeddedDensity, KernelHMM, estimate_order, KernelStateSpace
 And
     load, NumericalWarning, datasets, display, econml, moments, progress
 """
@@ -49,6 +49,7 @@ from .persistence import load
 from .ratio import DensityRatio
 from .rules import product_rule, sum_rule
 from .simulate import simulate_posterior
+from .statespace import KernelStateSpace
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "KernelBayesFilter",
     "KernelHMM",
     "KernelIV",
+    "KernelStateSpace",
     "Laplace",
     "Linear",
     "Matern",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,23 +10,41 @@ from scipy.ndimage import uniform_filter1d
 
 from . import linalg
 from ._validation import Array
-from .emission import Emissions, Smoothing, rule_of_thumb
+from .emission import Emissions, Guard, GuardRule, Smoothing, rule_of_thumb
 from .kernels import Delta, Kernel
 from .markov import Chain, filtered, smoothed, stationary, transitions
 from .progress import Verbose, track
 
 PSEUDO = 1e-3  # transitions of each kind that are taken as seen beside those expected
-FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
-SHORT = 20  # iterations of a start
-FINALISTS = 3  # starts that are carried on
 LENGTHS = (1, 1, 8, 1, 64, 1)  # mean durations of states, in random starts
 TILT = 1.5  # of a random start, in standard deviations of the coordinates
 STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
-HALF_ITER = 30  # iterations of EM without the rest
 ROUNDING = 10.0  # tolerances within which two climbs are the same
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How far EM goes.
+
+    Attributes
+    ----------
+    short : int
+        Iterations of a start.
+    finalists : int
+        Starts that are carried on.
+    half_iter : int
+        Iterations on half of the rows, when the rest judges a bandwidth.
+    first_steps : int
+        Iterations in which the log-likelihood may fall.
+    """
+
+    short: int = 20
+    finalists: int = 3
+    half_iter: int = 30
+    first_steps: int = 3
 
 
 @dataclass(frozen=True)
@@ -122,8 +140,25 @@ class Climb:
         return self.history[-1]
 
 
+def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
+    """The chain with the expected transitions, started in its stationary law."""
+    counts = transitions(alpha, gamma, chain, sequences) + PSEUDO
+    transmat = counts / counts.sum(axis=1, keepdims=True)
+    return Chain(stationary(transmat), transmat)
+
+
+Maximise = Callable[[np.ndarray, np.ndarray, Chain, list[slice]], Chain]
+
+
 def climb(
-    smoothing: Smoothing, rows: Rows, gamma, chain: Chain, max_iter: int, tol: float
+    smoothing: Smoothing,
+    rows: Rows,
+    gamma,
+    chain: Chain,
+    max_iter: int,
+    tol: float,
+    maximise: Maximise = maximised,
+    first_steps: int = Effort.first_steps,
 ) -> Climb:
     """EM: emission laws and chain from γ, γ from these, until the mean log-likelihood settles.
 
@@ -137,17 +172,17 @@ def climb(
     for i in range(max_iter):
         alpha, loglik = expectation(smoothing, rows, gamma, chain)
         gain = np.inf if best is None else loglik.mean() - best.value
-        if best is None or (gain <= 0 and i <= FIRST_STEPS):
+        if best is None or (gain <= 0 and i <= first_steps):
             best = Climb(gamma, chain, loglik, [float(loglik.mean())], False, start)
         elif gain <= 0:
             return replace(best, converged=True)
         else:
             history = [*best.history, float(loglik.mean())]
-            best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
+            best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > first_steps), start)
         if best.converged:
             break
         new = smoothed(alpha, chain, rows.sequences)
-        chain = maximised(alpha, new, chain, rows.sequences)
+        chain = maximise(alpha, new, chain, rows.sequences)
         gamma = new
     assert best is not None
     return best
@@ -166,13 +201,6 @@ def log_emissions(smoothing: Smoothing, rows: Rows, gamma) -> np.ndarray:
     logb = np.zeros_like(gamma)
     logb[rows.seen] = smoothing.log_densities(rows.weights(gamma))
     return logb
-
-
-def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
-    """The chain with the expected transitions, started in its stationary law."""
-    counts = transitions(alpha, gamma, chain, sequences) + PSEUDO
-    transmat = counts / counts.sum(axis=1, keepdims=True)
-    return Chain(stationary(transmat), transmat)
 
 
 def begin(logb: np.ndarray, chain: Chain, sequences) -> np.ndarray:
@@ -219,6 +247,9 @@ class Refinement:
         Of EM.
     verbose : bool or callable
         Progress over the starts, see `progress.track`.
+    guard_of, maximise : callable
+        The rules for the guard of the emission laws and for the chain.
+    effort : Effort
     """
 
     rows: Rows
@@ -227,10 +258,13 @@ class Refinement:
     max_iter: int
     tol: float
     verbose: Verbose
+    guard_of: GuardRule = Guard.of
+    maximise: Maximise = maximised
+    effort: Effort = Effort()
 
     def smoothing(self, bandwidth: float) -> Smoothing:
         """The rows seen, at a bandwidth relative to the kernel's."""
-        return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth))
+        return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth), self.guard_of)
 
     def __call__(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The best climb and its bandwidth."""
@@ -252,11 +286,13 @@ class Refinement:
 
     def _from_starts(self, smoothing: Smoothing, starts) -> Climb:
         short = [
-            self._climb(smoothing, begin(logb, chain, self.rows.sequences), chain, SHORT)
+            self._climb(
+                smoothing, begin(logb, chain, self.rows.sequences), chain, self.effort.short
+            )
             for logb, chain in track(starts, description="starts of EM", verbose=self.verbose)
         ]
         short.sort(key=lambda c: -c.value)
-        finals = [self._continued(smoothing, c) for c in short[:FINALISTS]]
+        finals = [self._continued(smoothing, c) for c in short[: self.effort.finalists]]
         return max(finals, key=lambda c: c.value)
 
     def _continued(self, smoothing: Smoothing, c: Climb) -> Climb:
@@ -268,7 +304,11 @@ class Refinement:
         return replace(more, history=before + more.history, start=c.start)
 
     def _climb(self, smoothing: Smoothing, gamma, chain: Chain, max_iter: int) -> Climb:
-        return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol)
+        return self._climb_on(self.rows, smoothing, gamma, chain, max_iter)
+
+    def _climb_on(self, rows: Rows, smoothing: Smoothing, gamma, chain, max_iter: int) -> Climb:
+        rules = self.maximise, self.effort.first_steps
+        return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
 
     def _over_bandwidths(self, first: Climb, factor: float, thumb: float) -> tuple[Climb, float]:
         """The bandwidth of the best held-out log-likelihood, from the first one outwards.
@@ -301,7 +341,9 @@ class Refinement:
         total = 0.0
         for used in self.rows.halves(STRETCHES):
             half = replace(self.rows, used=used)
-            learned = climb(smoothing, half, first.gamma, first.chain, HALF_ITER, self.tol)
+            learned = self._climb_on(
+                half, smoothing, first.gamma, first.chain, self.effort.half_iter
+            )
             rest = self.rows.seen & ~used
             total += float(judged(smoothing, half, learned)[rest].sum())
         return total

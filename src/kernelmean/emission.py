@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -82,11 +83,12 @@ def coordinates_of(points, kernel: Kernel, rank: int) -> Coordinates:
 
 @dataclass(frozen=True)
 class Emissions(Saveable):
-    """f_k(y) = (N_k Σ_s w_sk k̄(y_s, y) + g_k(y))/(N_k + 1), w_·k = γ_·k/N_k, N_k = Σ_s γ_sk.
+    """f_k(y) = (N_k Σ_s w_sk k̄(y_s, y) + c g_k(y))/(N_k + c), w_·k = γ_·k/N_k, N_k = Σ_s γ_sk.
 
-    γ_sk is the probability that row s was emitted in state k, k̄ the smoothing kernel. g_k is a
-    normal density of the same mean and variances, which counts as one observation: it is all that
-    is left far from the data. For a `Delta` kernel g is uniform on the values seen.
+    γ_sk is the probability that row s was emitted in state k, k̄ the smoothing kernel. g_k, the
+    guard, is a normal density which counts as c observations (one, and of the same mean and
+    variances, unless another rule is given): it is all that is left far from the data. For a
+    `Delta` kernel g is uniform on the values seen.
 
     Attributes
     ----------
@@ -112,8 +114,7 @@ class Emissions(Saveable):
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
         kernel_part = linalg.to_numpy(self.features.transform(points) @ self.coefficients)
-        log_guard = self.guard.log_density(linalg.to_numpy(points))
-        return _mixed(kernel_part, log_guard, self.log_height) - np.log(self.guard.counts + 1)
+        return self.guard.mixed(kernel_part, linalg.to_numpy(points), self.log_height)
 
 
 @dataclass(frozen=True)
@@ -127,16 +128,20 @@ class Guard(Saveable):
     means, variances : arrays of shape (K, d)
     n_values : int
         Distinct values of discrete data; 0 for the normal densities.
+    strength : float
+        c, the number of observations that it counts as.
     """
 
     counts: np.ndarray
     means: np.ndarray
     variances: np.ndarray
     n_values: int
+    strength: float = 1.0
 
     def reordered(self, order: np.ndarray) -> Guard:
         """With the states renumbered."""
-        return Guard(self.counts[order], self.means[order], self.variances[order], self.n_values)
+        counts, means, variances = self.counts[order], self.means[order], self.variances[order]
+        return replace(self, counts=counts, means=means, variances=variances)
 
     @classmethod
     def of(cls, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
@@ -161,11 +166,18 @@ class Guard(Saveable):
             total -= 0.5 * (off + np.log(self.variances[:, j]) + LOG_2PI)
         return total
 
+    def mixed(
+        self, kernel_part: np.ndarray, points: np.ndarray, log_height: float, counts=None
+    ) -> np.ndarray:
+        """log((kernel part · height + c g)/(N + c)); N may be other counts than the guard's.
 
-def _mixed(kernel_part: np.ndarray, log_guard: np.ndarray, log_height: float) -> np.ndarray:
-    """log(kernel part · height + guard); the kernel part may be negative by rounding."""
-    with np.errstate(divide="ignore"):
-        return np.logaddexp(np.log(np.maximum(kernel_part, 0.0)) + log_height, log_guard)
+        The kernel part may be negative by rounding.
+        """
+        counts = self.counts if counts is None else counts
+        log_guard = self.log_density(points) + np.log(self.strength)
+        with np.errstate(divide="ignore"):
+            log_kernel = np.log(np.maximum(kernel_part, 0.0)) + log_height
+        return np.logaddexp(log_kernel, log_guard) - np.log(counts + self.strength)
 
 
 @dataclass(frozen=True)
@@ -204,9 +216,12 @@ class SignedEmissions(Saveable):
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
         log_q = linalg.to_numpy(self.embeddings.log_density(points, self.bandwidth)).T
-        counts = self.guard.counts
-        log_guard = self.guard.log_density(linalg.to_numpy(points))
-        return np.logaddexp(log_q + np.log(counts), log_guard) - np.log(counts + 1)
+        guard, log_counts = self.guard, np.log(self.guard.counts)
+        log_guard = guard.log_density(linalg.to_numpy(points)) + np.log(guard.strength)
+        return np.logaddexp(log_q + log_counts, log_guard) - np.log(guard.counts + guard.strength)
+
+
+GuardRule = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], Guard]
 
 
 # ------------------------------------------------------------ learning them
@@ -233,6 +248,9 @@ class Smoothing:
     own : array of shape (u,)
         φᵀφ.
     atom : bool array of shape (u,)
+    guard_of : callable
+        Makes the guard from rows, weights of the states in them, (u, K), the spread of each
+        column, and whether the data are discrete.
     """
 
     kernel: Kernel
@@ -241,9 +259,10 @@ class Smoothing:
     row: np.ndarray
     own: np.ndarray
     atom: np.ndarray
+    guard_of: GuardRule
 
     @classmethod
-    def of(cls, points, kernel: Kernel) -> Smoothing:
+    def of(cls, points, kernel: Kernel, guard_of: GuardRule = Guard.of) -> Smoothing:
         distinct, row, count = np.unique(
             linalg.to_numpy(points), axis=0, return_inverse=True, return_counts=True
         )
@@ -251,7 +270,7 @@ class Smoothing:
         coordinates = coordinates_of(like, kernel, RANK)
         own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
         atom = count >= max(ATOM * len(row), 2) if not isinstance(kernel, Delta) else count > 0
-        return cls(kernel, coordinates, distinct, row.reshape(-1), own, atom)
+        return cls(kernel, coordinates, distinct, row.reshape(-1), own, atom, guard_of)
 
     @property
     def log_height(self) -> float:
@@ -267,19 +286,18 @@ class Smoothing:
         weights = self._gathered(gamma)
         laws = self._emissions(weights)
         everything = self.coordinates.project(laws.coefficients)
-        log_guard = laws.guard.log_density(self.points)
         alone = ~self.atom[self.row]
         mine = np.where(alone[:, None], weights[self.row], gamma)
         if isinstance(self.kernel, Delta):
             mine = np.zeros_like(mine)
         kernel_part = everything[self.row] - mine * self.own[self.row, None]
         left = np.maximum(laws.guard.counts - mine, 0.0)
-        return _mixed(kernel_part, log_guard[self.row], self.log_height) - np.log(left + 1)
+        return laws.guard.mixed(kernel_part, self.points[self.row], self.log_height, left)
 
     def _emissions(self, weights: np.ndarray) -> Emissions:
         total = self.coordinates.gather(weights)
         discrete = isinstance(self.kernel, Delta)
-        guard = Guard.of(self.points, weights, self._spread, discrete)
+        guard = self.guard_of(self.points, weights, self._spread, discrete)
         return Emissions(self.coordinates.features, total, guard, self.log_height)
 
     @cached_property

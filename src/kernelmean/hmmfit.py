@@ -70,19 +70,19 @@ class Draft:
 
         return fit_spectral(self.moments, third, n_components, rng)
 
-    def density_ratios(self, fit: SpectralFit) -> np.ndarray:
-        """f_k/f of every row: φᵀ(C + λI)⁻¹O, within limits."""
-        ratio = linalg.ridge(self.moments.second, RIDGE).solve(fit.embeddings)
+    def density_ratios(self, embeddings: np.ndarray) -> np.ndarray:
+        """f_k/f of every row for laws O: φᵀ(C + λI)⁻¹O, within limits."""
+        ratio = linalg.ridge(self.moments.second, RIDGE).solve(embeddings)
         return np.clip(self.coordinates.project(ratio), *RATIOS)
 
-    def weighted_rows(self, fit: SpectralFit) -> MeanEmbedding:
+    def weighted_rows(self, embeddings: np.ndarray) -> MeanEmbedding:
         """O as a batch of embeddings on (some) rows, of least norm: Φ(ΦᵀΦ)⁺O."""
         rows = np.flatnonzero(self.rows.seen)
         rows = rows[evenly(len(rows), POINTS)]
         points = linalg.take(self.rows.points, rows, axis=0)
         Phi = self.coordinates.features.transform(points)
         second = linalg.to_numpy(Phi.T @ Phi)
-        left = (np.linalg.pinv(second, rcond=1e-12, hermitian=True) @ fit.embeddings).T
+        left = (np.linalg.pinv(second, rcond=1e-12, hermitian=True) @ embeddings).T
         return MeanEmbedding._of(points, linalg.like(left, Phi), Phi, self.kernel)
 
 
@@ -125,7 +125,7 @@ def refine(
 def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:
     """The spectral fit, and random ones: log-densities of some rows, and a chain."""
     K = len(fit.chain.startprob)
-    spectral = (np.log(draft.density_ratios(fit)[numbers]), fit.chain)
+    spectral = (np.log(draft.density_ratios(fit.embeddings)[numbers]), fit.chain)
     variates = Variates.of(draft.coordinates.features, draft.moments, 2 * K + 1)
     A = draft.coordinates.project(variates.directions)[numbers]
     return [spectral, *random_starts(A, K, n_init - 1, rng)]

@@ -11,7 +11,7 @@ from ._validation import Array
 from .embedding import MeanEmbedding
 
 if TYPE_CHECKING:
-    from .hmm import KernelHMM
+    from .markovmodel import MarkovModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,11 +60,11 @@ class RegimeForecast:
 class RegimeBelief:
     """Probabilities of the states, to which observations are fed one at a time.
 
-    Made by `KernelHMM.start`. `predict` and `update` change it, and return it; `copy` keeps a
+    Made by `start` of a model. `predict` and `update` change it, and return it; `copy` keeps a
     version.
     """
 
-    def __init__(self, model: KernelHMM, probabilities: np.ndarray):
+    def __init__(self, model: MarkovModel, probabilities: np.ndarray):
         self._model, self._probabilities = model, probabilities
 
     @property

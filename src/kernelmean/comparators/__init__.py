@@ -4,7 +4,10 @@ Of instruments: regression, 2SLS, sieves, smoothing, networks; all have `fit(X, 
 `predict(X, C=None)`, with arguments as in `KernelIV`. Of conditional densities: all have
 `fit(X, Y)` and `pdf(Y, X)`, as `ConditionalDensity`. Of hidden Markov models: both have
 `fit(X, lengths=None)`, `density(Y)`, `filter(X, lengths=None)` and `predict(X, lengths=None)`;
-`tmse` and `matched_accuracy` are the errors that do not depend on how states are numbered.
+`tmse` and `matched_accuracy` are the errors that do not depend on how states are numbered. Of
+state-space models: `AutoRegression` and `LaggedRidge` have `fit(X)` and `predict(X)`, `Garch` has
+`fit(r)` and `forecast_variance(r)`, and `particle_predict` filters with a given law; `qlike` and
+`mse_log_variance` are errors of forecasts of a variance.
 """
 
 from .hidden import GaussianHMM, ProjHMM, matched_accuracy, tmse
@@ -20,13 +23,24 @@ from .kcde import KCDE
 from .leastsquares import LeastSquaresCDE
 from .mixture import MixtureDensityNetwork
 from .operator import ConditionalDensityOperator
+from .statespace import (
+    AutoRegression,
+    Garch,
+    LaggedRidge,
+    mse_log_variance,
+    particle_predict,
+    qlike,
+)
 
 __all__ = [
     "KCDE",
+    "AutoRegression",
     "ConditionalDensityOperator",
     "DeepIV",
+    "Garch",
     "GaussianHMM",
     "KernelReg",
+    "LaggedRidge",
     "LeastSquaresCDE",
     "MixtureDensityNetwork",
     "ProjHMM",
@@ -35,5 +49,8 @@ __all__ = [
     "TwoStageLeastSquares",
     "matched_accuracy",
     "mixture_log_density",
+    "mse_log_variance",
+    "particle_predict",
+    "qlike",
     "tmse",
 ]

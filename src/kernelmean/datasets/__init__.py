@@ -4,6 +4,7 @@ from .densities import DensityData, make_conditional_density, make_triangle
 from .epidemic import Outbreak, load_influenza, simulate_sir
 from .hidden import HiddenMarkov, HMMData, load_mnist, make_digit_hmm, make_hmm
 from .instruments import IVData, make_iv_demand, make_iv_linear, make_iv_sigmoid
+from .statespace import ScalarStateSpace, StateSpaceData, make_state_space
 from .tables import IVTable, OutcomeTable, load_engel, load_fulton_fish, load_schooling, load_wages
 from .trajectories import (
     DYNAMICS,
@@ -22,7 +23,9 @@ __all__ = [
     "IVTable",
     "Outbreak",
     "OutcomeTable",
+    "ScalarStateSpace",
     "StateSpace",
+    "StateSpaceData",
     "Trajectory",
     "load_engel",
     "load_fulton_fish",
@@ -38,6 +41,7 @@ __all__ = [
     "make_iv_linear",
     "make_iv_sigmoid",
     "make_rotation",
+    "make_state_space",
     "make_triangle",
     "simulate_sir",
 ]

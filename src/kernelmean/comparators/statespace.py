@@ -1,0 +1,460 @@
+"""What state-space models are compared with: lagged regressions, GARCH, the true law's particles.
+
+The regressions have `fit(X)` and `predict(X)`, which forecasts every row from those before it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from scipy.signal import lfilter
+from scipy.special import digamma
+from sklearn.base import BaseEstimator
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import linalg
+from .._validation import (
+    as_points,
+    as_vector,
+    check_choice,
+    check_columns,
+    check_count,
+    check_lengths,
+    generator,
+)
+from ..filtering import check_sequences
+from .networks import require
+
+LAGS = (1, 2, 3, 5, 8)  # among which LaggedRidge chooses
+ALPHAS = (0.001, 0.01, 0.1, 1.0)
+GAMMAS = tuple(10 ** np.arange(-2.5, 1.5, 0.5))  # divided by the number of lags
+FEWEST = 10  # returns of which GARCH is estimated
+PLAIN_PARTICLES = "pip install --no-deps particles, and numba and joblib: particles 0.4 asks for "
+PLAIN_PARTICLES += "numpy 1, but its filters run on numpy 2"
+LOG_CHI2 = digamma(0.5) + np.log(2)  # E log v² of a standard normal v
+
+# ---------------------------------------------------------------- lagged regressions
+
+
+class LaggedComparator(BaseEstimator):
+    """What the regressions on y_{t-1}, ..., y_{t-p} share.
+
+    A lag before the first row is the training mean.
+    """
+
+    def fit(self, X) -> Any:
+        """Regress every row but the first p on the p rows before it.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, 1)
+            Observations in the order of time.
+        """
+        points = linalg.to_numpy(as_points(X, "X"))
+        check_columns(points, 1, "X", "a lagged regression")
+        self._check(len(points))
+        validate_data(self, points, skip_check_array=True)
+        self._mean, self._scale = points.mean(), points.std() or 1.0
+        self._fit((points[:, 0] - self._mean) / self._scale)
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        """The forecast of every row from those before it, shape (n, 1)."""
+        check_is_fitted(self)
+        points = linalg.to_numpy(as_points(X, "X"))
+        check_columns(points, 1, "X", "the model")
+        forecasts = self._predict((points[:, 0] - self._mean) / self._scale)
+        return (self._mean + self._scale * forecasts)[:, None]
+
+    @abstractmethod
+    def _check(self, n: int) -> None: ...
+
+    @abstractmethod
+    def _fit(self, y: np.ndarray) -> None: ...
+
+    @abstractmethod
+    def _predict(self, y: np.ndarray) -> np.ndarray: ...
+
+
+def _lagged(y: np.ndarray, count: int) -> np.ndarray:
+    """Columns y_{t-1}, ..., y_{t-count}, with 0 before the first row."""
+    padded = np.concatenate([np.zeros(count), y[:-1]])
+    return np.lib.stride_tricks.sliding_window_view(padded, count)[:, ::-1]
+
+
+def _check_lags(count: int, n: int, fewest: int) -> None:
+    if n < count + fewest:
+        raise ValueError(f"X has {n} rows; at least {count + fewest} are needed for {count} lags")
+
+
+class AutoRegression(LaggedComparator):
+    """y_t = c + Σ_k a_k y_{t-k} + noise, by least squares: statsmodels' AutoReg.
+
+    Parameters
+    ----------
+    n_lags : int
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_lags,)
+        a.
+    intercept_ : float
+        c.
+
+    Raises
+    ------
+    ImportError
+        If the package `statsmodels` is missing (extra `app`).
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import kernelmean as km
+    >>> from kernelmean.comparators import AutoRegression
+    >>> data = km.datasets.make_state_space("linear", 1200, random_state=0)
+    >>> if find_spec("statsmodels"):
+    ...     forecasts = AutoRegression().fit(data.X[:1000]).predict(data.X)
+    ...     # the best forecast has 0.94
+    ...     assert 0.9 < ((data.X - forecasts)[1000:] ** 2).mean() < 1.3
+    """
+
+    def __init__(self, n_lags=1):
+        self.n_lags = n_lags
+
+    def _check(self, n: int) -> None:
+        require("statsmodels", "AutoRegression", 'pip install "kernelmean[app]"')
+        lags = check_count(self.n_lags, "n_lags")
+        _check_lags(lags, n, lags + 2)
+
+    def _fit(self, y) -> None:
+        from statsmodels.tsa.ar_model import AutoReg
+
+        self._shift, *weights = AutoReg(y, self.n_lags).fit().params
+        self.coef_ = np.array(weights)
+        self.intercept_ = self._scale * self._shift + self._mean * (1 - self.coef_.sum())
+
+    def _predict(self, y) -> np.ndarray:
+        return self._shift + _lagged(y, self.n_lags) @ self.coef_
+
+
+class LaggedRidge(LaggedComparator):
+    """y_t = h(y_{t-1}, ..., y_{t-p}) + noise, with h by Gaussian kernel ridge regression.
+
+    p, the ridge and the lengthscale are those with the least squared error of one-step forecasts
+    on the later of the folds of `TimeSeriesSplit`, all of them over the same rows.
+
+    Parameters
+    ----------
+    n_lags : int or "cv"
+        p; "cv" chooses among 1, 2, 3, 5 and 8.
+    n_splits : int
+        Folds.
+
+    Attributes
+    ----------
+    n_lags_ : int
+    search_ : GridSearchCV
+        That of these lags.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> from kernelmean.comparators import LaggedRidge
+    >>> data = km.datasets.make_state_space("bimodal", 400, random_state=0)
+    >>> model = LaggedRidge(1, n_splits=3).fit(data.X[:300])
+    >>> errors = (data.X - model.predict(data.X))[300:]
+    >>> bool((errors**2).mean() < 0.5 * data.X.var())
+    True
+    """
+
+    def __init__(self, n_lags="cv", n_splits=5):
+        self.n_lags = n_lags
+        self.n_splits = n_splits
+
+    def _check(self, n: int) -> None:
+        check_count(self.n_splits, "n_splits", minimum=2)
+        _check_lags(max(self._candidates()), n, 2 * (self.n_splits + 1))
+
+    def _candidates(self) -> tuple[int, ...]:
+        if isinstance(self.n_lags, str):
+            check_choice(self.n_lags, "n_lags", ["cv"])
+            return LAGS
+        return (check_count(self.n_lags, "n_lags"),)
+
+    def _fit(self, y) -> None:
+        candidates = self._candidates()
+        rows = slice(max(candidates), None)  # the same for all, so that errors compare
+        searches = {
+            p: _search(p, self.n_splits).fit(_lagged(y, p)[rows], y[rows]) for p in candidates
+        }
+        self.n_lags_ = max(searches, key=lambda p: searches[p].best_score_)
+        self.search_ = searches[self.n_lags_]
+
+    def _predict(self, y) -> np.ndarray:
+        return self.search_.predict(_lagged(y, self.n_lags_))
+
+
+def _search(lags: int, splits: int) -> GridSearchCV:
+    grid = {"alpha": ALPHAS, "gamma": np.divide(GAMMAS, lags)}
+    folds = TimeSeriesSplit(splits)
+    return GridSearchCV(KernelRidge(kernel="rbf"), grid, cv=folds, scoring="neg_mean_squared_error")
+
+
+# ---------------------------------------------------------------- volatility
+
+
+class Garch(BaseEstimator):
+    """r_t = μ + σ_t v_t, σ²_t = ω + α (r_{t-1} − μ)² + β σ²_{t-1}, by maximum likelihood.
+
+    GARCH(1, 1) with normal v, as the package `arch` fits it.
+
+    Parameters
+    ----------
+    mean : {"constant", "zero"}
+        Whether μ is estimated or 0.
+
+    Attributes
+    ----------
+    mu_, omega_, alpha_, beta_ : float
+    variance_ : float
+        Of the training returns: σ² of the first row.
+
+    Raises
+    ------
+    ImportError
+        If the package `arch` is missing (extra `app`).
+
+    References
+    ----------
+    Bollerslev (1986), Generalized autoregressive conditional heteroskedasticity.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import numpy as np
+    >>> from kernelmean.comparators import Garch, qlike
+    >>> rng = np.random.default_rng(0)
+    >>> r = np.exp(np.sin(np.arange(2000) / 50)) * rng.standard_normal(2000)
+    >>> if find_spec("arch"):
+    ...     variance = Garch("zero").fit(r[:1500]).forecast_variance(r)
+    ...     assert qlike(variance[1500:], r[1500:] ** 2) < qlike(r.var(), r[1500:] ** 2)
+    """
+
+    def __init__(self, mean="constant"):
+        self.mean = mean
+
+    def fit(self, r) -> Garch:
+        """Estimate from returns of shape (n,), in the order of time."""
+        require("arch", "Garch", 'pip install "kernelmean[app]"')
+        check_choice(self.mean, "mean", ["constant", "zero"])
+        returns = linalg.to_numpy(as_vector(r, "r"))
+        _check_returns(returns)
+        self.variance_ = float(returns.var())
+        mu, omega, self.alpha_, self.beta_ = self._estimates(returns / self.variance_**0.5)
+        self.mu_, self.omega_ = mu * self.variance_**0.5, omega * self.variance_
+        return self
+
+    def _estimates(self, standardised: np.ndarray) -> tuple[float, ...]:
+        from arch import arch_model
+
+        model = arch_model(standardised, mean=self.mean, vol="GARCH", p=1, q=1, rescale=False)
+        values = model.fit(disp="off", show_warning=False).params
+        return (values.get("mu", 0.0), values["omega"], values["alpha[1]"], values["beta[1]"])
+
+    def forecast_variance(self, r) -> np.ndarray:
+        """σ²_t of every row, from the rows before it, shape (n,)."""
+        check_is_fitted(self)
+        shocks = (linalg.to_numpy(as_vector(r, "r")) - self.mu_) ** 2
+        news = self.omega_ + self.alpha_ * shocks[:-1]
+        later = lfilter([1.0], [1.0, -self.beta_], news, zi=[self.beta_ * self.variance_])[0]
+        return np.append(self.variance_, later)
+
+
+def _check_returns(r: np.ndarray) -> None:
+    if len(r) < FEWEST:
+        raise ValueError(f"r has {len(r)} rows; at least {FEWEST} are needed")
+    if np.ptp(r) == 0:
+        raise ValueError("r is constant; returns with different values are needed")
+
+
+def qlike(variance, squared_return) -> float:
+    """Mean of log σ²_t + r²_t/σ²_t: least in expectation where σ²_t = E[r²_t | past].
+
+    Parameters
+    ----------
+    variance : array of shape (n,), or a number
+        Forecasts σ².
+    squared_return : array of shape (n,)
+        r².
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Mean of r²/σ² − log(r²/σ²) − 1, which is another form, is this less what does not depend on the
+    forecast; unlike it, this one allows returns of 0.
+
+    References
+    ----------
+    Patton (2011), Volatility forecast comparison using imperfect volatility proxies.
+
+    Examples
+    --------
+    >>> from kernelmean.comparators import qlike
+    >>> round(qlike([1.0, 4.0], [1.0, 0.0]), 3)  # (0 + 1 + log 4 + 0)/2
+    1.193
+    """
+    variance, squares = _forecasts(variance, squared_return)
+    return float(np.mean(np.log(variance) + squares / variance))
+
+
+def mse_log_variance(variance, squared_return) -> float:
+    """Mean of (log r²_t + 1.27 − log σ²_t)², where E log v² = −1.27 for a standard normal v.
+
+    So log r² + 1.27 has the mean log σ² where returns are normal given σ². Rows with a return of
+    0, which has no logarithm, are left out.
+
+    Parameters
+    ----------
+    variance : array of shape (n,), or a number
+        Forecasts σ².
+    squared_return : array of shape (n,)
+        r².
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from kernelmean.comparators import mse_log_variance
+    >>> round(mse_log_variance([1.0, 4.0], [1.0, 0.0]), 3)  # 1.27², of the first row alone
+    1.614
+    """
+    variance, squares = _forecasts(variance, squared_return)
+    some = squares > 0
+    if not some.any():
+        raise ValueError("squared_return has no positive number; at least one is needed")
+    return float(np.mean((np.log(squares[some] / variance[some]) - LOG_CHI2) ** 2))
+
+
+def _forecasts(variance, squared_return) -> tuple[np.ndarray, np.ndarray]:
+    squares = linalg.to_numpy(as_vector(squared_return, "squared_return"))
+    if np.ndim(variance) == 0:
+        variance = np.full(len(squares), variance)
+    variance = linalg.to_numpy(as_vector(variance, "variance"))
+    check_lengths(len(squares), len(variance), "squared_return", "variance")
+    if np.any(variance <= 0):
+        raise ValueError(f"variance contains {variance.min()}; positive numbers are needed")
+    if np.any(squares < 0):
+        raise ValueError(
+            f"squared_return contains {squares.min()}; a number of at least 0 is needed"
+        )
+    return variance, squares
+
+
+# ---------------------------------------------------------------- the true law's particles
+
+
+def particle_predict(model, X, n_particles=500, *, lengths=None, random_state=None) -> np.ndarray:
+    """Σ_i W_i E[y_t | x_i], x_i ~ p(x_t | x_{t-1,i}): forecasts of a bootstrap particle filter.
+
+    The filter is that of the package `particles`, with systematic resampling whenever fewer than
+    half of the particles are effective.
+
+    Parameters
+    ----------
+    model : object
+        `draw_first(n, rng)`, `draw_next(x, rng)`, `log_emission(Y, x)` and `mean_emission(x)`, as
+        `ScalarStateSpace` has them.
+    X : array of shape (n, d)
+        Observations; rows of NaN are missing.
+    n_particles : int
+    lengths : sequence of int, optional
+        Rows of each sequence, where there are several below each other.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    array of shape (n, d)
+        The forecast of every row from those before it.
+
+    Raises
+    ------
+    ImportError
+        If the package `particles` is missing.
+
+    References
+    ----------
+    Gordon, Salmond, Smith (1993), Novel approach to nonlinear/non-Gaussian Bayesian state
+    estimation; Chopin, Papaspiliopoulos (2020), An introduction to sequential Monte Carlo.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import kernelmean as km
+    >>> from kernelmean.comparators import particle_predict
+    >>> data = km.datasets.make_state_space("linear", 50, random_state=0)
+    >>> if find_spec("particles"):
+    ...     forecasts = particle_predict(data.model, data.X, 500, random_state=0)
+    ...     assert abs(forecasts - data.model.predict(data.X)).max() < 0.5
+    """
+    require("particles", "particle_predict", PLAIN_PARTICLES)
+    check_count(n_particles, "n_particles")
+    points, rng = linalg.to_numpy(as_points(X, "X", gaps=True)), generator(random_state)
+    with _global_draws(rng):
+        sequences = check_sequences(lengths, len(points))
+        return np.vstack([_forecast(model, points[s], n_particles, rng) for s in sequences])
+
+
+def _forecast(model, Y: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """The forecasts of one sequence."""
+    from particles import SMC
+
+    run = SMC(fk=_feynman_kac(model, Y, rng), N=count, resampling="systematic", ESSrmin=0.5)
+    forecasts, weights = [], np.full(count, 1 / count)
+    for _ in run:
+        # particles have moved; their weights are those before y_t, even again if resampled
+        moved = np.full(count, 1 / count) if run.rs_flag else weights
+        forecasts.append(moved @ model.mean_emission(run.X))
+        weights = run.W
+    return np.array(forecasts)
+
+
+def _feynman_kac(model, Y: np.ndarray, rng: np.random.Generator) -> Any:
+    """The bootstrap filter in the words of `particles`."""
+    from particles import FeynmanKac
+
+    class Bootstrap(FeynmanKac):
+        T = len(Y)
+
+        def M0(self, N):
+            return model.draw_first(N, rng)
+
+        def M(self, t, xp):
+            return model.draw_next(xp, rng)
+
+        def logG(self, t, xp, x):
+            missing = np.isnan(Y[t]).any()
+            return np.zeros(len(x)) if missing else model.log_emission(Y[t : t + 1], x)[0]
+
+    return Bootstrap(len(Y))
+
+
+@contextmanager
+def _global_draws(rng: np.random.Generator) -> Iterator[None]:
+    """`particles` resamples by numpy's global generator: seeded from `rng`, and put back."""
+    state = np.random.get_state()  # noqa: NPY002
+    np.random.seed(rng.integers(2**32, size=4, dtype=np.uint32))  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002

@@ -1,0 +1,389 @@
+"""State-space models whose law is known: those of Spiteri (2023), section 4.6.1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import stats
+
+from .. import linalg, markov
+from .._validation import (
+    as_points,
+    check_choice,
+    check_columns,
+    check_count,
+    check_level,
+    check_positive,
+    generator,
+)
+from ..filtering import check_sequences
+
+DEVIATIONS = 9  # standard deviations on either side that nodes cover
+SPACING = 0.7  # of nodes, relative to the narrowest bend that is integrated over
+MOST_NODES = 10_000
+HALVINGS = 42  # of the bracket of a quantile
+BLOCK = 2**22  # most numbers in one array of distribution functions
+SETTLED = 1e-14  # change of the stationary law at which its iteration ends
+
+
+@dataclass(frozen=True)
+class StateSpaceData:
+    """A simulated sequence of latent states and of observations.
+
+    Attributes
+    ----------
+    X : array of shape (n, 1)
+        Observations y.
+    states : array of shape (n, 1)
+        x.
+    model : ScalarStateSpace
+        The law they were drawn from.
+    """
+
+    X: np.ndarray
+    states: np.ndarray
+    model: ScalarStateSpace
+
+
+class _Drift(Protocol):
+    """f, of x_{t+1} = f(x_t) + noise."""
+
+    @property
+    def slope(self) -> float:
+        """The largest |f′|."""
+        ...
+
+    def __call__(self, x: np.ndarray) -> np.ndarray: ...
+
+    def reach(self, noise: float) -> float:
+        """|x| beyond which the chain is never seen."""
+        ...
+
+
+class _Emission(Protocol):
+    """y given x."""
+
+    @property
+    def width(self) -> float:
+        """Distance of x over which the density of y changes much."""
+        ...
+
+    def law(self, x: np.ndarray) -> Any:
+        """The laws of y given every x, as scipy has them."""
+        ...
+
+    def draw(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class ScalarStateSpace:
+    """x_{t+1} = f(x_t) + σ ε_t, y_t ~ g(· | x_t), both one number; x_1 follows the stationary law.
+
+    Filters are exact up to quadrature (about 1e-9): integrals over x are sums over equally spaced
+    nodes, which for smooth densities converge faster than any power of the spacing, and the rest is
+    the forward recursion of a finite chain.
+
+    Attributes
+    ----------
+    drift : callable
+        f.
+    state_noise : float
+        σ.
+    emission : object
+        g.
+    """
+
+    drift: _Drift
+    state_noise: float
+    emission: _Emission
+
+    # ---------------------------------------------------------------- drawing
+
+    def draw_first(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n states from the stationary law, (n, 1)."""
+        # one step from a node chosen by its probability has the law itself, not a discrete one
+        return self.draw_next(rng.choice(self.nodes, size=(n, 1), p=self.chain.startprob), rng)
+
+    def draw_next(self, x, rng: np.random.Generator) -> np.ndarray:
+        """The next state of every row of `x`, each with noise of its own."""
+        return self.drift(x) + self.state_noise * rng.standard_normal(np.shape(x))
+
+    def draw_emission(self, x, rng: np.random.Generator) -> np.ndarray:
+        """One observation of every row of `x`."""
+        return self.emission.draw(x, rng)
+
+    def sample(self, n: int = 1000, random_state: Any = None) -> StateSpaceData:
+        """A sequence of n steps."""
+        n, rng = check_count(n, "n"), generator(random_state)
+        states = np.empty((n, 1))
+        states[:1] = self.draw_first(1, rng)
+        for t in range(1, n):
+            states[t] = self.draw_next(states[t - 1], rng)
+        return StateSpaceData(self.draw_emission(states, rng), states, self)
+
+    # ---------------------------------------------------------------- densities
+
+    def transition_density(self, x, x_next) -> np.ndarray:
+        """p(x′_j | x_i) of rows x and x′, shape (m, N)."""
+        centres = self.drift(np.reshape(x, (-1, 1)))
+        return stats.norm.pdf(np.ravel(x_next), centres, self.state_noise)
+
+    def log_emission(self, Y, x) -> np.ndarray:
+        """log g(y_i | x_j) of rows y and x, shape (m, N)."""
+        return self.emission.law(np.ravel(x)).logpdf(np.reshape(Y, (-1, 1)))
+
+    def mean_emission(self, x) -> np.ndarray:
+        """E[y | x], one row for each of `x`."""
+        return np.broadcast_to(self.emission.law(x).mean(), np.shape(x))
+
+    # ---------------------------------------------------------------- the exact filter
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """Equally spaced values of x, shape (m,)."""
+        reach = self.drift.reach(self.state_noise)
+        # x̂ given y and x_{t-1}, and the next density as a function of x: the narrower of the two
+        posterior = (self.state_noise**-2 + self.emission.width**-2) ** -0.5
+        narrowest = min(posterior, self.state_noise / self.drift.slope)
+        count = int(2 * reach / (SPACING * narrowest)) + 1
+        if count > MOST_NODES:
+            raise ValueError(
+                f"the exact filter would take {count} nodes; at most {MOST_NODES} are allowed: "
+                "a larger noise or state_noise is needed"
+            )
+        return np.linspace(-reach, reach, count)
+
+    @cached_property
+    def chain(self) -> markov.Chain:
+        """The law of the states on `nodes`."""
+        transmat = self.transition_density(self.nodes, self.nodes)
+        transmat /= transmat.sum(axis=1, keepdims=True)
+        return markov.Chain(_stationary(transmat, self.nodes), transmat)
+
+    def filter(self, X, lengths=None) -> np.ndarray:
+        """E[x_t | y_1, ..., y_t], shape (n, 1)."""
+        return self._filtered(X, lengths)[0] @ self.nodes[:, None]
+
+    def predict(self, X, lengths=None) -> np.ndarray:
+        """E[y_t | y_1, ..., y_{t-1}], shape (n, 1); in the first row of a sequence, E[y]."""
+        return self._predicted(X, lengths) @ self.mean_emission(self.nodes[:, None])
+
+    def log_predictive(self, X, lengths=None) -> np.ndarray:
+        """log p(y_t | y_1, ..., y_{t-1}), shape (n,); 0 where y_t is missing."""
+        return self._filtered(X, lengths)[1]
+
+    def forecast_interval(self, X, level: float = 0.9, lengths=None) -> np.ndarray:
+        """The (1 − level)/2 and (1 + level)/2 quantiles of y_t given y_1, ..., y_{t-1}, (n, 2)."""
+        tail = (1 - check_level(level)) / 2
+        weights = self._predicted(X, lengths)
+        return np.column_stack([self._quantile(weights, q) for q in (tail, 1 - tail)])
+
+    def _filtered(self, X, lengths) -> tuple[np.ndarray, np.ndarray, list[slice]]:
+        points = linalg.to_numpy(as_points(X, "X", gaps=True))
+        check_columns(points, 1, "X", "the model")
+        logs, seen = np.zeros((len(points), len(self.nodes))), ~np.isnan(points[:, 0])
+        logs[seen] = self.log_emission(points[seen], self.nodes)
+        sequences = check_sequences(lengths, len(points))
+        return *markov.filtered(logs, self.chain, sequences), sequences
+
+    def _predicted(self, X, lengths) -> np.ndarray:
+        """P(x_t = node | y_1, ..., y_{t-1}), shape (n, m)."""
+        alpha, _, sequences = self._filtered(X, lengths)
+        return markov.predicted(alpha, self.chain, sequences)
+
+    def _quantile(self, weights: np.ndarray, q: float) -> np.ndarray:
+        """y with Σ_j w_j G(y | x_j) = q for every row of weights, by bisection."""
+        law = self.emission.law(self.nodes)
+        ends = law.ppf(q)  # the mixture's quantile lies between those of its parts
+        low, high = np.full(len(weights), ends.min()), np.full(len(weights), ends.max())
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = _mixture_cdf(law, weights, middle) < q
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
+
+def _stationary(transmat: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """π = πQ by iteration from an even law: what is left of the start dies out geometrically."""
+    law = np.exp(-0.5 * (nodes / nodes[-1] * DEVIATIONS) ** 2)
+    law /= law.sum()
+    while True:
+        new = law @ transmat
+        if np.abs(new - law).max() < SETTLED:
+            return new / new.sum()
+        law = new
+
+
+def _mixture_cdf(law: Any, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Σ_j w_ij G(y_i | x_j), a few rows at a time."""
+    rows = max(1, BLOCK // weights.shape[1])
+    blocks = [slice(i, i + rows) for i in range(0, len(y), rows)]
+    parts = [np.sum(weights[b] * law.cdf(y[b, None]), axis=1) for b in blocks]
+    return np.concatenate(parts)
+
+
+# ---------------------------------------------------------------- the models of the thesis
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """ρ x."""
+
+    persistence: float
+
+    @property
+    def slope(self) -> float:
+        return abs(self.persistence) or 1.0
+
+    def __call__(self, x):
+        return self.persistence * x
+
+    def reach(self, noise: float) -> float:
+        return DEVIATIONS * noise / (1 - self.persistence**2) ** 0.5
+
+
+@dataclass(frozen=True)
+class _Bimodal:
+    """x/2 + 25 x/(1 + x²): at rest at ±7, and at 0, which it leaves."""
+
+    slope: float = 25.5
+
+    def __call__(self, x):
+        return x / 2 + 25 * x / (1 + x**2)
+
+    def reach(self, noise: float) -> float:
+        return 13.1 + DEVIATIONS * noise  # |f| is largest about 1 of all |x| < 24
+
+
+@dataclass(frozen=True)
+class _Noisy:
+    """y = x + σ v."""
+
+    noise: float
+
+    @property
+    def width(self) -> float:
+        return self.noise
+
+    def law(self, x):
+        return stats.norm(x, self.noise)
+
+    def draw(self, x, rng: np.random.Generator) -> np.ndarray:
+        return x + self.noise * rng.standard_normal(np.shape(x))
+
+
+@dataclass(frozen=True)
+class _Returns:
+    """y = σ (e^x/2)^½ v."""
+
+    noise: float
+    width: float = 0.5
+
+    def law(self, x):
+        return stats.norm(0, self._scale(x))
+
+    def draw(self, x, rng: np.random.Generator) -> np.ndarray:
+        return self._scale(x) * rng.standard_normal(np.shape(x))
+
+    def _scale(self, x):
+        return self.noise * np.exp(x / 2) / 2**0.5
+
+
+@dataclass(frozen=True)
+class _LogSquares:
+    """y = x + log σ² + log(v²/2), where v²/2 is a Gamma(½) number."""
+
+    noise: float
+    width: float = 0.5
+
+    def law(self, x):
+        return stats.loggamma(0.5, loc=x + 2 * np.log(self.noise))
+
+    def draw(self, x, rng: np.random.Generator) -> np.ndarray:
+        return np.log(_Returns(self.noise).draw(x, rng) ** 2)
+
+
+# defaults of the parameters: models 18, 19 and 20
+DESIGNS: dict[str, dict[str, Any]] = {
+    "linear": {"persistence": 0.95, "state_noise": 0.6, "noise": 0.6},
+    "bimodal": {"state_noise": 10**0.5, "noise": 1.0},
+    "volatility": {"persistence": 0.95, "state_noise": 1.0, "noise": 1.0, "log_squared": True},
+}
+
+
+def make_state_space(
+    design: str = "linear", n: int = 1000, *, random_state: Any = None, **parameters: Any
+) -> StateSpaceData:
+    """Draws from x_{t+1} = f(x_t) + σ_x u_t, y_t ~ g(· | x_t), with x_1 from the stationary law.
+
+    ============  ======================  ==================================  ===========
+    design        f(x)                    y                                   σ_x, σ_y
+    ============  ======================  ==================================  ===========
+    "linear"      ρx                      x + σ_y v                           0.6, 0.6
+    "bimodal"     x/2 + 25x/(1 + x²)      x + σ_y v                           √10, 1
+    "volatility"  ρx                      log of the square of σ_y(eˣ/2)^½ v  1, 1
+    ============  ======================  ==================================  ===========
+
+    u and v are standard normal, and ρ = 0.95.
+
+    Parameters
+    ----------
+    design : {"linear", "bimodal", "volatility"}
+        Models 18, 19 and 20 of the thesis.
+    n : int
+        Steps.
+    random_state : int, Generator or None
+    **parameters : float
+        Others than these: `persistence` ρ (not of "bimodal"), `state_noise` σ_x, `noise` σ_y; and
+        of "volatility", `log_squared=False` for σ_y(eˣ/2)^½ v itself, which the same seed draws.
+
+    Returns
+    -------
+    StateSpaceData
+
+    References
+    ----------
+    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, models 18-20; the second
+    follows Kitagawa (1987), Non-Gaussian state-space modeling of nonstationary time series.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_state_space("linear", 500, random_state=0)
+    >>> data.X.shape, data.states.shape
+    ((500, 1), (500, 1))
+    >>> forecasts = data.model.predict(data.X)  # by the exact filter
+    >>> bool(abs(((data.X - forecasts) ** 2).mean() - 0.94) < 0.1)  # Kalman: 0.94
+    True
+    """
+    defaults = DESIGNS[check_choice(design, "design", DESIGNS)]
+    for name in parameters:
+        check_choice(name, f'a parameter of "{design}"', defaults)
+    return _model(design, defaults | parameters).sample(n, random_state)
+
+
+def _model(design: str, parameters: dict[str, Any]) -> ScalarStateSpace:
+    state_noise = check_positive(parameters["state_noise"], "state_noise")
+    noise = check_positive(parameters["noise"], "noise")
+    drift: _Drift = _Bimodal() if design == "bimodal" else _autoregression(parameters)
+    emission: _Emission = _Noisy(noise)
+    if design == "volatility":
+        logs = _check_flag(parameters["log_squared"], "log_squared")
+        emission = _LogSquares(noise) if logs else _Returns(noise)
+    return ScalarStateSpace(drift, state_noise, emission)
+
+
+def _check_flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} is {value!r}; True or False is needed")
+    return bool(value)
+
+
+def _autoregression(parameters: dict[str, Any]) -> _Linear:
+    rho = parameters["persistence"]
+    if not isinstance(rho, int | float) or not -1 < rho < 1:
+        raise ValueError(f"persistence is {rho!r}; a number between -1 and 1 is needed")
+    return _Linear(float(rho))

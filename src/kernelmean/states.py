@@ -1,0 +1,86 @@
+"""What a state-space model returns: latent laws, forecasts, a belief that is carried on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._validation import Array
+from .embedding import MeanEmbedding
+from .regimes import RegimeBelief, RegimeForecast
+
+if TYPE_CHECKING:
+    from .statespace import KernelStateSpace
+
+
+@dataclass(frozen=True, repr=False)
+class LatentResult:
+    """Laws of the latent state of every row: one of many equivalent representations.
+
+    Attributes
+    ----------
+    embeddings : MeanEmbedding
+        Batch of n laws on the nodes.
+    mean, variance : arrays of shape (n, n_latent)
+    """
+
+    embeddings: MeanEmbedding
+    mean: Array
+    variance: Array
+
+    @property
+    def probabilities(self) -> Array:
+        """Of the nodes, (n, m)."""
+        return self.embeddings.weights
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """Central interval of every latent coordinate: lower and upper ends, (n, n_latent) each."""
+        return self.embeddings.interval(level)
+
+    def __len__(self) -> int:
+        return int(self.mean.shape[0])
+
+    def __repr__(self) -> str:
+        return f"LatentResult({len(self)} rows, {self.mean.shape[1]} latent)"
+
+
+@dataclass(frozen=True, repr=False)
+class StateForecast(RegimeForecast):
+    """Beliefs about what comes after the observations, step by step.
+
+    Attributes
+    ----------
+    states : array of shape (steps, m)
+        Probabilities of the nodes; several sequences follow each other.
+    observations : MeanEmbedding
+        Batch of embedded laws of the observations.
+    bandwidth : float, tuple or None
+        Of the emission densities, which quantiles of the forecasts share.
+    """
+
+    def __repr__(self) -> str:
+        return f"StateForecast({len(self)} steps, {self.states.shape[1]} nodes)"
+
+
+class LatentBelief(RegimeBelief):
+    """Probabilities of the nodes, to which observations are fed one at a time.
+
+    Made by `KernelStateSpace.start`. `predict` and `update` change it, and return it; `copy`
+    keeps a version.
+    """
+
+    _model: KernelStateSpace
+
+    @property
+    def latent(self) -> np.ndarray:
+        """Mean of the latent state, (n_latent,)."""
+        return self._probabilities @ self._model.nodes_
+
+    def copy(self) -> LatentBelief:
+        """A belief that later steps of this one leave alone."""
+        return LatentBelief(self._model, self._probabilities)
+
+    def __repr__(self) -> str:
+        return f"LatentBelief(latent={np.round(self.latent, 3).tolist()})"
