@@ -393,7 +393,8 @@ class KernelStateSpace(MarkovModel):
 
     def _of_particles(self, points, seen, sequences) -> LatentResult:
         found = self._particles(points, seen, sequences, keep=True)
-        assert found.particles is not None and found.weights is not None
+        assert found.particles is not None
+        assert found.weights is not None
         n, N, d = found.particles.shape
         shares = self._interpolated(found.particles.reshape(-1, d)).reshape(n, N, -1)
         laws = self._latent_result((found.weights[:, None] @ shares)[:, 0], points).embeddings
