@@ -164,9 +164,7 @@ class MarkovModel(Saveable, BaseEstimator):
 
     def _mixture(self, states: np.ndarray) -> MeanEmbedding:
         """Σ_k P(x = k) μ_k for rows of probabilities."""
-        laws = self.emissions_
-        left = linalg.like(states, laws.points) @ laws._left
-        return MeanEmbedding._of(laws.points, left, laws._right, laws.kernel)
+        return mixture(states, self.emissions_)
 
     def _filtered(self, points, seen, sequences) -> tuple[np.ndarray, np.ndarray | None]:
         """α, and the log-densities if they were needed for it."""
@@ -217,6 +215,12 @@ class MarkovModel(Saveable, BaseEstimator):
         if not gaps and not seen.all():
             raise ValueError(f"{name} contains NaN; remove these rows first")
         return points, seen
+
+
+def mixture(states: np.ndarray, laws: MeanEmbedding) -> MeanEmbedding:
+    """Σ_k P(x = k) μ_k for rows of probabilities: as many embeddings."""
+    left = linalg.like(states, laws.points) @ laws._left
+    return MeanEmbedding._of(laws.points, left, laws._right, laws.kernel)
 
 
 def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:

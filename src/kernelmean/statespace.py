@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from . import linalg, markov, particlefilter, recovery
+from . import linalg, markov, particlefilter, recovery, statetune
 from ._validation import (
     Array,
     as_levels,
@@ -26,12 +26,12 @@ from .hmmfit import SEARCHED, Draft, Settings, choose_bayes, embedded, space_of
 from .kernels import Gaussian, fitted_kernel
 from .latent import LAWS, Latent, ShapedGuard
 from .markov import Chain
-from .markovmodel import MarkovModel, observed
+from .markovmodel import MarkovModel, mixture, observed
 from .modelbayes import ModelBayes
 from .pairmoments import PairFit
 from .particlefilter import ParticleResult, RecoveredModel, bootstrap
 from .statefit import Learner, Space, fit_moments
-from .states import LatentBelief, LatentResult, StateForecast
+from .states import LatentBelief, LatentResult, StateForecast, gathered
 
 INFERENCE = ("nodes", "particles", "kbr")
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
@@ -218,6 +218,82 @@ class KernelStateSpace(MarkovModel):
         with threadpool_limits(1 if few else None, user_api="blas"):
             self._learn(draft, generator(self.random_state))
         return self
+
+    def tune(
+        self,
+        X,
+        X_val,
+        lengths=None,
+        lengths_val=None,
+        *,
+        scales=None,
+        widths=statetune.WIDTHS,
+        guards=statetune.GUARDS,
+        penalties=None,
+        score="likelihood",
+        n_jobs=None,
+        verbose=False,
+    ) -> KernelStateSpace:
+        """The best of several fits, judged by a validation sequence: a new, fitted model.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        X_val : array or DataFrame of shape (m, d)
+            Rows that follow each other, not used in fitting.
+        lengths_val : sequence of int, optional
+            Rows of each validation sequence.
+        scales : sequence of float, optional
+            Multiples of the lengthscales of both kernels; None is 1, and without `refine`, where
+            they matter most, 1/8, 1/4, 1/2 and 1.
+        widths : sequence of float
+            Multiples of the bandwidth that a plain fit chooses.
+        guards : sequence of float
+            Multiples of `guard`.
+        penalties : sequence of (float, float), optional
+            Values of `penalty`; None is the model's.
+        score : {"likelihood", "mse"}
+            Mean log p(y_t | y_1, ..., y_{t-1}) of the validation rows, or the squared error of
+            the one-step forecasts.
+        n_jobs : int, optional
+            Processes that fit; -1 is one per core.
+        verbose : bool or callable
+            Show progress, or call `verbose(done, total)`.
+
+        Returns
+        -------
+        KernelStateSpace
+            With `tuning_`, a list of dict that tells what was tried.
+
+        References
+        ----------
+        Spiteri (2023), section 4.6.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> X = km.datasets.make_state_space("linear", 400, random_state=0).X
+        >>> model = km.KernelStateSpace(n_init=1).tune(
+        ...     X[:300], X[300:], guards=[0.5, 2], widths=[1]
+        ... )
+        >>> len(model.tuning_), model.predict(X[300:]).shape
+        (2, (100, 1))
+        """
+        return statetune.tune(
+            self,
+            X,
+            X_val,
+            lengths,
+            lengths_val,
+            scales,
+            widths,
+            guards,
+            penalties,
+            score,
+            n_jobs,
+            verbose,
+        )
 
     def _draft(self, X, lengths) -> Draft:
         points, seen = observed(X, "X", min_rows=3)
@@ -441,12 +517,19 @@ class KernelStateSpace(MarkovModel):
         as_levels(q)
         points, seen, sequences = self._given(X, lengths)
         if self.inference == "particles":
-            found = self._particles(points, seen, sequences, keep=True)
+            result = self._particles(points, seen, sequences, keep=True)
             rng = generator(self.random_state)
-            ends = particlefilter.forecast_quantile(self.recovered(), found, q, rng)
+            ends = particlefilter.forecast_quantile(self.recovered(), result, q, rng)
             return linalg.like(ends, points)
-        laws = self._mixture(self._predicted(points, seen, sequences))
-        return laws.quantile(q, self._spread)
+        p = self._predicted(points, seen, sequences)
+        if self.bandwidth_ is None or self.variates_ is not None:
+            return self._mixture(p).quantile(q, self._spread)
+        widths = np.broadcast_to(self.bandwidth_, points.shape[1])
+        found = [
+            mixture(p, gathered(self.emissions_, j, float(width))).quantile(q, float(width))
+            for j, width in enumerate(widths)
+        ]
+        return linalg.namespace(points).concat(found, axis=-1)
 
     def predict_interval(self, X, level=0.9, lengths=None) -> tuple[Array, Array]:
         """Central interval of y_t given y_1, ..., y_{t-1}: lower and upper ends, (n, d) each.
