@@ -15,6 +15,7 @@ from .kernels import Delta, Kernel
 from .markov import Chain, filtered, smoothed, stationary, transitions
 from .progress import Verbose, track
 
+FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
 PSEUDO = 1e-3  # transitions of each kind that are taken as seen beside those expected
 LENGTHS = (1, 1, 8, 1, 64, 1)  # mean durations of states, in random starts
 TILT = 1.5  # of a random start, in standard deviations of the coordinates
@@ -37,14 +38,14 @@ class Effort:
         Starts that are carried on.
     half_iter : int
         Iterations on half of the rows, when the rest judges a bandwidth.
-    first_steps : int
-        Iterations in which the log-likelihood may fall.
+    patience : int
+        Iterations in a row in which the log-likelihood may fall.
     """
 
     short: int = 20
     finalists: int = 3
     half_iter: int = 30
-    first_steps: int = 3
+    patience: int = 0
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,9 @@ def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
 Maximise = Callable[[np.ndarray, np.ndarray, Chain, list[slice]], Chain]
 
 
+Levelled = Callable[[np.ndarray, Chain, np.ndarray], tuple[np.ndarray, Chain]]
+
+
 def climb(
     smoothing: Smoothing,
     rows: Rows,
@@ -158,27 +162,30 @@ def climb(
     max_iter: int,
     tol: float,
     maximise: Maximise = maximised,
-    first_steps: int = Effort.first_steps,
+    patience: int = Effort.patience,
 ) -> Climb:
     """EM: emission laws and chain from γ, γ from these, until the mean log-likelihood settles.
 
     The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
     embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a little.
-    Then the climb ends where it was. (In its first steps, away from a start that is no model yet,
-    it begins anew instead.)
+    After more than `patience` such iterations in a row it ends where it was best. (In its first
+    steps, away from a start that is no model yet, it begins anew instead.)
     """
     best: Climb | None = None
-    start = gamma, chain
+    start, falls = (gamma, chain), 0
     for i in range(max_iter):
         alpha, loglik = expectation(smoothing, rows, gamma, chain)
         gain = np.inf if best is None else loglik.mean() - best.value
-        if best is None or (gain <= 0 and i <= first_steps):
+        if best is None or (gain <= 0 and i <= FIRST_STEPS):
             best = Climb(gamma, chain, loglik, [float(loglik.mean())], False, start)
         elif gain <= 0:
-            return replace(best, converged=True)
+            falls += 1
+            if falls > patience:
+                return replace(best, converged=True)
         else:
             history = [*best.history, float(loglik.mean())]
-            best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > first_steps), start)
+            best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
+            falls = 0
         if best.converged:
             break
         new = smoothed(alpha, chain, rows.sequences)
@@ -250,6 +257,8 @@ class Refinement:
     guard_of, maximise : callable
         The rules for the guard of the emission laws and for the chain.
     effort : Effort
+    levelled : callable, optional
+        Renames the states of γ and a chain, (γ, chain, rows used), before a climb is carried on.
     """
 
     rows: Rows
@@ -261,6 +270,7 @@ class Refinement:
     guard_of: GuardRule = Guard.of
     maximise: Maximise = maximised
     effort: Effort = Effort()
+    levelled: Levelled | None = None
 
     def smoothing(self, bandwidth: float) -> Smoothing:
         """The rows seen, at a bandwidth relative to the kernel's."""
@@ -299,7 +309,7 @@ class Refinement:
         """The climb carried on, with the history of both (but for steps that were undone)."""
         if c.converged:
             return c
-        more = self._climb(smoothing, c.gamma, c.chain, self.max_iter)
+        more = self._climb(smoothing, *self._renamed(c), self.max_iter)
         before = [value for value in c.history if value < more.history[0]]
         return replace(more, history=before + more.history, start=c.start)
 
@@ -307,35 +317,40 @@ class Refinement:
         return self._climb_on(self.rows, smoothing, gamma, chain, max_iter)
 
     def _climb_on(self, rows: Rows, smoothing: Smoothing, gamma, chain, max_iter: int) -> Climb:
-        rules = self.maximise, self.effort.first_steps
+        rules = self.maximise, self.effort.patience
         return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
+
+    def _renamed(self, c: Climb) -> tuple[np.ndarray, Chain]:
+        if self.levelled is None:
+            return c.gamma, c.chain
+        return self.levelled(c.gamma, c.chain, self.rows.used)
 
     def _over_bandwidths(self, first: Climb, factor: float, thumb: float) -> tuple[Climb, float]:
         """The bandwidth of the best held-out log-likelihood, from the first one outwards.
 
         The best on half of the rows is a little too wide for all of them.
         """
-        scores = {factor: self._held_out(factor, first)}
+        scores = {factor: self.held_out(factor, first)}
         for step in (1 / STEP, STEP):
             h = factor
             while _within(h * step / thumb) and scores[h] == max(scores.values()):
                 h *= step
-                scores[h] = self._held_out(h, first)
+                scores[h] = self.held_out(h, first)
         best = max(scores, key=lambda h: scores[h])
         best *= 0.5 ** (1 / (self.rows.points.shape[1] + 4))
-        return self._at(self.smoothing(best), first), best
+        return self.at(self.smoothing(best), first), best
 
-    def _at(self, smoothing: Smoothing, first: Climb) -> Climb:
+    def at(self, smoothing: Smoothing, first: Climb) -> Climb:
         """The climb at another bandwidth: from its start, or its end where that leads higher.
 
         The history stays that of the first climb: the last one is often a step or two.
         """
         again = self._climb(smoothing, *first.start, self.max_iter)
-        onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
+        onwards = self._climb(smoothing, *self._renamed(first), self.max_iter)
         best = again if again.value > onwards.value - self.tol * ROUNDING else onwards
         return replace(best, history=first.history)
 
-    def _held_out(self, bandwidth: float, first: Climb) -> float:
+    def held_out(self, bandwidth: float, first: Climb) -> float:
         """Log-likelihood of the rows seen, by laws and chains from every other stretch of rows."""
         smoothing = self.smoothing(bandwidth)
         total = 0.0

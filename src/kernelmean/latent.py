@@ -11,22 +11,24 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.stats import norm, qmc
 
 from . import linalg
+from ._validation import LARGEST, as_floats
 from .emission import NARROWEST, Guard
 from .markov import Chain, stationary, transitions
 from .persistence import Saveable
 
 LAWS = ("normal", "uniform")
-NODES = (41, 120, 200)  # by default, in one, two, and three or more dimensions
-REACH = 3.5  # of the nodes of a normal law, in standard deviations
+NODES = (51, 120, 200)  # by default, in one, two, and three or more dimensions
+REACH = 4.5  # of the nodes of a normal law, in standard deviations
 WIDER = 1.2  # the law that they are drawn from in several dimensions, relative to it
 DRAWS = 20_000  # of a user's sampler, whose quantiles are the nodes in one dimension
 FOLLOWED = 400  # transitions simulated from each node
 BURN_IN = 300  # steps of a simulator until its law no longer changes
 CHAINS = 2000  # run side by side
+TAIL, MARGIN = 5e-4, 0.1  # nodes reach a margin of the range beyond these quantiles of draws
 SPAN = 8.0  # standard deviations that the law of the noise is tabulated over,
 BINS = 800  # in so many steps,
 SHAPE_WIDTH = 0.6  # smoothed by this times n^(-1/5),
-IMAGINED = 16  # points that stand for it in an embedding
+IMAGINED = 64  # points that stand for it in an embedding
 FAR, WIDE = 1e-4, 4.0  # and with this share of a wide normal law
 REGS = 10.0 ** np.arange(-6.0, 3.0)  # of the regression of x' on x
 BEND = 0.7  # lengthscale of its function, in standard coordinates
@@ -56,7 +58,7 @@ class Latent(Saveable):
         """Of a law given by its name, or by a sampler (n, rng) -> (n, d)."""
         m = NODES[min(d, 3) - 1] if m is None else m
         if callable(law):
-            return cls._drawn(check_draws(law(DRAWS, rng), (DRAWS, d), "latent"), m)
+            return cls._drawn(check_draws(law(DRAWS, rng), (DRAWS, d), "latent"), m, "latent")
         if law == "uniform":
             nodes = (np.arange(m)[:, None] + 0.5) / m if d == 1 else _spaced(m, d)
             return cls(nodes, np.full(m, 1 / m))
@@ -68,18 +70,32 @@ class Latent(Saveable):
         return cls(nodes, _shares(-0.5 * squares * (1 - WIDER**-2)))
 
     @classmethod
-    def _drawn(cls, draws: np.ndarray, m: int) -> Latent:
-        """Equally likely nodes from a sample: its quantiles, in one dimension."""
-        levels = (np.arange(m) + 0.5) / m
-        nodes = np.quantile(draws, levels, axis=0) if draws.shape[1] == 1 else draws[:m]
-        return cls(nodes, np.full(m, 1 / m))
+    def _drawn(cls, draws: np.ndarray, m: int, name: str) -> Latent:
+        """From a sample: evenly spaced nodes in one dimension, equally likely ones in more."""
+        if (draws.max(axis=0) == draws.min(axis=0)).any():
+            raise ValueError(f"{name} returned draws that are all the same; a law is needed")
+        if draws.shape[1] > 1:
+            nodes, counts = np.unique(draws[:m], axis=0, return_counts=True)
+            return cls(nodes, counts / counts.sum())
+        low, high = np.quantile(draws, [TAIL, 1 - TAIL])
+        if low == high:
+            low, high = draws.min(), draws.max()
+        margin = MARGIN * (high - low)
+        nodes = np.linspace(low - margin, high + margin, m)[:, None]
+        blank = cls(nodes, np.full(m, 1 / m))
+        weights = blank.shares(draws).mean(axis=0) + linalg.EPS
+        return cls(nodes, weights / weights.sum())
 
     @classmethod
     def simulated(cls, move: Callable, x: np.ndarray, m: int | None, rng) -> Latent:
         """Of the stationary law of a simulator (x, rng) -> x', from where it starts."""
         for _ in range(BURN_IN):
             x = check_draws(move(x, rng), x.shape, "transition")
-        return cls._drawn(x, NODES[min(x.shape[1], 3) - 1] if m is None else m)
+        draws = [x]
+        for _ in range(DRAWS // len(x) - 1):
+            draws.append(check_draws(move(draws[-1], rng), x.shape, "transition"))
+        m = NODES[min(x.shape[1], 3) - 1] if m is None else m
+        return cls._drawn(np.concatenate(draws), m, "transition")
 
     @cached_property
     def standard(self) -> np.ndarray:
@@ -109,6 +125,24 @@ class Latent(Saveable):
         shares[rows, left + 1] += right
         return shares
 
+    def levelled(self, p: np.ndarray) -> np.ndarray:
+        """Where the mass p_j of each node goes, (m, m), for the law of the nodes to become π*.
+
+        In one dimension the nodes keep their order (the map is F_π*⁻¹ ∘ F_p, spread over cells);
+        in several they stay where they are.
+        """
+        m = len(p)
+        if self.nodes.shape[1] > 1:
+            return np.eye(m)
+        to, upto = np.cumsum(p / p.sum()), np.cumsum(self.weights)
+        to[-1] = upto[-1] = 1.0
+        low, start = np.r_[0.0, to[:-1]], np.r_[0.0, upto[:-1]]
+        shared = np.minimum(to[:, None], upto) - np.maximum(low[:, None], start)
+        shared = np.maximum(shared, 0.0)
+        lost = shared.sum(axis=1) <= 0  # nodes without mass
+        shared[lost, np.minimum(np.searchsorted(upto, to[lost]), m - 1)] = 1.0
+        return shared / shared.sum(axis=1, keepdims=True)
+
     def chain_of(self, move: Callable, rng: np.random.Generator) -> Chain:
         """The chain on the nodes of a simulator (x, rng) -> x', by following it from each."""
         x = np.repeat(self.nodes, FOLLOWED, axis=0)
@@ -119,13 +153,13 @@ class Latent(Saveable):
 
 def check_draws(x, shape: tuple[int, ...], name: str) -> np.ndarray:
     """What a user's function returned, as an array of the shape that was asked for."""
-    x = np.asarray(x, dtype=float)
+    x = linalg.to_numpy(as_floats(x, f"what {name} returned"))
     if x.ndim == 1 and shape[1] == 1:
         x = x[:, None]
     if x.shape != shape:
         raise ValueError(f"{name} returned an array of shape {x.shape}; {shape} is needed")
-    if not np.isfinite(x).all():
-        raise ValueError(f"{name} returned NaN or infinity; numbers are needed")
+    if not (np.abs(x) < LARGEST).all():
+        raise ValueError(f"{name} returned NaN, infinity or numbers beyond {LARGEST:g}")
     return x
 
 
@@ -151,11 +185,7 @@ class ShapedGuard(Guard):
             width = self.variances[0, j] ** 0.5
             if width > 0:
                 off = (points[:, j, None] - self.means[:, j]) / width
-                at = np.clip((off + SPAN) * (len(table) / (2 * SPAN)), 0.5, len(table) - 0.5) - 0.5
-                low = np.minimum(at.astype(int), len(table) - 2)
-                here = table[low] + (at - low) * (table[low + 1] - table[low])
-                far = FAR * np.exp(-0.5 * (off / WIDE) ** 2)  # never zero, however far
-                total += np.log(here + far) - np.log(width)
+                total += _log_noise(table, off) - np.log(width)
         return total
 
     def points(self) -> np.ndarray:
@@ -204,6 +234,19 @@ class LinearGuard:
         return ShapedGuard(counts, means, variances, 0, self.strength, shape=shape)
 
 
+def _log_noise(table: np.ndarray, off: np.ndarray) -> np.ndarray:
+    """log g, between the entries of its table: never zero, however far."""
+    grid = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS
+    logs = np.log(table + FAR * np.exp(-0.5 * (grid / WIDE) ** 2))
+    at = (off + SPAN) * (BINS / (2 * SPAN)) - 0.5
+    low = np.clip(at, 0, BINS - 2).astype(int)
+    inside = logs[low] + (at - low) * np.diff(logs)[low]
+    beyond = np.abs(off) > grid[-1]
+    if beyond.any():
+        inside[beyond] = np.log(FAR) - 0.5 * (off[beyond] / WIDE) ** 2
+    return inside - np.log1p(FAR * WIDE * np.sqrt(2 * np.pi))
+
+
 def _shape(y: np.ndarray, means: np.ndarray, s: float, weights: np.ndarray) -> np.ndarray:
     """Density of (y_i − mean_j)/s under weights w_ij, on the grid: a smoothed histogram."""
     if s == 0:
@@ -229,6 +272,16 @@ class SmoothMoves:
     def __call__(self, alpha, gamma, chain: Chain, sequences) -> Chain:
         """The M-step of `baumwelch.climb`."""
         return self.from_counts(transitions(alpha, gamma, chain, sequences))
+
+    def levelled(self, gamma: np.ndarray, chain: Chain, used: np.ndarray):
+        """The same model with nodes renamed so that their law, in the rows used, is π*.
+
+        EM moves the latent law about: any one-to-one function of the states does as well. Here
+        it comes back, or the states would crowd at the last nodes.
+        """
+        p = gamma[used].sum(axis=0)
+        T = self.latent.levelled(p)
+        return gamma @ T, self.from_counts(T.T @ (p[:, None] * chain.transmat) @ T)
 
     def from_counts(self, counts: np.ndarray) -> Chain:
         """The chain with these expected numbers of transitions."""
@@ -258,9 +311,15 @@ class SmoothMoves:
     def regression(self, mass: np.ndarray, means: np.ndarray, inside: float) -> np.ndarray:
         """f at the nodes, by weighted ridge: min Σ_i N_i ‖m_i − f(x_i)‖² + λ‖f₂‖², f₂ not linear.
 
-        λ minimises log RSS − 2 log(1 − df/n), with RSS that of single transitions.
+        λ minimises log RSS − 2 log(1 − df/n), with RSS that of single transitions. At every node
+        one more transition is imagined, to where a straight line leads: what no data hold back
+        would run off the nodes, and stay at the last ones.
         """
         D, d = self._design, means.shape[1]
+        line, imagined = D[:, : 1 + d], mass + 1
+        slope = _least_squares(line, mass, means)
+        means = (mass[:, None] * means + line @ slope) / imagined[:, None]
+        mass = imagined
         n = max(mass.sum(), np.finfo(float).tiny)
         weighted = mass[:, None] * D
         G, r = D.T @ weighted, weighted.T @ means
@@ -292,6 +351,11 @@ class SmoothMoves:
     def _volume(self) -> np.ndarray:
         """Of the space around each node, up to a factor."""
         return 1 / _bumps(self.latent.standard, 2 * self.latent.spacing).sum(axis=1)
+
+
+def _least_squares(D: np.ndarray, mass: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    weighted = D * mass[:, None]
+    return np.linalg.pinv(weighted.T @ D, rcond=1e-12, hermitian=True) @ (weighted.T @ targets)
 
 
 def _bumps(z: np.ndarray, width: float) -> np.ndarray:

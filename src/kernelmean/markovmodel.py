@@ -123,13 +123,15 @@ class MarkovModel(Saveable, BaseEstimator):
         n = check_count(n_samples, "n_samples")
         rng = generator(self.random_state if random_state is None else random_state)
         states = markov.draw(self._chain, n, rng)
-        points = self.emissions_.points
-        X = np.empty((n, points.shape[1]))
-        for k in range(len(self.startprob_)):
+        return linalg.like(self._drawn_from(states, rng), self.emissions_.points), states
+
+    def _drawn_from(self, states: np.ndarray, rng) -> np.ndarray:
+        """An observation of each of some states."""
+        X = np.empty((len(states), self.emissions_.points.shape[1]))
+        for k in np.unique(states):
             here = np.flatnonzero(states == k)
-            if len(here):
-                X[here] = self._drawn(self.emissions_[k], len(here), rng)
-        return linalg.like(X, points), states
+            X[here] = self._drawn(self.emissions_[int(k)], len(here), rng)
+        return X
 
     def _check_bandwidth(self, d: int) -> None:
         """One number, or one for each column that densities are of."""

@@ -35,6 +35,54 @@ def gathered(laws: MeanEmbedding, column: int, width: float) -> MeanEmbedding:
     return MeanEmbedding._of(points, linalg.like(weights, points), None, laws.kernel)
 
 
+class NodeModel:
+    """A learned model as one to draw from: between nodes, mixtures of the laws at the nodes.
+
+    Has the verbs of `particlefilter.StateSpace`, which the particle filter and
+    `particlefilter.as_particles_model` take. Draws of a law with negative weights are by rejection
+    (Lemma 4.7 of the thesis, with ρ/(Mq) for its q/(Mρ)).
+
+    Parameters
+    ----------
+    model : KernelStateSpace
+    """
+
+    def __init__(self, model: KernelStateSpace):
+        self._model, self._latent = model, model._space.latent
+        self._means = linalg.to_numpy(model.emissions_.mean())
+
+    def draw_first(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n states of the stationary law, (n, n_latent)."""
+        return self._near(rng.choice(len(self._means), n, p=self._model.startprob_), rng)
+
+    def draw_next(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One next state of every row of `x`, (N, n_latent)."""
+        upto = np.cumsum(self._latent.shares(x) @ self._model.transmat_, axis=1)
+        return self._near((upto < rng.random((len(x), 1)) * upto[:, -1:]).sum(axis=1), rng)
+
+    def log_emission(self, Y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """log p(y_i | x_j), (m, N)."""
+        logb = self._model._log_densities(linalg.like(Y, self._model.emissions_.points))
+        top = logb.max(axis=1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            return np.log(np.exp(logb - top) @ self._latent.shares(x).T) + top
+
+    def draw_emission(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One observation of every row of `x`, (N, d)."""
+        upto = np.cumsum(self._latent.shares(x), axis=1)
+        states = (upto < rng.random((len(x), 1)) * upto[:, -1:]).sum(axis=1)
+        return self._model._drawn_from(states, rng)
+
+    def mean_emission(self, x: np.ndarray) -> np.ndarray:
+        """E[y | x] of every row of `x`, (N, d)."""
+        return self._latent.shares(x) @ self._means
+
+    def _near(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        nodes = np.minimum(states, len(self._means) - 1)
+        x = self._model.nodes_[nodes]
+        return x + self._model.latent_bandwidth_ * rng.standard_normal(x.shape)
+
+
 @dataclass(frozen=True, repr=False)
 class LatentResult:
     """Laws of the latent state of every row: one of many equivalent representations.

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from . import linalg, markov, particlefilter, recovery, statetune
+from . import linalg, markov, particlefilter, statetune
 from ._validation import (
     Array,
     as_levels,
@@ -29,12 +29,13 @@ from .markov import Chain
 from .markovmodel import MarkovModel, mixture, observed
 from .modelbayes import ModelBayes
 from .pairmoments import PairFit
-from .particlefilter import ParticleResult, RecoveredModel, bootstrap
+from .particlefilter import ParticleResult, bootstrap
 from .statefit import Learner, Space, fit_moments
-from .states import LatentBelief, LatentResult, StateForecast, gathered
+from .states import LatentBelief, LatentResult, NodeModel, StateForecast, gathered
 
 INFERENCE = ("nodes", "particles", "kbr")
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
+ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 JITTER = 0.3  # bandwidth of the transition density between nodes, in their spacing
 
 
@@ -79,7 +80,9 @@ class KernelStateSpace(MarkovModel):
     guard : float or (float, float)
         Rows that a simple model counts as, spread evenly over the nodes, in the emission laws and
         in the transitions: y linear in x with noise that does not depend on it, and x' normal
-        around a smooth function of x. It is what is left where no data have been.
+        around a smooth function of x. It is what is left where no data have been. In the emission
+        laws it counts 10 or 100 times as much if that makes held-out rows likelier (unless
+        `bandwidth` is given).
     n_nodes : int, optional
         m; None is 41, 120, 200 in one, two, more dimensions.
     n_particles : int
@@ -124,6 +127,8 @@ class KernelStateSpace(MarkovModel):
     converged_ : bool
     bandwidth_ : float, tuple or None
         Of the emission densities.
+    guard_ : (float, float)
+        Rows that the guards count as.
     reg_ : float or None
         λ of kernel Bayes' rule, if that is the inference.
     variates_ : Variates or None
@@ -250,7 +255,7 @@ class KernelStateSpace(MarkovModel):
         widths : sequence of float
             Multiples of the bandwidth that a plain fit chooses.
         guards : sequence of float
-            Multiples of `guard`.
+            Multiples of the guards that a plain fit chooses.
         penalties : sequence of (float, float), optional
             Values of `penalty`; None is the model's.
         score : {"likelihood", "mse"}
@@ -308,7 +313,8 @@ class KernelStateSpace(MarkovModel):
         self.kernel_x_ = fitted_kernel(self.kernel_x, latent.nodes)
         self._space = Space.of(latent, self.kernel_x_)
         self.features_x_ = self._space.features
-        self.variates_ = space_of(draft, self.directions)
+        particles = self.inference == "particles" and self.directions == "auto"
+        self.variates_ = space_of(draft, 0 if particles else self.directions)
         columns = draft.rows.points if self.variates_ is None else self.variates_.directions
         self._check_bandwidth(columns.shape[1])
         settings = Settings(self.bandwidth, self.n_init, self.max_iter, self.tol, self.verbose)
@@ -346,6 +352,7 @@ class KernelStateSpace(MarkovModel):
         rows = learner.draft.rows
         gamma = climbed.gamma[rows.seen]
         self._remember(climbed.chain, smoothing.emissions(gamma))
+        self.guard_ = (self._laws.guard.strength * len(self.nodes_), learner.guard[1])
         self.bandwidth_ = getattr(smoothing.kernel, "lengthscale", None)
         self.emissions_ = self._embedded_rows(rows.there, gamma)
         self.history_, self.converged_ = np.array(climbed.history), climbed.converged
@@ -356,7 +363,7 @@ class KernelStateSpace(MarkovModel):
     def _learn_by_moments(self, learner: Learner, fit: PairFit, known: Chain | None) -> None:
         draft, space = learner.draft, self._space
         embeddings = fit.U @ space.Psi.T
-        laws = draft.weighted_rows(embeddings)
+        laws = normalised(draft.weighted_rows(embeddings))
         self.emissions_ = laws
         if self.variates_ is not None:
             points = self.variates_(laws.points)
@@ -364,7 +371,7 @@ class KernelStateSpace(MarkovModel):
         chain = known or space.chain_of(fit.V)
         counts = np.maximum(chain.startprob * draft.rows.seen.sum(), 1.0)
         self._remember(chain, SignedEmissions.of(laws, self.bandwidth, counts))
-        self.bandwidth_ = self.bandwidth
+        self.bandwidth_, self.guard_ = self.bandwidth, learner.guard
         self.history_, self.converged_ = np.empty(0), fit.converged
         logb = self._log_emissions(draft.rows.points, draft.rows.seen)
         alpha, _ = markov.filtered(logb, chain, draft.rows.sequences)
@@ -376,7 +383,12 @@ class KernelStateSpace(MarkovModel):
         """Laws of y given a node: rows, weighted by its probability in them, and the guard."""
         guard = self._laws.guard
         weights = gamma.T
-        if self.variates_ is None and isinstance(guard, ShapedGuard):
+        if guard.n_values:  # the guard is uniform on the values
+            _, value, count = np.unique(
+                linalg.to_numpy(points), axis=0, return_inverse=True, return_counts=True
+            )
+            weights = weights + guard.strength / (guard.n_values * count[value.reshape(-1)])
+        elif self.variates_ is None and isinstance(guard, ShapedGuard):
             extra = guard.points()
             count, extra = extra.shape[1], extra.reshape(-1, extra.shape[2])
             points = linalg.namespace(points).concat([points, linalg.like(extra, points)])
@@ -429,6 +441,11 @@ class KernelStateSpace(MarkovModel):
             raise ValueError(f"refine is {self.refine!r}; True or False is needed")
         if self.directions != "auto":
             check_count(self.directions, "directions", minimum=0)
+            if self.directions and self.inference == "particles":
+                raise ValueError(
+                    f"directions is {self.directions}, and inference is 'particles', which need "
+                    "densities of y itself: directions=0"
+                )
 
     def _check_weights(self) -> None:
         if np.shape(self.penalty) != (2,):
@@ -471,9 +488,9 @@ class KernelStateSpace(MarkovModel):
         found = self._particles(points, seen, sequences, keep=True)
         assert found.particles is not None
         assert found.weights is not None
-        n, N, d = found.particles.shape
-        shares = self._interpolated(found.particles.reshape(-1, d)).reshape(n, N, -1)
-        laws = self._latent_result((found.weights[:, None] @ shares)[:, 0], points).embeddings
+        shares = [self._space.latent.shares(x) for x in found.particles]
+        p = np.stack([w @ s for w, s in zip(found.weights, shares, strict=True)])
+        laws = self._latent_result(p, points).embeddings
         mean, variance = (linalg.like(a, points) for a in (found.state_mean, found.state_variance))
         return LatentResult(laws, mean, variance)
 
@@ -623,27 +640,22 @@ class KernelStateSpace(MarkovModel):
         weights = self._interpolated(x) @ self.transmat_
         return MeanEmbedding._of(frozen(self.nodes_), weights, None, self.kernel_x_)
 
-    def recovered(self) -> RecoveredModel:
-        """The learned model as one to draw from, with densities recovered anywhere.
+    def recovered(self) -> NodeModel:
+        """The learned model as one to draw from, with densities anywhere in the latent space.
 
         Returns
         -------
-        RecoveredModel
+        NodeModel
             With the verbs of `particlefilter.StateSpace`, which the particle filter and
             `as_particles_model` take.
         """
         check_is_fitted(self)
-        if self.variates_ is not None:
-            raise ValueError(
-                "densities of this model are of variates of y, not of y: particles need "
-                'directions=0, or inference="nodes" instead'
-            )
-        nodes = MeanEmbedding._of(frozen(self.nodes_), self.startprob_, None, self.kernel_x_)
-        return RecoveredModel(nodes, self.transition_at, self.emission_at, self._widths)
+        return NodeModel(self)
 
     @property
     def latent_bandwidth_(self) -> float:
         """Of the transition density between nodes."""
+        check_is_fitted(self)
         return JITTER * self._space.latent.spacing * float(self.nodes_.std(axis=0).max())
 
     # ------------------------------------------------------------ inside
@@ -651,14 +663,6 @@ class KernelStateSpace(MarkovModel):
     @property
     def _spread(self):
         return self.bandwidth_ if self.variates_ is None else 0.0
-
-    @property
-    def _widths(self) -> tuple:
-        """Of the densities of states and of observations."""
-        width = self.bandwidth_
-        if width is None:  # as densities of embeddings have it
-            width = recovery.default_bandwidth(self._mixture(self.startprob_[None])[0])[0]
-        return self.latent_bandwidth_, width
 
     def _interpolated(self, x) -> np.ndarray:
         check_is_fitted(self)
@@ -677,3 +681,13 @@ class KernelStateSpace(MarkovModel):
         rng = generator(self.random_state)
         Y = linalg.to_numpy(points)
         return bootstrap(self.recovered(), Y, seen, sequences, self.n_particles, rng, keep)
+
+
+def normalised(laws: MeanEmbedding) -> MeanEmbedding:
+    """Weights of each law that sum to one: without the negative ones, where these are too many."""
+    weights = linalg.to_numpy(laws.weights)
+    positive = np.maximum(weights, 0.0)
+    much = weights.sum(axis=1) >= ENOUGH * positive.sum(axis=1)
+    weights = np.where(much[:, None], weights, positive)
+    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return MeanEmbedding._of(laws.points, linalg.like(weights, laws.points), None, laws.kernel)

@@ -92,11 +92,13 @@ def _settings(plain: KernelStateSpace, point: dict[str, Any]) -> dict[str, Any]:
     width = point["width"]
     given = plain.bandwidth_
     bandwidth = None if given is None else tuple(width * np.atleast_1d(given))
+    if bandwidth is not None and len(bandwidth) == 1:
+        bandwidth = bandwidth[0]
     return {
         "kernel": plain.kernel_.scaled(point["scale"]),
         "kernel_x": fitted_kernel(plain.kernel_x, plain.nodes_).scaled(point["scale"]),
         "bandwidth": bandwidth,
-        "guard": tuple(point["guard"] * np.atleast_1d(plain.guard)),
+        "guard": tuple(point["guard"] * np.array(plain.guard_)),
         "penalty": point["penalty"],
     }
 

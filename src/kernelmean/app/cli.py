@@ -484,6 +484,104 @@ def tell_hmm(found: Any) -> None:
         out.print(f"[yellow]Note:[/] {escape(note)}\n")
 
 
+class LatentInferenceName(StrEnum):
+    """How an observation changes the law of a latent state."""
+
+    nodes = "nodes"
+    particles = "particles"
+    kbr = "kbr"
+
+
+@app.command()
+def ssm(
+    data: Data,
+    columns: Annotated[
+        str, typer.Option(help="Column(s) observed, by commas.", show_default=False)
+    ],
+    sequence: Annotated[str | None, typer.Option(help="Column that tells sequences apart.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column of dates or numbers that names the rows.")
+    ] = None,
+    forecast: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Rows to forecast after the last.")
+    ] = 0,
+    folder: Out = Path("kernelmean-ssm"),
+    level: Annotated[float, typer.Option(min=0.01, max=0.99, help="Level of the intervals.")] = 0.9,
+    latent_dim: Annotated[
+        int, typer.Option(min=1, max=10, help="Dimension of the latent state.")
+    ] = 1,
+    log_squares: Annotated[
+        bool,
+        typer.Option(
+            "--log-squares",
+            help="Model log y² in place of y, as for the volatility of returns y; zeros are "
+            "missing.",
+        ),
+    ] = False,
+    tune: Annotated[
+        bool,
+        typer.Option("--tune/--no-tune", help="Search for settings by rows held back (slow)."),
+    ] = False,
+    inference: Annotated[
+        LatentInferenceName,
+        typer.Option(help="Bayes' rule on nodes or with particles, or kernel Bayes' rule."),
+    ] = LatentInferenceName.nodes,
+    refine: Annotated[
+        bool, typer.Option("--refine/--no-refine", help="Whether EM follows the moments.")
+    ] = True,
+    seed: Seed = 0,
+    sep: Separator = ",",
+    decimal: Decimal = ".",
+) -> None:
+    """Forecasts of a series by a state-space model without families of distributions.
+
+    Rows are in the order of time. An empty field is a missing observation.
+
+    Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
+    """
+    from .files import check_folder, write_all
+    from .ssm import Forecasts, Settings
+    from .ssmreport import outputs, report
+    from .tables import read_table, split_names
+
+    check_folder(folder)
+    settings = Settings(
+        split_names(columns, "--columns"),
+        sequence,
+        time,
+        latent_dim,
+        inference.value,
+        refine,
+        log_squares,
+        tune,
+        forecast,
+        level,
+        seed,
+    )
+    series = settings.read(read_table(data, sep, decimal))
+    found = Forecasts.of(settings, series, verbose=True)
+    with working("Writing the report"):
+        page = report(found, data.name, ["kernelmean", *sys.argv[1:]])
+        paths = write_all(folder, outputs(found, page))
+    tell_ssm(found)
+    tell_files(paths)
+
+
+def tell_ssm(found: Any) -> None:
+    """The numbers of `kernelmean ssm`, on the terminal."""
+    from .densityreport import names
+    from .ssmreport import accuracy, facts, forecast
+
+    title = f"State-space model: {names(found.settings.names)}"
+    tell_pairs(title, [(name, value) for name, value, _ in facts(found)])
+    grids = [] if found.trial is None else [accuracy(found.trial, found.settings.level)]
+    grids += [forecast(found)] if found.ahead is not None else []
+    for grid in grids:
+        tell_grid(grid.caption, grid.header, grid.rows)
+    for note in found.notes:
+        out.print(f"[yellow]Note:[/] {escape(note)}\n")
+
+
 @app.command()
 def demo(
     folder: Out = Path("kernelmean-demo"),

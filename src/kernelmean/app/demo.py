@@ -36,8 +36,8 @@ def page(found: Iterable[Result]) -> Page:
     lead = Prose(
         "Each section below is a question, real data to answer it with, and an honest account of "
         "how far the answer can be trusted. Your own tables go through the same code with "
-        "`kernelmean iv`, `kernelmean density`, `kernelmean posterior`, `kernelmean filter` and "
-        "`kernelmean hmm`."
+        "`kernelmean iv`, `kernelmean density`, `kernelmean posterior`, `kernelmean filter`, "
+        "`kernelmean hmm` and `kernelmean ssm`."
     )
     return Page(
         title="kernelmean on real data",

@@ -12,6 +12,7 @@ from .regimes import (
     RegimeDisplay,
     SpectrumDisplay,
 )
+from .states import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
 from .structural import StructuralCurveDisplay
 from .style import CURVE, DATA, DRAWN, GAP, PLAIN, TRUTH
 from .tracks import SpreadDisplay, TrackDisplay
@@ -29,11 +30,15 @@ __all__ = [
     "EmbeddingDisplay",
     "EmissionDisplay",
     "EmissionImageDisplay",
+    "ForecastDisplay",
     "HistoryDisplay",
     "LeaveOneOutDisplay",
+    "ObservationDisplay",
     "RegimeDisplay",
     "SpectrumDisplay",
     "SpreadDisplay",
     "StructuralCurveDisplay",
+    "TraceDisplay",
     "TrackDisplay",
+    "TransitionDisplay",
 ]

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._validation import as_points, check_columns, check_count, check_lengths, column_names
 from ..density import ConditionalDensity
 from ..linalg import to_numpy
-from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, column_number, new_axes
+from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, column_number, new_axes, shade
 
 TAILS = (0.002, 0.998)  # quantiles between which densities are drawn
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -20,7 +20,6 @@ REGIONS = (0.5, 0.8, 0.95)  # probabilities of the regions of two outcomes
 NEAR = 30  # observations shown beside a density
 RIDGE = 0.84  # height of the tallest ridge, in distances between ridges
 VISIBLE = 8e-3  # of the tallest ridge: what a line can show
-ROOT = 0.65
 LETTER = 0.04  # height of a line of text, in heights of a picture
 PANEL = 2.9  # inches
 
@@ -246,7 +245,7 @@ class DensityMapDisplay:
     def plot(self, ax=None, *, data: bool = True) -> DensityMapDisplay:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
         self.ax_ = ax = new_axes(ax)
-        self._shade(ax)
+        shade(ax, self.grid_x, self.grid_y, self.density)
         if data and self.x is not None and self.y is not None:
             keep = np.arange(0, len(self.x), len(self.x) // DRAWN + 1)
             dots = {"color": TRUTH, "ms": 4, "alpha": 0.4, "mew": 0}
@@ -267,15 +266,6 @@ class DensityMapDisplay:
             text = {"color": PLAIN, "fontsize": 8, "va": "center", "annotation_clip": False}
             spot = {"xytext": (4, 0), "textcoords": "offset points"}
             ax.annotate(f"{100 * self.levels[k]:g}%", (self.grid_x[-1], lowest), **spot, **text)
-
-    def _shade(self, ax) -> None:
-        """The density as blue; a root of it, or narrow densities would outshine the rest."""
-        from matplotlib.colors import LinearSegmentedColormap
-
-        blues = LinearSegmentedColormap.from_list("density", ["#ffffff", "#9dc3e6", CURVE])
-        extent = (*self.grid_x[[0, -1]], *self.grid_y[[0, -1]])
-        place = {"origin": "lower", "aspect": "auto", "extent": extent, "interpolation": "bilinear"}
-        ax.imshow(self.density.T**ROOT, cmap=blues, alpha=0.85, **place)
 
 
 @dataclass

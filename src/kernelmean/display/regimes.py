@@ -13,6 +13,7 @@ from .._validation import as_points, check_count
 from ..filtering import check_sequences
 from ..hmm import KernelHMM
 from ..linalg import to_numpy
+from ..markovmodel import MarkovModel
 from ..order import Order
 from .style import (
     CURVE,
@@ -468,7 +469,7 @@ def state_names(estimator: KernelHMM, labels: Sequence[str] | None = None) -> li
     return list(labels)
 
 
-def column_names_of(estimator: KernelHMM) -> list[str]:
+def column_names_of(estimator: MarkovModel) -> list[str]:
     """The columns of the observations, by name or number."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:

@@ -10,6 +10,7 @@ import numpy as np
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
 TRUTH, GAP = "#222222", "#f3e9d8"
 DRAWN = 2_000  # points in a picture, at most
+ROOT = 0.65
 
 
 def new_axes(ax) -> Any:
@@ -32,6 +33,16 @@ def panels(ax, count: int, why: str) -> np.ndarray:
     if len(axes) != count:
         raise ValueError(f"ax has {len(axes)} axes; {count} are needed, {why}")
     return axes
+
+
+def shade(axes, grid_x: np.ndarray, grid_y: np.ndarray, density: np.ndarray) -> None:
+    """A density (m, k) as blue; a root of it, or narrow peaks would outshine the rest."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    blues = LinearSegmentedColormap.from_list("density", ["#ffffff", "#9dc3e6", CURVE])
+    extent = (*grid_x[[0, -1]], *grid_y[[0, -1]])
+    place = {"origin": "lower", "aspect": "auto", "extent": extent, "interpolation": "bilinear"}
+    axes.imshow(density.T**ROOT, cmap=blues, alpha=0.85, **place)
 
 
 def legend_above(axes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import approval, engel, fish, influenza, schooling, sp500
+from . import approval, engel, fish, influenza, schooling, sp500, volatility
 from .job import Job
 
 JOBS: tuple[Job, ...] = (
@@ -12,4 +12,5 @@ JOBS: tuple[Job, ...] = (
     influenza.JOB,
     approval.JOB,
     sp500.JOB,
+    volatility.JOB,
 )

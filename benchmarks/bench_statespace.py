@@ -1,0 +1,147 @@
+"""KernelStateSpace for growing n, beside lagged regressions; the loss of the thesis by two ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from _harness import Measured, Table, arguments, measure, ratio
+
+import kernelmean as km
+from kernelmean.app import reproduce
+from kernelmean.comparators import AutoRegression, LaggedRidge
+from kernelmean.pairmoments import minimise
+
+PAPERS = Path(__file__).resolve().parents[1] / "papers"
+TEST = 1000  # rows that are forecast
+TARGETS = {
+    ("default", 1000): "under 10 s, 1.25 times exact",
+    ("default", 20_000): "under 60 s",
+}
+MOST = 1000  # of L-BFGS's iterations
+STEPSIZE = 1e-5  # of Adam
+
+
+# --------------------------------------------------------------- jobs: fit, then forecast TEST rows
+def draw(design: str, n: int) -> tuple:
+    data = km.datasets.make_state_space(design, n, random_state=0)
+    return data, data.model.sample(TEST, 1)
+
+
+def default(data, test) -> float:
+    return error(km.KernelStateSpace(random_state=0).fit(data.X), test)
+
+
+def moments(data, test) -> float:
+    return error(km.KernelStateSpace(refine=False, random_state=0).fit(data.X), test)
+
+
+def autoregression(data, test) -> float:
+    return error(AutoRegression().fit(data.X), test)
+
+
+def ridge(data, test) -> float:
+    return error(LaggedRidge().fit(data.X), test)
+
+
+def exact(data, test) -> float:
+    return error(test.model, test)
+
+
+def error(model, test) -> float:
+    """Mean squared error over that of the exact filter."""
+    ours, best = (((test.X - m.predict(test.X)) ** 2).mean() for m in (model, test.model))
+    return float(ours / best)
+
+
+JOBS = {
+    "default": default,
+    "moments": moments,
+    "LaggedRidge": ridge,
+    "AR(1)": autoregression,
+    "exact filter": exact,
+}
+
+
+def grow(sizes: dict[tuple[str, int], tuple[str, ...]]) -> None:
+    """A table of all jobs, for each design and n those that are named."""
+    table = Table(
+        f"Fit n rows and forecast {TEST:,} others; error: MSE over that of the exact filter",
+        *["    design", "        n", "         job", "seconds", "over ours", " peak MB", "error"],
+        "                      target",
+    )
+    for (design, n), names in sizes.items():
+        runs: dict[str, Measured] = {}
+        for name in names:
+            runs[name] = run = measure(JOBS[name], design, n, setup=draw, repeats=repeats(n))
+            over, target = ratio(run.seconds, runs[names[0]].seconds), TARGETS.get((name, n), "")
+            table.row(design, n, name, run.seconds, over, run.peak_mb, run.result, target)
+
+
+def repeats(n: int) -> int:
+    return 1 if n > 5000 else 3
+
+
+# ---------------------------------------------------------------- the loss of the thesis
+@dataclass(frozen=True)
+class Descent:
+    """Where a minimiser ended, and after how many steps."""
+
+    loss: float
+    steps: int
+
+
+def problem_of(T: int, *given) -> tuple:
+    """The start that both share, and no matrix of either."""
+    thesis = reproduce.import_from(PAPERS, "spiteri2023.algorithm3")
+    X = km.datasets.make_state_space("linear", T, random_state=0).X
+    return thesis.Problem.of(X, 0), *given
+
+
+def by_adam(problem, outer: int, inner: int) -> Descent:
+    adam = reproduce.import_from(PAPERS, "spiteri2023.adam")
+    dense = problem.dense
+    *_, last = adam.descend(
+        dense, *dense.start(), n_outer=outer, n_inner=inner, stepsize=STEPSIZE, tol=0.0
+    )
+    return Descent(dense.loss(*last), 2 * outer * inner)
+
+
+def enough(T: int, goal: float) -> tuple:
+    """The problem anew, and the number of L-BFGS's iterations that bring the loss to a goal."""
+    problem = problem_of(T)[0]
+    fit = minimise(problem.moments, *problem.start(), max_iter=MOST, tol=0.0)
+    losses = np.sum(fit.history, axis=1)
+    return replace(problem), int(np.argmax(losses <= goal)) or MOST
+
+
+def by_lbfgs(problem, steps: int) -> Descent:
+    fit = minimise(problem.moments, *problem.start(), max_iter=steps, tol=0.0)
+    return Descent(fit.loss, steps)
+
+
+def descend(T: int, outer: int, inner: int) -> None:
+    table = Table(
+        f"linear design: the loss of Algorithm 3 at T = {T}, from the same start",
+        *["                minimiser", "   steps", "seconds", "over ours", " peak MB", "    loss"],
+    )
+    adam = measure(by_adam, T, outer, inner, setup=problem_of, repeats=1)
+    lbfgs = measure(by_lbfgs, T, adam.result.loss, setup=enough)
+    for name, run in (("L-BFGS, coordinates", lbfgs), ("Adam, T x T", adam)):
+        found, over = run.result, ratio(run.seconds, lbfgs.seconds)
+        table.row(name, found.steps, run.seconds, over, run.peak_mb, found.loss)
+
+
+if __name__ == "__main__":
+    if arguments(__doc__).quick:
+        grow({("linear", 200): ("default", "moments", "AR(1)", "exact filter")})
+        descend(60, 1, 100)
+    else:
+        every = tuple(JOBS)
+        ours = ("default", "moments", "exact filter")
+        grow(
+            {("linear", n): every if n == 1000 else ours for n in (1000, 5000, 20_000, 50_000)}
+            | {(design, 1000): every for design in ("bimodal", "volatility")}
+        )
+        descend(300, 10, 500)

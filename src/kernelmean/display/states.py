@@ -1,0 +1,440 @@
+"""State-space models: their forecasts, the laws they have learned, and how they learned them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .. import linalg
+from .._validation import as_points, check_count, check_level
+from ..embedding import MeanEmbedding
+from ..filtering import check_sequences
+from ..linalg import to_numpy
+from ..statespace import KernelStateSpace
+from .regimes import column_names_of
+from .style import (
+    CURVE,
+    DATA,
+    PLAIN,
+    as_times,
+    column_number,
+    legend_above,
+    new_axes,
+    panels,
+    shade,
+    time_axis,
+)
+
+HALF = 0.5  # level of the inner band of a fan
+RANGE = (0.005, 0.995)  # quantiles of the latent law between which laws are drawn
+TAILS = (0.002, 0.998)  # quantiles of the observations
+MARGIN = 0.05  # of that range, on either side
+TERMS = ("pairs of rows", "mean of y", "mean of x")  # of the loss
+
+
+@dataclass
+class ForecastDisplay:
+    """A series with its one-step forecasts, and what comes after its end.
+
+    One panel per column. Each row has the mean and the central interval that the rows before it
+    say; after the end, a fan of two intervals.
+
+    Attributes
+    ----------
+    times : array of shape (n,)
+    series : array of shape (n, d)
+        NaN where missing.
+    mean, lower, upper : arrays of shape (n, d)
+    ahead_times : array of shape (steps,)
+    ahead : array of shape (5, steps, d)
+        Lower ends of the interval and of the one of level 1/2, mean, upper ends of the two.
+    names : list of str
+    level : float
+        Of the intervals.
+    sequences : list of slice
+        No line crosses from one to the next; the fan follows the last one.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
+    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> display = km.display.ForecastDisplay.from_estimator(model, data.X, steps=10)
+    >>> display.mean.shape, display.ahead.shape
+    ((300, 1), (5, 10, 1))
+    """
+
+    times: np.ndarray
+    series: np.ndarray
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    ahead_times: np.ndarray
+    ahead: np.ndarray
+    names: list[str]
+    level: float
+    sequences: list[slice]
+    axes_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: KernelStateSpace,
+        X,
+        *,
+        steps: int = 0,
+        level: float = 0.9,
+        times=None,
+        lengths=None,
+    ) -> ForecastDisplay:
+        """Forecast every row of `X` from those before it, and the rows that follow.
+
+        Parameters
+        ----------
+        estimator : fitted KernelStateSpace
+        X : array or DataFrame of shape (n, d)
+            A row with NaN is a missing observation.
+        steps : int
+            Rows after the last one.
+        level : float
+            Of the intervals.
+        times : array of shape (n,), optional
+            Numbers or dates for the horizontal axis; None counts the rows. What follows goes on
+            by their median distance.
+        lengths : sequence of int, optional
+            Rows of each sequence.
+        """
+        check_is_fitted(estimator)
+        check_count(steps, "steps", minimum=0)
+        level = check_level(level)
+        series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
+        n, d = series.shape
+        times = as_times(times, n)
+        lower, upper = estimator.predict_interval(X, level, lengths)
+        return cls(
+            times,
+            series,
+            to_numpy(estimator.predict(X, lengths)),
+            to_numpy(lower),
+            to_numpy(upper),
+            following(times, steps),
+            _fan(estimator, X, steps, lengths, level) if steps else np.empty((5, 0, d)),
+            column_names_of(estimator),
+            level,
+            check_sequences(lengths, n),
+        )
+
+    def plot(self, ax=None) -> ForecastDisplay:
+        """Draw one panel per column; returns self, with `axes_` set.
+
+        Parameters
+        ----------
+        ax : Axes or array of Axes, optional
+            As many as there are columns; new ones when left out.
+        """
+        self.axes_ = panels(ax, len(self.names), "one per column")
+        for j, axes in enumerate(self.axes_):
+            self._draw(axes, j)
+            self._draw_ahead(axes, j)
+            axes.set_ylabel(self.names[j])
+        time_axis(self.axes_[-1], self.times)
+        legend_above(self.axes_[0])
+        return self
+
+    def _draw(self, axes, j: int) -> None:
+        band = {"color": CURVE, "alpha": 0.15, "lw": 0, "label": f"{100 * self.level:g}% interval"}
+        for s in self.sequences:
+            t = self.times[s]
+            dots = {"color": DATA, "ms": 3.5, "mew": 0, "label": "observed"}
+            axes.plot(t, self.series[s, j], ".", **dots)
+            axes.fill_between(t, self.lower[s, j], self.upper[s, j], **band)
+            axes.plot(t, self.mean[s, j], color=CURVE, lw=1.2, label="forecast one row ahead")
+
+    def _draw_ahead(self, axes, j: int) -> None:
+        if not len(self.ahead_times):
+            return
+        low, inner_low, mean, inner_high, high = self.ahead[:, :, j]
+        for lower, upper in ((low, high), (inner_low, inner_high)):
+            axes.fill_between(self.ahead_times, lower, upper, color=PLAIN, alpha=0.18, lw=0)
+        axes.plot(self.ahead_times, mean, color=PLAIN, lw=1.8, label="what comes next")
+
+
+def _fan(estimator: KernelStateSpace, X, steps: int, lengths, level: float) -> np.ndarray:
+    """Quantiles and means of the rows after the last sequence, (5, steps, d)."""
+    found = estimator.forecast(X, steps, lengths)
+    ends = [0.5 + sign * width / 2 for sign in (-1, 1) for width in (level, HALF)]
+    low, inner_low, high, inner_high = np.moveaxis(to_numpy(found.quantile(ends)), 1, 0)
+    return np.stack([low, inner_low, to_numpy(found.mean), inner_high, high])[:, -steps:]
+
+
+def following(times: np.ndarray, steps: int) -> np.ndarray:
+    """Times of the rows after the last, as far apart as rows mostly are."""
+    gaps = np.sort(np.diff(times))
+    gap = gaps[len(gaps) // 2] if len(gaps) else 1
+    return times[-1] + gap * np.arange(1, steps + 1)
+
+
+# ---------------------------------------------------------------- laws
+
+
+@dataclass
+class TransitionDisplay:
+    """p(x_{t+1} | x_t) of one latent coordinate, as a map, with E[x_{t+1} | x_t].
+
+    The line on which x would stay is dashed. In several latent dimensions, the other coordinates
+    have their stationary law given this one.
+
+    Attributes
+    ----------
+    grid : array of shape (m,)
+        Values of x_t, and of x_{t+1}.
+    density : array of shape (m, m)
+        One row for each x_t.
+    mean : array of shape (m,)
+    name : str
+        Of the coordinate.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
+    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> display = km.display.TransitionDisplay.from_estimator(model)
+    >>> bool(display.mean[-1] > display.mean[0])
+    True
+    """
+
+    grid: np.ndarray
+    density: np.ndarray
+    mean: np.ndarray
+    name: str
+    ax_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: KernelStateSpace, *, latent: int = 0, n_grid: int = 120
+    ) -> TransitionDisplay:
+        """The learned transition.
+
+        Parameters
+        ----------
+        estimator : fitted KernelStateSpace
+        latent : int
+            Number of the coordinate.
+        n_grid : int
+        """
+        k, grid = _latent_grid(estimator, latent, n_grid)
+        p = _given_coordinate(estimator, k, grid) @ estimator.transmat_
+        line = np.ascontiguousarray(estimator.nodes_[:, [k]])
+        law = MeanEmbedding(line, p)
+        density = law.density(grid[:, None], estimator.latent_bandwidth_)
+        return cls(grid, density, (p @ line)[:, 0], latent_names(estimator)[k])
+
+    def plot(self, ax=None) -> TransitionDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
+        self.ax_ = ax = new_axes(ax)
+        shade(ax, self.grid, self.grid, self.density)
+        ax.plot(self.grid, self.grid, "--", color=DATA, lw=1)
+        ax.plot(self.grid, self.mean, color=PLAIN, lw=1.8)
+        ax.set(xlabel=f"{self.name} now", ylabel=f"{self.name} one row later")
+        ax.set(xlim=self.grid[[0, -1]], ylim=self.grid[[0, -1]])
+        return self
+
+
+@dataclass
+class ObservationDisplay:
+    """p(y | x) of one column along one latent coordinate, as a map, with E[y | x].
+
+    Attributes
+    ----------
+    grid_x : array of shape (m,)
+    grid_y : array of shape (k,)
+    density : array of shape (m, k)
+        One row for each x.
+    mean : array of shape (m,)
+    latent_name, name : str
+        Of the coordinate and of the column.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
+    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> display = km.display.ObservationDisplay.from_estimator(model)
+    >>> display.density.shape, display.name
+    ((120, 180), 'y')
+    """
+
+    grid_x: np.ndarray
+    grid_y: np.ndarray
+    density: np.ndarray
+    mean: np.ndarray
+    latent_name: str
+    name: str
+    ax_: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: KernelStateSpace,
+        *,
+        column: int | str = 0,
+        latent: int = 0,
+        n_grid: int = 120,
+    ) -> ObservationDisplay:
+        """The learned law of an observation.
+
+        Parameters
+        ----------
+        estimator : fitted KernelStateSpace
+        column : int or str
+            Of the observations: number or name.
+        latent : int
+            Number of the coordinate.
+        n_grid : int
+            Of values of x; half as many again of y.
+        """
+        k, grid = _latent_grid(estimator, latent, n_grid)
+        names = column_names_of(estimator)
+        j = column_number(column, names)
+        shares = _given_coordinate(estimator, k, grid)
+        law = estimator._mixture(shares).marginal(j)
+        low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
+        margin = MARGIN * (high.max() - low.min())
+        grid_y = np.linspace(low.min() - margin, high.max() + margin, 3 * n_grid // 2)
+        return cls(
+            grid,
+            grid_y,
+            shares @ _densities(estimator, j, grid_y),
+            to_numpy(law.mean())[:, 0],
+            latent_names(estimator)[k],
+            names[j],
+        )
+
+    def plot(self, ax=None) -> ObservationDisplay:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
+        self.ax_ = ax = new_axes(ax)
+        shade(ax, self.grid_x, self.grid_y, self.density)
+        ax.plot(self.grid_x, self.mean, color=PLAIN, lw=1.8)
+        ax.set(xlabel=self.latent_name, ylabel=self.name)
+        ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
+        return self
+
+
+def _latent_grid(estimator: KernelStateSpace, latent: int, n_grid: int) -> tuple[int, np.ndarray]:
+    """The coordinate, and values between its far quantiles under the stationary law."""
+    check_is_fitted(estimator)
+    check_count(n_grid, "n_grid", minimum=2)
+    k = column_number(latent, latent_names(estimator), "latent")
+    law = MeanEmbedding(np.ascontiguousarray(estimator.nodes_[:, [k]]), estimator.startprob_)
+    low, high = law.quantile(RANGE)[:, 0]
+    return k, np.linspace(low, high, n_grid)
+
+
+def _given_coordinate(estimator: KernelStateSpace, k: int, grid: np.ndarray) -> np.ndarray:
+    """P(x = node | x_k), (m, nodes)."""
+    nodes = estimator.nodes_
+    if nodes.shape[1] == 1:
+        return estimator._interpolated(grid)
+    line = nodes[:, k]
+    width = line.std() * len(line) ** -0.2
+    shares = estimator.startprob_ * np.exp(-0.5 * ((grid[:, None] - line) / width) ** 2)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def _densities(estimator: KernelStateSpace, j: int, grid: np.ndarray) -> np.ndarray:
+    """Of one column given every node, (nodes, m)."""
+    laws, plain = estimator.emissions_, estimator.variates_ is None
+    Y = linalg.like(grid[:, None], laws.points)
+    if plain and laws.points.shape[1] == 1:
+        return np.exp(estimator._log_densities(Y)).T
+    width = estimator.bandwidth_ if plain else None
+    one = width[j] if isinstance(width, tuple) else width
+    return to_numpy(laws.marginal(j).density(Y, one))
+
+
+def latent_names(estimator: KernelStateSpace) -> list[str]:
+    """x, or x0, x1, …."""
+    d = estimator.nodes_.shape[1]
+    return ["x"] if d == 1 else [f"x{k}" for k in range(d)]
+
+
+# ---------------------------------------------------------------- learning
+
+
+@dataclass
+class TraceDisplay:
+    """How a state-space model was learned: the loss of the moments, and how EM climbed from there.
+
+    Attributes
+    ----------
+    terms : array of shape (iterations, 3)
+        Of the loss: moments of pairs, λ₁ and λ₂.
+    values : array
+        Mean log-likelihood of a row by iteration of EM; empty with `refine=False`.
+    converged : bool
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
+    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> display = km.display.TraceDisplay.from_estimator(model)
+    >>> len(display.values) == len(model.history_)
+    True
+    """
+
+    terms: np.ndarray
+    values: np.ndarray
+    converged: bool
+    axes_: Any = None
+
+    @classmethod
+    def from_estimator(cls, estimator: KernelStateSpace) -> TraceDisplay:
+        """Show how the estimator was learned."""
+        check_is_fitted(estimator)
+        return cls(estimator.loss_history_, estimator.history_, estimator.converged_)
+
+    def plot(self, ax=None) -> TraceDisplay:
+        """Draw the loss and, beside it, the climb; returns self, with `axes_` set.
+
+        Parameters
+        ----------
+        ax : Axes or array of Axes, optional
+            Two, or one where there was no EM; new ones when left out.
+        """
+        self.axes_ = panels(self._axes(ax), 1 + bool(len(self.values)), "the loss, and EM if any")
+        self._draw_loss(self.axes_[0])
+        for axes in self.axes_[1:]:
+            self._draw_climb(axes)
+        for axes in self.axes_:
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.legend(frameon=False, fontsize=8)
+        return self
+
+    def _axes(self, ax) -> Any:
+        if ax is not None or not len(self.values):
+            return new_axes(ax)
+        import matplotlib.pyplot as plt
+
+        return plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")[1]
+
+    def _draw_loss(self, axes) -> None:
+        steps = np.arange(len(self.terms))
+        axes.plot(steps, self.terms.sum(axis=1), color=CURVE, lw=1.8, marker=".", label="loss")
+        styles = ("-", "--", ":")
+        for term, name, style in zip(self.terms.T, TERMS, styles, strict=True):
+            if term.any():
+                axes.plot(steps, term, style, color=DATA, lw=1.2, label=name)
+        axes.set_yscale("log")
+        axes.set(xlabel="iteration of L-BFGS", ylabel="loss of the moments")
+
+    def _draw_climb(self, axes) -> None:
+        steps = np.arange(1, len(self.values) + 1)
+        axes.plot(steps, self.values, color=CURVE, lw=1.5, marker=".", ms=4)
+        end = "converged" if self.converged else "stopped at max_iter"
+        axes.plot(steps[-1:], self.values[-1:], "o", color=PLAIN, label=end)
+        axes.set(xlabel="iteration of EM", ylabel="mean log-likelihood of a row")

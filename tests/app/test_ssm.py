@@ -1,0 +1,487 @@
+"""`kernelmean ssm`: results, files, notes and refusals; and the volatility job of the demo."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelmean as km
+from kernelmean.app import ssm, ssmreport
+from kernelmean.app.demos import volatility
+from kernelmean.app.demos.sp500 import load_returns
+from kernelmean.app.filter import Rows
+from kernelmean.app.hmm import Series
+from kernelmean.app.ssm import Forecasts, Settings, Trial, ends, expected, parts, rivals
+from kernelmean.app.ssmreport import facts, headline, report, series
+
+ASKED = ("--columns", "level")
+
+
+def levels(n: int, seed: int) -> pd.DataFrame:
+    """A level that wanders, seen with noise, and days."""
+    data = km.datasets.make_state_space("linear", n, random_state=seed)
+    days = pd.date_range("2020-01-01", periods=n).strftime("%Y-%m-%d")
+    other = np.tanh(data.states[:, 0]) + 0.1 * data.X[::-1, 0]
+    return pd.DataFrame({"day": days, "level": data.X[:, 0], "other": other})
+
+
+def gappy() -> pd.DataFrame:
+    frame = levels(200, 41)
+    frame.loc[20:24, "level"] = np.nan
+    return frame
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch) -> pd.DataFrame:
+    monkeypatch.chdir(tmp_path)
+    frame = gappy()
+    frame.to_csv("data.csv", index=False)
+    return frame
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick():
+    """One start and a few steps: what the page says does not depend on how good the fit is."""
+    small = {"n_init": 1, "max_iter": 3, "n_particles": 20}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Settings, "model", lambda *a: model(*a).set_params(**small))
+        yield
+
+
+model = Settings.model
+
+
+@pytest.fixture(scope="module")
+def plain(quick) -> Forecasts:
+    """The answers about one column."""
+    return found(gappy()[["level"]])
+
+
+def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Forecasts:
+    """The answers about a table, without a file."""
+    rows = Rows(frame, lengths or [len(frame)], list(names))
+    return Forecasts.of(Settings(list(frame), **settings), Series(rows))
+
+
+def test_files_and_summary(run, table):
+    result = run("ssm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here")
+    assert result.exit_code == 0, result.output
+    made = ["forecast.csv", "model.km", "report.html", "track.csv"]
+    assert sorted(os.listdir("here")) == made
+    for words in (
+        "State-space model: level",
+        "Root mean squared errors over",
+        "no change",
+        "in 90% interval",
+        "After the end of the file",
+        "written: here/track.csv",
+    ):
+        assert words in result.stdout
+    page = Path("here/report.html").read_text(encoding="utf-8")
+    for words in ("level, one row ahead", "What comes next", "How good", "What was learned"):
+        assert words in page
+    assert page.count("<figure") == 3
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_numbers_are_those_of_the_model(run, table):
+    run("ssm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--level", "0.8")
+    fitted = km.load("kernelmean-ssm/model.km")
+    X = pd.read_csv("data.csv")[["level"]]
+    track = pd.read_csv("kernelmean-ssm/track.csv", index_col="row")
+    assert list(track["day"]) == list(table["day"])
+    np.testing.assert_allclose(track[["level_mean"]], fitted.predict(X))
+    ends = np.stack(fitted.predict_interval(X, 0.8))[..., 0]
+    np.testing.assert_allclose(track[["level_lower", "level_upper"]].T, ends)
+    np.testing.assert_allclose(track[["filtered_0"]], fitted.filter(X).mean)
+    np.testing.assert_allclose(track[["smoothed_0"]], fitted.smooth(X).mean)
+    assert list(track.index[track["missing"]]) == [21, 22, 23, 24, 25]
+    assert track["log_predictive"].isna().equals(track["missing"])
+    assert track["log_predictive"].sum() == pytest.approx(fitted.score(X))
+    ahead, forecast = fitted.forecast(X, 3), pd.read_csv("kernelmean-ssm/forecast.csv")
+    assert list(forecast["step"]) == [1, 2, 3]
+    np.testing.assert_allclose(forecast[["level_mean"]], ahead.mean)
+    ends = np.stack(ahead.interval(0.8))[..., 0]
+    np.testing.assert_allclose(forecast[["level_lower", "level_upper"]].T, ends)
+
+
+def test_sequences_do_not_touch_each_other(run, table):
+    parts = [levels(n, n).assign(site=f"s{i}") for i, n in enumerate((120, 80, 1))]
+    pd.concat(parts).to_csv("many.csv", index=False)
+    options = ("--sequence", "site", "--time", "day", "--forecast", "2")
+    result = run("ssm", "many.csv", "--columns", "level,other", *options)
+    assert result.exit_code == 0, result.output
+    assert "201 in 3 sequences" in result.stdout
+    track = pd.read_csv("kernelmean-ssm/track.csv", index_col="row")
+    assert list(track["site"]) == ["s0"] * 120 + ["s1"] * 80 + ["s2"]
+    fitted = km.load("kernelmean-ssm/model.km")
+    alone = parts[1][["level", "other"]]
+    names = ["level_mean", "other_mean"]
+    np.testing.assert_allclose(track[names][120:200], fitted.predict(alone))
+    forecast = pd.read_csv("kernelmean-ssm/forecast.csv")
+    assert list(forecast["site"] + forecast["step"].astype(str)) == [
+        "s01", "s02", "s11", "s12", "s21", "s22",
+    ]  # fmt: skip
+    np.testing.assert_allclose(forecast[names][2:4], fitted.forecast(alone, 2).mean)
+    page = Path("kernelmean-ssm/report.html").read_text(encoding="utf-8")
+    assert "site s0." in page
+    assert page.count("<figure") == 5  # three sequences, the laws, the trace
+
+
+@pytest.mark.parametrize("inference", ["particles", "kbr"])
+def test_options_reach_the_model(run, table, inference):
+    options = ("--inference", inference, "--seed", "3", "--latent-dim", "1")
+    result = run("ssm", "data.csv", *ASKED, *options)
+    assert result.exit_code == 0, result.output
+    fitted = km.load("kernelmean-ssm/model.km")
+    assert (fitted.inference, fitted.random_state, fitted.n_latent) == (inference, 3, 1)
+    assert sorted(os.listdir("kernelmean-ssm")) == ["model.km", "report.html", "track.csv"]
+    assert {"particles": "particles", "kbr": "kernel Bayes' rule"}[inference] in result.stdout
+
+
+def test_moments_alone_in_two_latent_dimensions(run, table):
+    result = run("ssm", "data.csv", *ASKED, "--no-refine", "--latent-dim", "2", "--level", "0.5")
+    assert result.exit_code == 0, result.output
+    fitted = km.load("kernelmean-ssm/model.km")
+    assert not fitted.refine
+    assert fitted.nodes_.shape[1] == 2
+    track = pd.read_csv("kernelmean-ssm/track.csv")
+    assert {"filtered_0", "filtered_1", "smoothed_1"} <= set(track)
+
+
+@pytest.mark.parametrize("log_squares", [False, True])
+def test_the_code_on_the_page_runs(run, table, log_squares):
+    flag = ["--log-squares"] if log_squares else []
+    run("ssm", "data.csv", *ASKED, *flag)
+    settings = Settings(["level"], log_squares=log_squares)
+    rows = settings.read(km.app.tables.read_table(Path("data.csv")))
+    page = report(Forecasts.of(settings, rows), "data.csv", [])
+    (code,) = [b.text for b in page.sections[-1].blocks if b.kind == "code"]
+    names: dict = {}
+    exec(code.replace("model.km", "kernelmean-ssm/model.km"), names)
+    assert names["belief"].mean.shape == (1,)
+
+
+class TestLogSquares:
+    def test_zeros_are_missing_and_volatility_is_that_of_the_squares(self, run, table):
+        frame = table.assign(level=table["level"].where(table.index != 7, 0.0))
+        frame.to_csv("data.csv", index=False)
+        result = run("ssm", "data.csv", *ASKED, "--log-squares", "--forecast", "2")
+        assert result.exit_code == 0, result.output
+        assert "volatility of level" in result.stdout
+        track = pd.read_csv("kernelmean-ssm/track.csv", index_col="row")
+        assert list(track.index[track["missing"]]) == [8, 21, 22, 23, 24, 25]
+        fitted = km.load("kernelmean-ssm/model.km")
+        X = np.log(frame[["level"]].where(frame[["level"]] != 0) ** 2)
+        X.columns = ["log level²"]
+        np.testing.assert_allclose(track[["log level²_mean"]], fitted.predict(X))
+        law = fitted.start()  # one row at a time
+        for t in range(12):
+            assert track["level_volatility"].iloc[t] ** 2 == pytest.approx(
+                float(law.observation.expectation(np.exp)[0])
+            )
+            law.update(X.iloc[t]).predict()
+        ahead = pd.read_csv("kernelmean-ssm/forecast.csv")
+        squares = fitted.forecast(X, 2).observations.expectation(np.exp)
+        np.testing.assert_allclose(ahead[["level_volatility"]] ** 2, squares)
+
+    def test_a_column_of_zeros(self, refused, table):
+        table.assign(level=0.0).to_csv("data.csv", index=False)
+        assert "0 rows without gaps" in refused("ssm", "data.csv", *ASKED, "--log-squares")
+
+
+class TestTrial:
+    def test_the_end_of_each_sequence_is_held_out(self):
+        assert parts([10, 4, 23]) == ([8, 4, 19], [2, 4])
+        expected = [0] * 8 + [1] * 2 + [0] * 4 + [0] * 19 + [1] * 4
+        np.testing.assert_array_equal(ends([10, 4, 23]), expected)
+
+    def test_forecasts_are_of_a_model_that_has_not_seen_the_rows(self, plain):
+        trial, X = plain.trial, gappy()[["level"]]
+        assert trial is not None
+        past = Settings.model(plain.settings, False).fit(X[:160])
+        np.testing.assert_allclose(trial.forecasts["state space"], past.predict(X)[160:])
+        assert (trial.first, trial.n, len(trial.truth)) == (160, 40, 40)
+        np.testing.assert_array_equal(trial.truth, X[160:])
+
+    def test_rivals_by_loops(self):
+        """AR(1) by the slope over pairs of rows that follow each other."""
+        frame, lengths = gappy()[["level"]], [90, 110]
+        past = ~ends(lengths)
+        found = rivals(frame, lengths, past)
+        y = frame["level"].to_numpy()
+        follow = [t for t in range(1, 200) if t != 90 and past[t]]
+        pairs = [(y[t - 1], y[t]) for t in follow if np.isfinite(y[t - 1] + y[t])]
+        x, z = np.array(pairs).T
+        slope = np.cov(x, z, bias=True)[0, 1] / x.var()
+        line = z.mean() + slope * (y[149] - x.mean())
+        assert found["AR(1)"][150, 0] == pytest.approx(line)
+        assert found["no change"][150, 0] == y[149]
+        assert found["mean"][150, 0] == pytest.approx(np.nanmean(y[past]))
+        assert np.isnan(found["AR(1)"][[0, 90, 21], 0]).all()
+
+    def test_only_rows_that_follow_a_whole_one_are_judged(self, table):
+        frame = table[["level"]].copy()
+        frame.loc[[170, 180], "level"] = np.nan
+        a = found(frame)
+        assert a.trial is not None
+        assert (a.trial.n, len(a.trial.truth)) == (38, 36)
+
+    def test_errors_and_gains_by_hand(self):
+        truth = pd.DataFrame({"y": [0.0, 0.0, 0.0, 0.0]})
+        forecasts = {
+            "state space": np.array([[1.0], [1.0], [-1.0], [-1.0]]),
+            "AR(1)": np.array([[2.0], [2.0], [2.0], [0.0]]),
+            "no change": np.full((4, 1), 3.0),
+            "mean": np.full((4, 1), 4.0),
+        }
+        trial = Trial(
+            None, 1, 4, truth, forecasts, -np.ones((4, 1)), np.array([[1.0]] * 3 + [[-1]])
+        )
+        row = trial.errors.loc["y"]
+        assert row["state space"] == 1.0
+        assert row["AR(1)"] == pytest.approx(3**0.5)
+        assert row["inside"] == 0.75
+        gain, error = trial.gain("AR(1)")
+        assert gain == 2.0
+        assert error == pytest.approx(np.std([3, 3, 3, -1]) / 2)
+        assert trial.rival == "AR(1)"
+
+    def test_too_few_rows(self, table):
+        a = found(table[["level"]].dropna()[:60])
+        assert a.trial is None
+        assert "too few rows without gaps to hold some out" in " ".join(a.notes)
+        assert headline(a) == ""
+        page = report(a, "data.csv", []).html()
+        assert "How good the forecasts are" not in page
+        assert "Rows held out" not in [name for name, _, _ in facts(a)]
+
+    def test_tuning_looks_at_earlier_rows_only(self, table, monkeypatch):
+        seen = []
+
+        def tune(self, X, X_val, lengths, lengths_val, *, verbose):
+            seen.append((len(X), len(X_val), lengths, lengths_val))
+            tuned = km.KernelStateSpace(guard=7.0, n_init=1, max_iter=2).fit(X, lengths)
+            tuned.tuning_ = [{"guard": 7.0, "likelihood": -1.0}]
+            return tuned
+
+        monkeypatch.setattr(km.KernelStateSpace, "tune", tune)
+        a = found(table[["level"]], lengths=[100, 100], names=["a", "b"], tune=True)
+        assert seen == [(128, 32, [64, 64], [16, 16])]
+        assert a.model.guard == 7.0
+        assert ("Settings", "best of 1") in [pair[:2] for pair in facts(a)]
+
+
+def test_expected_of_the_identity_is_the_forecast(table):
+    a = found(table[["level"]], lengths=[120, 80], names=["a", "b"])
+    same = expected(a.model, lambda Y: Y, a.series.frame, [120, 80])
+    np.testing.assert_allclose(same, a.mean)
+
+
+class TestNotes:
+    def said(self, a: Forecasts, **changes) -> str:
+        settled = copy(a.model)
+        settled.converged_ = True
+        assert a.trial is not None
+        trial = replace(a.trial, **changes)
+        return " ".join(replace(a, model=settled, caught=[], trial=trial).notes)
+
+    def rivals(self, off: float) -> dict[str, np.ndarray]:
+        """The state space off by one, the others by more or less, one way and the other."""
+        truth = gappy()[["level"]][160:].to_numpy()
+        sign = np.where(np.arange(40) % 2, 1.0, -1.0)[:, None]
+        return {"state space": truth + sign, **dict.fromkeys(ssm.RIVALS, truth + off * sign)}
+
+    def test_nothing_to_say(self, plain):
+        wide = {"lower": np.full((40, 1), -9.0), "upper": np.full((40, 1), 9.0)}
+        wide["lower"][:4] = 8.0
+        assert self.said(plain, forecasts=self.rivals(3.0), **wide) == ""
+
+    def test_a_rival_is_better(self, plain):
+        said = self.said(plain, forecasts=self.rivals(0.5))
+        assert "For level, a straight line through the row before is as good or better" in said
+
+    def test_better_by_no_more_than_noise(self, plain):
+        forecasts = self.rivals(3.0)
+        sign = self.rivals(1.0)["mean"] - self.rivals(0.0)["mean"]
+        noise = 0.2 * np.random.default_rng(0).normal(size=(40, 1))
+        noise -= sign * (sign * noise).mean()
+        forecasts["AR(1)"] = forecasts["state space"] + noise
+        words = "by no more than the noise of 40 held-out rows"
+        assert words in self.said(plain, forecasts=forecasts)
+
+    def test_intervals_that_do_not_hold(self, plain):
+        narrow = {"lower": np.zeros((40, 1)), "upper": np.zeros((40, 1))}
+        assert "hold 0% of the held-out rows" in self.said(plain, **narrow)
+
+    def test_partial_rows_trouble_and_an_unfinished_fit(self, table):
+        a = found(table[["level", "other"]])
+        a.model.converged_ = False
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.warn("something went wrong", stacklevel=1)
+            warnings.warn("something went wrong", stacklevel=1)
+        said = " ".join(replace(a, caught=caught).notes)
+        assert said.count("something went wrong") == 1
+        assert "stopped before it had settled" in said
+        assert "5 of 200 rows have some of the columns" in said
+
+
+def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
+    monkeypatch.setattr(ssmreport, "LONGEST", 50)
+    a = found(table[["level"]], horizon=3)
+    (figure,) = series(a)
+    assert figure.caption.startswith("The last 50 rows. ")
+    assert max(len(line.get_xdata()) for line in figure.drawing.axes[0].lines) == 50
+    assert len(a.table) == 200
+
+
+def test_many_columns_are_not_all_drawn(table, monkeypatch):
+    monkeypatch.setattr(ssmreport, "COLUMNS", 1)
+    a = found(table[["level", "other"]].dropna(), horizon=2)
+    (figure,) = series(a)
+    assert [axes.get_ylabel() for axes in figure.drawing.axes] == ["level"]
+    assert ssmreport.forecast(a).header == ["step", "level", "90% interval"]
+    assert "other" not in headline(a)
+
+
+def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+    if what == "text":
+        return frame.assign(level="high")
+    if what == "infinite":
+        return frame.assign(level=frame["level"].where(frame.index != 7, np.inf))
+    if what == "constant":
+        return frame.assign(level=3.0)
+    return frame.head(50) if what == "few" else frame.iloc[::-1]  # of 50, five are missing
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("text", "column 'level' of bad.csv holds text"),
+        ("infinite", "bad.csv has infinite values: 'level' 1"),
+        ("constant", "column 'level' of bad.csv never changes"),
+        ("few", "45 rows without gaps are too few"),
+        ("backwards", "(asked for by --time) goes back in row 2; sort the file by time"),
+    ],
+)
+def test_files_that_cannot_be_used(refused, table, what, words):
+    spoilt(table, what).to_csv("bad.csv", index=False)
+    assert words in refused("ssm", "bad.csv", *ASKED, "--time", "day")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--columns", "levle"), "did you mean 'level'?"),
+        ((), "--columns"),
+        (("--columns", "level", "--time", "level"), "--columns and to --time"),
+        (("--columns", "level", "--sequence", "site"), "no column 'site'"),
+        ((*ASKED, "--forecast", "-1"), "--forecast"),
+        ((*ASKED, "--level", "1"), "--level"),
+        ((*ASKED, "--latent-dim", "0"), "--latent-dim"),
+        ((*ASKED, "--inference", "exact"), "exact"),
+        ((*ASKED, "--out", "data.csv"), "which is a file"),
+    ],
+)
+def test_refusals(refused, table, arguments, words):
+    assert words in refused("ssm", "data.csv", *arguments)
+
+
+# ---------------------------------------------------------------- the demo
+
+
+@pytest.fixture(scope="module")
+def market() -> volatility.Volatility:
+    pytest.importorskip("arch")
+    return volatility.Volatility.of(load_returns(), quick=True)
+
+
+class TestVolatility:
+    def test_scores_by_hand(self, market):
+        squares = market.squares[market.n :]
+        ours, flat = (market.variances[name][market.n :] for name in (volatility.OURS, "Constant"))
+        assert market.qlike(volatility.OURS) == pytest.approx(
+            np.mean(np.log(ours) + squares / ours)
+        )
+        assert np.ptp(flat) == 0
+        assert market.qlike(volatility.OURS) < market.qlike("Constant") - 0.3
+
+    def test_nothing_is_learned_from_the_days_held_out(self, monkeypatch):
+        pytest.importorskip("arch")
+        monkeypatch.setattr(volatility, "QUICK", 100)
+        returns = load_returns()
+        changed = returns.copy()
+        n = round(0.7 * len(returns))
+        changed.iloc[n + 5 :] *= 3.0
+        first, second = (volatility.Volatility.of(r, quick=True) for r in (returns, changed))
+        for name in first.variances:
+            np.testing.assert_allclose(
+                first.variances[name][: n + 6], second.variances[name][: n + 6], err_msg=name
+            )
+
+    def test_calibration_is_the_best_constant(self):
+        """QLIKE as a function of the constant has its least value there."""
+        rng = np.random.default_rng(40)
+        r, variance = rng.normal(size=50), rng.uniform(0.5, 3.0, 50)
+        best = volatility.calibrated(variance, r, 40)
+        losses = [
+            np.mean(np.log(c * best[:40]) + r[:40] ** 2 / (c * best[:40])) for c in (0.99, 1, 1.01)
+        ]
+        assert losses[1] == min(losses)
+
+    def test_moving_average_and_gjr_by_their_recursions(self):
+        pytest.importorskip("arch")
+        from arch import arch_model
+
+        r = load_returns().iloc[:1500, 0].to_numpy()
+        average = volatility.moving_average(r, 1000)
+        weights = 0.06 * 0.94 ** np.arange(1499)
+        assert average[-1] == pytest.approx(weights @ r[-2::-1] ** 2, rel=1e-6)
+        found = volatility.gjr(r, 1000)
+        shape = {"mean": "Constant", "p": 1, "o": 1, "q": 1, "rescale": False}
+        params = arch_model(r[:1000], **shape).fit(disp="off").params
+        theirs = arch_model(r, **shape).fix(params).conditional_volatility ** 2
+        np.testing.assert_allclose(found[500:], theirs[500:], rtol=1e-6)  # it begins elsewhere
+
+    @pytest.mark.parametrize(
+        ("ours", "words"), [(1.0, "are level"), (30.0, "GARCH(1,1) is ahead"), (None, "model is")]
+    )
+    def test_the_verdict_is_that_of_the_numbers(self, market, ours, words):
+        variances = dict(market.variances)
+        mean = variances[volatility.GARCH]
+        variances[volatility.OURS] = mean * ours if ours else mean
+        if ours is None:
+            variances[volatility.GARCH] = 30.0 * mean
+        assert words in volatility._verdict(replace(market, variances=variances))
+
+    def test_the_guard_is_chosen_by_the_last_training_days(self, market, monkeypatch):
+        asked = []
+
+        class Model:
+            def __init__(self, guard):
+                self.guard = guard
+
+            def log_predictive(self, X):
+                return np.r_[np.zeros(70), np.full(30, self.guard[0])]
+
+        def learn(X, guard):
+            asked.append(len(X))
+            return Model(guard)
+
+        monkeypatch.setattr(volatility, "learn", learn)
+        scores = volatility.by_guard(np.zeros((100, 1)))
+        assert asked == [70, 70, 70]
+        assert scores == {g: g[0] for g in volatility.GUARDS}
+        said = volatility._guard_line(replace(market, scores=scores))[2]
+        assert "2,000: 2000.000" in said
+
+    def test_days_without_change_are_missing(self):
+        assert np.isnan(volatility.logs(np.array([0.0, 1.0]))[:, 0]).tolist() == [True, False]
