@@ -37,23 +37,27 @@ def smooth_regression(z: Array, counts: Array, bend: float, regs: Array) -> tupl
     """Penalised regression of x' on x over all pairs, each with its count: f at the nodes, lambda.
 
     min sum_ij N_ij |z_j - f(z_i)|^2 + lambda |f_2|^2, f = 1, z (free) + f_2 of a Gaussian RKHS;
-    lambda minimises log RSS - 2 log(1 - df/n). Least squares on the pairs stacked on the penalty.
+    lambda minimises log RSS - 2 log(1 - df/n). One more pair at each node goes to where the line of
+    all counted pairs leads. Least squares on the pairs stacked on the penalty.
     """
     K, d = z.shape
     i, j = (a.ravel() for a in np.indices((K, K)))
-    root = np.sqrt(counts.ravel())
+    root, straight = np.sqrt(counts.ravel()), np.column_stack([np.ones(K), z])
+    line = np.linalg.lstsq(root[:, None] * straight[i], root[:, None] * z[j], rcond=1e-12)[0]
+    i, targets = np.append(i, np.arange(K)), np.concatenate([z[j], straight @ line])
+    root = np.append(root, np.ones(K))
     L = np.linalg.cholesky(bump(z, bend) + 1e-13 * np.eye(K))  # rows: coordinates of an RKHS
     design = np.column_stack([np.ones(K), z, L])
-    free, n = 1 + d, counts.sum()
+    free, n, rows = 1 + d, counts.sum() + K, len(root)
     scores, fits = [], []
     for reg in regs:
         below = np.sqrt(reg) * np.eye(free + K)[free:]
         A = np.concatenate([root[:, None] * design[i], below])
-        b = np.concatenate([root[:, None] * z[j], np.zeros((K, d))])
+        b = np.concatenate([root[:, None] * targets, np.zeros((K, d))])
         theta = np.linalg.lstsq(A, b, rcond=1e-14)[0]
         f = design @ theta
-        rss = sum(counts[a, c] * np.sum((z[c] - f[a]) ** 2) for a in range(K) for c in range(K))
-        hat = A[: K * K] @ np.linalg.pinv(A, rcond=1e-14)[:, : K * K]
+        rss = np.sum(root[:, None] ** 2 * (targets - f[i]) ** 2)
+        hat = A[:rows] @ np.linalg.pinv(A, rcond=1e-14)[:, :rows]
         scores.append(np.log(rss) - 2 * np.log(1 - np.trace(hat) / n))
         fits.append(f)
     best = int(np.argmin(scores))
@@ -111,14 +115,19 @@ class LinearNoise:
         scale = np.sqrt(w @ off**2)
         return cls(means, scale, off / scale, w, smoothing * gamma.sum() ** -0.2)
 
-    def density(self, Y: Array) -> Array:
-        """(m, K): product over columns of the noise law, by a kernel estimate."""
+    def density(self, Y: Array, share: float, wide: float) -> Array:
+        """(m, K): product over columns of the noise law, by a kernel estimate.
+
+        With a bump of height `share` and width `wide` for what is far away.
+        """
+        total = 1 + share * wide * (2 * np.pi) ** 0.5
         out = np.ones((len(Y), len(self.means)))
         for a in range(len(Y)):
             for k in range(len(self.means)):
                 for j, s in enumerate(self.scale):
                     e = (Y[a, j] - self.means[k, j]) / s
-                    out[a, k] *= self.weights @ norm.pdf(e, self.residuals[:, j], self.width) / s
+                    near = self.weights @ norm.pdf(e, self.residuals[:, j], self.width)
+                    out[a, k] *= (near + share * np.exp(-0.5 * (e / wide) ** 2)) / (total * s)
         return out
 
 
@@ -137,14 +146,15 @@ def left_out(Y: Array, gamma: Array, guard: Array, strength: float, h: float) ->
 
 # ------------------------------------------------------------------------------- EM
 def em_step(
-    Y: Array, z: Array, gamma: Array, p: Array, Q: Array, h: float, c: tuple, w: Widths, smoothing
+    Y: Array, z: Array, gamma: Array, p: Array, Q: Array, h: float, c: tuple, w: Widths, noise: tuple
 ) -> tuple:
     """One step of EM over all paths of one sequence: new gamma, start law, Q, log p(y) before it.
 
-    c: rows that the guards of a node count as, of emissions and of transitions.
+    c: rows that the guards of a node count as, of emissions and of transitions; noise: its
+    smoothing, and the share and the width of what is far away.
     """
-    noise = LinearNoise.of(z, Y, gamma, smoothing)
-    b = left_out(Y, gamma, noise.density(Y), c[0], h)
+    guard = LinearNoise.of(z, Y, gamma, noise[0]).density(Y, *noise[1:])
+    b = left_out(Y, gamma, guard, c[0], h)
     paths = slow.Paths.of(p, Q, np.log(b))
     moves = paths.moves
     new = moves + c[1] * smooth_transition(z, moves, w)

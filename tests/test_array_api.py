@@ -337,6 +337,55 @@ class TestKernelHMM:
         assert_allclose(other.log_predictive(new), ours.log_predictive(X), atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"refine": False}, {"inference": "kbr"}, {"inference": "particles"}, {"n_latent": 2}],
+    ids=["em", "moments", "kbr", "particles", "plane"],
+)
+class TestKernelStateSpace:
+    @pytest.fixture
+    def pair(self, parameters, theirs):
+        X = km.datasets.make_state_space("linear", 150, random_state=40).X.copy()
+        X[40] = np.nan
+        quick = {"bandwidth": 0.4, "n_nodes": 15, "n_init": 1, "max_iter": 5, "n_particles": 30}
+        a, b = (km.KernelStateSpace(random_state=0, **quick, **parameters) for _ in range(2))
+        return a.fit(X, [50, 100]), b.fit(theirs(X), [50, 100]), X[30:60]
+
+    def test_states(self, pair, theirs):
+        ours, other, X = pair
+        new = theirs(X)
+        for ask in (
+            lambda m, X: m.filter(X).probabilities,
+            lambda m, X: m.filter(X, [10, 20]).mean,
+            lambda m, X: m.filter(X).interval()[0],
+            lambda m, X: m.smooth(X).variance,
+            lambda m, X: m.forecast(X, 3).states,
+            lambda m, X: m.sample(7, 0)[1],
+        ):
+            check(ask(other, new), ask(ours, X), new, atol=1e-5)
+        assert_allclose(other.transmat_, ours.transmat_, atol=1e-6)
+        latent = [m.start().update(x[3, :]).latent for m, x in ((other, new), (ours, X))]
+        assert_allclose(latent[0], latent[1], atol=1e-5)
+
+    def test_observations(self, pair, theirs):
+        ours, other, X = pair
+        new, x = theirs(X), ours.nodes_[:2]
+        for ask in (
+            lambda m, X: m.predict(X),
+            lambda m, X: m.predict_interval(X)[1],
+            lambda m, X: m.predict_quantile(X, [0.2, 0.5]),
+            lambda m, X: m.forecast(X, 2).mean,
+            lambda m, X: m.forecast(X, 2).density(X[:5, :]),
+            lambda m, X: m.forecast(X, 2).quantile(0.4),
+            lambda m, X: m.sample(7, 0)[0],
+            lambda m, X: m.emission_at(x).mean(),
+            lambda m, X: m.start().update(X[0, :]).predict().mean,
+        ):
+            check(ask(other, new), ask(ours, X), new, atol=1e-4)
+        assert other.score(new) == pytest.approx(ours.score(X), abs=1e-3)
+        assert_allclose(other.log_predictive(new), ours.log_predictive(X), atol=1e-4)
+
+
 @pytest.mark.parametrize("method", ["correlations", "threshold", "ratio"])
 def test_estimate_order(method, theirs):
     X = km.datasets.make_hmm("separated", 500, random_state=40).X

@@ -159,6 +159,34 @@ def fit_regimes(X, lengths=None, **parameters) -> list:
     return [*parts, m.transmat_, m.startprob_, m.reg_, m.emissions_.weights]
 
 
+LATENT = {"random_state": 0, "n_init": 1, "max_iter": 3, "n_nodes": 9, "n_particles": 20}
+
+
+@cache
+def fitted_states(inference: str = "nodes", n_latent: int = 1) -> km.KernelStateSpace:
+    return km.KernelStateSpace(n_latent, inference=inference, **LATENT).fit(good())
+
+
+def fit_states(X, lengths=None, **parameters) -> list:
+    m = km.KernelStateSpace(**{**LATENT, **parameters}).fit(X, lengths)
+    points = m.emissions_.points[:5]
+    parts = [m.filter(points).mean, m.smooth(points).probabilities, m.predict(points)]
+    parts += [m.log_predictive(points), m.forecast(points, 2).mean, m.sample(3, 0)[0], m.loss_]
+    if parameters.get("kernel") != "delta":
+        parts.append(m.predict_quantile(points, 0.3))
+    return [*parts, m.transmat_, m.startprob_, m.emissions_.weights, m.U_, m.V_]
+
+
+def tune_states(X, X_val) -> np.ndarray:
+    m = km.KernelStateSpace(**LATENT).tune(X, X_val, widths=[1], guards=[1])
+    return m.predict(m.emissions_.points[:5])
+
+
+def _of_states(inference: str, verb: str, b) -> list:
+    answer = getattr(fitted_states(inference), verb)(b)
+    return [answer.mean, answer.variance] if verb in ("filter", "smooth") else [answer]
+
+
 def _with(b, place: int) -> list:
     """X, y, Z with one of them replaced."""
     data = [good(), good()[:, 0], good(seed=1)]
@@ -496,6 +524,57 @@ for _inference in ("kbr", "forward"):
         "x",
         lambda b, i=_inference: fitted_regimes(i).start().update(b).predict().mean,
     )
+DOORS |= {
+    "KernelStateSpace.fit X": ("X", fit_states),
+    "KernelStateSpace.fit X, moments": ("X", lambda b: fit_states(b, refine=False)),
+    "KernelStateSpace.fit X, kbr": ("X", lambda b: fit_states(b, inference="kbr")),
+    "KernelStateSpace.fit X, plane": ("X", lambda b: fit_states(b, n_latent=2)),
+    "KernelStateSpace.fit X, fixed": (
+        "X|bandwidth",
+        lambda b: fit_states(b, kernel=km.Gaussian(1.0), bandwidth=0.3),
+    ),
+    "KernelStateSpace.fit X, delta": ("X", lambda b: fit_states(b, kernel="delta")),
+    "KernelStateSpace.fit X, linear": ("X", lambda b: fit_states(b, kernel="linear")),
+    "KernelStateSpace.fit lengths": ("lengths|three", lambda b: fit_states(good(), _given(b))),
+    "KernelStateSpace.fit latent()": (
+        "latent",
+        lambda b: fit_states(good(), latent=lambda n, rng: b),
+    ),
+    "KernelStateSpace.fit transition()": (
+        "transition",
+        lambda b: fit_states(good(), transition=lambda x, rng: b),
+    ),
+    "KernelStateSpace.predict lengths": (
+        "lengths",
+        lambda b: fitted_states().predict(good(), _given(b)),
+    ),
+    "KernelStateSpace.start": (
+        "prior",
+        lambda b: fitted_states().start(b).predict().probabilities,
+    ),
+    "KernelStateSpace.emission_at": ("x", lambda b: fitted_states().emission_at(b).mean()),
+    "KernelStateSpace.transition_at": ("x", lambda b: fitted_states().transition_at(b).mean()),
+    "KernelStateSpace.emission_at, plane": (
+        "x",
+        lambda b: fitted_states(n_latent=2).emission_at(b).mean(),
+    ),
+    "KernelStateSpace.tune X": ("X", lambda b: tune_states(b, good(seed=1))),
+    "KernelStateSpace.tune X_val": ("X_val", lambda b: tune_states(good(), b)),
+    "LatentBelief.update x": (
+        "x",
+        lambda b: fitted_states().start().update(b).predict().mean,
+    ),
+}
+for _inference in ("nodes", "kbr", "particles"):
+    for _verb in ("filter", "smooth", "predict", "predict_interval", "log_predictive", "score"):
+        DOORS[f"KernelStateSpace.{_verb} X, {_inference}"] = (
+            "X",
+            lambda b, i=_inference, v=_verb: _of_states(i, v, b),
+        )
+    DOORS[f"KernelStateSpace.forecast X, {_inference}"] = (
+        "X",
+        lambda b, i=_inference: fitted_states(i).forecast(b, 2).mean,
+    )
 for _name, _kernel in KERNELS.items():
     DOORS[f"{_name} X"] = ("X", lambda b, k=_kernel: k(b, good()))
     DOORS[f"{_name} Y"] = ("Y", lambda b, k=_kernel: k(good(), b))
@@ -601,7 +680,11 @@ for _door in DOORS:
         SPARED[_door] = {"None"}
     if re.match("KernelHMM[.].* X|RegimeBelief|estimate_order", _door):
         SPARED[_door] = UNSEEN - ({"all NaN", "list of None"} if "fit" in _door else set())
+    if re.match("KernelStateSpace[.].* X|LatentBelief", _door):
+        SPARED[_door] = UNSEEN - ({"all NaN", "list of None"} if "fit" in _door else set())
 SPARED["estimate_order"] = {"NaN"}
+SPARED["KernelStateSpace.start"] = {"None"}
+SPARED["KernelStateSpace.tune X"] = SPARED["KernelStateSpace.tune X_val"] = {"NaN"}
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -22,6 +22,7 @@ from kernelmean.latent import (
     SHAPE_WIDTH,
     SOME,
     SPAN,
+    WIDE,
     Latent,
     LinearGuard,
     ShapedGuard,
@@ -88,12 +89,16 @@ class TestLatent:
         assert len(normal(d).nodes) == m
         assert len(Latent.of("uniform", d, None, rng()).nodes) == m
 
-    def test_a_sampler_on_the_line_gives_its_quantiles(self):
+    def test_a_sampler_on_the_line_becomes_a_quadrature(self):
+        """Evenly spaced nodes that keep the mean of the draws, and nearly all of their law."""
         law = Latent.of(lambda n, r: r.exponential(size=n), 1, 50, rng())
-        levels = (np.arange(50) + 0.5) / 50
-        assert_allclose(law.nodes[:, 0], -np.log(1 - levels), rtol=0.12)
-        assert (np.diff(law.nodes[:, 0]) > 0).all()
-        assert_allclose(law.weights, 1 / 50)
+        x = law.nodes[:, 0]
+        assert_allclose(np.diff(x), np.diff(x)[0])
+        assert x[0] < 0.0 < -np.log(latent.TAIL) * 0.8 < x[-1]
+        assert law.weights.sum() == pytest.approx(1.0)
+        assert law.weights.min() > 0
+        assert law.weights @ x == pytest.approx(1.0, abs=0.03)
+        assert law.weights @ np.exp(-x) == pytest.approx(0.5, abs=0.02)
 
     def test_a_sampler_in_the_plane_gives_draws(self):
         law = Latent.of(lambda n, r: r.normal(size=(n, 2)) + [3, 0], 2, 800, rng())
@@ -178,10 +183,13 @@ class TestSimulators:
 
     def test_the_stationary_law(self):
         """x' = .8 x + .6 e has a standard normal one; the start is forgotten."""
-        law = Latent.simulated(self.move, np.full((2_000, 1), 5.0), 40, rng())
-        want = norm.ppf((np.arange(40) + 0.5) / 40)
-        assert_allclose(law.nodes[:, 0], want, atol=0.3)
-        assert_allclose(law.nodes[5:-5, 0], want[5:-5], atol=0.12)
+        law = Latent.simulated(self.move, np.full((2_000, 1), 5.0), 41, rng())
+        x, w = law.nodes[:, 0], law.weights
+        assert w @ x == pytest.approx(0.0, abs=0.05)
+        assert w @ x**2 == pytest.approx(1.0, abs=0.06)
+        assert w @ np.cos(2 * x) == pytest.approx(np.exp(-2.0), abs=0.04)
+        steps = norm.cdf((x[:-1] + x[1:]) / 2)
+        assert_allclose(np.cumsum(w)[:-1], steps, atol=0.03)
 
     def test_the_chain_on_the_nodes(self):
         """Conditional means and variances of the simulator, and its stationary law."""
@@ -205,8 +213,8 @@ class TestSimulators:
         [
             (np.zeros((3, 1)), r"shape \(3, 1\); \(4, 1\)"),
             (np.zeros((4, 2)), r"shape \(4, 2\)"),
-            (np.array([[0.0], [NAN], [1.0], [2.0]]), "NaN or infinity"),
-            (np.full((4, 1), np.inf), "NaN or infinity"),
+            (np.array([[0.0], [NAN], [1.0], [2.0]]), "NaN.*infinity"),
+            (np.full((4, 1), np.inf), "NaN.*infinity"),
             (None, "."),
             ("text", "."),
             (np.full((4, 1), "fig"), "."),
@@ -256,18 +264,18 @@ class TestLinearGuard:
         assert got.strength == 4.0
 
     def test_density_is_that_of_all_residuals(self, weighted):
-        """A kernel estimate by loops; the far tail is the only difference."""
+        """A kernel estimate by loops: the table is a histogram, smoothed."""
         z, Y, gamma = weighted
-        want = slow.LinearNoise.of(z, Y, gamma, SHAPE_WIDTH).density(Y[:9])
+        want = slow.LinearNoise.of(z, Y, gamma, SHAPE_WIDTH).density(Y[:9], FAR, WIDE)
         got = np.exp(self.guard(*weighted).log_density(Y[:9]))
         scale = np.prod(np.sqrt(self.guard(*weighted).variances[0]))
-        assert_allclose(got * scale, want * scale, atol=2e-3)
+        assert_allclose(got * scale, want * scale, atol=1e-3)
 
     def test_it_integrates_to_one(self, weighted):
         z, Y, gamma = weighted
         guard = LinearGuard(z, 1.0)(Y[:, :1], gamma, Y[:, :1].var(axis=0), False)
         p = np.exp(guard.log_density(GRID[:, None]))
-        assert_allclose(trapezoid(p, GRID, axis=0), 1.0, atol=1e-4)
+        assert_allclose(trapezoid(p, GRID, axis=0), 1.0, atol=2e-4)
         assert_allclose(trapezoid(p * GRID[:, None], GRID, axis=0), guard.means[:, 0], atol=1e-2)
 
     @pytest.mark.parametrize("y", [1e2, 1e5, 1e12, -1e12])
@@ -389,6 +397,7 @@ class TestSmoothMoves:
         means = counts @ z / np.maximum(mass, 1e-300)[:, None]
         inside = (counts @ z**2 - mass[:, None] * means**2).sum()
         got = SmoothMoves(law, 1.0).regression(mass, means, inside)
+        assert np.abs(got - got.mean()).max() > 0.1
         want, _ = slow.smooth_regression(z, counts, BEND, REGS)
         assert_allclose(got, want, atol=1e-4)
 

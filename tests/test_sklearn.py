@@ -63,6 +63,17 @@ class RegimesOfRows(km.KernelHMM):
         return super().score(X, lengths)
 
 
+class StatesOfRows(km.KernelStateSpace):
+    """KernelStateSpace with the y, which it has no use for, that the checks hand to `fit`."""
+
+    def fit(self, X, y=None, lengths=None):
+        return super().fit(X, lengths)
+
+    def score(self, X, y=None, lengths=None):
+        return super().score(X, lengths)
+
+
+LATENT = {"random_state": 0, "n_init": 1, "max_iter": 3, "bandwidth": 0.5, "n_nodes": 9}
 QUICK = {
     "n_components": 2,
     "random_state": 0,
@@ -89,6 +100,7 @@ ESTIMATORS = [
     km.EmbeddedDensity(),
     RegimesOfRows(**QUICK, refine=False),
     RegimesOfRows(**QUICK, inference="forward"),
+    StatesOfRows(**LATENT),
 ]
 
 
@@ -106,7 +118,7 @@ def expected_failures(estimator) -> dict[str, str]:
             "two samples on the line may come as 1-D arrays, as everywhere outside X of a regressor"
         )
         return {"check_fit1d": one_d, "check_fit2d_predict1d": one_d}
-    if isinstance(estimator, km.KernelBayesFilter | km.KernelHMM):
+    if isinstance(estimator, km.KernelBayesFilter | km.KernelHMM | km.KernelStateSpace):
         time = "rows follow each other in time: what comes before a row counts"
         return {
             "check_methods_sample_order_invariance": time,
@@ -128,11 +140,14 @@ def test_the_checks_are_all_there(estimator):
     checks = list(estimator_checks_generator(estimator, mark=None))
     assert len(checks) >= (40 if is_regressor(estimator) else 35)
     others = km.DensityRatio | km.KernelBayesFilter | km.ConditionalDensity | km.EmbeddedDensity
-    assert is_regressor(estimator) or isinstance(estimator, others | km.KernelHMM)
+    chains = km.KernelHMM | km.KernelStateSpace
+    assert is_regressor(estimator) or isinstance(estimator, others | chains)
 
 
 @pytest.mark.parametrize(
-    "estimator", [FilterOfRows(reg=0.1), RegimesOfRows(**QUICK)], ids=["filter", "regimes"]
+    "estimator",
+    [FilterOfRows(reg=0.1), RegimesOfRows(**QUICK), StatesOfRows(**LATENT, inference="kbr")],
+    ids=["filter", "regimes", "states"],
 )
 def test_a_filter_fails_only_what_it_is_expected_to(estimator):
     """The checks that ran, and passed, are counted."""
@@ -188,7 +203,11 @@ def test_cloning_forgets_the_fit(xy):
     assert not hasattr(clone(c), "reg_")
     r = km.DensityRatio().fit(*xy)
     assert not hasattr(clone(r), "weights_")
-    for fitted in (km.KernelBayesFilter(reg=0.1).fit(*xy), km.KernelHMM(**QUICK).fit(xy[0])):
+    for fitted in (
+        km.KernelBayesFilter(reg=0.1).fit(*xy),
+        km.KernelHMM(**QUICK).fit(xy[0]),
+        km.KernelStateSpace(**LATENT).fit(xy[0]),
+    ):
         again = vars(clone(fitted))
         assert not [name for name in again if name.endswith("_") or name.startswith("_")]
 
@@ -203,6 +222,7 @@ def test_unknown_parameters_are_refused():
         km.ConditionalDensity(),
         km.EmbeddedDensity(),
         km.KernelHMM(),
+        km.KernelStateSpace(),
     ):
         with pytest.raises(ValueError, match="lengthscales"):
             estimator.set_params(lengthscales=3)
@@ -218,6 +238,7 @@ def test_init_does_nothing_but_store():
     km.Nystroem(tol=-1)
     km.KernelBayesFilter("nonsense", reg=-1, kernel_x="nonsense", features=7, max_active="few")
     km.KernelHMM("nonsense", "nonsense", "nonsense", "nonsense", bandwidth="wide", n_init=-1)
+    km.KernelStateSpace("nonsense", 3, "nonsense", "nonsense", transition="nonsense", guard="wide")
 
 
 def test_fit_does_not_change_parameters(xy):
@@ -406,6 +427,32 @@ class TestKernelHMM:
         for part in ("KernelHMM(", "n_components=3", "Gaussian", "refine=False"):
             assert part in repr(model)
         assert "KernelHMM" in model._repr_html_()
+
+
+class TestKernelStateSpace:
+    X = km.datasets.make_state_space("linear", 150, random_state=40).X
+
+    def test_grid_search_by_the_log_likelihood(self):
+        """Of what comes later, in the order of time."""
+        grid = {"bandwidth": [1e-3, 0.5, 50.0]}
+        model = km.KernelStateSpace(**LATENT)
+        search = GridSearchCV(model, grid, cv=TimeSeriesSplit(2)).fit(self.X)
+        assert search.best_params_ == {"bandwidth": 0.5}
+        again = clone(model).fit(self.X[:100])
+        assert_allclose(search.cv_results_["split1_test_score"][1], again.score(self.X[100:]))
+
+    def test_pipeline(self):
+        pipe = make_pipeline(StandardScaler(), km.KernelStateSpace(**LATENT)).fit(100 * self.X)
+        scaled = StandardScaler().fit_transform(100 * self.X)
+        expected = km.KernelStateSpace(**LATENT).fit(scaled)
+        assert_array_equal(pipe.predict(100 * self.X), expected.predict(scaled))
+        assert_allclose(pipe.score(100 * self.X), expected.score(scaled))
+
+    def test_text_and_html(self):
+        model = km.KernelStateSpace(2, "uniform", kernel=km.Gaussian(0.5), refine=False)
+        for part in ("KernelStateSpace(", "n_latent=2", "uniform", "Gaussian", "refine=False"):
+            assert part in repr(model)
+        assert "KernelStateSpace" in model._repr_html_()
 
 
 def test_cross_val_score_of_several_outputs(xy):

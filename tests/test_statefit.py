@@ -16,7 +16,18 @@ from kernelmean.emission import Smoothing
 from kernelmean.filtering import check_sequences
 from kernelmean.hmmfit import Draft, Settings
 from kernelmean.kernels import Gaussian
-from kernelmean.latent import BEND, NEAR, REGS, SHAPE_WIDTH, SOME, Latent, LinearGuard, SmoothMoves
+from kernelmean.latent import (
+    BEND,
+    FAR,
+    NEAR,
+    REGS,
+    SHAPE_WIDTH,
+    SOME,
+    WIDE,
+    Latent,
+    LinearGuard,
+    SmoothMoves,
+)
 from kernelmean.markov import Chain, smoothed, stationary
 from kernelmean.statefit import WINDOWS, Learner, Pairing, Space, fit_moments
 
@@ -241,7 +252,7 @@ class TestMoments:
 
 
 class TestEM:
-    WIDTHS = slow.Widths(BEND, NEAR, SOME, REGS)
+    WIDTHS, NOISE = slow.Widths(BEND, NEAR, SOME, REGS), (SHAPE_WIDTH, FAR, WIDE)
 
     @pytest.mark.parametrize("seed", [40, 41])
     def test_three_steps_on_three_nodes_over_all_paths(self, seed):
@@ -257,7 +268,7 @@ class TestEM:
             alpha, loglik = expectation(smoothing, rows, gamma, chain)
             new = smoothed(alpha, chain, rows.sequences)
             chain, gamma = moves(alpha, new, chain, rows.sequences), new
-            g, p, Q, total = slow.em_step(Y, z, g, p, Q, h, c, self.WIDTHS, SHAPE_WIDTH)
+            g, p, Q, total = slow.em_step(Y, z, g, p, Q, h, c, self.WIDTHS, self.NOISE)
             assert loglik.sum() == pytest.approx(total, abs=0.01)
             assert_allclose(gamma, g, atol=3e-3)
             assert_allclose(chain.transmat, Q, atol=3e-3)

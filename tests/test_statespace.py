@@ -98,7 +98,8 @@ EVERY = pytest.mark.parametrize("setting", SETTINGS)
 
 @cache
 def full(design: str) -> km.KernelStateSpace:
-    return km.KernelStateSpace(random_state=0).fit(data(800, 41, design).X[:600])
+    """As users have it, on 500 of 700 rows."""
+    return km.KernelStateSpace(random_state=0).fit(data(700, 41, design).X[:500])
 
 
 DESIGNS = pytest.mark.parametrize("design", ["linear", "bimodal", "volatility"])
@@ -107,13 +108,13 @@ DESIGNS = pytest.mark.parametrize("design", ["linear", "bimodal", "volatility"])
 class TestWhatIsLearned:
     @DESIGNS
     def test_forecasts_are_nearly_those_of_the_true_model(self, design):
-        """200 rows after 600 of training, beside the exact filter of the law that drew them."""
-        d, m = data(800, 41, design), full(design)
-        new = slice(600, None)
+        """200 rows after 500 of training, beside the exact filter of the law that drew them."""
+        d, m = data(700, 41, design), full(design)
+        new = slice(500, None)
         ours, best = (mse(d.X[new], f.predict(d.X)[new]) for f in (m, d.model))
-        assert ours < 1.2 * best
+        assert ours < 1.15 * best
         gap = d.model.log_predictive(d.X)[new].mean() - m.log_predictive(d.X)[new].mean()
-        assert gap < 0.15
+        assert gap < 0.1
         low, high = (end[new] for end in m.predict_interval(d.X))
         assert 0.83 < np.mean((low <= d.X[new]) & (d.X[new] <= high)) < 0.965
 
@@ -129,7 +130,7 @@ class TestWhatIsLearned:
     @DESIGNS
     def test_the_stationary_law_of_the_observations(self, design):
         """The interval of the first row is that of the data, from far-off forecasts too."""
-        m, X = full(design), data(800, 41, design).X[:600]
+        m, X = full(design), data(700, 41, design).X[:500]
         spread = np.ptp(np.quantile(X, [0.05, 0.95]))
         first = np.array(m.predict_interval(X[:1]))[:, 0, 0]
         assert_allclose(first, np.quantile(X, [0.05, 0.95]), atol=0.15 * spread)
@@ -138,7 +139,7 @@ class TestWhatIsLearned:
         assert_allclose(ahead.interval(0.9)[0][-1], first[0], atol=0.02 * spread)
 
     def test_the_state_is_found_up_to_a_function_of_it(self):
-        d, m = data(800, 41), full("linear")
+        d, m = data(700, 41), full("linear")
         found, truth = m.filter(d.X).mean[:, 0], d.model.filter(d.X)[:, 0]
         assert abs(spearmanr(found, truth)[0]) > 0.97
         assert m.smooth(d.X).variance.mean() < m.filter(d.X).variance.mean()
@@ -148,7 +149,7 @@ class TestWhatIsLearned:
         m = full("linear")
         z = np.linspace(-1.5, 1.5, 7)[:, None]
         y, new = (law.mean()[:, 0] for law in (m.emission_at(z), m.transition_at(z)))
-        sd = data(800, 41).X[:600].var() - 0.36
+        sd = data(700, 41).X[:500].var() - 0.36
         assert abs(np.polyfit(z[:, 0], y, 1)[0]) == pytest.approx(sd**0.5, rel=0.2)
         assert np.polyfit(z[:, 0], new, 1)[0] == pytest.approx(0.95, abs=0.08)
 
@@ -167,10 +168,10 @@ class TestWhatIsLearned:
         assert mse(X[800:], m.predict(X)[800:]) < 1.05 * best
 
     def test_refining_helps(self):
-        d = data(800, 41, "bimodal")
-        rough = km.KernelStateSpace(refine=False, random_state=0).fit(d.X[:600])
-        assert mse(d.X[600:], full("bimodal").predict(d.X)[600:]) < mse(
-            d.X[600:], rough.predict(d.X)[600:]
+        d = data(700, 41, "bimodal")
+        rough = km.KernelStateSpace(refine=False, random_state=0).fit(d.X[:500])
+        assert mse(d.X[500:], full("bimodal").predict(d.X)[500:]) < mse(
+            d.X[500:], rough.predict(d.X)[500:]
         )
 
     @EVERY
@@ -218,8 +219,8 @@ class TestWhatIsLearned:
         off = (Psi @ m.V_.T - target)[seen]
         assert (off**2).sum() < 1e-3 * (target[seen] ** 2).sum()
         inner = np.abs(m.nodes_[:, 0]) < 1.5
-        laws = m.emissions_.weights[:, :600] @ m.features_.transform(m.emissions_.points[:600])
-        laws /= m.emissions_.weights[:, :600].sum(axis=1, keepdims=True)
+        laws = m.emissions_.weights[:, :500] @ m.features_.transform(m.emissions_.points[:500])
+        laws /= m.emissions_.weights[:, :500].sum(axis=1, keepdims=True)
         off = (Psi @ m.U_.T - laws)[inner]
         assert (off**2).sum() < 2e-2 * (laws[inner] ** 2).sum()
 
@@ -480,14 +481,14 @@ class TestKnownTransition:
 
     def test_the_emission_is_learned(self):
         """x keeps its own units: E[y | x] = x up to the sign, which y cannot tell."""
-        d = data(800, 41)
-        m = km.KernelStateSpace(transition=self.move, random_state=0).fit(d.X[:600])
+        d = data(700, 41)
+        m = km.KernelStateSpace(transition=self.move, random_state=0).fit(d.X[:500])
         assert m.startprob_ @ m.nodes_[:, 0] ** 2 == pytest.approx(0.36 / (1 - 0.95**2), rel=0.15)
         x = np.linspace(-2.5, 2.5, 9)[:, None]
         slope = np.polyfit(x[:, 0], m.emission_at(x).mean()[:, 0], 1)[0]
         assert abs(slope) == pytest.approx(1.0, abs=0.2)
-        best = mse(d.X[600:], d.model.predict(d.X)[600:])
-        assert mse(d.X[600:], m.predict(d.X)[600:]) < 1.15 * best
+        best = mse(d.X[500:], d.model.predict(d.X)[500:])
+        assert mse(d.X[500:], m.predict(d.X)[500:]) < 1.15 * best
         found = np.sign(slope) * m.filter(d.X).mean
         assert np.corrcoef(found[:, 0], d.model.filter(d.X)[:, 0])[0, 1] > 0.98
         assert_allclose(m.transition_at([[1.0]]).mean(), 0.95, atol=0.15)
@@ -782,8 +783,15 @@ class TestShapes:
         assert forced.variates_(Y).shape == (200, 2)
         assert learner(bandwidth=0.7, directions=0).fit(Y[:, :4]).variates_ is None
         assert mse(Y[:, :3], m.predict(Y)[:, :3]) < Y[:, :3].var(axis=0).mean()
-        with pytest.raises(ValueError, match="directions=0"):
-            m.recovered()
+        y = m.recovered().draw_emission(m.nodes_[:5], np.random.default_rng(1))
+        assert (y[:, None] == Y).all(axis=2).any(axis=1).all()  # rows, drawn by their weights
+
+    def test_particles_need_densities_of_columns(self):
+        m = learner(inference="particles", n_particles=20, bandwidth=None).fit(wide())
+        assert m.variates_ is None
+        assert np.isfinite(m.predict(wide()[:9])).all()
+        with pytest.raises(ValueError, match="directions is 2.*directions=0"):
+            learner(inference="particles", directions=2).fit(wide())
 
     @BOTH
     def test_a_rank_two_state_is_better_followed_in_two_dimensions(self, inference):
@@ -1202,8 +1210,8 @@ class TestTune:
         assert max(scores) == pytest.approx(seen)
         plain = clone(base).fit(self.X)
         for entry in best.tuning_[::5]:
-            h = tuple(entry["width"] * np.atleast_1d(plain.bandwidth_))
-            guard = tuple(entry["guard"] * np.array([200.0, 1000.0]))
+            h = entry["width"] * plain.bandwidth_
+            guard = tuple(entry["guard"] * np.array(plain.guard_))
             same = clone(base).set_params(bandwidth=h, guard=guard).fit(self.X)
             want = same.log_predictive(self.X_val).mean()
             assert entry["likelihood"] == pytest.approx(want, abs=1e-3)
@@ -1315,8 +1323,16 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", TROUBLE)
+FEW = (
+    "three rows", "ten rows", "two values", "a column twice", "tiny", "one at 1e6", "heavy tails",
+    "a cycle of three", "mostly missing", "many columns",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "way"),
+    [(case, way) for way in WAYS for case in (TROUBLE if way == "default" else FEW)],
+)
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_trouble(case, way):
     """Probabilities, finite scores, draws and forecasts."""

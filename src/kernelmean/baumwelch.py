@@ -138,7 +138,7 @@ class Climb:
     @property
     def value(self) -> float:
         """Mean log-likelihood of a row."""
-        return self.history[-1]
+        return float(self.loglik.mean())
 
 
 def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
@@ -149,9 +149,6 @@ def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
 
 
 Maximise = Callable[[np.ndarray, np.ndarray, Chain, list[slice]], Chain]
-
-
-Levelled = Callable[[np.ndarray, Chain, np.ndarray], tuple[np.ndarray, Chain]]
 
 
 def climb(
@@ -176,14 +173,17 @@ def climb(
     for i in range(max_iter):
         alpha, loglik = expectation(smoothing, rows, gamma, chain)
         gain = np.inf if best is None else loglik.mean() - best.value
+        before = [] if best is None else best.history
+        history = [*before, float(loglik.mean())]
         if best is None or (gain <= 0 and i <= FIRST_STEPS):
-            best = Climb(gamma, chain, loglik, [float(loglik.mean())], False, start)
+            history = history if patience else history[-1:]
+            best = Climb(gamma, chain, loglik, history, False, start)
         elif gain <= 0:
             falls += 1
             if falls > patience:
                 return replace(best, converged=True)
+            best = replace(best, history=history)
         else:
-            history = [*best.history, float(loglik.mean())]
             best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
             falls = 0
         if best.converged:
@@ -257,8 +257,6 @@ class Refinement:
     guard_of, maximise : callable
         The rules for the guard of the emission laws and for the chain.
     effort : Effort
-    levelled : callable, optional
-        Renames the states of γ and a chain, (γ, chain, rows used), before a climb is carried on.
     """
 
     rows: Rows
@@ -270,7 +268,6 @@ class Refinement:
     guard_of: GuardRule = Guard.of
     maximise: Maximise = maximised
     effort: Effort = Effort()
-    levelled: Levelled | None = None
 
     def smoothing(self, bandwidth: float) -> Smoothing:
         """The rows seen, at a bandwidth relative to the kernel's."""
@@ -278,13 +275,26 @@ class Refinement:
 
     def __call__(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The best climb and its bandwidth."""
-        thumb = rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
-        factor = 0.5 * thumb if self.bandwidth is None else self.bandwidth
-        climbed = self._from_starts(self.smoothing(factor), starts)
+        first, factor = self.begun(starts)
+        if not self.searched:
+            return first, factor
+        best = self.narrowed(self.over_bandwidths(first, factor)[0])
+        return self.at(self.smoothing(best), first), best
+
+    def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
+        """The best climb at the bandwidth that was given, or half of Silverman's."""
+        factor = 0.5 * self._thumb if self.bandwidth is None else self.bandwidth
+        return self._from_starts(self.smoothing(factor), starts), factor
+
+    @property
+    def searched(self) -> bool:
+        """Whether there is a bandwidth to look for."""
         few = self.rows.seen.sum() < FEWEST
-        if self.bandwidth is not None or isinstance(self.kernel, Delta) or few:
-            return climbed, factor
-        return self._over_bandwidths(climbed, factor, thumb)
+        return not (self.bandwidth is not None or isinstance(self.kernel, Delta) or few)
+
+    @property
+    def _thumb(self) -> float:
+        return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
     def carried_on(self, laws: Emissions, chain: Chain, factor: float) -> tuple[Climb, Smoothing]:
         """EM on these rows from laws and a chain found on others."""
@@ -309,8 +319,10 @@ class Refinement:
         """The climb carried on, with the history of both (but for steps that were undone)."""
         if c.converged:
             return c
-        more = self._climb(smoothing, *self._renamed(c), self.max_iter)
-        before = [value for value in c.history if value < more.history[0]]
+        more = self._climb(smoothing, c.gamma, c.chain, self.max_iter)
+        before = c.history
+        if not self.effort.patience:
+            before = [value for value in before if value < more.history[0]]
         return replace(more, history=before + more.history, start=c.start)
 
     def _climb(self, smoothing: Smoothing, gamma, chain: Chain, max_iter: int) -> Climb:
@@ -320,25 +332,20 @@ class Refinement:
         rules = self.maximise, self.effort.patience
         return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
 
-    def _renamed(self, c: Climb) -> tuple[np.ndarray, Chain]:
-        if self.levelled is None:
-            return c.gamma, c.chain
-        return self.levelled(c.gamma, c.chain, self.rows.used)
-
-    def _over_bandwidths(self, first: Climb, factor: float, thumb: float) -> tuple[Climb, float]:
-        """The bandwidth of the best held-out log-likelihood, from the first one outwards.
-
-        The best on half of the rows is a little too wide for all of them.
-        """
+    def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, float]:
+        """The bandwidth of the best held-out log-likelihood, from the first one outwards; both."""
         scores = {factor: self.held_out(factor, first)}
         for step in (1 / STEP, STEP):
             h = factor
-            while _within(h * step / thumb) and scores[h] == max(scores.values()):
+            while _within(h * step / self._thumb) and scores[h] == max(scores.values()):
                 h *= step
                 scores[h] = self.held_out(h, first)
         best = max(scores, key=lambda h: scores[h])
-        best *= 0.5 ** (1 / (self.rows.points.shape[1] + 4))
-        return self.at(self.smoothing(best), first), best
+        return best, scores[best]
+
+    def narrowed(self, bandwidth: float) -> float:
+        """The best on half of the rows is a little too wide for all of them."""
+        return bandwidth * 0.5 ** (1 / (self.rows.points.shape[1] + 4))
 
     def at(self, smoothing: Smoothing, first: Climb) -> Climb:
         """The climb at another bandwidth: from its start, or its end where that leads higher.
@@ -346,7 +353,7 @@ class Refinement:
         The history stays that of the first climb: the last one is often a step or two.
         """
         again = self._climb(smoothing, *first.start, self.max_iter)
-        onwards = self._climb(smoothing, *self._renamed(first), self.max_iter)
+        onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
         best = again if again.value > onwards.value - self.tol * ROUNDING else onwards
         return replace(best, history=first.history)
 

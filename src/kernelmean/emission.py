@@ -23,6 +23,7 @@ RANK = 2000  # landmarks of the smoothing kernel
 LANDMARK_ROWS = 20_000  # rows they are chosen among
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
+LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
 LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -175,6 +176,10 @@ class Guard(Saveable):
         """
         counts = self.counts if counts is None else counts
         log_guard = self.log_density(points) + np.log(self.strength)
+        if log_height < LARGE:
+            total = np.maximum(kernel_part, 0.0) * np.exp(log_height) + np.exp(log_guard)
+            if total.min() > TINY:
+                return np.log(total / (counts + self.strength))
         with np.errstate(divide="ignore"):
             log_kernel = np.log(np.maximum(kernel_part, 0.0)) + log_height
         return np.logaddexp(log_kernel, log_guard) - np.log(counts + self.strength)

@@ -125,24 +125,6 @@ class Latent(Saveable):
         shares[rows, left + 1] += right
         return shares
 
-    def levelled(self, p: np.ndarray) -> np.ndarray:
-        """Where the mass p_j of each node goes, (m, m), for the law of the nodes to become π*.
-
-        In one dimension the nodes keep their order (the map is F_π*⁻¹ ∘ F_p, spread over cells);
-        in several they stay where they are.
-        """
-        m = len(p)
-        if self.nodes.shape[1] > 1:
-            return np.eye(m)
-        to, upto = np.cumsum(p / p.sum()), np.cumsum(self.weights)
-        to[-1] = upto[-1] = 1.0
-        low, start = np.r_[0.0, to[:-1]], np.r_[0.0, upto[:-1]]
-        shared = np.minimum(to[:, None], upto) - np.maximum(low[:, None], start)
-        shared = np.maximum(shared, 0.0)
-        lost = shared.sum(axis=1) <= 0  # nodes without mass
-        shared[lost, np.minimum(np.searchsorted(upto, to[lost]), m - 1)] = 1.0
-        return shared / shared.sum(axis=1, keepdims=True)
-
     def chain_of(self, move: Callable, rng: np.random.Generator) -> Chain:
         """The chain on the nodes of a simulator (x, rng) -> x', by following it from each."""
         x = np.repeat(self.nodes, FOLLOWED, axis=0)
@@ -272,16 +254,6 @@ class SmoothMoves:
     def __call__(self, alpha, gamma, chain: Chain, sequences) -> Chain:
         """The M-step of `baumwelch.climb`."""
         return self.from_counts(transitions(alpha, gamma, chain, sequences))
-
-    def levelled(self, gamma: np.ndarray, chain: Chain, used: np.ndarray):
-        """The same model with nodes renamed so that their law, in the rows used, is π*.
-
-        EM moves the latent law about: any one-to-one function of the states does as well. Here
-        it comes back, or the states would crowd at the last nodes.
-        """
-        p = gamma[used].sum(axis=0)
-        T = self.latent.levelled(p)
-        return gamma @ T, self.from_counts(T.T @ (p[:, None] * chain.transmat) @ T)
 
     def from_counts(self, counts: np.ndarray) -> Chain:
         """The chain with these expected numbers of transitions."""

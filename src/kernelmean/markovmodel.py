@@ -50,7 +50,7 @@ class MarkovModel(Saveable, BaseEstimator):
         """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
 
         Of the `variates_` of y, where densities are theirs. With `inference="kbr"` the predictions
-        are those of that filter: a score of forecasts, and a likelihood only with "forward".
+        are those of that filter: a score of forecasts, and no likelihood.
 
         Parameters
         ----------

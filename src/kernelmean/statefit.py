@@ -10,7 +10,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 from . import linalg
-from .baumwelch import FEWEST, Climb, Effort, Refinement, Rows
+from .baumwelch import Climb, Effort, Refinement, Rows
 from .emission import Smoothing, smoothing_kernel
 from .features import FeatureMap, Nystroem
 from .hmmfit import SEARCHED, STRETCHES, Draft, Settings
@@ -31,7 +31,7 @@ RIDGE = 1e-6  # of the operators, relative to the second moment of the latent co
 RATIO_RIDGE = 1e-3  # of the ratio of a transition density to the stationary one
 MOMENT_ITER = 10  # of L-BFGS, by default: soon after, it fits the noise of the moments
 # the log-likelihood falls where the λ of the transitions changes
-EFFORT = Effort(short=12, finalists=1, half_iter=12, patience=6)
+EFFORT = Effort(short=12, finalists=1, half_iter=8, patience=6)
 STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
 STRENGTHS = 2  # so many times
 
@@ -252,10 +252,12 @@ class Learner:
             self.guard_of,
             self.maximise,
             EFFORT,
-            self.moves.levelled if self.chain is None else None,
         )
-        found, factor = search([(logb[numbers], chain) for logb, chain in starts])
-        search, found = self._guarded(search, found, factor)
+        found, factor = search.begun([(logb[numbers], chain) for logb, chain in starts])
+        if search.searched:
+            factor, score = search.over_bandwidths(found, factor)
+            search, factor = self._guarded(search, found, factor, score), search.narrowed(factor)
+            found = search.at(search.smoothing(factor), found)
         if few is rows:
             return found, search.smoothing(factor)
         laws = search.smoothing(factor).emissions(found.gamma[few.seen])
@@ -264,16 +266,14 @@ class Learner:
         climbed, smoothing = replace(search, rows=rows).carried_on(laws, found.chain, factor)
         return replace(climbed, history=found.history), smoothing
 
-    def _guarded(self, search: Refinement, found: Climb, factor: float) -> tuple[Refinement, Climb]:
+    def _guarded(self, search: Refinement, found: Climb, factor: float, score) -> Refinement:
         """With the emission guard as strong as rows held out like it best: as given, or more so."""
-        if self.settings.bandwidth is not None or search.rows.seen.sum() < FEWEST:
-            return search, found
-        best, score, guard = search, search.held_out(factor, found), self.guard_of
+        best, guard = search, self.guard_of
         for _ in range(STRENGTHS):
             guard = replace(guard, strength=STRONGER * guard.strength)
-            other = replace(best, guard_of=guard)
+            other = replace(search, guard_of=guard)
             value = other.held_out(factor, found)
             if value <= score:
                 break
             best, score = other, value
-        return best, found if best is search else best.at(best.smoothing(factor), found)
+        return best

@@ -87,6 +87,8 @@ class NodeModel:
 class LatentResult:
     """Laws of the latent state of every row: one of many equivalent representations.
 
+    Means and units are conventions; in one dimension ranks are not, up to reversal.
+
     Attributes
     ----------
     embeddings : MeanEmbedding
@@ -104,7 +106,7 @@ class LatentResult:
         return self.embeddings.weights
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
-        """Central interval of every latent coordinate: lower and upper ends, (n, n_latent) each."""
+        """Central interval of every latent coordinate, (n, n_latent) each; its ends are nodes."""
         return self.embeddings.interval(level)
 
     def __len__(self) -> int:

@@ -43,13 +43,15 @@ class KernelStateSpace(MarkovModel):
     """x_{t+1} ~ M(x_t, ·), y_t ~ O(x_t, ·), both unknown: learned from y_1, ..., y_n alone.
 
     The law π* of the latent states is chosen (any model has an equivalent one with that law), and
-    stands on m nodes. With ψ(x) the coordinates of a latent point, U ψ(x) embeds O(x, ·) and
-    V ψ(x) embeds M(x, ·). A start by moments minimises
+    stands on m nodes. With ψ(x) the coordinates of a latent point and φ(y) those of an
+    observation, U ψ(x) embeds O(x, ·) and V ψ(x) embeds M(x, ·). One start, by the moments
+    C₁₂ = E φ(y_1)φ(y_2)ᵀ, C₁₃, C_X = E ψ(x)ψ(x)ᵀ and the means μ_Y, μ_X, minimises
 
     ‖C₁₂ − U C_X VᵀUᵀ‖² + ‖C₁₃ − U C_X V²ᵀUᵀ‖² + λ₁‖μ_Y − Uμ_X‖² + λ₂‖μ_X − Vμ_X‖²,
 
-    and EM then climbs the predictive likelihood, Σ_t log p(y_t | y_1, ..., y_{t-1}), with laws that
-    stay embeddings: weights of y given x are probabilities of the nodes in each row.
+    others pair observations and nodes by rank. EM then climbs the predictive likelihood,
+    Σ_t log p(y_t | y_1, ..., y_{t-1}), with laws that stay embeddings: the law of y at a node is
+    that of the rows, each weighted by the probability of the node in it.
 
     Parameters
     ----------
@@ -58,19 +60,20 @@ class KernelStateSpace(MarkovModel):
     latent : {"normal", "uniform"} or callable
         π*: standard normal, uniform on the unit cube, or a sampler (n, rng) -> array (n, n_latent).
     penalty : (float, float)
-        λ₁ and λ₂ of the moments.
+        λ₁ and λ₂ of the moments; with `refine=True` they matter for one of the starts only.
     refine : bool
         Whether EM follows the moments. Without it forecasts are those of the moment fit, which
         is rarely good: that loss has minima that fit the noise of C₁₂.
     random_state : int, Generator or None
-        For samplers and particles.
+        For samplers and particles; the default draws nothing.
     kernel : Kernel, str, scikit-learn kernel or callable
-        Embeds the observations.
+        Embeds the observations. Emission densities are smoothed with a kernel of its family;
+        its lengthscale matters for moments and for "kbr".
     kernel_x : Kernel or str
         Embeds the latent states.
     transition : callable, optional
         A known M: a simulator (x, rng) -> x', with x and x' of shape (N, n_latent). Only O is
-        learned, and π* is the stationary law of M; `latent` is where the simulator starts.
+        learned, and π* is the stationary law of M, which is simulated from draws of `latent`.
     inference : {"nodes", "particles", "kbr"}
         How states are filtered: Bayes' rule with the recovered densities on the nodes (exact, no
         noise); a bootstrap particle filter over these densities; or kernel Bayes' rule from the
@@ -78,11 +81,11 @@ class KernelStateSpace(MarkovModel):
     bandwidth : float or sequence of float, optional
         Of the emission densities; None is that of the largest log-likelihood of held-out rows.
     guard : float or (float, float)
-        Rows that a simple model counts as, spread evenly over the nodes, in the emission laws and
-        in the transitions: y linear in x with noise that does not depend on it, and x' normal
-        around a smooth function of x. It is what is left where no data have been. In the emission
-        laws it counts 10 or 100 times as much if that makes held-out rows likelier (unless
-        `bandwidth` is given).
+        Rows that a simple model counts as in the emission laws, and in the transitions, in all
+        (divided by m at each node): y linear in x with noise that does not depend on it, and x'
+        normal around a smooth function of x. It is what is left where no data have been; more of
+        it suits short series and nearly linear ones. In the emission laws it counts 10 or 100
+        times as much if that makes held-out rows likelier (unless `bandwidth` is given).
     n_nodes : int, optional
         m; None is 41, 120, 200 in one, two, more dimensions.
     n_particles : int
@@ -118,12 +121,13 @@ class KernelStateSpace(MarkovModel):
     U_, V_ : arrays of shape (r_y, r_x), (r_x, r_x)
         The operators in coordinates.
     loss_ : float
-        Of the moments, at the start (with `refine=False`: at the end).
+        Of the moments, where EM starts (with `refine=False`: at the end).
     loss_history_ : array of shape (iterations, 3)
         Its three terms: moments, λ₁, λ₂.
     history_ : array
         Mean log-likelihood of a row by iteration of EM, each row left out of the laws it is
-        judged by, at the bandwidth that starts are compared at.
+        judged by: of the best start, at the first bandwidth. The iteration with the largest one
+        is taken; after it the likelihood of rows left out may fall.
     converged_ : bool
     bandwidth_ : float, tuple or None
         Of the emission densities.
@@ -508,7 +512,8 @@ class KernelStateSpace(MarkovModel):
     def predict(self, X, lengths=None) -> Array:
         """One-step forecasts E[y_t | y_1, ..., y_{t-1}] of every row, (n, d).
 
-        The first row of a sequence gets the stationary mean.
+        The first row of a sequence gets the stationary mean. For the rows after those of training
+        give both, `predict(X)[n:]`: a series that begins anew knows nothing of what was before.
 
         Parameters
         ----------
@@ -587,7 +592,7 @@ class KernelStateSpace(MarkovModel):
         return StateForecast(found.states, found.observations, found.bandwidth)
 
     def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
-        """A sequence of observations, (n, d), and of its latent states, (n, n_latent).
+        """A sequence of observations, (n, d), and of its latent states on the nodes.
 
         Parameters
         ----------
@@ -600,6 +605,8 @@ class KernelStateSpace(MarkovModel):
 
     def start(self, prior=None) -> LatentBelief:
         """The belief before the first observation, to be carried on one step at a time.
+
+        After `update` its `mean` is that of the row just seen; `predict` first, for the next one.
 
         Parameters
         ----------
@@ -622,7 +629,7 @@ class KernelStateSpace(MarkovModel):
     def emission_at(self, x) -> MeanEmbedding:
         """A batch of embedded laws of y given x: between nodes, mixtures of those at the nodes.
 
-        In several dimensions, U ψ(x) as weights of observations, some of which are negative.
+        In several dimensions by regression on ψ(x): weights may be negative.
 
         Parameters
         ----------

@@ -462,26 +462,5 @@ class TestVolatility:
             variances[volatility.GARCH] = 30.0 * mean
         assert words in volatility._verdict(replace(market, variances=variances))
 
-    def test_the_guard_is_chosen_by_the_last_training_days(self, market, monkeypatch):
-        asked = []
-
-        class Model:
-            def __init__(self, guard):
-                self.guard = guard
-
-            def log_predictive(self, X):
-                return np.r_[np.zeros(70), np.full(30, self.guard[0])]
-
-        def learn(X, guard):
-            asked.append(len(X))
-            return Model(guard)
-
-        monkeypatch.setattr(volatility, "learn", learn)
-        scores = volatility.by_guard(np.zeros((100, 1)))
-        assert asked == [70, 70, 70]
-        assert scores == {g: g[0] for g in volatility.GUARDS}
-        said = volatility._guard_line(replace(market, scores=scores))[2]
-        assert "2,000: 2000.000" in said
-
     def test_days_without_change_are_missing(self):
         assert np.isnan(volatility.logs(np.array([0.0, 1.0]))[:, 0]).tolist() == [True, False]

@@ -13,7 +13,6 @@ from ..._validation import NumericalWarning
 from ...comparators import Garch, mse_log_variance, qlike
 from ...display import ForecastDisplay, ObservationDisplay, TransitionDisplay
 from ...display.style import legend_above, time_axis
-from ...progress import track
 from ...statespace import KernelStateSpace
 from ..filterreport import below_each_other
 from ..page import STYLE, Figure, Grid, Note, Numbers, Prose, Section, canvas
@@ -21,8 +20,6 @@ from ..ssm import expected
 from .job import Job, Result
 from .sp500 import RETURN, TRAINING, load_returns
 
-VALIDATION = 0.3  # of the training days, at their end
-GUARDS = ((200.0, 1000.0), (2000.0, 2000.0), (20_000.0, 5000.0))  # the first is the default
 QUICK = 800  # days learned from
 DECAY = 0.94  # of the moving average: RiskMetrics
 AHEAD = 60  # days
@@ -46,8 +43,6 @@ class Volatility:
         Days learned from.
     model : KernelStateSpace
         Of log r².
-    scores : dict
-        Mean log-likelihood of the validation days, by guard.
     variances : dict
         E[r² | days before] of all days, by the name of the model.
     """
@@ -55,19 +50,15 @@ class Volatility:
     returns: pd.DataFrame
     n: int
     model: KernelStateSpace
-    scores: dict[tuple[float, float], float]
     variances: dict[str, np.ndarray]
 
     @classmethod
     def of(cls, returns: pd.DataFrame, quick: bool) -> Volatility:
-        """Learn from the first days; settings are chosen among these too."""
+        """Learn from the first days."""
         n = round(TRAINING * len(returns))
         r = centred(returns[RETURN].to_numpy(), n)
         X = logs(r)
-        past = X[max(0, n - QUICK) : n] if quick else X[:n]
-        scores = {} if quick else by_guard(past)
-        guard = max(scores, key=lambda g: scores[g]) if scores else GUARDS[-1]
-        model = learn(past, guard, n_init=1 if quick else 4)
+        model = learn(X[max(0, n - QUICK) : n], n_init=1) if quick else learn(X[:n])
         variances = {
             OURS: calibrated(expected(model, lambda Y: np.exp(Y[:, 0]), X), r, n),
             GARCH: Garch().fit(r[:n]).forecast_variance(r),
@@ -75,7 +66,7 @@ class Volatility:
             NONE: np.full(len(r), (r[:n] ** 2).mean()),
             GJR: gjr(r, n),
         }
-        return cls(returns, n, model, scores, variances)
+        return cls(returns, n, model, variances)
 
     @cached_property
     def squares(self) -> np.ndarray:
@@ -112,20 +103,11 @@ def logs(r: np.ndarray) -> np.ndarray:
     return np.log(np.where(r == 0, np.nan, r**2))[:, None]
 
 
-def learn(X: np.ndarray, guard: tuple[float, float], n_init: int = 4) -> KernelStateSpace:
+def learn(X: np.ndarray, n_init: int = 4) -> KernelStateSpace:
     """The model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumericalWarning)
-        return KernelStateSpace(guard=guard, n_init=n_init, random_state=0).fit(X)
-
-
-def by_guard(X: np.ndarray) -> dict[tuple[float, float], float]:
-    """Mean log-likelihood of the last days of training, by models of those before."""
-    n = round((1 - VALIDATION) * len(X))
-    return {
-        guard: float(learn(X[:n], guard).log_predictive(X)[n:].mean())
-        for guard in track(GUARDS, description="  learning volatility")
-    }
+        return KernelStateSpace(n_init=n_init, random_state=0).fit(X)
 
 
 def calibrated(variance: np.ndarray, r: np.ndarray, n: int) -> np.ndarray:
@@ -181,22 +163,14 @@ def _lines(v: Volatility) -> list[tuple[str, str, str]]:
             "Mean of (log r² + 1.27 − log σ²)². Most of it is the noise of a single day, about "
             "4.9.",
         ),
-        _guard_line(v),
+        (
+            "Guard",
+            f"{v.model.guard_[0]:,.0f} days",
+            "As how many days the model counts a straight line with the same noise everywhere, in "
+            "the law of log r² given the state. Chosen by training days held back: with many, it "
+            "can foretell markets calmer than any it has seen.",
+        ),
     ]
-
-
-def _guard_line(v: Volatility) -> tuple[str, str, str]:
-    emission, moves = (f"{g:,.0f}" for g in v.model.guard)
-    if not v.scores:
-        return ("Guard", f"{emission} and {moves} rows", "Not chosen here, to be quick.")
-    listed = ", ".join(f"{g[0]:,.0f}: {_signed(score)}" for g, score in v.scores.items())
-    return (
-        "Guard",
-        f"{emission} and {moves} rows",
-        "How much a straight line with the same noise everywhere counts in the law of log r² given "
-        "the state, and a smooth motion in its moves. By the log-likelihood of the last training "
-        f"days, which by guard is {listed}.",
-    )
 
 
 def _signed(value: float) -> str:
