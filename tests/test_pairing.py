@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kernelmean.pairing import assigned_pairs, sorted_pairs, start, start_unmoved
+from kernelmean.pairing import assigned_pairs, sorted_pairs
 
 
 def cloud(n: int, d: int, seed: int = 40) -> np.ndarray:
@@ -117,43 +117,3 @@ def test_sizes_that_differ_are_used_evenly(n, m):
 @pytest.mark.parametrize("y", [np.ones((8, 2)), np.column_stack([np.arange(8.0), np.ones(8)])])
 def test_columns_without_spread_are_no_trouble(y):
     assert sorted(assigned_pairs(y, cloud(8, 2))) == list(range(8))
-
-
-# ------------------------------------------------------------ starts
-
-
-def dense(later: np.ndarray, earlier: np.ndarray, ridge: float) -> np.ndarray:
-    """Σ_ij (K + nδI)⁻¹_ij later_i ⊗ earlier_j."""
-    n = len(earlier)
-    return later.T @ np.linalg.inv(earlier @ earlier.T + n * ridge * np.eye(n)) @ earlier
-
-
-@pytest.mark.parametrize("ridge", [0.5, 1e-3])
-def test_the_start_is_the_conditional_mean_embedding_of_pairs(rng, ridge):
-    Phi, Psi, pairs = rng.normal(size=(30, 4)), rng.normal(size=(12, 3)), rng.integers(12, size=30)
-    linked = np.ones(29, dtype=bool)
-    linked[[9, 19]] = False  # three sequences
-    U, V = start(Phi, Psi, pairs, linked, ridge)
-    own = Psi[pairs]
-    earlier = np.concatenate([own[0:9], own[10:19], own[20:29]])
-    later = np.concatenate([own[1:10], own[11:20], own[21:30]])
-    assert_allclose(U, dense(Phi, own, ridge), rtol=1e-8, atol=1e-10)
-    assert_allclose(V, dense(later, earlier, ridge), rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("ridge", [0.5, 1e-3])
-def test_the_unmoved_start_is_that_of_the_thesis(rng, ridge):
-    Psi = rng.normal(size=(30, 4))
-    assert_allclose(
-        start_unmoved(Psi.T @ Psi / 30, ridge), dense(Psi, Psi, ridge), rtol=1e-8, atol=1e-10
-    )
-
-
-def test_a_chain_that_shows_itself_is_learned_at_once():
-    """Finite states that the observations name: U is the identity, V the transposed counts."""
-    states = np.array([0, 1, 2, 1, 0, 0, 1, 2, 2, 0])
-    U, V = start(np.eye(3)[states], np.eye(3), states, np.ones(9, dtype=bool), 1e-12)
-    counts = np.zeros((3, 3))
-    np.add.at(counts, (states[1:], states[:-1]), 1)
-    assert_allclose(U, np.eye(3), atol=1e-9)
-    assert_allclose(V, counts / counts.sum(axis=0), atol=1e-9)

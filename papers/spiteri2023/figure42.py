@@ -154,6 +154,7 @@ def steps_below(ax, method: str) -> None:
     ax.set_xlabel("steps")
     if method == LBFGS:
         ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(left=0)
 
 
 # ---------------------------------------------------------------- registered

@@ -104,15 +104,34 @@ def refine(
     draft: Draft, space: Variates | None, fit: SpectralFit, settings: Settings, rng
 ) -> tuple[Climb, Smoothing]:
     """EM from several starts on some rows, then on all from where that ended."""
-    rows, kernel = draft.rows, draft.kernel
-    if space is not None:
-        rows, kernel = replace(rows, points=space(rows.points)), Gaussian()
-    numbers, few = rows.stretches(SEARCHED, STRETCHES)
+    rows = in_space(draft.rows, space)
+    numbers, search = searching(rows, draft.kernel if space is None else Gaussian(), settings)
+    found, factor = search(starts(draft, fit, numbers, settings.n_init, rng))
+    return on_all(search, rows, found, factor, settings)
+
+
+def in_space(rows: Rows, space: Variates | None) -> Rows:
+    """The rows where densities are."""
+    return rows if space is None else replace(rows, points=space(rows.points))
+
+
+def searching(
+    rows: Rows, kernel: Kernel, settings: Settings, limit: int = SEARCHED, **rules
+) -> tuple[np.ndarray, Refinement]:
+    """The numbers of some rows, and the search on them."""
+    numbers, few = rows.stretches(limit, STRETCHES)
     base, factor = smoothing_kernel(kernel.resolve(rows.there), rows.there), None
     if settings.bandwidth is not None:
         base, factor = base._bandwidth(settings.bandwidth), 1.0
-    search = Refinement(few, base, factor, settings.max_iter, settings.tol, settings.verbose)
-    found, factor = search(starts(draft, fit, numbers, settings.n_init, rng))
+    how = settings.max_iter, settings.tol, settings.verbose
+    return numbers, Refinement(few, base, factor, *how, **rules)
+
+
+def on_all(
+    search: Refinement, rows: Rows, found: Climb, factor: float, settings: Settings
+) -> tuple[Climb, Smoothing]:
+    """EM on all rows from where it came on some."""
+    few = search.rows
     if few is rows:
         return found, search.smoothing(factor)
     laws = search.smoothing(factor).emissions(found.gamma[few.seen])

@@ -11,15 +11,14 @@ from scipy.ndimage import gaussian_filter1d
 
 from . import linalg
 from .baumwelch import Climb, Effort, Refinement, Rows
-from .emission import Smoothing, smoothing_kernel
+from .emission import Smoothing
 from .features import FeatureMap, Nystroem
-from .hmmfit import SEARCHED, STRETCHES, Draft, Settings
+from .hmmfit import Draft, Settings, in_space, on_all, searching
 from .kernels import Gaussian, Kernel
 from .latent import Latent, LinearGuard, SmoothMoves
 from .markov import Chain, stationary
 from .pairing import assigned_pairs, sorted_pairs
 from .pairmoments import PairFit, PairMoments, minimise
-from .particlefilter import systematic
 from .persistence import Saveable
 from .spectral import neighbours
 from .variates import Variates
@@ -29,7 +28,7 @@ PAIRED = 1000  # latent points that are paired with observations
 BLUR = 0.3  # of a pairing, in standard deviations of the latent law
 RIDGE = 1e-6  # of the operators, relative to the second moment of the latent coordinates
 RATIO_RIDGE = 1e-3  # of the ratio of a transition density to the stationary one
-MOMENT_ITER = 10  # of L-BFGS, by default: soon after, it fits the noise of the moments
+SEARCHED = 5000  # rows that starts, bandwidths and guards are compared on
 # the log-likelihood falls where the λ of the transitions changes
 EFFORT = Effort(short=12, finalists=1, half_iter=8, patience=6)
 STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
@@ -149,10 +148,9 @@ def _averaged(Y: np.ndarray, sequences: list[slice], window: float) -> np.ndarra
 
 def _pairs(signals: np.ndarray, latent: Latent) -> np.ndarray:
     """The node that goes with every row."""
-    nodes = systematic(latent.weights[None], np.array([0.5]))[0]
-    if len(nodes) < PAIRED:
-        counts = np.round(PAIRED * latent.weights).astype(int)
-        nodes = np.repeat(np.arange(len(counts)), np.maximum(counts, 0))
+    levels = (np.arange(PAIRED) + 0.5) / PAIRED
+    upto = np.cumsum(latent.weights)
+    nodes = np.minimum(np.searchsorted(upto, levels), len(upto) - 1)  # of equal weight
     pair = sorted_pairs if signals.shape[1] == latent.nodes.shape[1] == 1 else assigned_pairs
     return nodes[pair(signals, latent.nodes[nodes])]
 
@@ -219,12 +217,6 @@ class Learner:
     def guard_of(self) -> LinearGuard:
         return LinearGuard(self.latent.standard, self.guard[0] / len(self.latent.nodes))
 
-    @cached_property
-    def rows(self) -> Rows:
-        """In the space where densities are."""
-        rows = self.draft.rows
-        return rows if self.variates is None else replace(rows, points=self.variates(rows.points))
-
     def pairings(self) -> list[Pairing]:
         """By averages over more and more rows; with known transitions, both ways round."""
         signs = (1.0,) if self.chain is None else (1.0, -1.0)
@@ -237,34 +229,16 @@ class Learner:
 
     def refine(self, starts) -> tuple[Climb, Smoothing]:
         """EM on some rows from all starts, (log-densities, chain), then on all rows."""
-        rows, kernel = self.rows, self.draft.kernel if self.variates is None else Gaussian()
-        numbers, few = rows.stretches(SEARCHED // 2, STRETCHES)
-        base, factor = smoothing_kernel(kernel.resolve(rows.there), rows.there), None
-        if self.settings.bandwidth is not None:
-            base, factor = base._bandwidth(self.settings.bandwidth), 1.0
-        search = Refinement(
-            few,
-            base,
-            factor,
-            self.settings.max_iter,
-            self.settings.tol,
-            self.settings.verbose,
-            self.guard_of,
-            self.maximise,
-            EFFORT,
-        )
+        rows = in_space(self.draft.rows, self.variates)
+        kernel = self.draft.kernel if self.variates is None else Gaussian()
+        rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
+        numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
         found, factor = search.begun([(logb[numbers], chain) for logb, chain in starts])
         if search.searched:
             factor, score = search.over_bandwidths(found, factor)
             search, factor = self._guarded(search, found, factor, score), search.narrowed(factor)
             found = search.at(search.smoothing(factor), found)
-        if few is rows:
-            return found, search.smoothing(factor)
-        laws = search.smoothing(factor).emissions(found.gamma[few.seen])
-        if self.settings.bandwidth is None:  # the rate at which the best bandwidth falls
-            factor *= (len(few.seen) / len(rows.seen)) ** (1 / (rows.points.shape[1] + 4))
-        climbed, smoothing = replace(search, rows=rows).carried_on(laws, found.chain, factor)
-        return replace(climbed, history=found.history), smoothing
+        return on_all(search, rows, found, factor, self.settings)
 
     def _guarded(self, search: Refinement, found: Climb, factor: float, score) -> Refinement:
         """With the emission guard as strong as rows held out like it best: as given, or more so."""

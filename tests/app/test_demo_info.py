@@ -23,7 +23,9 @@ def test_demo_on_real_data(demo_run):
     influenza = ["influenza-outbreak.png", "influenza-reproduction.png"]
     engel = ["engel-densities.png", "engel-map.png"]
     sp500 = ["sp500-densities.png", "sp500-order.png", "sp500-regimes.png"]
+    volatility = ["volatility-ahead.png", "volatility-laws.png", "volatility.png"]
     figures = ["approval.png", *engel, "fish.png", *influenza, "schooling.png", *sp500]
+    figures += volatility
     assert sorted(os.listdir(folder)) == sorted([*figures, "index.html"])
     assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
     for words in (
@@ -34,6 +36,7 @@ def test_demo_on_real_data(demo_run):
         "Food at an income of 1,000",
         "0.64, smoothed",
         "Turbulent days",
+        "GARCH(1,1) 0.374",
     ):
         assert words in result.stdout
 

@@ -49,7 +49,7 @@ def table(tmp_path, monkeypatch) -> pd.DataFrame:
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     """One start and a few steps: what the page says does not depend on how good the fit is."""
-    small = {"n_init": 1, "max_iter": 3, "n_particles": 20}
+    small = {"n_init": 1, "max_iter": 3, "n_particles": 20, "n_nodes": 15}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Settings, "model", lambda *a: model(*a).set_params(**small))
         yield
@@ -279,6 +279,13 @@ class TestTrial:
         assert ("Settings", "best of 1") in [pair[:2] for pair in facts(a)]
 
 
+def test_the_guard_is_named_where_there_is_one(plain):
+    said = dict((name, value) for name, value, _ in facts(plain))
+    assert said["Guard"] == f"{plain.model.guard_[0]:,.0f} rows"
+    alone = replace(plain, settings=replace(plain.settings, refine=False))
+    assert "Guard" not in [name for name, _, _ in facts(alone)]
+
+
 def test_expected_of_the_identity_is_the_forecast(table):
     a = found(table[["level"]], lengths=[120, 80], names=["a", "b"])
     same = expected(a.model, lambda Y: Y, a.series.frame, [120, 80])
@@ -401,7 +408,9 @@ def test_refusals(refused, table, arguments, words):
 @pytest.fixture(scope="module")
 def market() -> volatility.Volatility:
     pytest.importorskip("arch")
-    return volatility.Volatility.of(load_returns(), quick=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(volatility, "QUICK", 600)
+        return volatility.Volatility.of(load_returns(), quick=True)
 
 
 class TestVolatility:
@@ -416,7 +425,7 @@ class TestVolatility:
 
     def test_nothing_is_learned_from_the_days_held_out(self, monkeypatch):
         pytest.importorskip("arch")
-        monkeypatch.setattr(volatility, "QUICK", 100)
+        monkeypatch.setattr(volatility, "QUICK", 60)
         returns = load_returns()
         changed = returns.copy()
         n = round(0.7 * len(returns))

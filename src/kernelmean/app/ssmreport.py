@@ -94,6 +94,7 @@ def facts(a: Forecasts) -> list[tuple[str, str, str]]:
         ("Learned by", *_learning(a)),
         ("Settings", *_search(a)),
         ("Bandwidth", _bandwidth(a), "Of the densities, in the units of the columns."),
+        *_guard(a),
         ("Inference", *_inference(a)),
         (
             "Log-likelihood of a row",
@@ -144,6 +145,19 @@ def _bandwidth(a: Forecasts) -> str:
     if width is None:
         return "by rule of thumb"
     return ", ".join(number(float(w)) for w in np.unique(np.asarray(width, dtype=float)))
+
+
+def _guard(a: Forecasts) -> list[tuple[str, str, str]]:
+    if not a.settings.refine:
+        return []
+    return [
+        (
+            "Guard",
+            f"{a.model.guard_[0]:,.0f} rows",
+            "As how many rows a straight line with the same noise everywhere counts in the law of "
+            "a row given the state. Chosen by rows held back; large where that says it all.",
+        )
+    ]
 
 
 def _inference(a: Forecasts) -> tuple[str, str]:

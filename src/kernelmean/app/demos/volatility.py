@@ -20,7 +20,7 @@ from ..ssm import expected
 from .job import Job, Result
 from .sp500 import RETURN, TRAINING, load_returns
 
-QUICK = 800  # days learned from
+QUICK = 1500  # days learned from
 DECAY = 0.94  # of the moving average: RiskMetrics
 AHEAD = 60  # days
 BEFORE = 250  # days drawn before what comes next
@@ -58,7 +58,7 @@ class Volatility:
         n = round(TRAINING * len(returns))
         r = centred(returns[RETURN].to_numpy(), n)
         X = logs(r)
-        model = learn(X[max(0, n - QUICK) : n], n_init=1) if quick else learn(X[:n])
+        model = learn(X[max(0, n - QUICK) if quick else 0 : n])
         variances = {
             OURS: calibrated(expected(model, lambda Y: np.exp(Y[:, 0]), X), r, n),
             GARCH: Garch().fit(r[:n]).forecast_variance(r),
@@ -103,11 +103,11 @@ def logs(r: np.ndarray) -> np.ndarray:
     return np.log(np.where(r == 0, np.nan, r**2))[:, None]
 
 
-def learn(X: np.ndarray, n_init: int = 4) -> KernelStateSpace:
+def learn(X: np.ndarray) -> KernelStateSpace:
     """The model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumericalWarning)
-        return KernelStateSpace(n_init=n_init, random_state=0).fit(X)
+        return KernelStateSpace(random_state=0).fit(X)
 
 
 def calibrated(variance: np.ndarray, r: np.ndarray, n: int) -> np.ndarray:
