@@ -26,9 +26,7 @@ def nearest_distance(z: Array) -> float:
     """Median distance to the nearest other node."""
     K = len(z)
     return float(
-        np.median(
-            [min(np.linalg.norm(z[i] - z[j]) for j in range(K) if j != i) for i in range(K)]
-        )
+        np.median([min(np.linalg.norm(z[i] - z[j]) for j in range(K) if j != i) for i in range(K)])
     )
 
 
@@ -146,7 +144,15 @@ def left_out(Y: Array, gamma: Array, guard: Array, strength: float, h: float) ->
 
 # ------------------------------------------------------------------------------- EM
 def em_step(
-    Y: Array, z: Array, gamma: Array, p: Array, Q: Array, h: float, c: tuple, w: Widths, noise: tuple
+    Y: Array,
+    z: Array,
+    gamma: Array,
+    p: Array,
+    Q: Array,
+    h: float,
+    c: tuple,
+    w: Widths,
+    noise: tuple,
 ) -> tuple:
     """One step of EM over all paths of one sequence: new gamma, start law, Q, log p(y) before it.
 

@@ -559,14 +559,14 @@ DOORS |= {
         lambda b: fitted_states(n_latent=2).emission_at(b).mean(),
     ),
     "KernelStateSpace.tune X": ("X", lambda b: tune_states(b, good(seed=1))),
-    "KernelStateSpace.tune X_val": ("X_val", lambda b: tune_states(good(), b)),
+    "KernelStateSpace.tune X_val": ("X_val|X", lambda b: tune_states(good(), b)),
     "LatentBelief.update x": (
         "x",
         lambda b: fitted_states().start().update(b).predict().mean,
     ),
 }
 for _inference in ("nodes", "kbr", "particles"):
-    for _verb in ("filter", "smooth", "predict", "predict_interval", "log_predictive", "score"):
+    for _verb in ("filter", "smooth", "predict", "predict_interval", "log_predictive"):
         DOORS[f"KernelStateSpace.{_verb} X, {_inference}"] = (
             "X",
             lambda b, i=_inference, v=_verb: _of_states(i, v, b),

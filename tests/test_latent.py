@@ -101,7 +101,7 @@ class TestLatent:
         assert law.weights @ np.exp(-x) == pytest.approx(0.5, abs=0.02)
 
     def test_a_sampler_in_the_plane_gives_draws(self):
-        law = Latent.of(lambda n, r: r.normal(size=(n, 2)) + [3, 0], 2, 800, rng())
+        law = Latent.of(lambda n, r: r.normal([3, 0], size=(n, 2)), 2, 800, rng())
         assert_allclose(law.weights @ law.nodes, [3, 0], atol=0.15)
 
     def test_the_same_generator_gives_the_same_nodes(self):
@@ -159,21 +159,6 @@ class TestLatent:
         assert np.isfinite(shares).all()
         assert_allclose(shares.sum(axis=1), 1.0)
         assert_allclose(shares @ law.nodes, [[0], [0], [0.25], [1], [1]])
-
-    def test_levelled_is_a_monotone_transport_to_the_law(self):
-        """Mass p lands on the nodes as their weights, in order; each row is a law."""
-        law, p = normal(1, 31), rng().dirichlet(np.ones(31))
-        p[[3, 4, 30]] = 0.0
-        p /= p.sum()
-        T = law.levelled(p)
-        assert T.min() >= 0
-        assert_allclose(T.sum(axis=1), 1.0)
-        assert_allclose(p @ T, law.weights, atol=1e-10)
-        assert (np.diff(T[p > 0] @ np.arange(31)) >= -1e-9).all()
-        assert_allclose(law.levelled(law.weights), np.eye(31), atol=1e-6)
-
-    def test_levelled_in_the_plane_stays(self):
-        assert_array_equal(normal(2, 9).levelled(rng().dirichlet(np.ones(9))), np.eye(9))
 
 
 class TestSimulators:
@@ -334,7 +319,9 @@ class TestLinearGuard:
         few = np.zeros_like(gamma)
         few[:, 1:3] = gamma[:, 1:3] + 1e-3
         guard = self.guard(z, Y, few)
-        assert_allclose(np.diff(guard.means, axis=0), np.diff(guard.means, axis=0)[[0]].repeat(4, 0))
+        assert_allclose(
+            np.diff(guard.means, axis=0), np.diff(guard.means, axis=0)[[0]].repeat(4, 0)
+        )
         assert np.isfinite(guard.log_density(Y)).all()
 
     def test_no_rows_at_all(self, weighted):
@@ -441,19 +428,3 @@ class TestSmoothMoves:
         got = moves(alpha, gamma, chain, sequences)
         want = moves.from_counts(transitions(alpha, gamma, chain, sequences))
         assert_array_equal(got.transmat, want.transmat)
-
-    def test_levelled_keeps_the_model(self):
-        """Memberships and transitions are renamed together; the law of the rows becomes π*."""
-        law, r = normal(1, 25), rng(48)
-        moves = SmoothMoves(law, 1e-9)
-        gamma = r.dirichlet(np.ones(25), size=300) * np.linspace(0.1, 3, 25)
-        gamma /= gamma.sum(axis=1, keepdims=True)
-        used = r.random(300) < 0.8
-        Q = np.exp(-0.5 * (law.nodes - law.nodes.T) ** 2)
-        Q /= Q.sum(axis=1, keepdims=True)
-        renamed, chain = moves.levelled(gamma, Chain(stationary(Q), Q), used)
-        assert_allclose(renamed.sum(axis=1), 1.0)
-        assert_allclose(renamed[used].mean(axis=0), law.weights, atol=1e-9)
-        assert_allclose(chain.transmat.sum(axis=1), 1.0)
-        order = np.corrcoef(gamma @ law.nodes[:, 0], renamed @ law.nodes[:, 0])[0, 1]
-        assert order > 0.95

@@ -76,9 +76,7 @@ def learner(draft: Draft, latent: Latent, settings: Settings = SETTINGS, chain=N
 class TestSpace:
     def test_second_moment(self):
         s = space()
-        want = sum(
-            w * np.outer(p, p) for w, p in zip(s.latent.weights, s.Psi, strict=True)
-        )
+        want = sum(w * np.outer(p, p) for w, p in zip(s.latent.weights, s.Psi, strict=True))
         assert_allclose(s.second, want, atol=1e-12)
 
     @pytest.mark.parametrize("d", [1, 2])
@@ -87,7 +85,9 @@ class TestSpace:
         s, r = space(d), np.random.default_rng(1)
         laws, mass = r.normal(size=(4, 21)), r.random(21)
         ridge = statefit.RIDGE * np.trace((mass[:, None] * s.Psi).T @ s.Psi)
-        A = np.concatenate([np.sqrt(mass)[:, None] * s.Psi, np.sqrt(ridge) * np.eye(s.Psi.shape[1])])
+        A = np.concatenate(
+            [np.sqrt(mass)[:, None] * s.Psi, np.sqrt(ridge) * np.eye(s.Psi.shape[1])]
+        )
         b = np.concatenate([np.sqrt(mass)[:, None] * laws.T, np.zeros((s.Psi.shape[1], 4))])
         want = np.linalg.lstsq(A, b, rcond=None)[0].T
         assert_allclose(s.operator(laws, mass), want, atol=1e-6 * np.abs(want).max())

@@ -26,7 +26,7 @@ NODES = np.linspace(-3.5, 3.5, 141)  # of the latent states in the filter
 HEIGHTS = 600  # values of y at which emission densities are integrated
 FLOOR = 1e-10  # of densities: an observation that nothing explains says nothing
 PENALTIES = (0.1, 1.0, 10.0)  # λ₁ = λ₂, of which validation rows choose,
-ITERATIONS = (20, 100, 500)  # as of these
+ITERATIONS = (5, 13, 30, 100, 500)  # as of these
 VALIDATION = 0.2  # share of the training rows
 
 

@@ -193,7 +193,7 @@ EXPERIMENTS = [
         quick=QUICK,
         runs=RUNS,
         first_seed=FIRST_SEED,
-        seconds=150,
+        seconds=110,
         quick_runs=1,
         notes=NOTES + " Seconds are processor time.",
     ),

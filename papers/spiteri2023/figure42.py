@@ -172,7 +172,7 @@ EXPERIMENTS = [
         quick=[{"design": "linear", "n": 60, "steps": 400}],
         runs=1,
         first_seed=FIRST_SEED,
-        seconds=300,
+        seconds=220,
         quick_runs=1,
         notes=f"{ROWS} rows learned from (thesis: 800), {VALIDATION} of validation, {TEST} of "
         f"test. Adam: Algorithm 3 with gradients of its loss, step size {STEPSIZE:g}, 500 steps "

@@ -210,8 +210,10 @@ class SignedEmissions(Saveable):
         points = linalg.to_numpy(embeddings.points)
         weights = np.maximum(linalg.to_numpy(embeddings.weights), 0.0).T
         weights *= counts / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
-        discrete = isinstance(embeddings.kernel, Delta)
-        return cls(embeddings, bandwidth, Guard.of(points, weights, points.var(axis=0), discrete))
+        guard = Guard.of(points, weights, points.var(axis=0), isinstance(embeddings.kernel, Delta))
+        if guard.n_values:
+            guard = replace(guard, n_values=len(np.unique(points, axis=0)))
+        return cls(embeddings, bandwidth, guard)
 
     def reordered(self, order: np.ndarray) -> SignedEmissions:
         """With the states renumbered."""
@@ -221,7 +223,8 @@ class SignedEmissions(Saveable):
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
         log_q = linalg.to_numpy(self.embeddings.log_density(points, self.bandwidth)).T
-        guard, log_counts = self.guard, np.log(self.guard.counts)
+        guard = self.guard
+        log_counts = np.log(np.maximum(guard.counts, np.finfo(float).tiny))
         log_guard = guard.log_density(linalg.to_numpy(points)) + np.log(guard.strength)
         return np.logaddexp(log_q + log_counts, log_guard) - np.log(guard.counts + guard.strength)
 

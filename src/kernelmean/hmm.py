@@ -174,7 +174,7 @@ class KernelHMM(MarkovModel):
         self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
         self.variates_ = space_of(draft, self.directions)
         columns = draft.rows.points if self.variates_ is None else self.variates_.directions
-        self._check_bandwidth(columns.shape[1])
+        self._given_bandwidth(columns.shape[1])  # or an error
         rng = generator(self.random_state)
         few = draft.rows.seen.size <= SEARCHED
         # threads that take turns cost more than they compute
@@ -279,7 +279,9 @@ class KernelHMM(MarkovModel):
         return None if self._order is None else Order(**self._order)
 
     def _learn_by_em(self, draft: Draft, found: SpectralFit, rng) -> None:
-        settings = Settings(self.bandwidth, self.n_init, self.max_iter, self.tol, self.verbose)
+        space = draft.rows.points if self.variates_ is None else self.variates_.directions
+        width = self._given_bandwidth(space.shape[1])
+        settings = Settings(width, self.n_init, self.max_iter, self.tol, self.verbose)
         climbed, smoothing = refine(draft, self.variates_, found, settings, rng)
         gamma = climbed.gamma[draft.rows.seen]
         self._remember(climbed.chain, smoothing.emissions(gamma))
@@ -305,8 +307,8 @@ class KernelHMM(MarkovModel):
         if self.variates_ is not None:
             points = self.variates_(laws.points)
             laws = MeanEmbedding._of(points, laws._left, laws._right, Gaussian().resolve(points))
-        self._remember(found.chain, SignedEmissions.of(laws, self.bandwidth, counts))
-        self.bandwidth_ = self.bandwidth
+        self.bandwidth_ = self._given_bandwidth(laws.points.shape[1])
+        self._remember(found.chain, SignedEmissions.of(laws, self.bandwidth_, counts))
         self.history_, self.converged_ = np.empty(0), True
 
     def _remember(self, chain: Chain, laws: Emissions | SignedEmissions) -> None:

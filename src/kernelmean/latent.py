@@ -90,10 +90,10 @@ class Latent(Saveable):
     def simulated(cls, move: Callable, x: np.ndarray, m: int | None, rng) -> Latent:
         """Of the stationary law of a simulator (x, rng) -> x', from where it starts."""
         for _ in range(BURN_IN):
-            x = check_draws(move(x, rng), x.shape, "transition")
+            x = check_draws(move(x.copy(), rng), x.shape, "transition")
         draws = [x]
         for _ in range(DRAWS // len(x) - 1):
-            draws.append(check_draws(move(draws[-1], rng), x.shape, "transition"))
+            draws.append(check_draws(move(draws[-1].copy(), rng), x.shape, "transition"))
         m = NODES[min(x.shape[1], 3) - 1] if m is None else m
         return cls._drawn(np.concatenate(draws), m, "transition")
 
@@ -128,7 +128,7 @@ class Latent(Saveable):
     def chain_of(self, move: Callable, rng: np.random.Generator) -> Chain:
         """The chain on the nodes of a simulator (x, rng) -> x', by following it from each."""
         x = np.repeat(self.nodes, FOLLOWED, axis=0)
-        shares = self.shares(check_draws(move(x, rng), x.shape, "transition"))
+        shares = self.shares(check_draws(move(x.copy(), rng), x.shape, "transition"))
         transmat = shares.reshape(len(self.nodes), FOLLOWED, -1).mean(axis=1)
         return Chain(stationary(transmat), transmat)
 

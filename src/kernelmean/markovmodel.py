@@ -133,14 +133,16 @@ class MarkovModel(Saveable, BaseEstimator):
             X[here] = self._drawn(self.emissions_[int(k)], len(here), rng)
         return X
 
-    def _check_bandwidth(self, d: int) -> None:
-        """One number, or one for each column that densities are of."""
-        if self.bandwidth is not None:
-            widths = as_vector(np.atleast_1d(self.bandwidth), "bandwidth")
-            if len(widths) == 0 or min(widths) <= 0:
-                raise ValueError(f"bandwidth is {self.bandwidth!r}; positive numbers are needed")
-        if np.ndim(self.bandwidth) and len(self.bandwidth) not in (1, d):
-            raise ValueError(f"bandwidth has {len(self.bandwidth)} entries; 1 or {d} are needed")
+    def _given_bandwidth(self, d: int) -> float | tuple[float, ...] | None:
+        """`bandwidth` as one number, or one for each of the d columns that densities are of."""
+        if self.bandwidth is None:
+            return None
+        widths = linalg.to_numpy(as_vector(np.atleast_1d(self.bandwidth), "bandwidth"))
+        if len(widths) == 0 or widths.min() <= 0:
+            raise ValueError(f"bandwidth is {self.bandwidth!r}; positive numbers are needed")
+        if len(widths) not in (1, d):
+            raise ValueError(f"bandwidth has {len(widths)} entries; 1 or {d} are needed")
+        return float(widths[0]) if len(widths) == 1 else tuple(float(w) for w in widths)
 
     def _drawn(self, law: MeanEmbedding, n: int, rng) -> np.ndarray:
         """From the density of a law; where densities are of variates, from its weighted rows."""

@@ -112,7 +112,8 @@ class KernelStateSpace(MarkovModel):
     node_weights_ : array of shape (m,)
         π*.
     startprob_ : array of shape (m,)
-        Stationary law of the learned chain on the nodes: near π*, where the data are many.
+        Stationary law of the learned chain on the nodes. EM starts at π*, but may move away: the
+        representation is not unique.
     transmat_ : array of shape (m, m)
         P(x_{t+1} = node j | x_t = node i).
     emissions_ : MeanEmbedding
@@ -320,8 +321,8 @@ class KernelStateSpace(MarkovModel):
         particles = self.inference == "particles" and self.directions == "auto"
         self.variates_ = space_of(draft, 0 if particles else self.directions)
         columns = draft.rows.points if self.variates_ is None else self.variates_.directions
-        self._check_bandwidth(columns.shape[1])
-        settings = Settings(self.bandwidth, self.n_init, self.max_iter, self.tol, self.verbose)
+        width = self._given_bandwidth(columns.shape[1])
+        settings = Settings(width, self.n_init, self.max_iter, self.tol, self.verbose)
         learner = Learner(draft, latent, self.variates_, self._guards(), known, settings)
         pairings = learner.pairings()
         iterations = START_ITER if self.refine else self.max_iter
@@ -356,7 +357,7 @@ class KernelStateSpace(MarkovModel):
         rows = learner.draft.rows
         gamma = climbed.gamma[rows.seen]
         self._remember(climbed.chain, smoothing.emissions(gamma))
-        self.guard_ = (self._laws.guard.strength * len(self.nodes_), learner.guard[1])
+        self.guard_ = (round(self._laws.guard.strength * len(self.nodes_), 6), learner.guard[1])
         self.bandwidth_ = getattr(smoothing.kernel, "lengthscale", None)
         self.emissions_ = self._embedded_rows(rows.there, gamma)
         self.history_, self.converged_ = np.array(climbed.history), climbed.converged
@@ -372,10 +373,11 @@ class KernelStateSpace(MarkovModel):
         if self.variates_ is not None:
             points = self.variates_(laws.points)
             laws = MeanEmbedding._of(points, laws._left, laws._right, Gaussian().resolve(points))
+        width = self._given_bandwidth(laws.points.shape[1])
         chain = known or space.chain_of(fit.V)
         counts = np.maximum(chain.startprob * draft.rows.seen.sum(), 1.0)
-        self._remember(chain, SignedEmissions.of(laws, self.bandwidth, counts))
-        self.bandwidth_, self.guard_ = self.bandwidth, learner.guard
+        self._remember(chain, SignedEmissions.of(laws, width, counts))
+        self.bandwidth_, self.guard_ = width, learner.guard
         self.history_, self.converged_ = np.empty(0), fit.converged
         logb = self._log_emissions(draft.rows.points, draft.rows.seen)
         alpha, _ = markov.filtered(logb, chain, draft.rows.sequences)

@@ -43,6 +43,8 @@ def tune(
     """See `KernelStateSpace.tune`."""
     check_choice(score, "score", SCORES)
     penalties = [model.penalty] if penalties is None else list(penalties)
+    if not observed(X_val, "X_val")[1].any():
+        raise ValueError("X_val has no row without NaN; observations are needed")
     if scales is None:
         scales = (1.0,) if model.refine else SCALES
     plain = clone(model).fit(X, lengths)

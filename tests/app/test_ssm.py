@@ -280,7 +280,7 @@ class TestTrial:
 
 
 def test_the_guard_is_named_where_there_is_one(plain):
-    said = dict((name, value) for name, value, _ in facts(plain))
+    said = {name: value for name, value, _ in facts(plain)}
     assert said["Guard"] == f"{plain.model.guard_[0]:,.0f} rows"
     alone = replace(plain, settings=replace(plain.settings, refine=False))
     assert "Guard" not in [name for name, _, _ in facts(alone)]

@@ -421,7 +421,10 @@ def hmm(
         str | None, typer.Option(help="Column of dates or numbers that names the rows.")
     ] = None,
     forecast: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Rows to forecast after the last.")
+        int,
+        typer.Option(
+            "--forecast", "--horizon", min=0, max=100_000, help="Rows to forecast after the last."
+        ),
     ] = 0,
     folder: Out = Path("kernelmean-hmm"),
     level: Annotated[float, typer.Option(min=0.01, max=0.99, help="Level of the intervals.")] = 0.9,
@@ -503,7 +506,10 @@ def ssm(
         str | None, typer.Option(help="Column of dates or numbers that names the rows.")
     ] = None,
     forecast: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Rows to forecast after the last.")
+        int,
+        typer.Option(
+            "--forecast", "--horizon", min=0, max=100_000, help="Rows to forecast after the last."
+        ),
     ] = 0,
     folder: Out = Path("kernelmean-ssm"),
     level: Annotated[float, typer.Option(min=0.01, max=0.99, help="Level of the intervals.")] = 0.9,
