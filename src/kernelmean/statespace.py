@@ -24,7 +24,7 @@ from .embedding import MeanEmbedding
 from .emission import SignedEmissions
 from .hmmfit import SEARCHED, Draft, Settings, choose_bayes, embedded, space_of
 from .kernels import Gaussian, fitted_kernel
-from .latent import LAWS, Latent, ShapedGuard
+from .latent import CHAINS, LAWS, Latent, ShapedGuard
 from .markov import Chain
 from .markovmodel import MarkovModel, mixture, observed
 from .modelbayes import ModelBayes
@@ -343,7 +343,7 @@ class KernelStateSpace(MarkovModel):
         latent = Latent.of(self.latent, self.n_latent, self.n_nodes, rng)
         if self.transition is None:
             return latent, None
-        begin = latent.nodes[rng.choice(len(latent.nodes), 2000, p=latent.weights)]
+        begin = latent.nodes[rng.choice(len(latent.nodes), CHAINS, p=latent.weights)]
         latent = Latent.simulated(self.transition, begin, self.n_nodes, rng)
         return latent, latent.chain_of(self.transition, rng)
 
