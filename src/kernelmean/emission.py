@@ -315,6 +315,10 @@ class Smoothing:
     def _gathered(self, gamma: np.ndarray) -> np.ndarray:
         """Σ of γ over the rows equal to each distinct one, (u, K)."""
         u = len(self.points)
+        if u == len(self.row):
+            weights = np.empty_like(gamma)
+            weights[self.row] = gamma
+            return weights
         return np.stack([np.bincount(self.row, column, minlength=u) for column in gamma.T], axis=1)
 
 

@@ -294,13 +294,15 @@ class SmoothMoves:
         mass = imagined
         n = max(mass.sum(), np.finfo(float).tiny)
         weighted = mass[:, None] * D
-        G, r = D.T @ weighted, weighted.T @ means
         penalty = np.r_[np.zeros(1 + d), np.ones(D.shape[1] - 1 - d)]
-        tiny = 1e-9 * n * np.eye(len(G))
+        L = np.linalg.cholesky(D.T @ weighted + 1e-9 * n * np.eye(len(penalty)))
+        inverse = np.linalg.inv(L)
+        s, Q = np.linalg.eigh((inverse * penalty) @ inverse.T)
+        left, right = D @ (inverse.T @ Q), Q.T @ (inverse @ (weighted.T @ means))
         best, found = np.inf, means
         for reg in REGS:
-            solved = np.linalg.solve(G + reg * np.diag(penalty) + tiny, np.c_[r, G])
-            f, df = D @ solved[:, :d], np.trace(solved[:, d:])
+            shrunk = 1 / (1 + reg * np.maximum(s, 0.0))
+            f, df = left @ (shrunk[:, None] * right), shrunk.sum()
             rss = (mass[:, None] * (means - f) ** 2).sum() + inside
             score = np.log(max(rss, np.finfo(float).tiny)) - 2 * np.log(max(1 - df / n, 1e-3))
             if score < best:
