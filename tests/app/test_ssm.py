@@ -71,7 +71,7 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Forecasts:
 
 
 def test_files_and_summary(run, table):
-    result = run("ssm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here")
+    result = run("ssm", "data.csv", *ASKED, "--time", "day", "--horizon", "3", "--out", "here")
     assert result.exit_code == 0, result.output
     made = ["forecast.csv", "model.km", "report.html", "track.csv"]
     assert sorted(os.listdir("here")) == made
