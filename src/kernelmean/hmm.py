@@ -16,7 +16,6 @@ from ._validation import (
     check_choice,
     check_count,
     check_positive,
-    column_names,
     frozen,
     generator,
 )
@@ -25,7 +24,7 @@ from .emission import Emissions, SignedEmissions, renumbered
 from .hmmfit import SEARCHED, Draft, Settings, choose_bayes, choose_reg, embedded, refine, space_of
 from .kernels import Gaussian
 from .markov import Chain
-from .markovmodel import MarkovModel, observed
+from .markovmodel import MarkovModel
 from .modelbayes import ModelBayes
 from .order import MAX_COMPONENTS, Order, Spectrum, choose_order
 from .spectral import Moments, SpectralFit
@@ -246,12 +245,6 @@ class KernelHMM(MarkovModel):
             self, X, X_val, states, lengths, lengths_val, scales, n_fits, n_jobs, verbose
         )
 
-    def _draft(self, X, lengths) -> Draft:
-        points, seen = observed(X, "X", min_rows=3)
-        if not seen.any():
-            raise ValueError("X has no row without NaN; observations are needed")
-        return Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
-
     def _moments_of(self, X, lengths) -> Moments:
         return self._draft(X, lengths).moments
 
@@ -321,15 +314,7 @@ class KernelHMM(MarkovModel):
         check_choice(self.inference, "inference", INFERENCE)
         if self.n_components is not None:
             check_count(self.n_components, "n_components")
-        for name in ("n_init", "max_iter"):
-            check_count(getattr(self, name), name)
-        check_positive(self.tol, "tol")
-        if self.reg is not None:
-            self._given_reg()
-        if not isinstance(self.refine, bool | np.bool_):
-            raise ValueError(f"refine is {self.refine!r}; True or False is needed")
-        if self.directions != "auto":
-            check_count(self.directions, "directions", minimum=0)
+        self._check_learning()
 
     # ------------------------------------------------------------ states
 

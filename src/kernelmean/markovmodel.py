@@ -17,11 +17,14 @@ from ._validation import (
     as_vector,
     check_columns,
     check_count,
+    check_positive,
+    column_names,
     generator,
 )
 from .embedding import MeanEmbedding
 from .emission import Emissions, SignedEmissions
 from .filtering import check_sequences
+from .hmmfit import Draft
 from .markov import Chain
 from .modelbayes import ModelBayes
 from .persistence import Saveable
@@ -43,6 +46,14 @@ class MarkovModel(Saveable, BaseEstimator):
     inference: str
     bandwidth: Any
     random_state: Any
+    kernel: Any
+    features: Any
+    refine: bool
+    directions: int | str
+    reg: float | None
+    n_init: int
+    max_iter: int
+    tol: float
     _laws: Emissions | SignedEmissions
     _bayes: ModelBayes | None
 
@@ -153,6 +164,24 @@ class MarkovModel(Saveable, BaseEstimator):
         return linalg.to_numpy(law.points)[rows]
 
     # ------------------------------------------------------------ inside
+
+    def _draft(self, X, lengths) -> Draft:
+        points, seen = observed(X, "X", min_rows=3)
+        if not seen.any():
+            raise ValueError("X has no row without NaN; observations are needed")
+        return Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
+
+    def _check_learning(self) -> None:
+        """What both models are given for EM and for kernel Bayes' rule."""
+        for name in ("n_init", "max_iter"):
+            check_count(getattr(self, name), name)
+        check_positive(self.tol, "tol")
+        if self.reg is not None:
+            check_positive(self.reg, "reg")
+        if not isinstance(self.refine, bool | np.bool_):
+            raise ValueError(f"refine is {self.refine!r}; True or False is needed")
+        if self.directions != "auto":
+            check_count(self.directions, "directions", minimum=0)
 
     @property
     def _chain(self) -> Chain:

@@ -16,7 +16,6 @@ from ._validation import (
     check_count,
     check_level,
     check_positive,
-    column_names,
     frozen,
     generator,
 )
@@ -26,7 +25,7 @@ from .hmmfit import SEARCHED, Draft, Settings, choose_bayes, embedded, space_of
 from .kernels import Gaussian, fitted_kernel
 from .latent import CHAINS, LAWS, Latent, ShapedGuard
 from .markov import Chain
-from .markovmodel import MarkovModel, mixture, observed
+from .markovmodel import MarkovModel, mixture
 from .modelbayes import ModelBayes
 from .pairmoments import PairFit
 from .particlefilter import ParticleResult, bootstrap
@@ -305,12 +304,6 @@ class KernelStateSpace(MarkovModel):
             verbose,
         )
 
-    def _draft(self, X, lengths) -> Draft:
-        points, seen = observed(X, "X", min_rows=3)
-        if not seen.any():
-            raise ValueError("X has no row without NaN; observations are needed")
-        return Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
-
     def _learn(self, draft: Draft, rng: np.random.Generator) -> None:
         latent, known = self._latent_space(rng)
         self.nodes_, self.node_weights_ = latent.nodes, latent.weights
@@ -429,7 +422,7 @@ class KernelStateSpace(MarkovModel):
 
     def _check_settings(self) -> None:
         check_choice(self.inference, "inference", INFERENCE)
-        for name in ("n_latent", "n_particles", "n_init", "max_iter"):
+        for name in ("n_latent", "n_particles"):
             check_count(getattr(self, name), name)
         if self.n_nodes is not None:
             check_count(self.n_nodes, "n_nodes", minimum=3)
@@ -440,18 +433,12 @@ class KernelStateSpace(MarkovModel):
                 f"transition is {self.transition!r}; a function (x, rng) -> next x is needed"
             )
         self._check_weights()
-        check_positive(self.tol, "tol")
-        if self.reg is not None:
-            check_positive(self.reg, "reg")
-        if not isinstance(self.refine, bool | np.bool_):
-            raise ValueError(f"refine is {self.refine!r}; True or False is needed")
-        if self.directions != "auto":
-            check_count(self.directions, "directions", minimum=0)
-            if self.directions and self.inference == "particles":
-                raise ValueError(
-                    f"directions is {self.directions}, and inference is 'particles', which need "
-                    "densities of y itself: directions=0"
-                )
+        self._check_learning()
+        if self.directions not in ("auto", 0) and self.inference == "particles":
+            raise ValueError(
+                f"directions is {self.directions}, and inference is 'particles', which need "
+                "densities of y itself: directions=0"
+            )
 
     def _check_weights(self) -> None:
         if np.shape(self.penalty) != (2,):
