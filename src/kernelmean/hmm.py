@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from . import hmmtune, linalg, markov
@@ -20,9 +20,8 @@ from ._validation import (
     generator,
 )
 from .embedding import MeanEmbedding
-from .emission import Emissions, SignedEmissions, renumbered
-from .hmmfit import SEARCHED, Draft, Settings, choose_bayes, choose_reg, embedded, refine, space_of
-from .kernels import Gaussian
+from .emission import renumbered
+from .hmmfit import SEARCHED, Draft, choose_bayes, choose_reg, embedded, refine, space_of
 from .markov import Chain
 from .markovmodel import MarkovModel
 from .modelbayes import ModelBayes
@@ -166,14 +165,11 @@ class KernelHMM(MarkovModel):
             Rows of each sequence, if there are several below each other.
         """
         self._check_settings()
-        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
-        draft = self._draft(X, lengths)
-        validate_data(self, X, skip_check_array=True)
+        draft = self._accepted(X, lengths)
         self._choose_order(draft)
         self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
         self.variates_ = space_of(draft, self.directions)
-        columns = draft.rows.points if self.variates_ is None else self.variates_.directions
-        self._given_bandwidth(columns.shape[1])  # or an error
+        self._given_bandwidth(draft)  # or an error
         rng = generator(self.random_state)
         few = draft.rows.seen.size <= SEARCHED
         # threads that take turns cost more than they compute
@@ -272,10 +268,7 @@ class KernelHMM(MarkovModel):
         return None if self._order is None else Order(**self._order)
 
     def _learn_by_em(self, draft: Draft, found: SpectralFit, rng) -> None:
-        space = draft.rows.points if self.variates_ is None else self.variates_.directions
-        width = self._given_bandwidth(space.shape[1])
-        settings = Settings(width, self.n_init, self.max_iter, self.tol, self.verbose)
-        climbed, smoothing = refine(draft, self.variates_, found, settings, rng)
+        climbed, smoothing = refine(draft, self.variates_, found, self._settings(draft), rng)
         gamma = climbed.gamma[draft.rows.seen]
         self._remember(climbed.chain, smoothing.emissions(gamma))
         weights = gamma.T + SOME  # a state that died is like all others together
@@ -297,15 +290,9 @@ class KernelHMM(MarkovModel):
         self.reg_ = rule.reg if self.reg is None else self._given_reg()
         self._bayes = replace(rule, reg=self.reg_)
         counts = np.maximum(found.chain.startprob * draft.rows.seen.sum(), 1.0)
-        if self.variates_ is not None:
-            points = self.variates_(laws.points)
-            laws = MeanEmbedding._of(points, laws._left, laws._right, Gaussian().resolve(points))
-        self.bandwidth_ = self._given_bandwidth(laws.points.shape[1])
-        self._remember(found.chain, SignedEmissions.of(laws, self.bandwidth_, counts))
+        self.bandwidth_ = self._given_bandwidth(draft)
+        self._remember(found.chain, self._signed(laws, counts))
         self.history_, self.converged_ = np.empty(0), True
-
-    def _remember(self, chain: Chain, laws: Emissions | SignedEmissions) -> None:
-        self.startprob_, self.transmat_, self._laws = chain.startprob, chain.transmat, laws
 
     def _given_reg(self) -> float:
         return check_positive(self.reg, "reg")

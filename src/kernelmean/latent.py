@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import norm, qmc
 
@@ -295,10 +296,9 @@ class SmoothMoves:
         n = max(mass.sum(), np.finfo(float).tiny)
         weighted = mass[:, None] * D
         penalty = np.r_[np.zeros(1 + d), np.ones(D.shape[1] - 1 - d)]
-        L = np.linalg.cholesky(D.T @ weighted + 1e-9 * n * np.eye(len(penalty)))
-        inverse = np.linalg.inv(L)
-        s, Q = np.linalg.eigh((inverse * penalty) @ inverse.T)
-        left, right = D @ (inverse.T @ Q), Q.T @ (inverse @ (weighted.T @ means))
+        second = D.T @ weighted + 1e-9 * n * np.eye(len(penalty))
+        s, W = scipy.linalg.eigh(np.diag(penalty), second)  # Wᵀ second W = I
+        left, right = D @ W, W.T @ (weighted.T @ means)
         best, found = np.inf, means
         for reg in REGS:
             shrunk = 1 / (1 + reg * np.maximum(s, 0.0))

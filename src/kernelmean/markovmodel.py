@@ -24,7 +24,8 @@ from ._validation import (
 from .embedding import MeanEmbedding
 from .emission import Emissions, SignedEmissions
 from .filtering import check_sequences
-from .hmmfit import Draft
+from .hmmfit import Draft, Settings
+from .kernels import Gaussian
 from .markov import Chain
 from .modelbayes import ModelBayes
 from .persistence import Saveable
@@ -54,6 +55,7 @@ class MarkovModel(Saveable, BaseEstimator):
     n_init: int
     max_iter: int
     tol: float
+    verbose: Any
     _laws: Emissions | SignedEmissions
     _bayes: ModelBayes | None
 
@@ -144,8 +146,10 @@ class MarkovModel(Saveable, BaseEstimator):
             X[here] = self._drawn(self.emissions_[int(k)], len(here), rng)
         return X
 
-    def _given_bandwidth(self, d: int) -> float | tuple[float, ...] | None:
+    def _given_bandwidth(self, draft: Draft) -> float | tuple[float, ...] | None:
         """`bandwidth` as one number, or one for each of the d columns that densities are of."""
+        columns = draft.rows.points if self.variates_ is None else self.variates_.directions
+        d = columns.shape[1]
         if self.bandwidth is None:
             return None
         widths = linalg.to_numpy(as_vector(np.atleast_1d(self.bandwidth), "bandwidth"))
@@ -165,11 +169,32 @@ class MarkovModel(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ inside
 
+    def _accepted(self, X, lengths) -> Draft:
+        """The rows to learn from; their columns are what later rows must have."""
+        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
+        draft = self._draft(X, lengths)
+        validate_data(self, X, skip_check_array=True)
+        return draft
+
     def _draft(self, X, lengths) -> Draft:
         points, seen = observed(X, "X", min_rows=3)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
         return Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
+
+    def _settings(self, draft: Draft) -> Settings:
+        width = self._given_bandwidth(draft)
+        return Settings(width, self.n_init, self.max_iter, self.tol, self.verbose)
+
+    def _signed(self, laws: MeanEmbedding, counts: np.ndarray) -> SignedEmissions:
+        """The densities of embedded laws, of variates where densities are theirs."""
+        if self.variates_ is not None:
+            points = self.variates_(laws.points)
+            laws = MeanEmbedding._of(points, laws._left, laws._right, Gaussian().resolve(points))
+        return SignedEmissions.of(laws, self.bandwidth_, counts)
+
+    def _remember(self, chain: Chain, laws: Emissions | SignedEmissions) -> None:
+        self.startprob_, self.transmat_, self._laws = chain.startprob, chain.transmat, laws
 
     def _check_learning(self) -> None:
         """What both models are given for EM and for kernel Bayes' rule."""

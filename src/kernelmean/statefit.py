@@ -204,7 +204,7 @@ class Learner:
     chain: Chain | None
     settings: Settings
 
-    @property
+    @cached_property
     def moves(self) -> SmoothMoves:
         return SmoothMoves(self.latent, self.guard[1] / len(self.latent.nodes))
 

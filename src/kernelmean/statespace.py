@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from . import linalg, markov, particlefilter, statetune
@@ -20,9 +20,8 @@ from ._validation import (
     generator,
 )
 from .embedding import MeanEmbedding
-from .emission import SignedEmissions
-from .hmmfit import SEARCHED, Draft, Settings, choose_bayes, embedded, space_of
-from .kernels import Gaussian, fitted_kernel
+from .hmmfit import SEARCHED, Draft, choose_bayes, embedded, space_of
+from .kernels import fitted_kernel
 from .latent import CHAINS, LAWS, Latent, ShapedGuard
 from .markov import Chain
 from .markovmodel import MarkovModel, mixture
@@ -220,9 +219,7 @@ class KernelStateSpace(MarkovModel):
             Rows of each sequence, if there are several below each other.
         """
         self._check_settings()
-        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
-        draft = self._draft(X, lengths)
-        validate_data(self, X, skip_check_array=True)
+        draft = self._accepted(X, lengths)
         few = draft.rows.seen.size <= SEARCHED
         with threadpool_limits(1 if few else None, user_api="blas"):
             self._learn(draft, generator(self.random_state))
@@ -313,9 +310,7 @@ class KernelStateSpace(MarkovModel):
         self.features_x_ = self._space.features
         particles = self.inference == "particles" and self.directions == "auto"
         self.variates_ = space_of(draft, 0 if particles else self.directions)
-        columns = draft.rows.points if self.variates_ is None else self.variates_.directions
-        width = self._given_bandwidth(columns.shape[1])
-        settings = Settings(width, self.n_init, self.max_iter, self.tol, self.verbose)
+        settings = self._settings(draft)
         learner = Learner(draft, latent, self.variates_, self._guards(), known, settings)
         pairings = learner.pairings()
         iterations = START_ITER if self.refine else self.max_iter
@@ -361,16 +356,11 @@ class KernelStateSpace(MarkovModel):
     def _learn_by_moments(self, learner: Learner, fit: PairFit, known: Chain | None) -> None:
         draft, space = learner.draft, self._space
         embeddings = fit.U @ space.Psi.T
-        laws = normalised(draft.weighted_rows(embeddings))
-        self.emissions_ = laws
-        if self.variates_ is not None:
-            points = self.variates_(laws.points)
-            laws = MeanEmbedding._of(points, laws._left, laws._right, Gaussian().resolve(points))
-        width = self._given_bandwidth(laws.points.shape[1])
+        self.emissions_ = laws = normalised(draft.weighted_rows(embeddings))
+        self.bandwidth_, self.guard_ = self._given_bandwidth(draft), learner.guard
         chain = known or space.chain_of(fit.V)
         counts = np.maximum(chain.startprob * draft.rows.seen.sum(), 1.0)
-        self._remember(chain, SignedEmissions.of(laws, width, counts))
-        self.bandwidth_, self.guard_ = width, learner.guard
+        self._remember(chain, self._signed(laws, counts))
         self.history_, self.converged_ = np.empty(0), fit.converged
         logb = self._log_emissions(draft.rows.points, draft.rows.seen)
         alpha, _ = markov.filtered(logb, chain, draft.rows.sequences)
@@ -412,9 +402,6 @@ class KernelStateSpace(MarkovModel):
         space = self._space
         self.U_ = space.operator(laws, mass)
         self.V_ = space.operator(space.Psi.T @ self.transmat_.T, self.startprob_)
-
-    def _remember(self, chain: Chain, laws) -> None:
-        self.startprob_, self.transmat_, self._laws = chain.startprob, chain.transmat, laws
 
     def _guards(self) -> tuple[float, float]:
         values = [check_positive(v, "guard") for v in np.atleast_1d(self.guard)]

@@ -100,6 +100,29 @@ class Series:
         """Rows of each sequence."""
         return self.rows.lengths
 
+    def by_row(
+        self, columns: dict[str, np.ndarray], time: str | None, sequence: str | None
+    ) -> pd.DataFrame:
+        """A table of answers about every row, with its time and the name of its sequence."""
+        frame = pd.DataFrame(columns, index=self.frame.index)
+        if time is not None:
+            frame.insert(0, time, self.times)
+        return self._named(frame, sequence, np.repeat(np.arange(len(self.lengths)), self.lengths))
+
+    def by_step(
+        self, columns: dict[str, np.ndarray], steps: int, sequence: str | None
+    ) -> pd.DataFrame:
+        """A table of answers about the rows after each sequence."""
+        count = len(self.lengths)
+        frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
+        return self._named(frame, sequence, np.repeat(np.arange(count), steps))
+
+    def _named(self, frame: pd.DataFrame, column: str | None, sequence) -> pd.DataFrame:
+        """The table with the name of each row's sequence in front."""
+        if column is not None:
+            frame.insert(0, column, [self.rows.names[i] for i in sequence])
+        return frame
+
 
 @dataclass(frozen=True)
 class Regimes:
@@ -184,34 +207,20 @@ class Regimes:
             "log_predictive": np.where(self.seen, self.log_predictive, np.nan),
             "missing": ~self.seen,
         }
-        frame = pd.DataFrame(columns, index=self.series.frame.index)
-        if self.settings.time is not None:
-            frame.insert(0, self.settings.time, self.series.times)
-        return self._named(
-            frame, np.repeat(np.arange(len(self.series.lengths)), self.series.lengths)
-        )
+        return self.series.by_row(columns, self.settings.time, self.settings.sequence)
 
     @cached_property
     def forecasts(self) -> pd.DataFrame:
         """States, and mean and interval of each column, at the rows after each sequence."""
-        ahead, steps = self.ahead, self.settings.horizon
+        ahead = self.ahead
         assert ahead is not None
-        count = len(self.series.lengths)
         lower, upper = ahead.interval(self.settings.level)
         answers = {"mean": ahead.mean, "lower": lower, "upper": upper}
         columns = {
-            "step": np.tile(np.arange(1, steps + 1), count),
             **{f"probability_{k}": ahead.states[:, k] for k in range(self.n_states)},
             **by_column(self.settings.columns, answers),
         }
-        return self._named(pd.DataFrame(columns), np.repeat(np.arange(count), steps))
-
-    def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
-        """The table with the name of each row's sequence in front."""
-        if self.settings.sequence is not None:
-            names = [self.series.rows.names[i] for i in sequence]
-            frame.insert(0, self.settings.sequence, names)
-        return frame
+        return self.series.by_step(columns, self.settings.horizon, self.settings.sequence)
 
     @cached_property
     def laws(self) -> dict[str, np.ndarray]:

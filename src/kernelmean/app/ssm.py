@@ -240,35 +240,20 @@ class Forecasts:
                 columns[f"{name}_{k}"] = law.mean[:, k]
         columns["log_predictive"] = np.where(self.seen, self.log_predictive, np.nan)
         columns["missing"] = ~self.seen
-        frame = pd.DataFrame(columns, index=self.series.frame.index)
-        if self.settings.time is not None:
-            frame.insert(0, self.settings.time, self.series.times)
-        return self._named(
-            frame, np.repeat(np.arange(len(self.series.lengths)), self.series.lengths)
-        )
+        return self.series.by_row(columns, self.settings.time, self.settings.sequence)
 
     @cached_property
     def forecasts(self) -> pd.DataFrame:
         """Mean and interval of each column at the rows after each sequence."""
-        ahead, steps = self.ahead, self.settings.horizon
+        ahead = self.ahead
         assert ahead is not None
-        count = len(self.series.lengths)
         lower, upper = ahead.interval(self.settings.level)
-        columns: dict[str, np.ndarray] = {"step": np.tile(np.arange(1, steps + 1), count)}
-        columns |= by_column(
-            self.settings.names, {"mean": ahead.mean, "lower": lower, "upper": upper}
-        )
+        answers = {"mean": ahead.mean, "lower": lower, "upper": upper}
+        columns = by_column(self.settings.names, answers)
         if self.settings.log_squares:
             squares = ahead.states @ self.model.emissions_.expectation(np.exp)
             columns |= by_column(self.settings.columns, {"volatility": squares**0.5})
-        return self._named(pd.DataFrame(columns), np.repeat(np.arange(count), steps))
-
-    def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
-        """The table with the name of each row's sequence in front."""
-        if self.settings.sequence is not None:
-            names = [self.series.rows.names[i] for i in sequence]
-            frame.insert(0, self.settings.sequence, names)
-        return frame
+        return self.series.by_step(columns, self.settings.horizon, self.settings.sequence)
 
     @cached_property
     def notes(self) -> list[str]:
