@@ -7,7 +7,7 @@ from _harness import Measured, Table, arguments, measure, ratio, rmse
 from sklearn.kernel_ridge import KernelRidge
 
 import kernelmean as km
-from kernelmean.selection import DECADES, minimise_log10
+from kernelmean.core.minimise import DECADES, minimise_log10
 
 NOISE = 0.3
 

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from scipy.spatial.distance import cdist
 
 import kernelmean as km
-from kernelmean import markov
+from kernelmean.chains import markov
 from kernelmean.comparators import GaussianHMM, ProjHMM, matched_accuracy, tmse
 from kernelmean.kernels import median_lengthscale
 

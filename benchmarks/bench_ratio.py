@@ -7,7 +7,7 @@ from _harness import Measured, Table, arguments, measure, ratio, rmse
 from scipy.stats import multivariate_normal
 
 import kernelmean as km
-from kernelmean.selection import DECADES, minimise_log10
+from kernelmean.core.minimise import DECADES, minimise_log10
 
 MEAN, SPREAD = 0.5, 0.8  # q = N(0.5, 0.8² I) over p = N(0, I), both in two dimensions
 

@@ -11,7 +11,7 @@ from _harness import Measured, Table, arguments, measure, ratio
 import kernelmean as km
 from kernelmean.app import reproduce
 from kernelmean.comparators import AutoRegression, LaggedRidge
-from kernelmean.pairmoments import minimise
+from kernelmean.statespace.operators import minimise
 
 PAPERS = Path(__file__).resolve().parents[1] / "papers"
 TEST = 1000  # rows that are forecast

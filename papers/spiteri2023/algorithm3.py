@@ -14,10 +14,10 @@ import numpy as np
 from scipy.stats import norm
 
 import kernelmean as km
-from kernelmean import markov
+from kernelmean.chains import markov
 from kernelmean.kernels import Kernel, median_lengthscale
-from kernelmean.pairing import sorted_pairs
-from kernelmean.pairmoments import PairMoments, minimise
+from kernelmean.statespace.operators import PairMoments, minimise
+from kernelmean.statespace.pairing import sorted_pairs
 
 from .adam import DELTA, DenseStateSpace, Matrices
 

@@ -12,7 +12,7 @@ import numpy as np
 import kernelmean as km
 from kernelmean.comparators import AutoRegression, LaggedRidge, particle_predict
 from kernelmean.datasets import StateSpaceData
-from kernelmean.particlefilter import bootstrap, forecast_quantile
+from kernelmean.statespace.particles import bootstrap, forecast_quantile
 
 from . import algorithm3
 

@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 import kernelmean as km
 from kernelmean.comparators import KCDE, ConditionalDensityOperator
-from kernelmean.densitysearch import ROUNDS, DensitySearch, with_bandwidth
+from kernelmean.densities.bandwidth import with_bandwidth
+from kernelmean.densities.search import ROUNDS, DensitySearch
 from kernelmean.kernels import median_lengthscale
 
 REG = 0.001  # λ in the comparison with KCDE

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean import markov
 from kernelmean.app.reproduce import Experiment
+from kernelmean.chains import markov
 from kernelmean.datasets import HMMData
 from kernelmean.kernels import median_lengthscale
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from kernelmean.neural import _convolutions as convolutions
+from kernelmean.features.neural import _convolutions as convolutions
 
 from .images import RUN_IN, Film
 

@@ -14,20 +14,27 @@ And
     load, NumericalWarning, datasets, display, econml, moments, progress
 """
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from . import comparators, datasets, display, econml, moments, progress
-from ._validation import NumericalWarning
-from .bayes import KernelBayes, bayes_rule
-from .conditional import ConditionalEmbedding
-from .density import ConditionalDensity
-from .embedded import EmbeddedDensity
-from .embedding import MeanEmbedding
-from .features import Exact, FeatureMap, Nystroem, RandomFourier
-from .filtering import KernelBayesFilter
-from .hmm import KernelHMM
-from .instrument import KernelIV
+from .bayes.density_ratio import DensityRatio
+from .bayes.kernel_bayes import KernelBayes, bayes_rule
+from .bayes.rules import product_rule, sum_rule
+from .bayes.simulate import simulate_posterior
+from .core import moments, old_names, progress
+from .core.checks import NumericalWarning
+from .core.saving import load
+from .densities.conditional_density import ConditionalDensity
+from .densities.embedded_density import EmbeddedDensity
+from .embedding.embedding import MeanEmbedding
+from .features.base import FeatureMap
+from .features.fourier import RandomFourier
+from .features.landmarks import Exact, Nystroem
+from .filtering.kernel_bayes_filter import KernelBayesFilter
+from .hmm.estimate_order import estimate_order
+from .hmm.kernel_hmm import KernelHMM
+from .instruments.kernel_iv import KernelIV
 from .kernels import (
     Delta,
     Frobenius,
@@ -44,12 +51,8 @@ from .kernels import (
     median_lengthscale,
     on_columns,
 )
-from .order import estimate_order
-from .persistence import load
-from .ratio import DensityRatio
-from .rules import product_rule, sum_rule
-from .simulate import simulate_posterior
-from .statespace import KernelStateSpace
+from .regression.conditional import ConditionalEmbedding
+from .statespace.kernel_state_space import KernelStateSpace
 
 __version__ = "0.1.0"
 
@@ -98,14 +101,27 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """`Neural` on first use: PyTorch is optional, and takes seconds to import."""
-    if name == "Neural":
-        if find_spec("torch") is None:
-            raise ImportError(
-                'Neural needs PyTorch: pip install torch==2.13.0, then pip install "kernelmean[nn]"'
-            )
-        from .neural import Neural
+LAZY = {
+    "comparators": "comparators",
+    "datasets": "datasets",
+    "display": "display",
+    "econml": "adapters.econml",
+    "Neural": "features.neural",
+}
+old_names.install()
 
-        return Neural
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """What takes long to import, or needs an optional package, on first use."""
+    if name in old_names.MOVED and name not in LAZY:
+        return old_names.moved(name)
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "Neural" and find_spec("torch") is None:
+        raise ImportError('Neural needs PyTorch: pip install "kernelmean[nn]"')
+    module = import_module(f"{__name__}.{LAZY[name]}")
+    return getattr(module, name) if name[0].isupper() else module
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY})

@@ -156,7 +156,7 @@ class TestNumberOfStates:
         assert all(a.orders[r] == km.estimate_order(table[["level"]], method=r) for r in a.orders)
 
     def test_likelihood(self, table, monkeypatch):
-        from kernelmean.order import Order
+        from kernelmean.chains.order import Order
 
         asked = {}
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from .. import __version__
-from . import reproduce
+from ..app import reproduce
 from .errors import UserError
 
 UsageError: Any = typer.BadParameter.__bases__[0]  # what the parser raises on any bad option
@@ -617,7 +617,7 @@ def demo(
 @app.command()
 def info() -> None:
     """Versions, linear algebra, cores and memory, and what would make it faster."""
-    from . import info as about
+    from ..app import info as about
 
     found, libraries, cores = about.extras(), about.blas(), about.cores()
     tell_pairs("Versions", about.versions().items())

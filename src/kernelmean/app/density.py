@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from .._validation import NumericalWarning
-from ..density import ConditionalDensity
-from ..densitysearch import silverman
+from ..core.checks import NumericalWarning
+from ..core.progress import Verbose
+from ..densities.bandwidth import silverman
+from ..densities.conditional_density import ConditionalDensity
 from ..display.densities import medians
-from ..progress import Verbose
 from .errors import UserError, refusals
 from .tables import split_names
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .._validation import NumericalWarning
+from ..core.checks import NumericalWarning
 from ..display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from ..kernels import Linear
 from .density import FEW, Densities

@@ -10,12 +10,13 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from .._validation import NumericalWarning
-from ..filtering import KernelBayesFilter, check_sequences
+from ..core.checks import NumericalWarning
+from ..core.progress import Verbose
+from ..core.sequences import check_sequences
+from ..core.threads import one_thread
+from ..filtering.kernel_bayes_filter import KernelBayesFilter
+from ..filtering.results import FilterResult, Forecast
 from ..kernels import Gaussian
-from ..progress import Verbose
-from ..tracking import FilterResult, Forecast
-from ..tuning import one_thread
 from .errors import UserError, refusals
 from .tables import Table
 

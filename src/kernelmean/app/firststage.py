@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..conditional import ConditionalEmbedding
 from ..kernels import Kernel, Linear
+from ..regression.conditional import ConditionalEmbedding
 
 ROWS = 10_000  # the diagnostics look at no more rows than this
 

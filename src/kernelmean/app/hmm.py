@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from .._validation import NumericalWarning
-from ..hmm import KernelHMM
-from ..order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_order, estimate_order
-from ..progress import Verbose
-from ..regimes import RegimeForecast
+from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_order
+from ..chains.results import RegimeForecast
+from ..core.checks import NumericalWarning
+from ..core.progress import Verbose
+from ..hmm.estimate_order import estimate_order
+from ..hmm.kernel_hmm import KernelHMM
 from .errors import UserError, refusals
 from .filter import Rows, by_column
 from .tables import Table

@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..display import (
-    CURVE,
-    PLAIN,
-    EmissionDisplay,
-    HistoryDisplay,
-    RegimeDisplay,
-    SpectrumDisplay,
-)
+from ..display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
 from .densityreport import names
 from .files import write_text
 from .filterreport import below_each_other, percent

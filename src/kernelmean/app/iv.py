@@ -10,14 +10,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._validation import NumericalWarning
+from ..core.checks import NumericalWarning
+from ..core.moments import block_rows, row_blocks
 from ..display import StructuralCurveDisplay
-from ..formula import Design, names_of, read_formula
-from ..inference import WEAK, Endogeneity, Estimate, Strength, confidence_limits, ridge_coefficients
-from ..instrument import KernelIV
+from ..instruments.formula import Design, names_of, read_formula
+from ..instruments.inference import (
+    WEAK,
+    Endogeneity,
+    Estimate,
+    Strength,
+    confidence_limits,
+    ridge_coefficients,
+)
+from ..instruments.kernel_iv import KernelIV
+from ..instruments.rows import kind_of
 from ..kernels import Kernel, Linear
-from ..moments import block_rows, row_blocks
-from ..sharing import kind_of
 from .errors import UserError, refusals
 from .firststage import FirstStage
 from .tables import Table, complete, split_names

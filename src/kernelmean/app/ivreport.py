@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from ..display import CURVE, DATA
-from ..formula import names_of
-from ..inference import WEAK
+from ..instruments.formula import names_of
+from ..instruments.inference import WEAK
+from ..instruments.rows import kind_of
 from ..kernels import Kernel, Linear
-from ..sharing import kind_of
 from .files import write_text
 from .iv import LEVEL, PLAIN, PREDICTION, Analysis, sample
 from .page import (

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from .._validation import NumericalWarning
-from ..bayes import KernelBayes
-from ..embedding import MeanEmbedding
+from ..bayes.kernel_bayes import KernelBayes
+from ..core.checks import NumericalWarning
+from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian
 from .errors import UserError, refusals
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from .._validation import NumericalWarning
-from ..filtering import check_sequences
-from ..progress import Verbose
-from ..states import LatentResult, StateForecast
-from ..statespace import KernelStateSpace
+from ..core.checks import NumericalWarning
+from ..core.progress import Verbose
+from ..core.sequences import check_sequences
+from ..statespace.kernel_state_space import KernelStateSpace
+from ..statespace.results import LatentResult, StateForecast
 from .errors import refusals
 from .filter import Rows, average, by_column, rmse
 from .hmm import Series, check_rows, read_times

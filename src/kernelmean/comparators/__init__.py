@@ -10,7 +10,8 @@ state-space models: `AutoRegression` and `LaggedRidge` have `fit(X)` and `predic
 `mse_log_variance` are errors of forecasts of a variance.
 """
 
-from .hidden import GaussianHMM, ProjHMM, matched_accuracy, tmse
+from ..metrics import matched_accuracy, mse_log_variance, qlike, tmse
+from .hidden import GaussianHMM, ProjHMM
 from .instruments import (
     DeepIV,
     KernelReg,
@@ -23,14 +24,7 @@ from .kcde import KCDE
 from .leastsquares import LeastSquaresCDE
 from .mixture import MixtureDensityNetwork
 from .operator import ConditionalDensityOperator
-from .statespace import (
-    AutoRegression,
-    Garch,
-    LaggedRidge,
-    mse_log_variance,
-    particle_predict,
-    qlike,
-)
+from .statespace import AutoRegression, Garch, LaggedRidge, particle_predict
 
 __all__ = [
     "KCDE",

@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import linalg
-from .._validation import as_points, check_columns, check_lengths
+from ..core import arrays
+from ..core.checks import as_points, check_columns, check_lengths
 
 CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
 TINY = 1e-100  # weights and kernels below are taken as zero
@@ -37,9 +37,9 @@ class DensityComparator(BaseEstimator):
         ValueError
             If anything is malformed, constant or non-finite.
         """
-        points = linalg.to_numpy(as_points(X, "X", min_rows=4, one_d=False))
+        points = arrays.to_numpy(as_points(X, "X", min_rows=4, one_d=False))
         validate_data(self, X, skip_check_array=True)
-        values = linalg.to_numpy(as_points(Y, "Y"))
+        values = arrays.to_numpy(as_points(Y, "Y"))
         check_lengths(len(points), len(values), "X", "Y")
         self._outputs = values.shape[1]
         self._fit(points, values)
@@ -75,10 +75,10 @@ class DensityComparator(BaseEstimator):
 
     def _checked(self, Y, X) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self)
-        points = linalg.to_numpy(as_points(X, "X", one_d=False))
+        points = arrays.to_numpy(as_points(X, "X", one_d=False))
         check_columns(points, self.n_features_in_, "X", "the model")
         validate_data(self, X, skip_check_array=True, reset=False)
-        values = linalg.to_numpy(as_points(Y, "Y"))
+        values = arrays.to_numpy(as_points(Y, "Y"))
         check_columns(values, self._outputs, "Y", "the model")
         return values, points
 
@@ -125,7 +125,7 @@ def blocks(rows: int, columns: int) -> Iterator[slice]:
 
 def exponents(X: np.ndarray, Y: np.ndarray, bandwidth) -> np.ndarray:
     """−½ Σ_c (x_c − y_c)²/γ_c² of every pair of rows."""
-    return -0.5 * linalg.sq_dists(X / bandwidth, Y / bandwidth)
+    return -0.5 * arrays.sq_dists(X / bandwidth, Y / bandwidth)
 
 
 def gaussian(X: np.ndarray, Y: np.ndarray, bandwidth) -> np.ndarray:

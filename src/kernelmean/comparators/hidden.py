@@ -6,34 +6,23 @@ Both models have `fit(X, lengths=None)`, `density`, `filter` and `predict`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from itertools import permutations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import linalg, markov
-from .._validation import (
-    as_floats,
-    as_points,
-    as_vector,
-    check_choice,
-    check_columns,
-    check_count,
-    check_lengths,
-    generator,
-)
-from ..filtering import check_sequences
+from ..chains import markov
+from ..core import arrays
+from ..core.checks import as_points, check_choice, check_columns, check_count, generator
+from ..core.sequences import check_sequences
 from .networks import require
 
 ROTATIONS = 20  # random ones, of which that with the largest gap is kept
 FLOOR = 1e-3  # of a projected density on [0, 1], which may be negative
 STARTS = 5  # of EM
 ROUNDS, GAIN = 500, 1e-2  # most iterations of EM, and the gain in log-likelihood that ends it
-MOST_STATES = 8  # whose permutations are enumerated
 
 
 class HiddenComparator(BaseEstimator):
@@ -58,7 +47,7 @@ class HiddenComparator(BaseEstimator):
             Rows of each sequence, where there are several below each other.
         """
         check_count(self.n_components, "n_components")
-        points = linalg.to_numpy(as_points(X, "X", min_rows=3))
+        points = arrays.to_numpy(as_points(X, "X", min_rows=3))
         validate_data(self, points, skip_check_array=True)
         self.transmat_ = self._fit(points, check_sequences(lengths, len(points)))
         self.startprob_ = markov.stationary(self.transmat_)
@@ -80,7 +69,7 @@ class HiddenComparator(BaseEstimator):
 
     def _checked(self, X, name: str) -> np.ndarray:
         check_is_fitted(self)
-        points = linalg.to_numpy(as_points(X, name))
+        points = arrays.to_numpy(as_points(X, name))
         check_columns(points, self.n_features_in_, name, "the model")
         return points
 
@@ -312,72 +301,3 @@ def _mixtures(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return model.weights_, model.means_, model.covars_
     variances = np.diagonal(model.covars_, axis1=1, axis2=2)
     return np.ones((len(variances), 1)), model.means_[:, None], variances[:, None]
-
-
-# ---------------------------------------------------------------- errors
-
-
-def tmse(startprob, transmat, startprob_hat, transmat_hat) -> float:
-    """min_τ ‖π − π̂_τ‖² + ‖Q − Q̂_τ‖²_F, over all ways τ to number the states.
-
-    Parameters
-    ----------
-    startprob, transmat : arrays of shape (K,), (K, K)
-        π and Q, of at most 8 states.
-    startprob_hat, transmat_hat : arrays of the same shapes
-        Their estimates.
-
-    References
-    ----------
-    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, eq. (3.11).
-
-    Examples
-    --------
-    >>> from kernelmean.comparators import tmse
-    >>> tmse([0.5, 0.5], [[0.8, 0.2], [0.2, 0.8]], [0.6, 0.4], [[0.7, 0.3], [0.2, 0.8]])
-    0.04
-    """
-    pi, Q = _parameters(startprob, transmat, "startprob", "transmat")
-    pi_hat, Q_hat = _parameters(startprob_hat, transmat_hat, "startprob_hat", "transmat_hat")
-    check_lengths(len(pi), len(pi_hat), "startprob", "startprob_hat")
-    orders = (list(order) for order in permutations(range(len(pi))))
-    return min(
-        float(np.sum((pi - pi_hat[o]) ** 2) + np.sum((Q - Q_hat[np.ix_(o, o)]) ** 2))
-        for o in orders
-    )
-
-
-def _parameters(startprob, transmat, first: str, second: str) -> tuple[np.ndarray, np.ndarray]:
-    pi, Q = as_vector(startprob, first), as_floats(transmat, second)
-    K = len(pi)
-    if K > MOST_STATES:
-        raise ValueError(f"{first} has {K} states; at most {MOST_STATES} can be enumerated")
-    if Q.shape != (K, K):
-        raise ValueError(f"{second} has shape {Q.shape}; ({K}, {K}), as {first}, is needed")
-    return pi, Q
-
-
-def matched_accuracy(states, predicted) -> float:
-    """max_τ (1/n) Σ_t 1[τ(x̂_t) = x_t], over all ways τ to number the states that were predicted.
-
-    Parameters
-    ----------
-    states, predicted : arrays of int of shape (n,)
-
-    References
-    ----------
-    Spiteri (2023), Nonparametric estimation with kernel mean embeddings, eq. (3.12).
-
-    Examples
-    --------
-    >>> from kernelmean.comparators import matched_accuracy
-    >>> matched_accuracy([0, 0, 1, 1, 2], [2, 2, 0, 0, 0])
-    0.8
-    """
-    states, predicted = as_vector(states, "states"), as_vector(predicted, "predicted")
-    check_lengths(len(states), len(predicted), "states", "predicted")
-    _, rows = np.unique(states, return_inverse=True)
-    _, columns = np.unique(predicted, return_inverse=True)
-    counts = np.zeros((rows.max() + 1, columns.max() + 1))
-    np.add.at(counts, (rows, columns), 1)
-    return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / len(states))

@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import linalg
-from .._validation import (
+from ..core import arrays
+from ..core.checks import (
     as_points,
     as_vector,
     check_count,
@@ -26,8 +26,8 @@ from .._validation import (
     column_names,
     generator,
 )
-from ..features import Nystroem
-from ..instrument import KernelIV
+from ..features.landmarks import Nystroem
+from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
 from .networks import (
     Standard,
@@ -78,7 +78,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
         points = _points(X, "X", min_rows=4, one_d=False)
         validate_data(self, X, skip_check_array=True)
         n = points.shape[0]
-        y = linalg.to_numpy(as_vector(y, "y", n=n))
+        y = arrays.to_numpy(as_vector(y, "y", n=n))
         exogenous = np.empty((n, 0)) if C is None else _points(C, "C", rows=n)
         self._names_c, self._columns_c = column_names(C), exogenous.shape[1]
         instruments = self._instruments(Z, n)
@@ -131,7 +131,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
 
 
 def _points(X, name: str, rows: int | None = None, **checks) -> np.ndarray:
-    points = linalg.to_numpy(as_points(X, name, **checks))
+    points = arrays.to_numpy(as_points(X, name, **checks))
     if rows is not None:
         check_lengths(rows, points.shape[0], "X", name)
     return points
@@ -463,7 +463,7 @@ def _smoother(
 
     With `leave_out` (`at` is X) no point has a weight in its own row.
     """
-    exponents = -0.5 * linalg.sq_dists(at / bandwidth, X / bandwidth)
+    exponents = -0.5 * arrays.sq_dists(at / bandwidth, X / bandwidth)
     if leave_out:
         np.fill_diagonal(exponents, -np.inf)
     W = softmax(exponents, axis=1)

@@ -9,7 +9,7 @@ from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from .._validation import NumericalWarning, check_positive
+from ..core.checks import NumericalWarning, check_positive
 from ..kernels import median_lengthscale
 from .densities import Expansion, blocks, exponents, flushed, normal
 

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.preprocessing import StandardScaler
 
-from .. import linalg
-from .._validation import check_count, check_positive, generator
+from ..core import solves
+from ..core.checks import check_count, check_positive, generator
 from .densities import Expansion, blocks, exponents, flushed, gaussian, normal
 
 BANDWIDTHS = np.logspace(-3, 1, 17)  # candidates, in standardised columns,
@@ -123,5 +123,5 @@ def _standard(X: np.ndarray, name: str) -> StandardScaler:
 
 def _positive_solutions(H: np.ndarray, h: np.ndarray, regs: np.ndarray) -> np.ndarray:
     """max((H + λI)⁻¹h, 0) of every λ, one a row."""
-    values, vectors = linalg.eigh(H)
+    values, vectors = solves.eigh(H)
     return np.maximum((vectors.T @ h / (values + regs[:, None])) @ vectors.T, 0)

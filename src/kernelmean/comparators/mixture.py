@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import check_count, generator
+from ..core.checks import check_count, generator
 from .densities import DensityComparator
 from .networks import (
     Standard,

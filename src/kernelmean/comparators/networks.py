@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import check_count
+from ..core.checks import check_count
 
 
 def require(package: str, who: str, how: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import ndtr
 
-from .._validation import check_count, check_positive, generator
+from ..core.checks import check_count, check_positive, generator
 from ..kernels import median_lengthscale
 from .densities import Expansion, exponents, gaussian
 

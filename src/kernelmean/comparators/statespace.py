@@ -12,23 +12,14 @@ from typing import Any
 
 import numpy as np
 from scipy.signal import lfilter
-from scipy.special import digamma
 from sklearn.base import BaseEstimator
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import linalg
-from .._validation import (
-    as_points,
-    as_vector,
-    check_choice,
-    check_columns,
-    check_count,
-    check_lengths,
-    generator,
-)
-from ..filtering import check_sequences
+from ..core import arrays
+from ..core.checks import as_points, as_vector, check_choice, check_columns, check_count, generator
+from ..core.sequences import check_sequences
 from .networks import require
 
 LAGS = (1, 2, 3, 5, 8)  # among which LaggedRidge chooses
@@ -37,7 +28,6 @@ GAMMAS = tuple(10 ** np.arange(-2.5, 1.5, 0.5))  # divided by the number of lags
 FEWEST = 10  # returns of which GARCH is estimated
 PLAIN_PARTICLES = "pip install --no-deps particles, and numba and joblib: particles 0.4 asks for "
 PLAIN_PARTICLES += "numpy 1, but its filters run on numpy 2"
-LOG_CHI2 = digamma(0.5) + np.log(2)  # E log v² of a standard normal v
 
 # ---------------------------------------------------------------- lagged regressions
 
@@ -56,7 +46,7 @@ class LaggedComparator(BaseEstimator):
         X : array or DataFrame of shape (n, 1)
             Observations in the order of time.
         """
-        points = linalg.to_numpy(as_points(X, "X"))
+        points = arrays.to_numpy(as_points(X, "X"))
         check_columns(points, 1, "X", "a lagged regression")
         self._check(len(points))
         validate_data(self, points, skip_check_array=True)
@@ -67,7 +57,7 @@ class LaggedComparator(BaseEstimator):
     def predict(self, X) -> np.ndarray:
         """The forecast of every row from those before it, shape (n, 1)."""
         check_is_fitted(self)
-        points = linalg.to_numpy(as_points(X, "X"))
+        points = arrays.to_numpy(as_points(X, "X"))
         check_columns(points, 1, "X", "the model")
         forecasts = self._predict((points[:, 0] - self._mean) / self._scale)
         return (self._mean + self._scale * forecasts)[:, None]
@@ -253,7 +243,7 @@ class Garch(BaseEstimator):
         """Estimate from returns of shape (n,), in the order of time."""
         require("arch", "Garch", 'pip install "kernelmean[app]"')
         check_choice(self.mean, "mean", ["constant", "zero"])
-        returns = linalg.to_numpy(as_vector(r, "r"))
+        returns = arrays.to_numpy(as_vector(r, "r"))
         _check_returns(returns)
         self.variance_ = float(returns.var())
         mu, omega, self.alpha_, self.beta_ = self._estimates(returns / self.variance_**0.5)
@@ -270,7 +260,7 @@ class Garch(BaseEstimator):
     def forecast_variance(self, r) -> np.ndarray:
         """σ²_t of every row, from the rows before it, shape (n,)."""
         check_is_fitted(self)
-        shocks = (linalg.to_numpy(as_vector(r, "r")) - self.mu_) ** 2
+        shocks = (arrays.to_numpy(as_vector(r, "r")) - self.mu_) ** 2
         news = self.omega_ + self.alpha_ * shocks[:-1]
         later = lfilter([1.0], [1.0, -self.beta_], news, zi=[self.beta_ * self.variance_])[0]
         return np.append(self.variance_, later)
@@ -281,84 +271,6 @@ def _check_returns(r: np.ndarray) -> None:
         raise ValueError(f"r has {len(r)} rows; at least {FEWEST} are needed")
     if np.ptp(r) == 0:
         raise ValueError("r is constant; returns with different values are needed")
-
-
-def qlike(variance, squared_return) -> float:
-    """Mean of log σ²_t + r²_t/σ²_t: least in expectation where σ²_t = E[r²_t | past].
-
-    Parameters
-    ----------
-    variance : array of shape (n,), or a number
-        Forecasts σ².
-    squared_return : array of shape (n,)
-        r².
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    Mean of r²/σ² − log(r²/σ²) − 1, which is another form, is this less what does not depend on the
-    forecast; unlike it, this one allows returns of 0.
-
-    References
-    ----------
-    Patton (2011), Volatility forecast comparison using imperfect volatility proxies.
-
-    Examples
-    --------
-    >>> from kernelmean.comparators import qlike
-    >>> round(qlike([1.0, 4.0], [1.0, 0.0]), 3)  # (0 + 1 + log 4 + 0)/2
-    1.193
-    """
-    variance, squares = _forecasts(variance, squared_return)
-    return float(np.mean(np.log(variance) + squares / variance))
-
-
-def mse_log_variance(variance, squared_return) -> float:
-    """Mean of (log r²_t + 1.27 − log σ²_t)², where E log v² = −1.27 for a standard normal v.
-
-    So log r² + 1.27 has the mean log σ² where returns are normal given σ². Rows with a return of
-    0, which has no logarithm, are left out.
-
-    Parameters
-    ----------
-    variance : array of shape (n,), or a number
-        Forecasts σ².
-    squared_return : array of shape (n,)
-        r².
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> from kernelmean.comparators import mse_log_variance
-    >>> round(mse_log_variance([1.0, 4.0], [1.0, 0.0]), 3)  # 1.27², of the first row alone
-    1.614
-    """
-    variance, squares = _forecasts(variance, squared_return)
-    some = squares > 0
-    if not some.any():
-        raise ValueError("squared_return has no positive number; at least one is needed")
-    return float(np.mean((np.log(squares[some] / variance[some]) - LOG_CHI2) ** 2))
-
-
-def _forecasts(variance, squared_return) -> tuple[np.ndarray, np.ndarray]:
-    squares = linalg.to_numpy(as_vector(squared_return, "squared_return"))
-    if np.ndim(variance) == 0:
-        variance = np.full(len(squares), variance)
-    variance = linalg.to_numpy(as_vector(variance, "variance"))
-    check_lengths(len(squares), len(variance), "squared_return", "variance")
-    if np.any(variance <= 0):
-        raise ValueError(f"variance contains {variance.min()}; positive numbers are needed")
-    if np.any(squares < 0):
-        raise ValueError(
-            f"squared_return contains {squares.min()}; a number of at least 0 is needed"
-        )
-    return variance, squares
 
 
 # ---------------------------------------------------------------- the true law's particles
@@ -409,7 +321,7 @@ def particle_predict(model, X, n_particles=500, *, lengths=None, random_state=No
     """
     require("particles", "particle_predict", PLAIN_PARTICLES)
     check_count(n_particles, "n_particles")
-    points, rng = linalg.to_numpy(as_points(X, "X", gaps=True)), generator(random_state)
+    points, rng = arrays.to_numpy(as_points(X, "X", gaps=True)), generator(random_state)
     with _global_draws(rng):
         sequences = check_sequences(lengths, len(points))
         return np.vstack([_forecast(model, points[s], n_particles, rng) for s in sequences])

@@ -6,13 +6,7 @@ from .hidden import HiddenMarkov, HMMData, load_mnist, make_digit_hmm, make_hmm
 from .instruments import IVData, make_iv_demand, make_iv_linear, make_iv_sigmoid
 from .statespace import ScalarStateSpace, StateSpaceData, make_state_space
 from .tables import IVTable, OutcomeTable, load_engel, load_fulton_fish, load_schooling, load_wages
-from .trajectories import (
-    DYNAMICS,
-    StateSpace,
-    Trajectory,
-    make_hidden_angle,
-    make_rotation,
-)
+from .trajectories import DYNAMICS, StateSpace, Trajectory, make_hidden_angle, make_rotation
 
 __all__ = [
     "DYNAMICS",

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import toeplitz
 from scipy.special import log_ndtr, logsumexp
 
-from .._validation import (
+from ..core.checks import (
     as_points,
     check_choice,
     check_columns,

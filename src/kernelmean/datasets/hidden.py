@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import betaln
 from sklearn.datasets import fetch_openml, load_digits
 
-from .. import markov
-from .._validation import (
+from ..chains import markov
+from ..core.checks import (
     as_points,
     as_vector,
     check_choice,
@@ -21,7 +21,7 @@ from .._validation import (
     check_lengths,
     generator,
 )
-from ..filtering import check_sequences
+from ..core.sequences import check_sequences
 
 # transition matrix and Beta parameters of every state: models 12, 13 and 14 of the thesis
 DESIGNS = {

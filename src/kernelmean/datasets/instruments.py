@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from .._validation import as_points, check_choice, check_columns, check_count, generator
+from ..core.checks import as_points, check_choice, check_columns, check_count, generator
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import stats
 
-from .. import linalg, markov
-from .._validation import (
+from ..chains import markov
+from ..core import arrays
+from ..core.checks import (
     as_points,
     check_choice,
     check_columns,
@@ -19,7 +20,7 @@ from .._validation import (
     check_positive,
     generator,
 )
-from ..filtering import check_sequences
+from ..core.sequences import check_sequences
 
 DEVIATIONS = 9  # standard deviations on either side that nodes cover
 SPACING = 0.7  # of nodes, relative to the narrowest bend that is integrated over
@@ -182,7 +183,7 @@ class ScalarStateSpace:
         return np.column_stack([self._quantile(weights, q) for q in (tail, 1 - tail)])
 
     def _filtered(self, X, lengths) -> tuple[np.ndarray, np.ndarray, list[slice]]:
-        points = linalg.to_numpy(as_points(X, "X", gaps=True))
+        points = arrays.to_numpy(as_points(X, "X", gaps=True))
         check_columns(points, 1, "X", "the model")
         logs, seen = np.zeros((len(points), len(self.nodes))), ~np.isnan(points[:, 0])
         logs[seen] = self.log_emission(points[seen], self.nodes)

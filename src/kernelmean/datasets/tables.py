@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._validation import check_choice
+from ..core.checks import check_choice
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import as_vector, check_choice, check_count, check_positive, generator
+from ..core.checks import as_vector, check_choice, check_count, check_positive, generator
 
 
 @dataclass(frozen=True)

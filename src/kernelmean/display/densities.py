@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import as_points, check_columns, check_count, check_lengths, column_names
-from ..density import ConditionalDensity
-from ..linalg import to_numpy
+from ..core.arrays import to_numpy
+from ..core.checks import as_points, check_columns, check_count, check_lengths, column_names
+from ..densities.conditional_density import ConditionalDensity
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, column_number, new_axes, shade
 
 TAILS = (0.002, 0.998)  # quantiles between which densities are drawn

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import as_points
-from ..conditional import ConditionalEmbedding
-from ..embedding import MeanEmbedding
-from ..linalg import to_numpy
+from ..core.arrays import to_numpy
+from ..core.checks import as_points
+from ..embedding.embedding import MeanEmbedding
+from ..regression.conditional import ConditionalEmbedding
 from .style import CURVE, DATA, PLAIN, new_axes
 
 

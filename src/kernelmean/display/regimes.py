@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import as_points, check_count
-from ..filtering import check_sequences
-from ..hmm import KernelHMM
-from ..linalg import to_numpy
-from ..markovmodel import MarkovModel
-from ..order import Order
+from ..chains.model import MarkovModel
+from ..chains.order import Order
+from ..core.arrays import to_numpy
+from ..core.checks import as_points, check_count
+from ..core.sequences import check_sequences
+from ..hmm.kernel_hmm import KernelHMM
 from .style import (
     CURVE,
     DATA,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .. import linalg
-from .._validation import as_points, check_count, check_level
-from ..embedding import MeanEmbedding
-from ..filtering import check_sequences
-from ..linalg import to_numpy
-from ..statespace import KernelStateSpace
+from ..core import arrays
+from ..core.arrays import to_numpy
+from ..core.checks import as_points, check_count, check_level
+from ..core.sequences import check_sequences
+from ..embedding.embedding import MeanEmbedding
+from ..statespace.kernel_state_space import KernelStateSpace
 from .regimes import column_names_of
 from .style import (
     CURVE,
@@ -348,7 +348,7 @@ def _given_coordinate(estimator: KernelStateSpace, k: int, grid: np.ndarray) -> 
 def _densities(estimator: KernelStateSpace, j: int, grid: np.ndarray) -> np.ndarray:
     """Of one column given every node, (nodes, m)."""
     laws, plain = estimator.emissions_, estimator.variates_ is None
-    Y = linalg.like(grid[:, None], laws.points)
+    Y = arrays.like(grid[:, None], laws.points)
     if plain and laws.points.shape[1] == 1:
         return np.exp(estimator._log_densities(Y)).T
     width = estimator.bandwidth_ if plain else None

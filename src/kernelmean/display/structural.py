@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import as_vector
-from ..inference import confidence_limits, ridge_coefficients
-from ..instrument import KernelIV
-from ..linalg import to_numpy
-from ..summary import regressor_names
+from ..core.arrays import to_numpy
+from ..core.checks import as_vector
+from ..instruments.inference import confidence_limits, ridge_coefficients
+from ..instruments.kernel_iv import KernelIV
+from ..instruments.summary import regressor_names
 from .style import CURVE, DATA, DRAWN, PLAIN, column_number, new_axes
 
 

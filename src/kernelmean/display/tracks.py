@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import as_floats, check_lengths
-from ..filtering import KernelBayesFilter, check_sequences
-from ..linalg import to_numpy
-from ..tracking import FilterResult
+from ..core.arrays import to_numpy
+from ..core.checks import as_floats, check_lengths
+from ..core.sequences import check_sequences
+from ..filtering.kernel_bayes_filter import KernelBayesFilter
+from ..filtering.results import FilterResult
 from .style import (
     CURVE,
     DATA,

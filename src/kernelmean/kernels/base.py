@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .. import linalg
-from .._validation import Array, as_points, check_column, check_columns
-from ..persistence import Saveable
+from ..core import arrays
+from ..core.checks import Array, as_points, check_column, check_columns
+from ..core.saving import Saveable
 
 Lengthscale = str | float | Sequence[float]
 
@@ -50,7 +51,7 @@ class Kernel(Saveable):
 
         By central differences of the Gram matrix; 0 for a column without a lengthscale.
         """
-        xp, step = linalg.namespace(X), 1e-4
+        xp, step = arrays.namespace(X), 1e-4
         slopes = np.zeros(X.shape[1])
         for j in range(X.shape[1]):
             up = np.ones(X.shape[1])
@@ -140,12 +141,10 @@ class Kernel(Saveable):
         return self
 
     def __add__(self, other) -> Kernel:
-        from .combined import Sum
 
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other) -> Kernel:
-        from .combined import Product
 
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
@@ -159,7 +158,7 @@ class Kernel(Saveable):
         raise ValueError(f"{self!r} has no derivative in closed form")
 
     def _diag(self, X) -> Array:
-        return linalg.namespace(X).ones(
+        return arrays.namespace(X).ones(
             X.shape[0], dtype=X.dtype, device=getattr(X, "device", None)
         )
 
@@ -176,7 +175,7 @@ class Kernel(Saveable):
 
         `X` is where the iteration was, and stays where the sums say nothing.
         """
-        xp = linalg.namespace(X)
+        xp = arrays.namespace(X)
         stuck = xp.abs(total) < 1e-12
         return xp.where(stuck, X, U / xp.where(stuck, 1.0, total))
 
@@ -225,3 +224,56 @@ class Kernel(Saveable):
     def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         """`n` draws from the normalised kernel around zero, shape (n, d)."""
         raise ValueError(f"{self!r} is not a smoothing kernel, so it cannot be drawn from")
+
+
+@dataclass(frozen=True)
+class _Pair(Kernel):
+    left: Kernel
+    right: Kernel
+
+    def resolve(self, X, name: str = "X") -> Kernel:
+        return replace(self, left=self.left.resolve(X, name), right=self.right.resolve(X, name))
+
+    def scaled(self, factor) -> Kernel:
+        return replace(self, left=self.left.scaled(factor), right=self.right.scaled(factor))
+
+    def bind(self, names) -> Kernel:
+        return replace(self, left=self.left.bind(names), right=self.right.bind(names))
+
+
+class Sum(_Pair):
+    """k₁ + k₂."""
+
+    def _gram(self, X, Y) -> Array:
+        return self.left._gram(X, Y) + self.right._gram(X, Y)
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        return self.left._derivative(X, Y, column) + self.right._derivative(X, Y, column)
+
+    def _diag(self, X) -> Array:
+        return self.left._diag(X) + self.right._diag(X)
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} + {self.right!r}"
+
+
+class Product(_Pair):
+    """k₁ · k₂ on the same columns."""
+
+    def _gram(self, X, Y) -> Array:
+        return self.left._gram(X, Y) * self.right._gram(X, Y)
+
+    def _derivative(self, X, Y, column: int) -> Array:
+        slope = self.left._derivative(X, Y, column) * self.right._gram(X, Y)
+        return slope + self.left._gram(X, Y) * self.right._derivative(X, Y, column)
+
+    def _diag(self, X) -> Array:
+        return self.left._diag(X) * self.right._diag(X)
+
+    def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        # the spectral measure of a product is the convolution of the two
+        return self.left.spectrum(n, d, rng) + self.right.spectrum(n, d, rng)
+
+    def __repr__(self) -> str:
+        factors = (f"({k!r})" if isinstance(k, Sum) else repr(k) for k in (self.left, self.right))
+        return " * ".join(factors)

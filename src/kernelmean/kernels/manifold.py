@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import i0e
 
-from .. import linalg
-from .._validation import Array, as_points, check_choice, check_positive
+from ..core import arrays
+from ..core.checks import Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
 from .radial import Gaussian, _each_positive, _pick, median_lengthscale
 
@@ -72,7 +72,7 @@ class Periodic(Gaussian):
         U = self._lift(X)
         if not self.columnwise:
             return replace(self, lengthscale=median_lengthscale(U, name=name))
-        circles = (linalg.take(U, [j, j + d], axis=1) for j in range(d))
+        circles = (arrays.take(U, [j, j + d], axis=1) for j in range(d))
         medians: list[Any] = [
             median_lengthscale(u, name=f"column {j} of {name}") for j, u in enumerate(circles)
         ]
@@ -85,16 +85,16 @@ class Periodic(Gaussian):
         return np.broadcast_to(periods, d)
 
     def _lift(self, X) -> Array:
-        xp = linalg.namespace(X)
-        angle = X * linalg.like(2 * math.pi / self._periods(X.shape[1]), X)
+        xp = arrays.namespace(X)
+        angle = X * arrays.like(2 * math.pi / self._periods(X.shape[1]), X)
         return xp.concat([xp.cos(angle), xp.sin(angle)], axis=1)
 
     def _land(self, U, total, X) -> Array:
-        xp, d = linalg.namespace(U), X.shape[1]
+        xp, d = arrays.namespace(U), X.shape[1]
         turn = xp.atan2(U[:, d:], U[:, :d]) / (2 * math.pi)
         turn = xp.where(turn < 0, turn + 1.0, turn)
         turn = xp.where(turn < 1, turn, 0.0)  # an angle just below zero rounds to a full turn
-        return turn * linalg.like(self._periods(d) + 0.0, U)
+        return turn * arrays.like(self._periods(d) + 0.0, U)
 
     def _project(self, X) -> Array:
         return self._land(self._lift(X), None, X)
@@ -102,7 +102,7 @@ class Periodic(Gaussian):
     def _shrink(self, X) -> Array:
         U, d = self._lift(X), X.shape[1]
         halves = [super(Periodic, self)._shrink(half) for half in (U[:, :d], U[:, d:])]
-        return linalg.namespace(X).concat(halves, axis=1)
+        return arrays.namespace(X).concat(halves, axis=1)
 
     def scale_gradient(self, X, Y, W) -> np.ndarray:
         slopes = super().scale_gradient(X, Y, W)  # of the cosines and of the sines
@@ -114,7 +114,7 @@ class Periodic(Gaussian):
         width = scale if isinstance(scale, float) else scale[column]
         turn = 2 * math.pi / float(self._periods(X.shape[1])[column])
         angle = turn * (Y[:, column][None, :] - X[:, column][:, None])
-        return self._gram(X, Y) * linalg.namespace(X).sin(angle) * (turn / width**2)
+        return self._gram(X, Y) * arrays.namespace(X).sin(angle) * (turn / width**2)
 
     def _spread(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         # the circular standard deviation √(−2 log R), at most that of the uniform distribution
@@ -161,12 +161,12 @@ class _VonMisesTwice(Periodic):
     """The density of a sum of two von Mises angles, ∝ Π_j I₀(2κ_j |cos(π(x_j − x'_j)/p_j)|)."""
 
     def _gram(self, X, Y) -> Array:
-        A, B = (linalg.to_numpy(P) * (math.pi / self._periods(P.shape[1])) for P in (X, Y))
+        A, B = (arrays.to_numpy(P) * (math.pi / self._periods(P.shape[1])) for P in (X, Y))
         K = np.ones((len(A), len(B)))
         for j, kappa in enumerate(self._concentrations(A.shape[1])):
             z = 2 * kappa * np.abs(np.cos(A[:, j, None] - B[None, :, j]))
             K *= i0e(z) / i0e(2 * kappa) * np.exp(z - 2 * kappa)
-        return linalg.like(K, X)
+        return arrays.like(K, X)
 
     def _log_normaliser(self, d: int) -> float:
         kappa = self._concentrations(d)
@@ -237,7 +237,7 @@ class Rotation(Kernel):
 def flat_matrices(X, name: str) -> Array:
     """Matrices (n, p, q) with their rows laid end to end, (n, pq)."""
     if getattr(X, "ndim", 2) == 3:
-        X = linalg.namespace(X).reshape(X, (X.shape[0], X.shape[1] * X.shape[2]))
+        X = arrays.namespace(X).reshape(X, (X.shape[0], X.shape[1] * X.shape[2]))
     return as_points(X, name)
 
 
@@ -250,7 +250,7 @@ def rotation_points(X, name: str) -> Array:
             f"{name} has {X.shape[1]} columns; rotation matrices with their rows laid end to end, "
             "9 columns for those of space, are needed"
         )
-    A = linalg.to_numpy(X).reshape(-1, p, p)
+    A = arrays.to_numpy(X).reshape(-1, p, p)
     off = np.abs(A @ A.transpose(0, 2, 1) - np.eye(p)).max(axis=(1, 2))
     bad = np.flatnonzero((off > ROTATION_TOLERANCE) | (np.linalg.det(A) < 0))
     if len(bad):
@@ -264,7 +264,7 @@ def rotation_points(X, name: str) -> Array:
 
 def nearest_rotations(M) -> Array:
     """argmax_R tr(R Mᵀ) over rotations R, for each row of `M`: U diag(1, ..., ±1) Vᵀ of its SVD."""
-    xp, p = linalg.namespace(M), math.isqrt(M.shape[1])
+    xp, p = arrays.namespace(M), math.isqrt(M.shape[1])
     U, _, Vt = xp.linalg.svd(xp.reshape(M, (-1, p, p)), full_matrices=False)
     turned = xp.linalg.det(U @ Vt)[:, None, None]
     U = xp.concat([U[:, :, : p - 1], U[:, :, p - 1 :] * turned], axis=2)

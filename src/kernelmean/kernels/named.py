@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process import kernels as sk_kernels
 
-from .. import linalg
-from .._validation import check_choice
+from ..core import arrays
+from ..core.checks import check_choice
 from .base import Kernel
-from .higher import Gaussian4
+from .columns import OnColumns
+from .fourth_order import Gaussian4
 from .manifold import Periodic, Rotation
 from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear
 from .radial import Gaussian, Laplace, Matern, _Radial
@@ -88,5 +90,38 @@ def fitted_kernel(
 
 def check_size(kernel: Kernel, X, name: str = "X") -> None:
     """A kernel that is zero on every row (a linear one on zeros, say) can learn nothing."""
-    if float(linalg.namespace(X).max(kernel._diag(X))) <= 0:
+    if float(arrays.namespace(X).max(kernel._diag(X))) <= 0:
         raise ValueError(f"{name} gives {kernel!r} no size: k(x, x) is 0 for every row")
+
+
+def on_columns(parts: Mapping[Any, Any]) -> OnColumns:
+    """Product kernel whose factors each look at their own columns.
+
+    Parameters
+    ----------
+    parts : mapping from columns to kernel
+        A key is a column number, a column name (for estimators fitted on DataFrames), or a tuple
+        of these; a value is anything `as_kernel` takes.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> k = km.on_columns({0: km.Gaussian(1.0), 1: km.Delta()})
+    >>> k([[0.0, 1.0]], [[0.0, 1.0], [0.0, 2.0]])
+    array([[1., 0.]])
+    """
+    if not isinstance(parts, Mapping) or not parts:
+        raise ValueError(f"parts is {parts!r}; a mapping from columns to kernels is needed")
+    listed = tuple(
+        (cols if isinstance(cols, tuple) else (cols,), as_kernel(k)) for cols, k in parts.items()
+    )
+    used = [c for cols, _ in listed for c in cols]
+    if not all(cols for cols, _ in listed):
+        raise ValueError("parts has an empty tuple among its keys; each kernel needs a column")
+    if len(set(used)) != len(used):
+        raise ValueError(f"parts uses a column more than once: {used}")
+    bad = [c for c in used if isinstance(c, bool) or not isinstance(c, int | np.integer | str)]
+    bad += [c for c in used if isinstance(c, int | np.integer) and c < 0]
+    if bad:
+        raise ValueError(f"parts has keys {bad}; column numbers from 0, or names, are needed")
+    return OnColumns(listed)

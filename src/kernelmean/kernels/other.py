@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.gaussian_process import kernels as sk_kernels
 
-from .. import linalg
-from .._validation import Array, as_points, check_positive
+from ..core import arrays
+from ..core.checks import Array, as_points, check_positive
 from .base import Kernel
 from .manifold import flat_matrices, nearest_rotations, rotation_points
 
@@ -34,10 +34,10 @@ class Linear(Kernel):
         return X @ Y.T + self.offset
 
     def _derivative(self, X, Y, column: int) -> Array:
-        return linalg.namespace(X).ones_like(X[:, :1]) * Y[:, column][None, :]
+        return arrays.namespace(X).ones_like(X[:, :1]) * Y[:, column][None, :]
 
     def _diag(self, X) -> Array:
-        return linalg.namespace(X).sum(X * X, axis=-1) + self.offset
+        return arrays.namespace(X).sum(X * X, axis=-1) + self.offset
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Frobenius(Kernel):
         return rotation_points(X, name) if self.rotations else flat_matrices(X, name)
 
     def _pull(self, X, Y) -> Array | None:
-        xp = linalg.namespace(X)
+        xp = arrays.namespace(X)
         ones = xp.ones((X.shape[0], Y.shape[0]), dtype=X.dtype, device=getattr(X, "device", None))
         return ones if self.rotations else None
 
@@ -85,7 +85,7 @@ class Frobenius(Kernel):
         return X @ Y.T
 
     def _diag(self, X) -> Array:
-        return linalg.namespace(X).sum(X * X, axis=-1)
+        return arrays.namespace(X).sum(X * X, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Delta(Kernel):
     """
 
     def _gram(self, X, Y) -> Array:
-        xp = linalg.namespace(X)
+        xp = arrays.namespace(X)
         equal = X[:, 0, None] == Y[None, :, 0]
         for j in range(1, X.shape[1]):
             equal = equal & (X[:, j, None] == Y[None, :, j])
@@ -146,7 +146,7 @@ class Precomputed(Kernel):
         self.gram = as_points(gram, "gram")
         if self.gram.shape[0] != self.gram.shape[1]:
             raise ValueError(f"gram has shape {tuple(self.gram.shape)}; a square one is needed")
-        G = linalg.to_numpy(self.gram)
+        G = arrays.to_numpy(self.gram)
         if not np.allclose(G, G.T, rtol=1e-8, atol=1e-8 * np.abs(G).max()):
             raise ValueError("gram is not symmetric, so it is not the Gram matrix of a kernel")
 
@@ -159,7 +159,7 @@ class Precomputed(Kernel):
         return X
 
     def _rows(self, X, name: str = "X") -> Array:
-        xp = linalg.namespace(X)
+        xp = arrays.namespace(X)
         rows = xp.astype(xp.clip(X[:, 0], -1.0, float(self.gram.shape[0])), xp.int64)
         whole = X[:, 0] == xp.astype(rows, X.dtype)
         fits = whole & (rows >= 0) & (rows < self.gram.shape[0])
@@ -171,11 +171,11 @@ class Precomputed(Kernel):
         return rows
 
     def _gram(self, X, Y) -> Array:
-        xp = linalg.namespace(self.gram)
+        xp = arrays.namespace(self.gram)
         return xp.take(xp.take(self.gram, self._rows(X), axis=0), self._rows(Y), axis=1)
 
     def _diag(self, X) -> Array:
-        xp = linalg.namespace(self.gram)
+        xp = arrays.namespace(self.gram)
         return xp.take(xp.linalg.diagonal(self.gram), self._rows(X), axis=0)
 
 
@@ -190,7 +190,7 @@ class FromFunction(Kernel):
 
     def _diag(self, X) -> Array:
         # a Gram matrix of each small block holds the diagonal; 32 keeps the waste small
-        xp = linalg.namespace(X)
+        xp = arrays.namespace(X)
         starts = range(0, X.shape[0], 32)
         parts = (X[i : min(i + 32, X.shape[0]), :] for i in starts)
         blocks = (self._gram(part, part) for part in parts)
@@ -204,11 +204,11 @@ class FromSklearn(Kernel):
     kernel: sk_kernels.Kernel
 
     def _gram(self, X, Y) -> Array:
-        K = self.kernel(linalg.to_numpy(X), linalg.to_numpy(Y))
-        return linalg.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
+        K = self.kernel(arrays.to_numpy(X), arrays.to_numpy(Y))
+        return arrays.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
 
     def _diag(self, X) -> Array:
-        return linalg.like(self.kernel.diag(linalg.to_numpy(X)), X)
+        return arrays.like(self.kernel.diag(arrays.to_numpy(X)), X)
 
 
 def _check_gram(K, X, Y, who: str) -> Array:
@@ -218,7 +218,7 @@ def _check_gram(K, X, Y, who: str) -> Array:
             f"{who} returned shape {getattr(K, 'shape', None)} for {X.shape[0]} and {Y.shape[0]} "
             "points; their Gram matrix is needed"
         )
-    xp = linalg.namespace(K)
+    xp = arrays.namespace(K)
     if not bool(xp.all(xp.isfinite(K))):
         raise ValueError(f"{who} returned NaN or inf; a finite Gram matrix is needed")
     return K

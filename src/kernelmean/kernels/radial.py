@@ -20,8 +20,8 @@ from scipy.special import (
     roots_laguerre,
 )
 
-from .. import linalg
-from .._validation import Array, as_points, check_choice, check_positive
+from ..core import arrays
+from ..core.checks import Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
 
 MEDIAN_ROWS = 1000  # the median heuristic looks at no more rows than this
@@ -40,7 +40,7 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
     ValueError
         If there is a single row, or a column (all columns, when not columnwise) is constant.
     """
-    X = linalg.to_numpy(as_points(X, name, min_rows=2))
+    X = arrays.to_numpy(as_points(X, name, min_rows=2))
     if len(X) > MEDIAN_ROWS:
         X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
     if not columnwise:
@@ -91,10 +91,10 @@ class _Radial(Kernel):
     def _gram(self, X, Y) -> Array:
         X, Y = self._shrink(X), self._shrink(Y)
         if not self._by_columns():
-            return self._profile(linalg.sq_dists(X, Y))
-        K = self._profile(linalg.sq_dists(X[:, :1], Y[:, :1]))
+            return self._profile(arrays.sq_dists(X, Y))
+        K = self._profile(arrays.sq_dists(X[:, :1], Y[:, :1]))
         for j in range(1, X.shape[1]):
-            K *= self._profile(linalg.sq_dists(X[:, j : j + 1], Y[:, j : j + 1]))
+            K *= self._profile(arrays.sq_dists(X[:, j : j + 1], Y[:, j : j + 1]))
         return K
 
     def _by_columns(self) -> bool:
@@ -108,7 +108,7 @@ class _Radial(Kernel):
             raise ValueError(
                 f"lengthscale has {len(scale)} entries but the points have {X.shape[1]} columns"
             )
-        return X / linalg.like(np.asarray(scale), X)
+        return X / arrays.like(np.asarray(scale), X)
 
     def _resolved(self, verb: str) -> Any:
         if self.lengthscale == "median":
@@ -199,7 +199,7 @@ class Gaussian(_Radial):
 
     def _profile(self, sq) -> Array:
         sq *= -0.5
-        return linalg.exp_in_place(sq)
+        return arrays.exp_in_place(sq)
 
     _gaussian = True
 
@@ -209,10 +209,10 @@ class Gaussian(_Radial):
     def scale_gradient(self, X, Y, W) -> np.ndarray:
         # ∂k/∂log ℓ_j = k (x_j − y_j)²/ℓ_j²
         X, Y = self._shrink(X), self._shrink(Y)
-        W = W * self._profile(linalg.sq_dists(X, Y))
-        xp = linalg.namespace(X)
+        W = W * self._profile(arrays.sq_dists(X, Y))
+        xp = arrays.namespace(X)
         slopes = xp.sum(W, axis=1) @ (X * X) + xp.sum(W, axis=0) @ (Y * Y)
-        return linalg.to_numpy(slopes - 2 * xp.sum(X * (W @ Y), axis=0))
+        return arrays.to_numpy(slopes - 2 * xp.sum(X * (W @ Y), axis=0))
 
     def _derivative(self, X, Y, column: int) -> Array:
         scale = self._resolved("differentiate")
@@ -224,7 +224,7 @@ class Gaussian(_Radial):
         return 0.5 * d * math.log(2 * math.pi)
 
     def _below(self, t) -> Array:
-        return linalg.like(ndtr(linalg.to_numpy(t)), t)
+        return arrays.like(ndtr(arrays.to_numpy(t)), t)
 
     def _self_convolved(self, d: int) -> Kernel:
         return self.scaled(math.sqrt(2.0))
@@ -244,14 +244,14 @@ class _MaternFamily(_Radial):
         raise NotImplementedError
 
     def _profile(self, sq) -> Array:
-        return _matern(linalg.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu)
+        return _matern(arrays.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu)
 
     def _pull(self, X, Y) -> Array | None:
         # d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): the profile of order ν − 1 at the same t
         if self.columnwise or self._nu <= 1:
             return None
-        sq = linalg.sq_dists(self._shrink(X), self._shrink(Y))
-        return _matern(linalg.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu - 1)
+        sq = arrays.sq_dists(self._shrink(X), self._shrink(Y))
+        return _matern(arrays.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu - 1)
 
     def _derivative(self, X, Y, column: int) -> Array:
         # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
@@ -261,11 +261,11 @@ class _MaternFamily(_Radial):
         width = scale if isinstance(scale, float) else scale[column]
         own = slice(column, column + 1) if self.columnwise else slice(None)
         U, V = self._shrink(X), self._shrink(Y)
-        root = linalg.namespace(U).sqrt
-        K = _matern(root(linalg.sq_dists(U[:, own], V[:, own]) * (2 * nu)), nu - 1)
+        root = arrays.namespace(U).sqrt
+        K = _matern(root(arrays.sq_dists(U[:, own], V[:, own]) * (2 * nu)), nu - 1)
         for j in range(X.shape[1]) if self.columnwise else ():
             if j != column:
-                K = K * self._profile(linalg.sq_dists(U[:, j : j + 1], V[:, j : j + 1]))
+                K = K * self._profile(arrays.sq_dists(U[:, j : j + 1], V[:, j : j + 1]))
         difference = Y[:, column][None, :] - X[:, column][:, None]
         return K * difference * (nu / (nu - 1) / width**2)
 
@@ -276,7 +276,7 @@ class _MaternFamily(_Radial):
         return power + float(gammaln(nu + 0.5 * d) - gammaln(nu))
 
     def _below(self, t) -> Array:
-        xp = linalg.namespace(t)
+        xp = arrays.namespace(t)
         beyond = _matern_tail(xp.abs(t) * math.sqrt(2 * self._nu), self._nu)
         return xp.where(t < 0, beyond, 1.0 - beyond)
 
@@ -369,7 +369,7 @@ def _matern(t, nu: float) -> Array:
     order = nu - 0.5
     if order == int(order) and order <= 20:
         return _half_integer_matern(t, int(order))
-    return linalg.like(_bessel_matern(linalg.to_numpy(t), nu), t)
+    return arrays.like(_bessel_matern(arrays.to_numpy(t), nu), t)
 
 
 def _half_integer_matern(t, p: int) -> Array:
@@ -385,7 +385,7 @@ def _half_integer_coefficients(p: int) -> list[float]:
 
 def _damped(t, coefficients: Sequence[float]) -> Array:
     """exp(−t) times a polynomial, highest power first, by Horner's rule."""
-    K = linalg.exp_in_place(-t)
+    K = arrays.exp_in_place(-t)
     if len(coefficients) == 1:
         return K if coefficients[0] == 1.0 else K * coefficients[0]
     poly = t * coefficients[0] + coefficients[1]
@@ -401,7 +401,7 @@ def _matern_tail(t, nu: float) -> Array:
     if order == int(order) and order <= 20:
         return _damped(t, _half_integer_tail(int(order)))
     far = _mixture_tail if nu > 20 else _struve_tail
-    return linalg.like(far(linalg.to_numpy(t), nu), t)
+    return arrays.like(far(arrays.to_numpy(t), nu), t)
 
 
 def _half_integer_tail(p: int) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import approval, engel, fish, influenza, schooling, sp500, volatility
+from ..demos import approval, engel, fish, influenza, schooling, sp500, volatility
 from .job import Job
 
 JOBS: tuple[Job, ...] = (

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ...core.progress import track
+from ...core.threads import one_thread
 from ...display import PLAIN, TrackDisplay
-from ...features import Nystroem
-from ...filtering import KernelBayesFilter
-from ...progress import track
-from ...tuning import one_thread
+from ...features.landmarks import Nystroem
+from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
 from .job import Job, Result
 

@@ -10,8 +10,8 @@ import pandas as pd
 
 from ...datasets import IVTable
 from ...display import CURVE, DATA, PLAIN
-from ...inference import Estimate, ridge_coefficients
-from ...instrument import KernelIV
+from ...instruments.inference import Estimate, ridge_coefficients
+from ...instruments.kernel_iv import KernelIV
 
 LEVEL = 0.95
 

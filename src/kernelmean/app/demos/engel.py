@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from sklearn.linear_model import QuantileRegressor
 
-from ..._validation import NumericalWarning
+from ...core.checks import NumericalWarning
 from ...datasets import OutcomeTable, load_engel
-from ...density import ConditionalDensity
+from ...densities.conditional_density import ConditionalDensity
 from ...display import TRUTH, ConditionalDensityDisplay, DensityMapDisplay
 from ..page import Figure, Note, Numbers, Prose, Section, canvas, number
 from .job import Job, Result

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...conditional import ConditionalEmbedding
+from ...bayes.simulate import simulate_posterior
 from ...datasets import Outbreak, load_influenza, simulate_sir
 from ...display import CURVE, DATA, PLAIN
-from ...embedding import MeanEmbedding
-from ...features import Nystroem
-from ...simulate import simulate_posterior
+from ...embedding.embedding import MeanEmbedding
+from ...features.landmarks import Nystroem
+from ...regression.conditional import ConditionalEmbedding
 from ..page import Figure, Note, Numbers, Prose, Section, canvas
 from .job import Job, Result
 

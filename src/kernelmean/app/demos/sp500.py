@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..._validation import NumericalWarning
+from ...chains.order import MAX_COMPONENTS, Order
+from ...core.checks import NumericalWarning
+from ...core.progress import track
 from ...display import EmissionDisplay, RegimeDisplay, SpectrumDisplay
-from ...hmm import KernelHMM
-from ...order import MAX_COMPONENTS, Order, estimate_order
-from ...progress import track
+from ...hmm.estimate_order import estimate_order
+from ...hmm.kernel_hmm import KernelHMM
 from ..filterreport import below_each_other
 from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
 from .job import Job, Result

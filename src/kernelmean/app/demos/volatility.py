@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from ..._validation import NumericalWarning
 from ...comparators import Garch, mse_log_variance, qlike
+from ...core.checks import NumericalWarning
 from ...display import ForecastDisplay, ObservationDisplay, TransitionDisplay
 from ...display.style import legend_above, time_axis
-from ...statespace import KernelStateSpace
+from ...statespace.kernel_state_space import KernelStateSpace
 from ..filterreport import below_each_other
 from ..page import STYLE, Figure, Grid, Note, Numbers, Prose, Section, canvas
 from ..ssm import expected

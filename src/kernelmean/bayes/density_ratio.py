@@ -1,0 +1,178 @@
+"""Density ratios by kernel least squares (KuLSIF), plain and relative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..core import arrays, solves
+from ..core.checks import Array, as_points, check_positive, column_names
+from ..core.minimise import DECADES, minimise_log10
+from ..core.saving import Saveable
+from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..features.choose import as_feature_map
+from ..kernels import fitted_kernel
+
+
+class DensityRatio(Saveable, BaseEstimator):
+    """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(A + ηI)⁻¹m.
+
+    A = ΦᵀΦ/n for the plain ratio. With `relative` = a > 0 the a-relative ratio
+    q/(a q + (1 − a) p), bounded by 1/a, is estimated: A = (1 − a) ΦᵀΦ/n + a Σ_j α_j φ(u_j)φ(u_j)ᵀ.
+
+    Parameters
+    ----------
+    kernel : Kernel, str, scikit-learn kernel or callable
+        Its median lengthscale is taken over the denominator.
+    reg : float, optional
+        η, per sample. None takes the minimiser of the closed-form leave-one-out score (a numerator
+        with unequal weights counts as known: nothing of it is left out).
+    features : FeatureMap, optional
+        None is `Nystroem()`.
+    relative : float
+        a, in [0, 1).
+
+    Attributes
+    ----------
+    weights_ : array of shape (n,)
+        β_i = r(z_i)/n at the denominator rows before flooring: near one in sum.
+    reg_, loo_score_ : float
+    kernel_, features_ : the kernel and coordinates used
+    coef_ : array of shape (r,)
+
+    References
+    ----------
+    Kanamori, Suzuki, Sugiyama (2012); Yamada et al. (2011) for the relative ratio; MATH §4.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> rng = np.random.default_rng(0)
+    >>> p, q = rng.normal(0, 1, (2000, 1)), rng.normal(0.5, 1, (2000, 1))
+    >>> ratio = km.DensityRatio().fit(p, q)
+    >>> bool(ratio.predict([[1.0]]) > ratio.predict([[-1.0]]))
+    True
+    """
+
+    def __init__(self, kernel="gaussian", reg=None, features=None, relative=0.0):
+        self.kernel = kernel
+        self.reg = reg
+        self.features = features
+        self.relative = relative
+
+    def fit(self, denominator, numerator) -> DensityRatio:
+        """Learn q/p.
+
+        Parameters
+        ----------
+        denominator : array of shape (n, d)
+            Samples of p.
+        numerator : array of shape (l, d) or MeanEmbedding
+            Samples of q, or a single embedding of it (weights of either sign).
+        """
+        Z = as_points(denominator, "denominator", min_rows=2)
+        validate_data(self, denominator, skip_check_array=True)
+        self.kernel_ = fitted_kernel(
+            self.kernel, Z, names=column_names(denominator), argument="denominator"
+        )
+        m = as_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
+        if m.batch is not None:
+            raise ValueError(
+                f"numerator is a batch of {m.batch} embeddings; a single one is needed"
+            )
+        self.features_ = as_feature_map(self.features)
+        Phi = self.features_.fit_transform(Z, self.kernel_)
+        U = self.features_.transform(m.points)
+        share = self._share()
+        solved = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, self.reg, share)
+        self.coef_, self.reg_, A = solved
+        self.loo_score_ = loo_score(Phi, A, U, m.weights, share)(self.reg_)
+        self.weights_ = Phi @ self.coef_ / Phi.shape[0]
+        return self
+
+    def predict(self, Z) -> Array:
+        """r(z) floored at zero, shape (m,)."""
+        check_is_fitted(self)
+        Z = as_points(Z, "Z")
+        self._check_columns(Z.shape[1], self.features_.n_features_in_)
+        values = self.features_.transform(Z) @ self.coef_
+        return arrays.namespace(values).clip(values, 0.0, None)
+
+    def _check_columns(self, found: int, expected: int) -> None:
+        if found != expected:
+            raise ValueError(
+                f"Z has {found} columns but the denominator has {expected} (X has {found} "
+                f"features, but {type(self).__name__} is expecting {expected} features as input)"
+            )
+
+    def _share(self) -> float:
+        share = check_positive(self.relative, "relative", zero=True)
+        if share >= 1:
+            raise ValueError(f"relative is {share}; a number in [0, 1) is needed")
+        return share
+
+
+def solve_ratio(
+    Phi,
+    second,
+    U,
+    m: MeanEmbedding,
+    reg,
+    share: float = 0.0,
+    *,
+    name: str = "reg",
+) -> tuple[Array, float, Array]:
+    """Coefficients (A + ηI)⁻¹m of the ratio in given coordinates, with η and A.
+
+    Parameters
+    ----------
+    Phi, second : coordinates of the denominator rows (n, r) and their mean second moment
+    U, m : coordinates (l, r) of the numerator's points, and the numerator
+    reg, name : η or None, and what the caller calls it
+    share : a of the relative ratio
+    """
+    alpha = m.weights
+    A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
+    if reg is None:
+        score, size = loo_score(Phi, A, U, alpha, share), float(_trace(second))
+        reg = minimise_log10(lambda r: score(r * size), *DECADES)[0] * size
+    else:
+        reg = check_positive(reg, name, zero=True)
+    return solves.ridge(A, reg).solve(alpha @ U), reg, A
+
+
+def _trace(A) -> Array:
+    return arrays.namespace(A).linalg.trace(A)
+
+
+def loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
+    """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
+
+    Every row is left out of its own estimate, by rank-one updates of A + ηI:
+    r^{-i}(z_i) = r(z_i)/(1 − (1−a) φ_iᵀ(A+ηI)⁻¹φ_i/n), and, with v_j = φ_jᵀ(A+ηI)⁻¹φ_j,
+    r^{-j}(u_j) = (r(u_j) − α_j v_j) / ((1 − α_j)(1 − a α_j v_j)).
+    Equal weights are taken for a sample of the numerator; any others for the numerator itself,
+    of which nothing is left out (a point with its weight is then part of a distribution, and
+    without it there would be another one).
+    """
+    xp = arrays.namespace(Phi)
+    n = Phi.shape[0]
+    grid = solves.EigenGrid.of(A)
+    P, V = Phi @ grid.vectors, U @ grid.vectors
+    m, P2, V2 = alpha @ V, P * P, V * V
+    sampled = bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
+    out = alpha if sampled else 0.0 * alpha
+    # a numerator of one point has nothing left when that point is out
+    rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
+
+    def score(reg: float) -> float:
+        shrink = grid.shrink(reg)
+        at_z = P @ (shrink * m) / xp.clip(1.0 - (1 - share) * (P2 @ shrink) / n, 1e-10, None)
+        v = V2 @ shrink
+        at_u = (V @ (shrink * m) - out * v) / (rest * xp.clip(1 - share * out * v, 1e-10, None))
+        of_z = 0.5 * (1 - share) * xp.mean(at_z * at_z)
+        return float(of_z + xp.sum(alpha * at_u * (0.5 * share * at_u - 1.0)))
+
+    return score

@@ -1,0 +1,41 @@
+"""Pairs that supervise a posterior (Song et al. 2016), unpacked and checked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array, as_floats, as_points, check_lengths, check_positive
+from ..embedding.embedding import MeanEmbedding
+
+
+def unpack_supervision(supervision) -> tuple:
+    """Observations, targets and strength, or an error that says what was expected."""
+    try:
+        x_s, z_s, strength = supervision
+    except (TypeError, ValueError) as err:
+        raise ValueError(
+            "supervision must be a tuple (x_s, z_s, strength): observations, targets, weight"
+        ) from err
+    return x_s, z_s, strength
+
+
+def _targets(z_s, s: int) -> tuple[Array, Array | None]:
+    """Points of the supervision's targets, and the weights of each target on them."""
+    if not isinstance(z_s, MeanEmbedding):
+        points = as_points(z_s, "z_s")
+        check_lengths(s, points.shape[0], "x_s", "z_s")
+        return points, None
+    A = z_s.weights if z_s.batch is not None else z_s.weights[None, :]
+    check_lengths(s, A.shape[0], "x_s", "z_s")
+    return z_s.points, A
+
+
+def each_strength(strength, s: int) -> np.ndarray:
+    """One checked strength per row of the supervision."""
+    values = arrays.to_numpy(as_floats(strength, "strength"))
+    if values.ndim and values.shape != (s,):
+        raise ValueError(f"strength has shape {values.shape}; a number, or {s} of them, is needed")
+    for value in values.ravel():
+        check_positive(float(value), "strength", zero=True)
+    return np.array(np.broadcast_to(values, (s,)))

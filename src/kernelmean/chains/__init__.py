@@ -1,0 +1,1 @@
+"""Markov chains with embedded laws: what hidden Markov and state-space models share."""

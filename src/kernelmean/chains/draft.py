@@ -1,0 +1,174 @@
+"""Learning a `KernelHMM`: moments, the spectral fit, EM, and λ of the kernel Bayes' rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..core import arrays, solves
+from ..core.moments import evenly
+from ..core.progress import Verbose
+from ..core.sequences import check_sequences, triples_of
+from ..embedding.embedding import MeanEmbedding
+from ..features.base import FeatureMap
+from ..features.choose import as_feature_map
+from ..kernels import Delta, Kernel, fitted_kernel
+from .em import Climb, Refinement, Rows
+from .emission import Smoothing, can_smooth, coordinates_of, is_constant, smoothing_kernel
+from .markov import Chain
+from .model_bayes import ModelBayes
+from .moments import Coordinates, Moments
+from .order import Spectrum
+from .variates import Variates
+
+COLUMNS = 3  # of data that densities are estimated in as they are
+MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
+RANK = 300  # landmarks of the moments, where no features are given
+SEARCHED = 10_000  # rows that starts and bandwidths are compared on, in
+STRETCHES = 20  # of them, from all over the sequences
+TUNED = 5_000  # rows that λ is chosen on after EM,
+POINTS = 20_000  # rows that carry the weights of embeddings from the spectral fit alone
+RIDGE = 1e-3  # of the ratio of emission densities to the marginal one, where EM starts
+RATIOS = (0.02, 50.0)  # that such a ratio may take
+REGS = 10.0 ** np.arange(-4.0, 2.5, 0.5)  # relative to the squared norms of the laws
+SCALES = (1.0, 1 / 3)  # of the kernel's lengthscale in kernel Bayes' rule, after EM
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Training rows and their moments."""
+
+    rows: Rows
+    kernel: Kernel
+    coordinates: Coordinates
+    moments: Moments
+
+    @classmethod
+    def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Draft:
+        """Coordinates of the observations `seen`, and sums over neighbours."""
+        sequences = check_sequences(lengths, points.shape[0])
+        triples_of(seen, sequences)
+        there = points if seen.all() else arrays.take(points, np.flatnonzero(seen), axis=0)
+        if is_constant(there):
+            raise ValueError("X is constant: there are no states to tell apart")
+        kernel = fitted_kernel(kernel, there, names=names)
+        if features is None:
+            found = coordinates_of(there, kernel, RANK)
+        else:
+            rows = arrays.take(there, evenly(there.shape[0], POINTS), axis=0)
+            found = Coordinates.of(as_feature_map(features).fit(rows, kernel), there)
+        coordinates = found if seen.all() else Coordinates.of(found.features, points)
+        moments = Moments.of(coordinates, seen, sequences)
+        return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments)
+
+    def density_ratios(self, embeddings: np.ndarray) -> np.ndarray:
+        """f_k/f of every row for laws O: φᵀ(C + λI)⁻¹O, within limits."""
+        ratio = solves.ridge(self.moments.second, RIDGE).solve(embeddings)
+        return np.clip(self.coordinates.project(ratio), *RATIOS)
+
+    def weighted_rows(self, embeddings: np.ndarray) -> MeanEmbedding:
+        """O as a batch of embeddings on (some) rows, of least norm: Φ(ΦᵀΦ)⁺O."""
+        rows = np.flatnonzero(self.rows.seen)
+        rows = rows[evenly(len(rows), POINTS)]
+        points = arrays.take(self.rows.points, rows, axis=0)
+        Phi = self.coordinates.features.transform(points)
+        second = arrays.to_numpy(Phi.T @ Phi)
+        left = (np.linalg.pinv(second, rcond=1e-12, hermitian=True) @ embeddings).T
+        return MeanEmbedding._of(points, arrays.like(left, Phi), Phi, self.kernel)
+
+
+# ------------------------------------------------------------ EM
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of EM, as users give them."""
+
+    bandwidth: float | tuple[float, ...] | None
+    n_init: int
+    max_iter: int
+    tol: float
+    verbose: Verbose
+
+
+def in_space(rows: Rows, space: Variates | None) -> Rows:
+    """The rows where densities are."""
+    return rows if space is None else replace(rows, points=space(rows.points))
+
+
+def searching(
+    rows: Rows, kernel: Kernel, settings: Settings, limit: int = SEARCHED, **rules
+) -> tuple[np.ndarray, Refinement]:
+    """The numbers of some rows, and the search on them."""
+    numbers, few = rows.stretches(limit, STRETCHES)
+    base, factor = smoothing_kernel(kernel.resolve(rows.there), rows.there), None
+    if settings.bandwidth is not None:
+        base, factor = base._bandwidth(settings.bandwidth), 1.0
+    how = settings.max_iter, settings.tol, settings.verbose
+    return numbers, Refinement(few, base, factor, *how, **rules)
+
+
+def on_all(
+    search: Refinement, rows: Rows, found: Climb, factor: float, settings: Settings
+) -> tuple[Climb, Smoothing]:
+    """EM on all rows from where it came on some."""
+    few = search.rows
+    if few is rows:
+        return found, search.smoothing(factor)
+    laws = search.smoothing(factor).emissions(found.gamma[few.seen])
+    if settings.bandwidth is None:  # the rate at which the best bandwidth falls
+        factor *= (len(few.seen) / len(rows.seen)) ** (1 / (rows.points.shape[1] + 4))
+    climbed, smoothing = replace(search, rows=rows).carried_on(laws, found.chain, factor)
+    return replace(climbed, history=found.history), smoothing
+
+
+def space_of(draft: Draft, directions: int | str) -> Variates | None:
+    """The variates that the densities are of, or None for the columns themselves."""
+    if directions == "auto":
+        points, kernel = draft.rows.there, draft.kernel
+        xp = arrays.namespace(points)
+        varies = bool(xp.all(xp.any(points != points[:1, :], axis=0)))
+        whole = isinstance(kernel, Delta) or points.shape[1] == 1
+        if can_smooth(kernel, points) and (whole or (points.shape[1] <= COLUMNS and varies)):
+            return None
+        found = int(Spectrum(draft.moments, MAX_DIRECTIONS + 1).by_correlations()) - 1
+        directions = max(found, COLUMNS)
+    elif directions == 0:
+        return None
+    return Variates.of(draft.coordinates.features, draft.moments, int(directions))
+
+
+# ------------------------------------------------------------ kernel Bayes' rule
+
+
+def embedded(draft: Draft, gamma: np.ndarray, scale: float) -> tuple[FeatureMap, np.ndarray]:
+    """Coordinates at a multiple of the lengthscale, and those of the laws with weights γ."""
+    coordinates = draft.coordinates
+    if scale != 1.0:
+        found = coordinates_of(draft.rows.there, draft.kernel.scaled(scale), RANK)
+        coordinates = Coordinates.of(found.features, draft.rows.points)
+    weights = np.where(draft.rows.seen[:, None], gamma, 0.0)
+    weights = weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
+    return coordinates.features, arrays.to_numpy(coordinates.gather(weights))
+
+
+def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
+    """The lengthscale and the λ whose filtered probabilities are nearest to smoothed ones.
+
+    γ_t is E[1{x_t = k} | all y]; of all functions of y_1, ..., y_t the filter's probabilities are
+    nearest to it in mean square, so the distance compares lengthscales too.
+    """
+    numbers, few = draft.rows.stretches(TUNED, STRETCHES)
+    target = gamma[numbers]
+    scales = SCALES if draft.kernel.scaled(0.5) != draft.kernel else SCALES[:1]
+    found = []
+    for scale in scales:
+        features, O = embedded(draft, gamma, scale)
+        rule = ModelBayes(features, O, 1.0)
+        shares = rule.shares_of(few.points, few.seen)
+        for reg in rule.size * REGS:
+            rule = ModelBayes(features, O, float(reg))
+            off = rule.filtered(shares, chain, few.sequences) - target
+            found.append((float((off[few.seen] ** 2).sum()), rule))
+    return min(found, key=lambda pair: pair[0])[1]

@@ -1,0 +1,381 @@
+"""EM for a hidden Markov model whose emission laws are embeddings of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.ndimage import uniform_filter1d
+
+from ..core import arrays
+from ..core.checks import Array
+from ..core.progress import Verbose, track
+from ..kernels import Delta, Kernel
+from .emission import Emissions, Guard, GuardRule, Smoothing, rule_of_thumb
+from .markov import Chain, filtered, smoothed, stationary, transitions
+
+FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
+PSEUDO = 1e-3  # transitions of each kind that are taken as seen beside those expected
+LENGTHS = (1, 1, 8, 1, 64, 1)  # mean durations of states, in random starts
+TILT = 1.5  # of a random start, in standard deviations of the coordinates
+STEP = 2.0  # between two bandwidths
+WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
+STRETCHES = 20  # of rows, every other of which is held out
+FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
+ROUNDING = 10.0  # tolerances within which two climbs are the same
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How far EM goes.
+
+    Attributes
+    ----------
+    short : int
+        Iterations of a start.
+    finalists : int
+        Starts that are carried on.
+    half_iter : int
+        Iterations on half of the rows, when the rest judges a bandwidth.
+    patience : int
+        Iterations in a row in which the log-likelihood may fall.
+    """
+
+    short: int = 20
+    finalists: int = 3
+    half_iter: int = 30
+    patience: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Observations, which of them are there, and the sequences that they form.
+
+    Attributes
+    ----------
+    points : array of shape (n, d)
+    seen : bool array of shape (n,)
+    sequences : list of slice
+    used : bool array of shape (n,)
+        Rows that are learned from; the others are missing to EM.
+    """
+
+    points: Array
+    seen: np.ndarray
+    sequences: list[slice]
+    used: np.ndarray
+
+    @classmethod
+    def of(cls, points, seen: np.ndarray, sequences: list[slice]) -> Rows:
+        """All rows seen are used."""
+        return cls(points, seen, sequences, seen)
+
+    def weights(self, gamma: np.ndarray) -> np.ndarray:
+        """γ of the rows seen, zero where they are not used."""
+        return np.where(self.used[self.seen, None], gamma[self.seen], 0.0)
+
+    def halves(self, pieces: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows seen in every other of some stretches, and those in the others."""
+        n = int(self.seen.sum())
+        odd = np.zeros(len(self.seen), dtype=bool)
+        odd[self.seen] = np.arange(n) * min(pieces, n) // n % 2 == 1
+        return odd, self.seen & ~odd
+
+    @property
+    def there(self) -> Array:
+        """The rows seen."""
+        if self.seen.all():
+            return self.points
+        return arrays.take(self.points, np.flatnonzero(self.seen), axis=0)
+
+    def stretches(self, limit: int, pieces: int) -> tuple[np.ndarray, Rows]:
+        """Numbers of about `limit` rows in stretches over the whole, and these rows."""
+        if len(self.seen) <= limit:
+            return np.arange(len(self.seen)), self
+        longest = max(2, limit // pieces)
+        parts = [
+            slice(start, min(start + longest, s.stop))
+            for s in self.sequences
+            for start in range(s.start, s.stop, longest)
+        ]
+        enough = max(1, round(limit * len(parts) / len(self.seen)))
+        chosen = np.unique(np.linspace(0, len(parts) - 1, enough).round().astype(int))
+        parts = [parts[i] for i in chosen]
+        stops = np.cumsum([s.stop - s.start for s in parts])
+        rows = np.concatenate([np.arange(s.start, s.stop) for s in parts])
+        sequences = [
+            slice(int(b - (s.stop - s.start)), int(b)) for s, b in zip(parts, stops, strict=True)
+        ]
+        return rows, Rows.of(arrays.take(self.points, rows, axis=0), self.seen[rows], sequences)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Where EM has come to.
+
+    Attributes
+    ----------
+    gamma : array of shape (n, K)
+        Probabilities of the states, from which the emission laws are made.
+    chain : Chain
+    loglik : array, one number per row used
+        log p(y_t | y_1, ..., y_{t-1}), the row itself left out of the emission laws.
+    history : list of float
+        Their mean, by iteration.
+    converged : bool
+    start : tuple
+        γ and the chain that it set out from.
+    """
+
+    gamma: np.ndarray
+    chain: Chain
+    loglik: np.ndarray
+    history: list[float]
+    converged: bool
+    start: tuple[np.ndarray, Chain]
+
+    @property
+    def value(self) -> float:
+        """Mean log-likelihood of a row."""
+        return float(self.loglik.mean())
+
+
+def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
+    """The chain with the expected transitions, started in its stationary law."""
+    counts = transitions(alpha, gamma, chain, sequences) + PSEUDO
+    transmat = counts / counts.sum(axis=1, keepdims=True)
+    return Chain(stationary(transmat), transmat)
+
+
+Maximise = Callable[[np.ndarray, np.ndarray, Chain, list[slice]], Chain]
+
+
+def climb(
+    smoothing: Smoothing,
+    rows: Rows,
+    gamma,
+    chain: Chain,
+    max_iter: int,
+    tol: float,
+    maximise: Maximise = maximised,
+    patience: int = Effort.patience,
+) -> Climb:
+    """EM: emission laws and chain from γ, γ from these, until the mean log-likelihood settles.
+
+    The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
+    embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a little.
+    After more than `patience` such iterations in a row it ends where it was best. (In its first
+    steps, away from a start that is no model yet, it begins anew instead.)
+    """
+    best: Climb | None = None
+    start, falls = (gamma, chain), 0
+    for i in range(max_iter):
+        alpha, loglik = expectation(smoothing, rows, gamma, chain)
+        gain = np.inf if best is None else loglik.mean() - best.value
+        before = [] if best is None else best.history
+        history = [*before, float(loglik.mean())]
+        if best is None or (gain <= 0 and i <= FIRST_STEPS):
+            history = history if patience else history[-1:]
+            best = Climb(gamma, chain, loglik, history, False, start)
+        elif gain <= 0:
+            falls += 1
+            if falls > patience:
+                return replace(best, converged=True)
+            best = replace(best, history=history)
+        else:
+            best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
+            falls = 0
+        if best.converged:
+            break
+        new = smoothed(alpha, chain, rows.sequences)
+        chain = maximise(alpha, new, chain, rows.sequences)
+        gamma = new
+    assert best is not None
+    return best
+
+
+def expectation(smoothing: Smoothing, rows: Rows, gamma, chain: Chain) -> tuple:
+    """α of all rows, and log-likelihoods of those used."""
+    logb = log_emissions(smoothing, rows, gamma)
+    logb[~rows.used] = 0.0
+    alpha, loglik = filtered(logb, chain, rows.sequences)
+    return alpha, loglik[rows.used]
+
+
+def log_emissions(smoothing: Smoothing, rows: Rows, gamma) -> np.ndarray:
+    """log f_k of all rows by the laws of those used; 0 for those that are missing."""
+    logb = np.zeros_like(gamma)
+    logb[rows.seen] = smoothing.log_densities(rows.weights(gamma))
+    return logb
+
+
+def begin(logb: np.ndarray, chain: Chain, sequences) -> np.ndarray:
+    """γ for log-densities and a chain that are given."""
+    alpha, _ = filtered(logb, chain, sequences)
+    return smoothed(alpha, chain, sequences)
+
+
+def random_starts(variates: np.ndarray, K: int, count: int, rng: np.random.Generator):
+    """Log-densities linear in the variates with random slopes, and a chain to begin with.
+
+    Some are smooth in time, of chains that stay: states that last long have laws that overlap,
+    and no row alone tells them apart.
+    """
+    for i in range(count):
+        length = LENGTHS[i % len(LENGTHS)]
+        A = uniform_filter1d(variates, length, axis=0) if length > 1 else variates
+        scale = np.maximum(A.std(axis=0), np.finfo(float).tiny)
+        slopes = rng.standard_normal((A.shape[1], K)) / A.shape[1] ** 0.5
+        yield TILT * ((A - A.mean(axis=0)) / scale) @ slopes, lasting(K, length)
+
+
+def lasting(K: int, length: int) -> Chain:
+    """States as likely as each other, drawn anew after `length` rows on average."""
+    transmat = np.full((K, K), 1 / (K * length)) + (1 - 1 / length) * np.eye(K)
+    return Chain(np.full(K, 1 / K), transmat)
+
+
+# ------------------------------------------------------------ the search
+
+
+@dataclass
+class Refinement:
+    """Several starts, then the bandwidth, on some rows; then all rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    kernel : Kernel
+        Smoothing kernel, a median distance wide.
+    bandwidth : float, optional
+        In units of `kernel`; None searches.
+    max_iter, tol
+        Of EM.
+    verbose : bool or callable
+        Progress over the starts, see `progress.track`.
+    guard_of, maximise : callable
+        The rules for the guard of the emission laws and for the chain.
+    effort : Effort
+    """
+
+    rows: Rows
+    kernel: Kernel
+    bandwidth: float | None
+    max_iter: int
+    tol: float
+    verbose: Verbose
+    guard_of: GuardRule = Guard.of
+    maximise: Maximise = maximised
+    effort: Effort = Effort()
+
+    def smoothing(self, bandwidth: float) -> Smoothing:
+        """The rows seen, at a bandwidth relative to the kernel's."""
+        return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth), self.guard_of)
+
+    def __call__(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
+        """The best climb and its bandwidth."""
+        first, factor = self.begun(starts)
+        if not self.searched:
+            return first, factor
+        best = self.narrowed(self.over_bandwidths(first, factor)[0])
+        return self.at(self.smoothing(best), first), best
+
+    def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
+        """The best climb at the bandwidth that was given, or half of Silverman's."""
+        factor = 0.5 * self._thumb if self.bandwidth is None else self.bandwidth
+        return self._from_starts(self.smoothing(factor), starts), factor
+
+    @property
+    def searched(self) -> bool:
+        """Whether there is a bandwidth to look for."""
+        few = self.rows.seen.sum() < FEWEST
+        return not (self.bandwidth is not None or isinstance(self.kernel, Delta) or few)
+
+    @property
+    def _thumb(self) -> float:
+        return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
+
+    def carried_on(self, laws: Emissions, chain: Chain, factor: float) -> tuple[Climb, Smoothing]:
+        """EM on these rows from laws and a chain found on others."""
+        logb = laws.log_density(self.rows.points)
+        logb[~self.rows.seen] = 0.0
+        smoothing = self.smoothing(factor)
+        gamma = begin(logb, chain, self.rows.sequences)
+        return self._climb(smoothing, gamma, chain, self.max_iter), smoothing
+
+    def _from_starts(self, smoothing: Smoothing, starts) -> Climb:
+        short = [
+            self._climb(
+                smoothing, begin(logb, chain, self.rows.sequences), chain, self.effort.short
+            )
+            for logb, chain in track(starts, description="starts of EM", verbose=self.verbose)
+        ]
+        short.sort(key=lambda c: -c.value)
+        finals = [self._continued(smoothing, c) for c in short[: self.effort.finalists]]
+        return max(finals, key=lambda c: c.value)
+
+    def _continued(self, smoothing: Smoothing, c: Climb) -> Climb:
+        """The climb carried on, with the history of both (but for steps that were undone)."""
+        if c.converged:
+            return c
+        more = self._climb(smoothing, c.gamma, c.chain, self.max_iter)
+        before = c.history
+        if not self.effort.patience:
+            before = [value for value in before if value < more.history[0]]
+        return replace(more, history=before + more.history, start=c.start)
+
+    def _climb(self, smoothing: Smoothing, gamma, chain: Chain, max_iter: int) -> Climb:
+        return self._climb_on(self.rows, smoothing, gamma, chain, max_iter)
+
+    def _climb_on(self, rows: Rows, smoothing: Smoothing, gamma, chain, max_iter: int) -> Climb:
+        rules = self.maximise, self.effort.patience
+        return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
+
+    def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, float]:
+        """The bandwidth of the best held-out log-likelihood, from the first one outwards; both."""
+        scores = {factor: self.held_out(factor, first)}
+        for step in (1 / STEP, STEP):
+            h = factor
+            while _within(h * step / self._thumb) and scores[h] == max(scores.values()):
+                h *= step
+                scores[h] = self.held_out(h, first)
+        best = max(scores, key=lambda h: scores[h])
+        return best, scores[best]
+
+    def narrowed(self, bandwidth: float) -> float:
+        """The best on half of the rows is a little too wide for all of them."""
+        return bandwidth * 0.5 ** (1 / (self.rows.points.shape[1] + 4))
+
+    def at(self, smoothing: Smoothing, first: Climb) -> Climb:
+        """The climb at another bandwidth: from its start, or its end where that leads higher.
+
+        The history stays that of the first climb: the last one is often a step or two.
+        """
+        again = self._climb(smoothing, *first.start, self.max_iter)
+        onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
+        best = again if again.value > onwards.value - self.tol * ROUNDING else onwards
+        return replace(best, history=first.history)
+
+    def held_out(self, bandwidth: float, first: Climb) -> float:
+        """Log-likelihood of the rows seen, by laws and chains from every other stretch of rows."""
+        smoothing = self.smoothing(bandwidth)
+        total = 0.0
+        for used in self.rows.halves(STRETCHES):
+            half = replace(self.rows, used=used)
+            learned = self._climb_on(
+                half, smoothing, first.gamma, first.chain, self.effort.half_iter
+            )
+            rest = self.rows.seen & ~used
+            total += float(judged(smoothing, half, learned)[rest].sum())
+        return total
+
+
+def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> np.ndarray:
+    """log p(y_t | y_1, ..., y_{t-1}) of all rows, by the laws of the rows used, never their own."""
+    logb = log_emissions(smoothing, rows, learned.gamma)
+    return filtered(logb, learned.chain, rows.sequences)[1]
+
+
+def _within(ratio: float) -> bool:
+    return NARROWEST <= ratio <= WIDEST

@@ -1,0 +1,327 @@
+"""Emission laws of a hidden Markov model: embeddings whose weights are probabilities of states."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import chi2
+
+from ..core import arrays
+from ..core.checks import Array, NumericalWarning
+from ..core.moments import evenly
+from ..core.saving import Saveable
+from ..embedding.embedding import MeanEmbedding
+from ..features.base import FeatureMap
+from ..features.landmarks import Nystroem
+from ..kernels import Delta, Kernel
+from .moments import Coordinates
+
+RANK = 2000  # landmarks of the smoothing kernel
+LANDMARK_ROWS = 20_000  # rows they are chosen among
+ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
+NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
+LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+def can_smooth(kernel: Kernel, points) -> bool:
+    """Whether the kernel has an integral of one, and its width a meaning along every column."""
+    try:
+        kernel._log_normaliser(points.shape[1])
+    except ValueError:
+        return False
+    return True
+
+
+def smoothing_kernel(kernel: Kernel, points) -> Kernel:
+    """The kernel that spreads an observation out, as wide as the median distance of the data.
+
+    (One that has a lengthscale for each column stays as it is.)
+    """
+    if not isinstance(getattr(kernel, "lengthscale", None), float):
+        return kernel
+    return replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
+
+
+def is_constant(points) -> bool:
+    """Whether all rows are the same."""
+    xp = arrays.namespace(points)
+    return bool(xp.all(points == points[:1, :]))
+
+
+def renumbered(laws: MeanEmbedding, order: np.ndarray) -> MeanEmbedding:
+    """A batch of embeddings in another order."""
+    left = arrays.take(laws._left, order, axis=0)
+    return MeanEmbedding._of(laws.points, left, laws._right, laws.kernel)
+
+
+def rule_of_thumb(n: int, d: int) -> float:
+    """Silverman's bandwidth for normal data, in median distances.
+
+    The squared distance of two of them has twice a χ² law of d degrees.
+    """
+    return float((4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) / (2.0 * chi2.median(d)) ** 0.5)
+
+
+def coordinates_of(points, kernel: Kernel, rank: int) -> Coordinates:
+    """Nyström coordinates, landmarks among evenly spaced rows; a trace that is lost is no news.
+
+    The guard of the laws stands in for what the landmarks do not reach.
+    """
+    features, few = Nystroem(max_rank=rank), points.shape[0] <= LANDMARK_ROWS
+    rows = points if few else arrays.take(points, evenly(points.shape[0], LANDMARK_ROWS), axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)
+        Phi = features.fit_transform(rows, kernel)
+    return Coordinates(features, points, Phi) if few else Coordinates.of(features, points)
+
+
+# ------------------------------------------------------------ the laws
+
+
+@dataclass(frozen=True)
+class Emissions(Saveable):
+    """f_k(y) = (N_k Σ_s w_sk k̄(y_s, y) + c g_k(y))/(N_k + c), w_·k = γ_·k/N_k, N_k = Σ_s γ_sk.
+
+    γ_sk is the probability that row s was emitted in state k, k̄ the smoothing kernel. g_k, the
+    guard, is a normal density which counts as c observations (one, and of the same mean and
+    variances, unless another rule is given): it is all that is left far from the data. For a
+    `Delta` kernel g is uniform on the values seen.
+
+    Attributes
+    ----------
+    features : FeatureMap
+        Coordinates φ of k̄ up to its height.
+    coefficients : array of shape (r, K)
+        Σ_s γ_sk φ(y_s).
+    guard : Guard
+    log_height : float
+        log k̄(y, y).
+    """
+
+    features: FeatureMap
+    coefficients: Array
+    guard: Guard
+    log_height: float
+
+    def reordered(self, order: np.ndarray) -> Emissions:
+        """With the states renumbered."""
+        coefficients = arrays.take(self.coefficients, order, axis=1)
+        return replace(self, coefficients=coefficients, guard=self.guard.reordered(order))
+
+    def log_density(self, points) -> np.ndarray:
+        """log f_k(y) for every row, (m, K)."""
+        kernel_part = arrays.to_numpy(self.features.transform(points) @ self.coefficients)
+        return self.guard.mixed(kernel_part, arrays.to_numpy(points), self.log_height)
+
+
+@dataclass(frozen=True)
+class Guard(Saveable):
+    """One normal density per state, columns independent; or one over the number of values.
+
+    Attributes
+    ----------
+    counts : array of shape (K,)
+        N_k.
+    means, variances : arrays of shape (K, d)
+    n_values : int
+        Distinct values of discrete data; 0 for the normal densities.
+    strength : float
+        c, the number of observations that it counts as.
+    """
+
+    counts: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+    n_values: int
+    strength: float = 1.0
+
+    def reordered(self, order: np.ndarray) -> Guard:
+        """With the states renumbered."""
+        counts, means, variances = self.counts[order], self.means[order], self.variances[order]
+        return replace(self, counts=counts, means=means, variances=variances)
+
+    @classmethod
+    def of(cls, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
+        """From rows and the weights (u, K) of the states in them; `spread` of each column."""
+        counts = weights.sum(axis=0)
+        share = weights.T / np.maximum(counts, np.finfo(float).tiny)[:, None]
+        centre = points.mean(axis=0)
+        off = points - centre
+        means = share @ off
+        variances = np.maximum(share @ off**2 - means**2, NARROWEST * spread)
+        means += centre
+        return cls(counts, means, variances, len(points) if discrete else 0)
+
+    def log_density(self, points: np.ndarray) -> np.ndarray:
+        """(m, K); columns that do not vary at all say nothing."""
+        if self.n_values:
+            return np.full((len(points), len(self.counts)), -np.log(self.n_values))
+        columns = np.flatnonzero(self.variances.min(axis=0) > 0)
+        total = np.zeros((len(points), len(self.counts)))
+        for j in columns:
+            off = (points[:, j, None] - self.means[:, j]) ** 2 / self.variances[:, j]
+            total -= 0.5 * (off + np.log(self.variances[:, j]) + LOG_2PI)
+        return total
+
+    def mixed(
+        self, kernel_part: np.ndarray, points: np.ndarray, log_height: float, counts=None
+    ) -> np.ndarray:
+        """log((kernel part · height + c g)/(N + c)); N may be other counts than the guard's.
+
+        The kernel part may be negative by rounding.
+        """
+        counts = self.counts if counts is None else counts
+        log_guard = self.log_density(points) + np.log(self.strength)
+        if log_height < LARGE:
+            total = np.maximum(kernel_part, 0.0) * np.exp(log_height) + np.exp(log_guard)
+            if total.min() > TINY:
+                return np.log(total / (counts + self.strength))
+        with np.errstate(divide="ignore"):
+            log_kernel = np.log(np.maximum(kernel_part, 0.0)) + log_height
+        return np.logaddexp(log_kernel, log_guard) - np.log(counts + self.strength)
+
+
+@dataclass(frozen=True)
+class SignedEmissions(Saveable):
+    """f_k(y) = (N_k max(q_k(y), 0)/∫max(q_k, 0) + g_k(y))/(N_k + 1), q_k of weights of any sign.
+
+    The laws of the spectral fit alone (thesis, §3.4.1; MATH §8).
+
+    Attributes
+    ----------
+    embeddings : MeanEmbedding
+        Batch of K.
+    bandwidth : float, tuple or None
+        None is Silverman's rule.
+    guard : Guard
+    """
+
+    embeddings: MeanEmbedding
+    bandwidth: float | tuple[float, ...] | None
+    guard: Guard
+
+    @classmethod
+    def of(cls, embeddings: MeanEmbedding, bandwidth, counts: np.ndarray) -> SignedEmissions:
+        """Of laws that stand for as many observations as `counts` says."""
+        points = arrays.to_numpy(embeddings.points)
+        weights = np.maximum(arrays.to_numpy(embeddings.weights), 0.0).T
+        weights *= counts / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
+        guard = Guard.of(points, weights, points.var(axis=0), isinstance(embeddings.kernel, Delta))
+        if guard.n_values:
+            guard = replace(guard, n_values=len(np.unique(points, axis=0)))
+        return cls(embeddings, bandwidth, guard)
+
+    def reordered(self, order: np.ndarray) -> SignedEmissions:
+        """With the states renumbered."""
+        laws = renumbered(self.embeddings, order)
+        return replace(self, embeddings=laws, guard=self.guard.reordered(order))
+
+    def log_density(self, points) -> np.ndarray:
+        """log f_k(y) for every row, (m, K)."""
+        log_q = arrays.to_numpy(self.embeddings.log_density(points, self.bandwidth)).T
+        guard = self.guard
+        log_counts = np.log(np.maximum(guard.counts, np.finfo(float).tiny))
+        log_guard = guard.log_density(arrays.to_numpy(points)) + np.log(guard.strength)
+        return np.logaddexp(log_q + log_counts, log_guard) - np.log(guard.counts + guard.strength)
+
+
+GuardRule = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], Guard]
+
+
+# ------------------------------------------------------------ learning them
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """Training rows in the coordinates of a smoothing kernel: from γ to densities, both ways.
+
+    Each row's density leaves out what the row itself brings (and rows equal to it, unless that
+    value makes up one percent of the rows or more: an atom of the law). Else small bandwidths
+    would only repeat what the probabilities of its state were before.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        k̄ at its bandwidth.
+    coordinates : Coordinates
+        Of the distinct rows.
+    points : array of shape (u, d)
+        The distinct rows.
+    row : int array of shape (n,)
+        Which distinct row each row is.
+    own : array of shape (u,)
+        φᵀφ.
+    atom : bool array of shape (u,)
+    guard_of : callable
+        Makes the guard from rows, weights of the states in them, (u, K), the spread of each
+        column, and whether the data are discrete.
+    """
+
+    kernel: Kernel
+    coordinates: Coordinates
+    points: np.ndarray
+    row: np.ndarray
+    own: np.ndarray
+    atom: np.ndarray
+    guard_of: GuardRule
+
+    @classmethod
+    def of(cls, points, kernel: Kernel, guard_of: GuardRule = Guard.of) -> Smoothing:
+        distinct, row, count = np.unique(
+            arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
+        )
+        like = arrays.like(distinct, points)
+        coordinates = coordinates_of(like, kernel, RANK)
+        own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
+        atom = count >= max(ATOM * len(row), 2) if not isinstance(kernel, Delta) else count > 0
+        return cls(kernel, coordinates, distinct, row.reshape(-1), own, atom, guard_of)
+
+    @property
+    def log_height(self) -> float:
+        """log k̄(y, y)."""
+        return -self.kernel._log_normaliser(self.points.shape[1])
+
+    def emissions(self, gamma: np.ndarray) -> Emissions:
+        """The laws given the probabilities of the states, (n, K)."""
+        return self._emissions(self._gathered(gamma))
+
+    def log_densities(self, gamma: np.ndarray) -> np.ndarray:
+        """log f_k of every row, from the others' γ: (n, K)."""
+        weights = self._gathered(gamma)
+        laws = self._emissions(weights)
+        everything = self.coordinates.project(laws.coefficients)
+        alone = ~self.atom[self.row]
+        mine = np.where(alone[:, None], weights[self.row], gamma)
+        if isinstance(self.kernel, Delta):
+            mine = np.zeros_like(mine)
+        kernel_part = everything[self.row] - mine * self.own[self.row, None]
+        left = np.maximum(laws.guard.counts - mine, 0.0)
+        return laws.guard.mixed(kernel_part, self.points[self.row], self.log_height, left)
+
+    def _emissions(self, weights: np.ndarray) -> Emissions:
+        total = self.coordinates.gather(weights)
+        discrete = isinstance(self.kernel, Delta)
+        guard = self.guard_of(self.points, weights, self._spread, discrete)
+        return Emissions(self.coordinates.features, total, guard, self.log_height)
+
+    @cached_property
+    def _spread(self) -> np.ndarray:
+        return self.points.var(axis=0)
+
+    def _gathered(self, gamma: np.ndarray) -> np.ndarray:
+        """Σ of γ over the rows equal to each distinct one, (u, K)."""
+        u = len(self.points)
+        if u == len(self.row):
+            weights = np.empty_like(gamma)
+            weights[self.row] = gamma
+            return weights
+        return np.stack([np.bincount(self.row, column, minlength=u) for column in gamma.T], axis=1)
+
+
+def _sq_norms(Phi) -> np.ndarray:
+    return arrays.to_numpy(arrays.namespace(Phi).sum(Phi * Phi, axis=1))

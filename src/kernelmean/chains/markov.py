@@ -1,0 +1,575 @@
+"""Recursions over a finite Markov chain: filtering, smoothing, decoding, drawing, stationary laws.
+
+There is no Python loop over time here. A recursion that forgets its start is run in about √n
+blocks side by side (`sweep`), and one over maps of states is composed in pairs (`_follow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+SHORTEST = 64  # rows of the shortest block: one that has no time to forget has to be run twice
+LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
+NEAR = 1e-12  # relative difference between states that are the same state
+WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
+LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
+
+
+@dataclass(frozen=True)
+class Chain:
+    """P(X_1 = i) = π_i and P(X_{t+1} = j | X_t = i) = Q_ij.
+
+    Parameters
+    ----------
+    startprob : array of shape (K,)
+        π, which sums to one.
+    transmat : array of shape (K, K)
+        Q, whose rows sum to one.
+    """
+
+    startprob: np.ndarray
+    transmat: np.ndarray
+
+
+# ------------------------------------------------------------ the engine
+
+
+def sweep(
+    step: Callable,
+    inputs,
+    first,
+    sequences,
+    *,
+    backward: bool = False,
+    same: Callable | None = None,
+) -> np.ndarray:
+    """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
+
+    The rows are cut into about √n blocks, which are run side by side, each from the guess that
+    its start is `first`. A block whose start turns out not to be the end of the block before it
+    is run again from there, as far as its states change, until every start is right. So the
+    result is that of the plain recursion; how soon it comes depends on how fast the recursion
+    forgets: usually in a second, short round; at worst, if it never does, in as many rounds as
+    there are blocks, which takes a few times as long as the plain recursion.
+
+    Parameters
+    ----------
+    step : callable
+        Maps states (B, m) and inputs (B, ...) of B rows to their next states (B, m), each row on
+        its own, for any B.
+    inputs : array of shape (n, ...)
+        u.
+    first : array of shape (m,)
+        State before the first row of each sequence, and the guess elsewhere.
+    sequences : list of slice
+        Rows of each sequence, in order (see `filtering.check_sequences`).
+    backward : bool
+        Run from the last row of each sequence to the first: s_t = step(s_{t+1}, u_t).
+    same : callable, optional
+        Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding. None
+        is a difference of 1e-12 of each state's largest entry.
+
+    Returns
+    -------
+    array of shape (n, m)
+        s; `before` shifts it to the state that each row was met in.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import sweep
+    >>> halve = lambda s, u: s / 2 + u
+    >>> sweep(halve, np.ones((5, 1)), np.zeros(1), [slice(0, 3), slice(3, 5)])[:, 0]
+    array([1.  , 1.5 , 1.75, 1.  , 1.5 ])
+    """
+    same = _same_row if same is None else same
+    first, way = np.asarray(first, dtype=float), -1 if backward else 1
+    n = len(inputs)
+    begins = _side_by_side(_begins(sequences, n, backward)[::way])
+    inputs = _side_by_side(np.asarray(inputs)[::way])
+    length, blocks = begins.shape
+    states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
+    starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
+    for _ in range(blocks):  # one more block is right for good after each round
+        _run(step, inputs, begins, first, same, starts, states, stale)
+        ends = np.vstack([first, states[-1, :-1]])
+        stale = np.flatnonzero(~same(starts, ends))
+        if not stale.size:
+            break
+        starts[stale] = ends[stale]
+    return states.swapaxes(0, 1).reshape(-1, first.size)[:n][::way]
+
+
+def _run(step, inputs, begins, first, same, starts, states, blocks) -> None:
+    """The states of some blocks from their starts on, until they meet those already there."""
+    state, anew = starts[blocks], begins.any(axis=1)
+    for t in range(len(states)):
+        if anew[t]:
+            state = np.where(begins[t, blocks][:, None], first, state)
+        state = step(state, inputs[t, blocks])
+        if t % LOOK == LOOK - 1:
+            news = ~same(state, states[t, blocks])
+            blocks, state = blocks[news], state[news]
+            if not blocks.size:
+                return
+        states[t, blocks] = state
+
+
+def _side_by_side(rows: np.ndarray) -> np.ndarray:
+    """Rows (n, ...) as (length, blocks, ...), the last block filled up with the last row."""
+    n = len(rows)
+    length = min(n, max(SHORTEST, round(n**0.5)))
+    blocks = -(-n // length)
+    rows = rows[np.minimum(np.arange(blocks * length), n - 1)]
+    return np.ascontiguousarray(rows.reshape(blocks, length, *rows.shape[1:]).swapaxes(0, 1))
+
+
+def _begins(sequences, n: int, backward: bool = False) -> np.ndarray:
+    """Whether each row is the first that a recursion meets in its sequence."""
+    begins = np.zeros(n, dtype=bool)
+    begins[[s.stop - 1 if backward else s.start for s in sequences]] = True
+    return begins
+
+
+def before(states, first, sequences, *, backward: bool = False) -> np.ndarray:
+    """s_{t-1} of a `sweep` for all rows t: `first` where a sequence begins (s_{t+1}, backward)."""
+    begins = _begins(sequences, len(states), backward)
+    shifted = np.roll(states, -1 if backward else 1, axis=0)
+    shifted[begins] = first
+    return shifted
+
+
+def _same_row(a, b) -> np.ndarray:
+    """Equal up to 1e-12 of the row's largest entry."""
+    return np.max(np.abs(a - b), axis=1) <= NEAR * np.max(np.abs(b), axis=1)
+
+
+def _same_entries(a, b) -> np.ndarray:
+    """Each entry equal up to 1e-12 of itself: a tiny probability may be all that matters later."""
+    return np.all(np.abs(a - b) <= NEAR * np.abs(b), axis=1)
+
+
+def _same_logs(a, b) -> np.ndarray:
+    """Logarithms, some of them -inf, equal up to 1e-12 of themselves or of one."""
+    with np.errstate(invalid="ignore"):
+        return np.all((a == b) | (np.abs(a - b) <= NEAR * (1 + np.abs(b))), axis=1)
+
+
+# ------------------------------------------------------------ filtering and smoothing
+
+
+def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
+    """α_t ∝ b_t ∘ (Qᵀα_{t-1}), α_1 ∝ b_1 ∘ π: the forward algorithm, normalised at each row.
+
+    A row that no state explains (-inf in all states that the chain can be in) says nothing about
+    the state: α_t is the prediction, and its log-likelihood is -inf.
+
+    Parameters
+    ----------
+    logb : array of shape (n, K)
+        log p(y_t | x_t = k), up to -inf. A row of zeros is a missing observation.
+    chain : Chain
+    sequences : list of slice
+        Rows of each sequence.
+
+    Returns
+    -------
+    alpha : array of shape (n, K)
+        P(x_t = k | y_1, ..., y_t).
+    loglik : array of shape (n,)
+        log p(y_t | y_1, ..., y_{t-1}).
+
+    Notes
+    -----
+    Probabilities below 1e-308 are zero here: evidence of more than 700 nats against a state rules
+    it out. Later rows can tell only if `transmat` has zeros; then bound `logb` from below.
+
+    References
+    ----------
+    Rabiner (1989), section III.A.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import Chain, filtered
+    >>> chain = Chain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> alpha, loglik = filtered(np.log([[0.8, 0.2], [0.1, 0.6]]), chain, [slice(0, 2)])
+    >>> alpha.round(3)
+    array([[0.8  , 0.2  ], [0.345, 0.655]])
+    >>> np.exp(loglik).round(2)  # 0.5 · 0.8 + 0.5 · 0.2, and 0.76 · 0.1 + 0.24 · 0.6
+    array([0.5 , 0.22])
+    """
+    logb, top = _relative(logb)
+
+    def predict(prior, logb):
+        return _posterior(prior, logb)[0] @ chain.transmat
+
+    predictions = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
+    alpha, evidence = _posterior(before(predictions, chain.startprob, sequences), logb)
+    return alpha, evidence + top
+
+
+def _relative(logb) -> tuple[np.ndarray, np.ndarray]:
+    """Each row less its maximum, and the maxima; a row without a finite one says nothing."""
+    top = np.max(logb, axis=1)
+    finite = np.isfinite(top)
+    logb = np.where(finite[:, None], logb, 0.0) - np.where(finite, top, 0.0)[:, None]
+    return logb, np.where(finite, top, -np.inf)
+
+
+def _posterior(prior, logb) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of prior·b/Σ prior·b, and the logarithm of the sum."""
+    joint = prior * np.exp(logb)
+    total = joint @ np.ones(joint.shape[1])
+    weak = total < WEAK
+    if weak.any():
+        total[weak] = 1.0
+    alpha, evidence = joint / total[:, None], np.log(total)
+    if weak.any():
+        alpha[weak], evidence[weak] = _posterior_in_logs(prior[weak], logb[weak])
+    return alpha, evidence
+
+
+def _posterior_in_logs(prior, logb) -> tuple[np.ndarray, np.ndarray]:
+    """`_posterior` where its products underflow; where it is 0/0, the prior."""
+    joint = _log(prior) + logb
+    top = np.max(joint, axis=1)
+    possible = np.isfinite(top)
+    joint = np.where(possible[:, None], np.exp(joint - np.where(possible, top, 0)[:, None]), prior)
+    total = np.sum(joint, axis=1)
+    return joint / total[:, None], np.where(possible, np.log(total) + top, -np.inf)
+
+
+def predicted(alpha, chain: Chain, sequences) -> np.ndarray:
+    """P(x_t | y_1, ..., y_{t-1}) = Qᵀα_{t-1}; π in the first row of each sequence.
+
+    Parameters
+    ----------
+    alpha : array of shape (n, K)
+        From `filtered`.
+    chain : Chain
+    sequences : list of slice
+
+    Returns
+    -------
+    array of shape (n, K)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import Chain, predicted
+    >>> chain = Chain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> predicted(np.array([[1.0, 0.0], [0.0, 1.0]]), chain, [slice(0, 2)])
+    array([[0.5, 0.5], [0.9, 0.1]])
+    """
+    return before(alpha @ chain.transmat, chain.startprob, sequences)
+
+
+def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
+    """γ_t = α_t ∘ Q(γ_{t+1}/Qᵀα_t), γ_T = α_T: probabilities given the whole sequence.
+
+    What goes back is the message γ_t/Qᵀα_{t-1}, up to a factor: its size cannot drift.
+
+    Parameters
+    ----------
+    alpha : array of shape (n, K)
+        From `filtered`.
+    chain : Chain
+    sequences : list of slice
+
+    Returns
+    -------
+    gamma : array of shape (n, K)
+        P(x_t = k | all y of the sequence).
+
+    References
+    ----------
+    Rabiner (1989), section III.A (in the form that needs no second pass over the observations).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import Chain, filtered, smoothed
+    >>> chain = Chain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> whole = [slice(0, 2)]
+    >>> alpha, _ = filtered(np.log([[0.8, 0.2], [0.1, 0.6]]), chain, whole)
+    >>> smoothed(alpha, chain, whole).round(3)
+    array([[0.545, 0.455], [0.345, 0.655]])
+    """
+    uniform = np.full(alpha.shape[1], 1 / alpha.shape[1])
+    back = np.ascontiguousarray(chain.transmat.T)
+
+    def answer(message, news):
+        return _normalised(news * (message @ back), uniform)
+
+    news = _ratio(alpha, predicted(alpha, chain, sequences))
+    messages = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
+    messages = before(messages, uniform, sequences, backward=True)
+    return _normalised(alpha * (messages @ back), alpha)
+
+
+def transitions(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
+    """Σ_t P(x_t = i, x_{t+1} = j | all y) = Q_ij Σ_t α_t,i γ_{t+1,j}/(Qᵀα_t)_j.
+
+    Parameters
+    ----------
+    alpha, gamma : arrays of shape (n, K)
+        From `filtered` and `smoothed`.
+    chain : Chain
+    sequences : list of slice
+        No transition is counted from one to the next.
+
+    Returns
+    -------
+    array of shape (K, K)
+        Expected numbers of transitions; they sum to n less the number of sequences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import Chain, transitions
+    >>> chain = Chain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> known = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> transitions(known, known, chain, [slice(0, 3)])
+    array([[1., 1.], [0., 0.]])
+    """
+    news = _ratio(gamma, predicted(alpha, chain, sequences))
+    news[_begins(sequences, len(news))] = 0.0
+    return chain.transmat * (alpha[:-1].T @ news[1:])
+
+
+def _ratio(a, b) -> np.ndarray:
+    """a/b with 0/0 = 0, and never so large that its sums overflow."""
+    with np.errstate(over="ignore"):
+        ratio = np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+    return np.minimum(ratio, LARGE)
+
+
+def _normalised(rows, otherwise) -> np.ndarray:
+    """Rows that sum to one; `otherwise` where they came to nothing."""
+    total = rows @ np.ones(rows.shape[1])
+    if total.all():
+        return rows / total[:, None]
+    lost = (total == 0)[:, None]
+    return np.where(lost, otherwise, rows / np.where(lost, 1.0, total[:, None]))
+
+
+# ------------------------------------------------------------ the best path
+
+
+def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
+    """argmax_x log π(x_1) + Σ log Q(x_{t-1}, x_t) + Σ logb_t(x_t): the most probable path.
+
+    The best score of a path that ends in j is δ_t(j) = max_i(δ_{t-1}(i) + log Q_ij) + logb_t(j),
+    here relative to the best of all j. A row that no state explains is left out of the choice.
+
+    Parameters
+    ----------
+    logb : array of shape (n, K)
+    chain : Chain
+    sequences : list of slice
+
+    Returns
+    -------
+    logprob : array, one number per sequence
+        log p(path, y); -inf if some row is impossible.
+    states : int array of shape (n,)
+
+    References
+    ----------
+    Viterbi (1967); Rabiner (1989), section III.B.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import Chain, viterbi
+    >>> chain = Chain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> logprob, states = viterbi(np.log([[0.8, 0.2], [0.4, 0.6]]), chain, [slice(0, 2)])
+    >>> states, np.exp(logprob).round(3)  # 0.5 · 0.8 · 0.9 · 0.4
+    (array([0, 0]), array([0.144]))
+    """
+    relative, top = _relative(logb)
+    log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
+
+    def outlook(prior, logb):
+        return _max_plus(_scores(prior, logb), log_moves)
+
+    priors = sweep(outlook, relative, log_start, sequences, same=_same_logs)
+    scores = _scores(before(priors, log_start, sequences), relative)
+    ends = _begins(sequences, len(scores), backward=True)
+    back = _best_before(scores, log_moves)
+    back[ends] = np.argmax(scores[ends], axis=1)[:, None]
+    states = _follow(back[::-1])[::-1]
+    moves = log_moves[np.roll(states, 1), states]
+    starts = [s.start for s in sequences]
+    moves[starts] = log_start[states[starts]]
+    gains = moves + relative[np.arange(len(states)), states] + top
+    return np.add.reduceat(gains, starts), states
+
+
+def _scores(prior, logb) -> np.ndarray:
+    """Prior plus log-emission, the best being 0; the prior alone where nothing is possible."""
+    scores = prior + logb
+    top = np.max(scores, axis=1, keepdims=True)
+    lost = np.isneginf(top)
+    if lost.any():
+        scores = np.where(lost, prior, scores)
+        top = np.max(scores, axis=1, keepdims=True)
+    return scores - top
+
+
+def _max_plus(scores, log_moves) -> np.ndarray:
+    """max_i(scores_i + log Q_ij)."""
+    return np.max(scores[:, :, None] + log_moves, axis=1)
+
+
+def _best_before(scores, log_moves) -> np.ndarray:
+    """argmax_i(scores_i + log Q_ij), one i at a time: (n, K, K) may not fit into memory."""
+    best = scores[:, :1] + log_moves[0]
+    arg = np.zeros(scores.shape, dtype=np.intp)
+    for i in range(1, scores.shape[1]):
+        challenger = scores[:, i : i + 1] + log_moves[i]
+        arg[challenger > best] = i
+        best = np.maximum(best, challenger)
+    return arg
+
+
+def _follow(maps) -> np.ndarray:
+    """x_t = maps_t(x_{t-1}) where maps_0 is constant: maps are composed in pairs, pairs of pairs...
+
+    until all are constant, which takes log₂ n rounds at most, and fewer if paths meet.
+    """
+    reach = 1
+    while np.any(maps != maps[:, :1]):
+        longer = np.take_along_axis(maps[reach:], maps[:-reach], axis=1)
+        maps = np.concatenate([maps[:reach], longer])
+        reach *= 2
+    return maps[:, 0]
+
+
+# ------------------------------------------------------------ drawing, and laws
+
+
+def draw(chain: Chain, n: int, rng: np.random.Generator) -> np.ndarray:
+    """x_1 ~ π, x_{t+1} ~ Q(x_t, ·): one path of `n` states.
+
+    Parameters
+    ----------
+    chain : Chain
+    n : int
+    rng : numpy Generator
+
+    Returns
+    -------
+    int array of shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import Chain, draw
+    >>> chain = Chain(np.array([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> draw(chain, 5, np.random.default_rng(0))
+    array([0, 1, 0, 1, 0])
+    """
+    uniform = rng.random(n)
+    moves = np.column_stack([_inverse(row, uniform) for row in chain.transmat])
+    moves[0] = _inverse(chain.startprob, uniform[:1])
+    return _follow(moves)
+
+
+def _inverse(law, uniform) -> np.ndarray:
+    """The state at each level of a law's distribution function, never one of probability 0."""
+    levels = np.cumsum(law)
+    return np.searchsorted(levels[:-1] / levels[-1], uniform, side="right")
+
+
+def stationary(transmat) -> np.ndarray:
+    """π = πQ, Σπ = 1: a stationary law; of several, the one of least norm.
+
+    That one is a law too: where the chain has several closed classes, it mixes their laws, whose
+    supports are disjoint, with positive weights.
+
+    Parameters
+    ----------
+    transmat : array of shape (K, K)
+
+    Returns
+    -------
+    array of shape (K,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import stationary
+    >>> stationary(np.array([[0.9, 0.1], [0.2, 0.8]])).round(4)
+    array([0.6667, 0.3333])
+    """
+    K = len(transmat)
+    equations = np.vstack([np.transpose(transmat) - np.eye(K), np.ones((1, K))])
+    law = np.linalg.lstsq(equations, np.append(np.zeros(K), 1.0), rcond=None)[0]
+    law = np.maximum(law, 0.0)
+    return law / np.sum(law)
+
+
+def nearest_simplex(rows) -> np.ndarray:
+    """argmin ‖p - row‖ over laws p, which is max(row - θ, 0) with θ such that it sums to one.
+
+    Parameters
+    ----------
+    rows : array of shape (m, K)
+
+    Returns
+    -------
+    array of shape (m, K)
+
+    References
+    ----------
+    Held, Wolfe, Crowder (1974), section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import nearest_simplex
+    >>> nearest_simplex(np.array([[0.6, 0.6], [2.0, -1.0]]))
+    array([[0.5, 0.5], [1. , 0. ]])
+    """
+    rows = rows - np.max(rows, axis=1, keepdims=True)  # the same p; large numbers stay exact
+    falling = -np.sort(-rows, axis=1)
+    excess = np.cumsum(falling, axis=1) - 1
+    counts = np.arange(1, rows.shape[1] + 1)
+    kept = np.sum(counts * falling > excess, axis=1, keepdims=True)
+    return np.maximum(rows - np.take_along_axis(excess, kept - 1, axis=1) / kept, 0.0)
+
+
+def nearest_stochastic(transmat) -> np.ndarray:
+    """The nearest transition matrix: `nearest_simplex` of each row; uniform where not finite.
+
+    Parameters
+    ----------
+    transmat : array of shape (K, K)
+
+    Returns
+    -------
+    array of shape (K, K)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.chains.markov import nearest_stochastic
+    >>> nearest_stochastic(np.array([[1.1, -0.1], [np.nan, 0.3]]))
+    array([[1. , 0. ], [0.5, 0.5]])
+    """
+    transmat = np.asarray(transmat, dtype=float)
+    nearest = np.full(transmat.shape, 1 / transmat.shape[1])
+    finite = np.all(np.isfinite(transmat), axis=1)
+    nearest[finite] = nearest_simplex(transmat[finite])
+    return nearest
+
+
+def _log(p) -> np.ndarray:
+    """log p with log 0 = -inf."""
+    with np.errstate(divide="ignore"):
+        return np.log(p)

@@ -1,0 +1,169 @@
+"""The number of states by canonical correlations, and the papers' rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.checks import check_choice, check_positive
+from .moments import Moments, numerical_rank, whitened
+
+METHODS = ("correlations", "threshold", "elbow", "ratio", "likelihood")
+MAX_COMPONENTS = 10
+RANKS = (3, 6, 12, 24)  # numbers of coordinates that are tried
+EXTREME = 3.2724  # 99.9% quantile of the Tracy-Widom law of order one
+# least variance of a coordinate, as a share of the largest: small ones are of a few extreme rows
+FLOORS = (1e-2, 1e-3, 1e-4, 1e-5)
+
+
+class Order(int):
+    """A number of hidden states that remembers how it was found.
+
+    Attributes
+    ----------
+    method : str
+    singular_values : array
+        Those of the cross-covariance of consecutive observations, in descending order.
+    correlations : array
+        Canonical correlations of consecutive observations ("correlations").
+    threshold : float or None
+        What singular values or correlations were compared with.
+    scores : dict
+        Held-out log-likelihood of a row, by number of states ("likelihood").
+    """
+
+    method: str
+    singular_values: np.ndarray
+    correlations: np.ndarray
+    threshold: float | None
+    scores: dict[int, float]
+
+    def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Order:
+        order = super().__new__(cls, value)
+        order.method, order.singular_values = method, singular_values
+        order.correlations = more.get("correlations", np.empty(0))
+        order.threshold, order.scores = more.get("threshold"), more.get("scores", {})
+        return order
+
+    def __getnewargs_ex__(self) -> tuple[tuple, dict]:
+        """What `copy` and `pickle` make it from again."""
+        state = dict(vars(self))
+        return (int(self), state.pop("method"), state.pop("singular_values")), state
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """What the rules look at.
+
+    Attributes
+    ----------
+    moments : Moments
+    most : int
+        Most states that are looked for.
+    """
+
+    moments: Moments
+    most: int
+
+    @property
+    def limit(self) -> int:
+        """The same, but for the numerical rank of what the spectral method takes apart."""
+        return min(self.most, numerical_rank(np.linalg.svd(self.moments.skips, compute_uv=False)))
+
+    @property
+    def n(self) -> int:
+        """Pairs of consecutive observations."""
+        return self.moments.n_pairs
+
+    @property
+    def singular_values(self) -> np.ndarray:
+        """Of C₁₂, descending."""
+        return np.linalg.svd(self.moments.pairs, compute_uv=False)
+
+    def by_threshold(self, constant: float) -> Order:
+        """#{i : σ_i(C₁₂) > C √(log n/n)} (thesis, Theorem 3.2)."""
+        sigma = self.singular_values
+        bound = float(constant * (np.log(self.n) / self.n) ** 0.5)
+        count = int((sigma > bound).sum())
+        return Order(min(max(count, 1), self.limit), "threshold", sigma, threshold=bound)
+
+    def by_elbow(self) -> Order:
+        """The point of the largest curvature of the singular values (Kneedle; thesis, §3.5)."""
+        try:
+            from kneed import KneeLocator
+        except ImportError as err:
+            raise ImportError(
+                'method="elbow" needs kneed: pip install "kernelmean[app]" or pip install kneed'
+            ) from err
+        sigma = self.singular_values
+        few = sigma[: max(2 * self.limit, 3)]
+        found = KneeLocator(
+            np.arange(1, len(few) + 1), few, curve="convex", direction="decreasing"
+        ).knee
+        return Order(min(int(found or 1), self.limit), "elbow", sigma)
+
+    def by_ratio(self) -> Order:
+        """argmax_i σ_i/σ_{i+1}, over singular values that are not rounding."""
+        sigma = self.singular_values
+        real = sigma[: numerical_rank(sigma)][: self.limit + 1]
+        count = 1 + int(np.argmax(real[:-1] / real[1:])) if len(real) > 1 else 1
+        return Order(count, "ratio", sigma)
+
+    def by_correlations(self) -> Order:
+        """One more than the canonical correlations that chance does not explain.
+
+        Consecutive observations of K states have at most K − 1 canonical correlations other than
+        zero: C₁₂ less the product of the means has rank K − 1, whatever it is multiplied with.
+        Taken in the leading r coordinates of the data (r = 3, 6, 12, 24) they have all the same
+        noise, which singular values have not: the largest squared correlation of m coordinates
+        that have nothing to do with each other is, times n, like the largest eigenvalue of a
+        Wishart matrix (m, m), with the Tracy-Widom law (Johnstone 2001). Correlations are counted
+        as long as they are beyond its 99.9% quantile, for each r, and the largest count is taken.
+        Coordinates of less than one percent of the largest variance are left out, for they are
+        those of a few extreme rows, unless all others are correlated.
+        """
+        for floor in FLOORS:
+            found = [self._counted(r, floor) for r in RANKS]
+            count, correlations, bound = max(found, key=lambda each: each[0])
+            if count <= len(correlations):
+                break  # or else every one of the coordinates is correlated: there may be more
+        return Order(
+            min(count, self.limit),
+            "correlations",
+            self.singular_values,
+            correlations=correlations,
+            threshold=bound,
+        )
+
+    def _counted(self, r: int, floor: float) -> tuple[int, np.ndarray, float]:
+        """The order by r coordinates, their correlations, and the first bound not exceeded."""
+        correlations = self.correlations(r, floor)
+        bounds = noise_bound(len(correlations) - np.arange(len(correlations)), self.n)
+        above = correlations > bounds
+        count = len(above) if above.all() else int(np.argmin(above))
+        return count + 1, correlations, float(bounds[min(count, len(bounds) - 1)])
+
+    def correlations(self, r: int, floor: float) -> np.ndarray:
+        """Canonical correlations of consecutive observations in r leading coordinates."""
+        return np.linalg.svd(whitened(self.moments, r, floor)[1], compute_uv=False)
+
+
+def noise_bound(m, n: int):
+    """99.9% quantile of the largest canonical correlation of m and m coordinates of pure noise."""
+    side = (m - 0.5) ** 0.5
+    centre, scale = 4 * side**2, 2 * side * (2 / side) ** (1 / 3)
+    return ((centre + EXTREME * scale) / n) ** 0.5
+
+
+def choose_order(spectrum: Spectrum, method: str, constant: float) -> Order:
+    """By any rule but held-out likelihood."""
+    check_choice(method, "method", METHODS)
+    if method == "threshold":
+        return spectrum.by_threshold(check_positive(constant, "constant"))
+    return {
+        "elbow": spectrum.by_elbow,
+        "ratio": spectrum.by_ratio,
+        "correlations": spectrum.by_correlations,
+    }[method]()

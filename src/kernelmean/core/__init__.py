@@ -1,0 +1,1 @@
+"""The ground floor: arrays, solves, sums over rows, checks, files; no estimator is known here."""

@@ -1,0 +1,82 @@
+"""Arrays of any library behind one door: which namespace, conversions, weights, distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from scipy.spatial.distance import cdist
+
+from .checks import Array
+
+EPS = float(np.finfo(np.float64).eps)
+NUMPY = array_namespace(np.empty(0))
+
+
+def namespace(*arrays) -> Any:
+    """The array library of the arguments (None and plain numbers are passed over)."""
+    if len(arrays) == 1 and type(arrays[0]) is np.ndarray:
+        return NUMPY  # what follows would say, without its checks: this is called in inner loops
+    return array_namespace(*[a for a in arrays if hasattr(a, "shape")])
+
+
+def to_numpy(X) -> np.ndarray:
+    """A NumPy copy or view of any array."""
+    if isinstance(X, np.ndarray):
+        return X
+    if hasattr(X, "detach"):
+        X = X.detach().cpu()
+    return np.from_dlpack(X) if hasattr(X, "__dlpack__") else np.asarray(X)
+
+
+def like(A: np.ndarray, X) -> Array:
+    """NumPy array `A` in the library, and on the device, of `X`."""
+    if isinstance(X, np.ndarray):
+        return A
+    return namespace(X).asarray(A, device=getattr(X, "device", None))
+
+
+def take(A, rows, axis: int) -> Array:
+    """Rows (or columns) of `A` by number."""
+    if isinstance(A, np.ndarray):
+        return A[rows] if axis == 0 else A[:, rows]
+    return namespace(A).take(A, like(np.asarray(rows), A), axis=axis)
+
+
+def weigh(weights, values) -> Array:
+    """Σ_i w_i v_i over the last axis of `weights` and the first of `values`."""
+    if values.ndim == 1 or weights.ndim == 1:
+        summed = namespace(weights).tensordot(weights, values, axes=1)
+        return summed[()] if summed.ndim == 0 else summed
+    return weights @ values
+
+
+def exp_in_place(A) -> Array:
+    """exp(A), reusing the memory of `A` where the library can."""
+    if isinstance(A, np.ndarray):
+        with np.errstate(under="ignore"):  # far apart is zero, whatever the caller's settings
+            return np.exp(A, out=A)
+    return A.exp_() if hasattr(A, "exp_") else namespace(A).exp(A)
+
+
+def sq_dists(X, Y) -> Array:
+    """Squared Euclidean distances (n, m); by differences, so that offsets cost no digits.
+
+    From ten columns on a matrix product takes over, provided centring leaves the squared norms
+    small enough (1e4) for the cancellation to stay below 1e-11.
+    """
+    if X.shape[1] >= 10:
+        centre = X[:1, :]
+        X0, Y0 = X - centre, Y - centre
+        xp = namespace(X)
+        x2, y2 = xp.sum(X0 * X0, axis=-1), xp.sum(Y0 * Y0, axis=-1)
+        if float(xp.max(x2)) < 1e4 and float(xp.max(y2)) < 1e4:
+            D = X0 @ Y0.T
+            D *= -2.0
+            D += x2[:, None]
+            D += y2[None, :]
+            return xp.clip(D, 0.0, None)
+    if isinstance(X, np.ndarray):
+        return cdist(X, Y, "sqeuclidean")
+    return sum((X[:, j, None] - Y[None, :, j]) ** 2 for j in range(X.shape[1]))

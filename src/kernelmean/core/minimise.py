@@ -1,0 +1,121 @@
+"""Searches on a line and in a box: a regulariser on the log scale, lengthscales by descent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq, minimize, minimize_scalar
+
+from ..core import arrays
+
+SLACK = 0.5  # standard errors that a larger bandwidth or λ may cost
+
+
+def largest(rows: Callable[[float], np.ndarray], best: float, step: float, limit: float) -> float:
+    """How far the argument can grow from the best, in steps, at no clear cost.
+
+    `rows` are the terms of the mean that `best` minimises; the mean of their differences may be up
+    to half a standard error. The argument stays below 10**limit.
+    """
+    at_best = rows(best)
+    while best * step <= 10.0**limit:
+        worse = rows(best * step) - at_best
+        if worse.mean() > SLACK * worse.std() / len(worse) ** 0.5:
+            break
+        best *= step
+    return best
+
+
+def descend(
+    loss: Callable, start: np.ndarray, bounds: list, steps: int, tol: float = 1e-7
+) -> np.ndarray:
+    """The end of a few steps of L-BFGS on a loss that returns its slope too."""
+    options: Any = {"maxiter": steps, "ftol": tol}
+    found: Any = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return found.x
+
+
+DECADES = (-10.0, 1.0)  # range of log10 reg, relative to the kernel's mean diagonal
+POINTS = 23  # of the grid that brackets the minimum
+SEARCH_ROWS = 10_000  # rows whose leave-one-out errors a search over regularisers looks at
+
+
+def minimise_log10(
+    loss: Callable[[float], float],
+    low: float,
+    high: float,
+    points: int = POINTS,
+    heaviest: bool = False,
+    coarse: Callable[[float], float] | None = None,
+    precision: float | None = None,
+) -> tuple[float, float]:
+    """Minimise `loss(10**u)` over u in [low, high]: a grid, then Brent's method in its best cell.
+
+    Parameters
+    ----------
+    heaviest : bool
+        Of several local minima take the one with the largest argument, provided it has 95% of
+        the improvement that the lowest has over the heaviest regulariser. A loss measured on
+        few rows is nearly flat, and bumpy, where there is too little regularisation.
+    coarse : callable, optional
+        A cheaper loss for the grid.
+    precision : float, optional
+        Of the minimiser's logarithm; None is 1e-4, or 1e-2 with a cheaper loss for the grid.
+
+    Returns
+    -------
+    (argument, value) : the minimiser (not its logarithm) and the loss there
+    """
+
+    def at(u: float, loss: Callable[[float], float] = loss) -> float:
+        return _finite(loss(10.0 ** float(u)))
+
+    grid = np.linspace(low, high, points)
+    values = np.array([at(u, coarse or loss) for u in grid])
+    best = _heaviest_minimum(values) if heaviest else int(np.argmin(values))
+    bracket = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
+    if precision is None:
+        precision = 1e-4 if coarse is None else 1e-2
+    found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": precision})
+    corner = values[best] if coarse is None else at(grid[best])
+    if found.fun < corner:
+        return float(10.0**found.x), float(found.fun)
+    return float(10.0 ** grid[best]), float(corner)
+
+
+def _heaviest_minimum(values: np.ndarray) -> int:
+    """Index of the last local minimum that is good enough."""
+    enough = values[-1] - 0.95 * (values[-1] - values.min())
+    padded = np.concatenate([[np.inf], values, [np.inf]])
+    local = (values <= padded[:-2]) & (values <= padded[2:]) & (values <= enough)
+    return int(np.flatnonzero(local)[-1])
+
+
+def _finite(value) -> float:
+    value = float(value)
+    return value if np.isfinite(value) else np.inf
+
+
+def standard_error(rows) -> float:
+    """Standard error of a sum of independent terms."""
+    return float(rows.shape[0] ** 0.5 * arrays.namespace(rows).std(rows))
+
+
+def heaviest_within(
+    loss: Callable[[float], float], start: float, bound: float, high: float
+) -> float:
+    """Largest argument reached from `start` while the loss stays below `bound`.
+
+    Searches up to 10**high: a walk of a tenth of a decade, then the root in the last step.
+    """
+    low = math.log10(start)
+    while low < high:
+        step = min(low + 0.1, high)
+        if _finite(loss(10.0**step)) > bound:
+            low = brentq(lambda u: loss(10.0**u) - bound, low, step, xtol=1e-3)
+            break
+        low = step
+    return 10.0**low

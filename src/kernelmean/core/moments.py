@@ -1,0 +1,105 @@
+"""Sums over rows, accumulated block by block: the only place where a fit touches all the data.
+
+Every fit is *choose coordinates → accumulate moments → solve a small problem*. The accumulator
+holds sums of outer products of named feature blocks, so the blocks may come from an array in
+memory, a memory map, an iterator of chunks, or (merged) from several machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace as namespace
+
+from .checks import Array, check_lengths
+
+BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
+
+
+def block_rows(width: int) -> int:
+    """Rows of a block that is `width` columns wide and fits in 64 MiB."""
+    return max(64, BLOCK_FLOATS // max(width, 1))
+
+
+def evenly(n: int, limit: int) -> np.ndarray:
+    """Numbers of evenly spaced rows, at most `limit` of n."""
+    return np.linspace(0, n - 1, min(n, limit)).astype(int)
+
+
+def row_blocks(*arrays, rows: int) -> Iterator[tuple]:
+    """Aligned slices of at most `rows` rows of each array (in memory or memory-mapped)."""
+    n = arrays[0].shape[0]
+    for other in arrays[1:]:
+        check_lengths(n, other.shape[0], "the first array", "another array")
+    for start in range(0, n, rows):
+        yield tuple(a[start : min(start + rows, n), ...] for a in arrays)
+
+
+class Moments:
+    """Sums over rows of named feature blocks and of their outer products.
+
+    `Moments("x", "xx", "yx")` accumulates Σφ_x, Σφ_xφ_xᵀ and Σφ_yφ_xᵀ: a one-letter name is a sum
+    of rows, a two-letter name a product matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.core.moments import Moments
+    >>> m = Moments("x", "xx")
+    >>> for block in (np.ones((2, 1)), 2 * np.ones((1, 1))):
+    ...     m.add(x=block)
+    >>> m.n, m.mean("x"), m.mean("xx")
+    (3, array([1.33333333]), array([[2.]]))
+    """
+
+    def __init__(self, *names: str):
+        self.names = names
+        self.n = 0
+        self.sums: dict[str, Any] = {}
+
+    def add(self, **blocks: Array) -> None:
+        """Add one block of rows: arrays (rows, r) under the letters used in the names."""
+        rows = {key: block.shape[0] for key, block in blocks.items()}
+        if len(set(rows.values())) != 1:
+            raise ValueError(f"blocks have different numbers of rows: {rows}")
+        self.n += next(iter(rows.values()))
+        for name in self.names:
+            self._increase(name, _sum(*(blocks[letter] for letter in name)))
+
+    def merge(self, other: Moments) -> Moments:
+        """The moments of both sets of rows together (for a tree reduction)."""
+        if self.names != other.names:
+            raise ValueError(f"moments of {other.names} cannot be merged into {self.names}")
+        both = Moments(*self.names)
+        both.n = self.n + other.n
+        both.sums = {name: self.sums[name] + other.sums[name] for name in self.names}
+        return both
+
+    def mean(self, name: str) -> Array:
+        """The sum divided by the number of rows."""
+        return self.sums[name] / self.n
+
+    def _increase(self, name: str, value: Array) -> None:
+        if name in self.sums:
+            self.sums[name] += value
+        else:
+            self.sums[name] = value
+
+
+def _sum(left: Array, right: Array | None = None) -> Array:
+    # left.T @ left is recognised by NumPy as a symmetric rank-k update
+    return namespace(left).sum(left, axis=0) if right is None else left.T @ right
+
+
+def accumulate(
+    blocks: Iterable[tuple], names: Iterable[str], features: Callable[..., dict[str, Array]]
+) -> Moments:
+    """Moments of `features(*block)` over an iterable of blocks (tuples of aligned arrays)."""
+    moments = Moments(*names)
+    for block in blocks:
+        moments.add(**features(*block))
+    if moments.n == 0:
+        raise ValueError("blocks is empty; at least one block of rows is needed")
+    return moments

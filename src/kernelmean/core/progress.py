@@ -1,0 +1,69 @@
+"""Progress of long work: a bar, plain lines, a callback, or silence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sized
+from importlib.util import find_spec
+
+Verbose = bool | Callable[[int, int | None], None]
+
+
+def track(
+    iterable: Iterable,
+    total: int | None = None,
+    description: str = "",
+    verbose: Verbose = True,
+) -> Iterator:
+    """Yield from `iterable`, telling how far it is.
+
+    Parameters
+    ----------
+    iterable : iterable
+    total : int, optional
+        Number of items; taken from `len` where there is one.
+    description : str
+    verbose : bool or callable
+        True shows a rich progress bar (plain lines on stderr where rich is missing), False
+        nothing; a callable is called as `verbose(done, total)` after each item.
+
+    Examples
+    --------
+    >>> from kernelmean.core.progress import track
+    >>> seen = []
+    >>> list(track("ab", verbose=lambda done, total: seen.append((done, total))))
+    ['a', 'b']
+    >>> seen
+    [(1, 2), (2, 2)]
+    """
+    if total is None and isinstance(iterable, Sized):
+        total = len(iterable)
+    if callable(verbose):
+        return _counted(iterable, total, verbose)
+    if not verbose:
+        return iter(iterable)
+    if find_spec("rich") is None:
+        return _counted(iterable, total, _plain(description))
+    return _bar(iterable, total, description)
+
+
+def _bar(iterable: Iterable, total: int | None, description: str) -> Iterator:
+    from rich.console import Console
+    from rich.progress import track as rich_track
+
+    console = Console(stderr=True)
+    yield from rich_track(iterable, description=description, total=total, console=console)
+
+
+def _counted(iterable: Iterable, total: int | None, callback: Callable) -> Iterator:
+    for done, item in enumerate(iterable, start=1):
+        yield item
+        callback(done, total)
+
+
+def _plain(description: str) -> Callable[[int, int | None], None]:
+    def line(done: int, total: int | None) -> None:
+        of = "" if total is None else f"/{total}"
+        print(f"{description} {done}{of}", file=sys.stderr)
+
+    return line

@@ -1,0 +1,59 @@
+"""Rows of sequences: their lengths, neighbours within one, statistics spread over rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core import arrays
+from .checks import Array, as_vector
+
+
+def check_sequences(lengths, n: int) -> list[slice]:
+    """Rows of each sequence; None is a single one."""
+    if lengths is None:
+        return [slice(0, n)]
+    counts = arrays.to_numpy(as_vector(lengths, "lengths"))
+    if counts.size == 0 or np.any(counts < 1) or np.any(counts % 1):
+        raise ValueError(f"lengths is {lengths!r}; a list of whole numbers, 1 or more, is needed")
+    if counts.sum() != n:
+        raise ValueError(f"lengths sums to {int(counts.sum())} but X has {n} rows")
+    stops = np.cumsum(counts).astype(int)
+    return [slice(int(stop - count), int(stop)) for stop, count in zip(stops, counts, strict=True)]
+
+
+def consecutive(sequences: list[slice]) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers of the earlier and the later state of each transition."""
+    earlier = np.concatenate([np.arange(s.start, s.stop - 1) for s in sequences])
+    return earlier, earlier + 1
+
+
+def spread(rows, numbers: np.ndarray, like) -> Array:
+    """`rows` at their row numbers of an array like `like`, zeros elsewhere."""
+    everywhere = np.zeros(tuple(like.shape))
+    everywhere[numbers] = arrays.to_numpy(rows)
+    return arrays.like(everywhere, like)
+
+
+def neighbours(seen: np.ndarray, sequences) -> np.ndarray:
+    """Whether rows t and t+1 are of one sequence, and observed both."""
+    linked = seen[:-1] & seen[1:]
+    linked[[s.stop - 1 for s in sequences if s.stop < len(seen)]] = False
+    return linked
+
+
+def triples_of(seen: np.ndarray, sequences) -> np.ndarray:
+    """Whether rows t, t+1 and t+2 are of one sequence, and observed all three.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
+    """
+    linked = neighbours(seen, sequences)
+    triples = linked[:-1] & linked[1:]
+    if not triples.any():
+        raise ValueError(
+            "X has no three rows in a row, of one sequence and without NaN; the model is learned "
+            "from such triples"
+        )
+    return triples

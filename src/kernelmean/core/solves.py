@@ -1,0 +1,181 @@
+"""Small dense solves: where the regulariser meets a matrix, and where array libraries differ.
+
+Every regulariser is per sample: `second` below is a *mean* over rows, ΦᵀΦ/n, and a ridge solve is
+(ΦᵀΦ/n + λI)⁻¹ (MATH §0).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from array_api_compat import is_numpy_namespace, is_torch_namespace
+
+from ..core import solves
+from .arrays import EPS, namespace
+from .checks import Array, NumericalWarning
+from .saving import Saveable
+
+
+def solve_lower(L, B) -> Array:
+    """L⁻¹B for lower triangular L."""
+    xp = namespace(L, B)
+    if is_numpy_namespace(xp):
+        return scipy.linalg.solve_triangular(L, B, lower=True, check_finite=False)
+    if is_torch_namespace(xp):
+        if B.ndim == 1:
+            return xp.linalg.solve_triangular(L, B[:, None], upper=False)[:, 0]
+        return xp.linalg.solve_triangular(L, B, upper=False)
+    return xp.linalg.solve(L, B)
+
+
+def eigh(A) -> tuple[Array, Array]:
+    """Eigenvalues (ascending, clipped at zero) and eigenvectors of a semidefinite matrix."""
+    xp = namespace(A)
+    if is_numpy_namespace(xp):
+        values, vectors = scipy.linalg.eigh(A, check_finite=False, driver="evd")
+    else:
+        values, vectors = xp.linalg.eigh(A)
+    return xp.clip(values, 0.0, None), vectors
+
+
+def pivoted_cholesky(K: np.ndarray, floor: float = -1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Pivots S and factor F with K = FFᵀ up to rounding, F[S] lower triangular (LAPACK pstrf).
+
+    Stops at pivots below `floor`, or below n·eps of the largest when that is negative.
+    """
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, tol=floor, lower=1)
+    order = pivots - 1
+    F = np.empty((K.shape[0], rank))
+    F[order] = np.tril(factor)[:, :rank]
+    return order[:rank], F
+
+
+@dataclass(frozen=True)
+class Ridge(Saveable):
+    """The solve (A + λI)⁻¹, factored once and applied often.
+
+    Made by `ridge`; `root` is a lower Cholesky factor, or, where that lost rank, the scaled
+    eigenvectors V/√s with A⁻¹ = root rootᵀ.
+    """
+
+    root: Array
+    triangular: bool
+
+    def solve(self, B) -> Array:
+        """(A + λI)⁻¹B."""
+        if self.triangular and isinstance(self.root, np.ndarray):
+            return scipy.linalg.cho_solve((self.root, True), B, check_finite=False)
+        half = self.half(B)
+        if self.triangular:
+            return namespace(half).linalg.solve(self.root.T, half)
+        return self.root @ half
+
+    def solve_rows(self, rows) -> Array:
+        """The same for one row vector, or each of several."""
+        return self.solve(rows) if rows.ndim == 1 else self.solve(rows.T).T
+
+    def half(self, B) -> Array:
+        """R B with RᵀR = (A + λI)⁻¹, so that the squared column norms are bᵀ(A + λI)⁻¹b."""
+        return solve_lower(self.root, B) if self.triangular else self.root.T @ B
+
+
+def ridge(second, reg: float) -> Ridge:
+    """Factor (second + reg·I); Cholesky, or the pseudo-inverse, with a warning, on rank loss."""
+    xp = namespace(second)
+    A = add_to_diagonal(second, reg)
+    try:
+        L = _cholesky(A)
+        # a pivot that is rounding error makes a factor that is noise
+        if float(xp.min(xp.linalg.diagonal(L)) ** 2) > 10 * EPS * float(
+            xp.max(xp.linalg.diagonal(A))
+        ):
+            return Ridge(L, triangular=True)
+    except (np.linalg.LinAlgError, RuntimeError):
+        pass
+    return _pseudo_ridge(A)
+
+
+def solve_once(second, reg: float, b) -> Array:
+    """(second + reg·I)⁻¹b for one vector: `ridge(second, reg).solve(b)` in one LAPACK call."""
+    if isinstance(second, np.ndarray):
+        A = add_to_diagonal(second, reg)
+        factor, x, failed = scipy.linalg.lapack.dposv(A, b, lower=1)
+        if not failed and factor.diagonal().min() ** 2 > 10 * EPS * A.diagonal().max():
+            return x
+    return ridge(second, reg).solve(b)
+
+
+def _cholesky(A) -> Array:
+    xp = namespace(A)
+    if is_numpy_namespace(xp):
+        return scipy.linalg.cholesky(A, lower=True, check_finite=False)
+    return xp.linalg.cholesky(A)
+
+
+def _pseudo_ridge(A) -> Ridge:
+    values, vectors = eigh(A)
+    keep = int(namespace(A).sum(values > A.shape[0] * EPS * values[-1]))
+    warnings.warn(
+        f"a system of {A.shape[0]} equations has numerical rank {keep}; the least-norm solution "
+        "is used: a larger regulariser makes it unique",
+        NumericalWarning,
+        stacklevel=3,
+    )
+    start = A.shape[0] - keep
+    return Ridge(vectors[:, start:] / values[start:] ** 0.5, triangular=False)
+
+
+def add_to_diagonal(A, value: float) -> Array:
+    """A + value·I, in new memory."""
+    if isinstance(A, np.ndarray):
+        shifted = A.copy()
+        shifted.flat[:: A.shape[0] + 1] += value
+        return shifted
+    xp = namespace(A)
+    return A + value * xp.eye(A.shape[0], dtype=A.dtype, device=getattr(A, "device", None))
+
+
+def squared_filter(values, reg: float) -> Array:
+    """c/(c² + δ), with 0 for 0/0."""
+    xp = namespace(values)
+    total = values * values + reg
+    return values / xp.where(total == 0, 1.0, total)
+
+
+@dataclass(frozen=True)
+class EigenGrid(Saveable):
+    """A = Q diag(s) Qᵀ, which serves every regulariser: (A + λI)⁻¹ = Q D Qᵀ, D = 1/(s + λ)."""
+
+    values: Array
+    vectors: Array
+
+    @classmethod
+    def of(cls, second) -> EigenGrid:
+        return cls(*eigh(second))
+
+    def shrink(self, reg: float) -> Array:
+        """The diagonal D = 1/(s + λ); directions lost to rounding get 0 when λ is 0."""
+        xp = namespace(self.values)
+        total = self.values + reg
+        floor = self.values.shape[0] * EPS * float(self.values[-1])
+        lost = total <= floor
+        return xp.where(lost, 0.0, 1.0 / xp.where(lost, 1.0, total))
+
+
+def small_inverse(second: np.ndarray, reg: float) -> np.ndarray:
+    """(second + reg I)⁻¹ of a small matrix, for the many products an adjoint takes."""
+    A = solves.add_to_diagonal(0.5 * (second + second.T), reg)
+    root, failed = scipy.linalg.lapack.dpotrf(A, lower=1)
+    if not failed:
+        lower = np.tril(scipy.linalg.lapack.dpotri(root, lower=1)[0])
+        return lower + np.tril(lower, -1).T
+    values, vectors = solves.eigh(A)
+    return (vectors / np.maximum(values, 1e-14 * values[-1])) @ vectors.T
+
+
+def kept(leverage: np.ndarray) -> np.ndarray:
+    """1 − leverage, kept above rounding."""
+    return np.maximum(1.0 - leverage, 1e-10)

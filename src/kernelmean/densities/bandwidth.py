@@ -1,0 +1,79 @@
+"""Bandwidths before a search: rules of thumb and ties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..embedding.embedding import MeanEmbedding
+from ..kernels import Gaussian, as_kernel
+
+FIRST = (-1.3, 0.5)  # of log10 of the bandwidth, relative to Silverman's, at first
+
+
+def silverman(Y: np.ndarray) -> np.ndarray:
+    """Bandwidths (d,) of Silverman's rule; the spread is robust to heavy tails."""
+    n, d = Y.shape
+    low, high = np.quantile(Y, [0.159, 0.841], axis=0)
+    deviation = Y.std(axis=0)
+    spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
+    return (4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) * spread
+
+
+def spread_ties(Y: np.ndarray) -> np.ndarray:
+    """Y with equal values of a column drawn apart, as far as a smooth density would have them.
+
+    The score rewards a bandwidth of zero where values repeat, for then there is no density. m of n
+    values at v are spread, in random order, evenly over the width m/(n p̂(v)) that holds them
+    under Silverman's p̂, or over their share of the gaps to their neighbours if that is wider.
+    Columns without ties stay as they are.
+    """
+    rng = np.random.default_rng(0)
+    spread = Y.copy()
+    for column, bandwidth in zip(spread.T, silverman(Y), strict=True):
+        values, which, count = np.unique(column, return_inverse=True, return_counts=True)
+        if 1 < len(values) < len(Y) and bandwidth > 0:
+            width = np.where(count > 1, _widths(values, count, float(bandwidth)), 0.0)
+            order = np.lexsort((rng.random(len(Y)), which))
+            place = np.arange(len(Y)) - np.repeat(np.cumsum(count) - count, count)
+            share = (place + 0.5) / np.repeat(count, count) - 0.5
+            column[order] += np.repeat(width, count) * share
+    return spread
+
+
+def _widths(values: np.ndarray, count: np.ndarray, bandwidth: float) -> np.ndarray:
+    """The width over which the ties at each value are spread."""
+    gaps = np.diff(values)
+    around = 0.5 * (np.append(gaps[:1], gaps) + np.append(gaps, gaps[-1:]))
+    pilot = MeanEmbedding(values, count / count.sum(), Gaussian(bandwidth))
+    smooth = count / (count.sum() * pilot.density(values[:, None], bandwidth))
+    return np.maximum(smooth, around)
+
+
+def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
+    """A smoothing kernel at the bandwidth given, or at that of Silverman's rule.
+
+    Raises
+    ------
+    ValueError
+        If the kernel has no density, the bandwidth not as many entries as there are columns, or a
+        column no spread.
+    """
+    kernel = as_kernel(kernel, name=name)
+    if bandwidth is None:
+        flat = np.flatnonzero(silverman(Y) <= 0).tolist()
+        if flat:
+            raise ValueError(f"columns {flat} are constant; drop them, or give a bandwidth")
+        bandwidth = tuple(silverman(Y).tolist())
+    if not hasattr(kernel, "lengthscale"):
+        raise ValueError(
+            f"{name} is {kernel!r}; a Gaussian, Laplace, Matern or Periodic kernel is needed, for "
+            "its integral must be finite and its width set by a bandwidth"
+        )
+    kernel = kernel._bandwidth(bandwidth)
+    given = np.shape(kernel.lengthscale)
+    if given not in [(), (Y.shape[1],)]:
+        raise ValueError(f"bandwidth has {given[0]} entries but there are {Y.shape[1]} columns")
+    kernel._log_normaliser(Y.shape[1])  # refuses what has no density
+    return kernel

@@ -1,0 +1,183 @@
+"""How a conditional density is fitted: parameters sought on some rows, then learned from all."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array, NumericalWarning, frozen
+from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
+from ..core.saving import Saveable
+from ..features.base import FeatureMap
+from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
+from ..features.landmarks import Exact, Nystroem
+from ..kernels import Kernel, fitted_kernel
+from ..regression.smoother import Smoother, with_ones
+from .bandwidth import spread_ties, with_bandwidth
+from .location import Location, LocationSearch
+from .score import DensityScore, Target
+from .search import DensitySearch, thinned
+
+TUNED_RANK = 500  # landmarks where lengthscales were tuned
+ROWS = 1500  # that the search looks at
+REGS = (-9.0, 2.0)  # of log10 λ
+REG_STEP = 10**0.25  # towards larger λ
+
+
+@dataclass(frozen=True)
+class Fit(Saveable):
+    """What a fitted conditional density consists of."""
+
+    X: Array
+    points: Array
+    kernel_x: Kernel
+    kernel_y: Any  # its lengthscale is the bandwidth
+    features: FeatureMap
+    smoother: Smoother
+    reg: float
+    score: float
+    scales: np.ndarray
+    intercept: bool
+    location: Location | None
+    exact: bool
+    spread: Array  # standard deviations of the columns of y
+
+    @cached_property
+    def right(self) -> Array:
+        """The weights of any x are left(x) rightᵀ."""
+        return self.smoother.P if self.intercept else with_ones(self.smoother.P)
+
+    def left(self, points) -> Array:
+        """Where weights sum to nothing, far from the data, they are replaced by equal ones."""
+        left = self.smoother.left(self.features.transform(points), self.reg)
+        if self.intercept:
+            return left
+        xp = arrays.namespace(left)
+        total = left @ xp.sum(self.smoother.P, axis=0)
+        lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
+        if bool(xp.any(lost > 0)):
+            warnings.warn(
+                f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
+                "zero; the marginal density is given there",
+                NumericalWarning,
+                stacklevel=4,
+            )
+        kept = left * (1.0 - lost)[:, None]
+        return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Parameters sought on some of the rows."""
+
+    search: DensitySearch
+    located: tuple[np.ndarray, float] | None  # scales and size of the line of the location
+
+    def bandwidth(self, n: int) -> tuple[float, ...]:
+        """For n rows: the one found falls at the rate n^{−1/(d+4)}; one given stays."""
+        rows, d = self.search.Y.shape
+        factor = self.search.factor
+        if self.search.bandwidth is None:
+            factor *= (rows / n) ** (1.0 / (d + 4))
+        start: Any = self.search.kernel_y
+        return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for, kernels resolved."""
+
+    kernel_x: Kernel
+    kernel_y: Kernel
+    bandwidth: Any
+    reg: float | None
+    features: Any
+    intercept: bool
+    tune: bool
+    choice: bool  # whether a location is compared with none
+
+    def draft(self, X, Y, with_location: bool) -> Draft | None:
+        """Scales and bandwidth, to be sought on at most `ROWS` rows.
+
+        None where a location is up for choice but explains nothing.
+        """
+        X, Y = thinned(ROWS, arrays.to_numpy(X), arrays.to_numpy(Y))
+        Y = spread_ties(Y)
+        located = None
+        if with_location:
+            located = self._seek_location(X, Y)
+            location = self._location(X, Y, located)
+            if self.choice and not location.explains:
+                return None
+            Y = location.residuals
+        search = DensitySearch(
+            self.kernel_x,
+            with_bandwidth(self.kernel_y, self.bandwidth, Y, "kernel_y"),
+            X,
+            Y,
+            self.intercept,
+            self.tune,
+            None if self.bandwidth is None else 1.0,
+            self.reg,
+        )
+        return Draft(search, located)
+
+    def finish(self, draft: Draft, X, Y) -> Fit:
+        """With the parameters of the draft and all rows."""
+        location = None if draft.located is None else self._location(X, Y, draft.located)
+        points = Y if location is None else frozen(location.residuals)
+        scales = draft.search.scales
+        kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
+        kernel_y: Any = self.kernel_y._bandwidth(draft.bandwidth(points.shape[0]))
+        features, Phi = self._coordinates(X, kernel_x, Y)
+        smoother = Smoother.of(Phi, self.intercept)
+        exact = isinstance(features, Exact)
+        score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
+        reg = self._choose_reg(score, points, Y, kernel_y) if self.reg is None else self.reg
+        return Fit(
+            X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
+            scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
+        )  # fmt: skip
+
+    @staticmethod
+    def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
+        """λ by the score, ties drawn apart as they were in the search.
+
+        Of those that score alike the largest: with short lengthscales any λ gives rows left out
+        the marginal density, and a small one gives each row its own.
+        """
+        nudges = spread_ties(arrays.to_numpy(Y)) - arrays.to_numpy(Y)
+        if nudges.any():
+            apart = Target.of(points + arrays.like(nudges, points), kernel_y)
+            score = DensityScore.of(score.smoother, apart)
+        few = score.thinned(SEARCH_ROWS)
+        reg, _ = minimise_log10(few, *REGS, precision=1e-2)
+        return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
+
+    def _seek_location(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
+        if not self.tune:
+            return np.ones(X.shape[1]), 1.0
+        return LocationSearch(self.kernel_x, X, Y).run()
+
+    def _location(self, X, Y, located: tuple[np.ndarray, float]) -> Location:
+        scales, size = located
+        kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
+        return Location.of(X, Y, kernel, self._feature_map(), size)
+
+    def _feature_map(self) -> FeatureMap:
+        if self.features is None or learns_from_pairs(self.features):
+            return Nystroem(max_rank=TUNED_RANK)
+        return as_feature_map(self.features)
+
+    def _coordinates(self, X, kernel: Kernel, Y) -> tuple[FeatureMap, Array]:
+        if self.features is not None:
+            return fit_pairs(self.features, X, kernel, Y, fitted_kernel("gaussian", Y))
+        features = self._feature_map()
+        with warnings.catch_warnings():  # the search did with fewer
+            warnings.simplefilter("ignore", NumericalWarning)
+            return features, features.fit_transform(X, kernel)

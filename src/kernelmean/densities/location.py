@@ -1,0 +1,160 @@
+"""Where a conditional distribution lies: a smooth mean m(x), a line and a kernel part together."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array, NumericalWarning
+from ..core.minimise import descend, minimise_log10
+from ..core.saving import Saveable
+from ..features.base import FeatureMap
+from ..kernels import Kernel
+from ..regression.lengthscales import (
+    REG_DECADES,
+    SCALE_DECADES,
+    Scaled,
+    best_tie,
+    stage1_loss,
+    tied,
+)
+from ..regression.smoother import Smoother
+
+ROUNDS = 3  # each chooses landmarks afresh
+STEPS = 30  # of L-BFGS in a round
+RANK = 150  # landmarks of the search
+START = -3.0  # log10 of λ
+LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
+
+
+@dataclass(frozen=True)
+class Slopes(Saveable):
+    """Columns of X standardised, and scaled so that their squared norm has mean `size`²."""
+
+    mean: np.ndarray
+    factor: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, size: float = 1.0) -> Slopes:
+        spread = X.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        return cls(X.mean(axis=0), size / (spread * X.shape[1] ** 0.5))
+
+    def __call__(self, X) -> Array:
+        return (X - arrays.like(self.mean, X)) * arrays.like(self.factor, X)
+
+
+@dataclass(frozen=True)
+class Location(Saveable):
+    """m(x) = a + coefᵀ(line(x), φ(x)), by ridge regression with a free intercept a.
+
+    Attributes
+    ----------
+    residuals : array of shape (n, d_y)
+        y_i − m⁻ⁱ(x_i), each from the fit without its own row.
+    loss : float
+        Their mean square, in variances of the columns of Y.
+    explains : bool
+        Whether their squares are smaller than those around the mean of the other rows, by more
+        than a standard error. The score of their density cannot say: m(x) may be anywhere as long
+        as the residuals are where the data are.
+    """
+
+    line: Slopes
+    features: FeatureMap
+    intercept: Array
+    coef: Array
+    reg: float
+    loss: float
+    residuals: Array
+    explains: bool
+
+    @classmethod
+    def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
+        """At a fixed kernel and size of the line, λ by leave-one-out."""
+        line = Slopes.of(arrays.to_numpy(X), size)
+        with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
+            warnings.simplefilter("ignore", NumericalWarning)
+            Phi = features.fit_transform(X, kernel)
+        smoother = Smoother.of(arrays.namespace(X).concat([line(X), Phi], axis=1), intercept=True)
+        scale = arrays.namespace(Y).std(Y, axis=0)
+        means = smoother.P.T @ Y / smoother.n
+
+        def residuals(reg: float) -> Array:
+            fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
+            left = arrays.namespace(Y).clip(1.0 - smoother.leverage(reg), 1e-10, None)
+            return (Y - fitted) / left[:, None]
+
+        def loss(reg: float) -> float:
+            return float(arrays.namespace(Y).mean((residuals(reg) / scale) ** 2))
+
+        reg, best = minimise_log10(loss, *REG_DECADES)
+        solved = smoother.shrink(reg)[:, None] * means
+        coef = smoother.grid.vectors @ solved[1:, :]
+        intercept = solved[0, :] - smoother.centre @ coef
+        left = residuals(reg)
+        return cls(line, features, intercept, coef, reg, best, left, _explains(Y, left, scale))
+
+    def __call__(self, X) -> Array:
+        """m(x) for the rows of X, (m, d_y)."""
+        Phi = arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
+        return self.intercept + Phi @ self.coef
+
+
+def _explains(Y, residuals, scale) -> bool:
+    xp, n = arrays.namespace(Y), Y.shape[0]
+    around_mean = (Y - xp.mean(Y, axis=0)) * (n / (n - 1))
+    gain = xp.sum((around_mean / scale) ** 2 - (residuals / scale) ** 2, axis=1)
+    return float(xp.mean(gain)) > float(xp.std(gain)) / n**0.5
+
+
+class LocationSearch:
+    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m."""
+
+    def __init__(self, kernel: Kernel, X: np.ndarray, Y: np.ndarray):
+        self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
+        self.scaled = Scaled(kernel, X, RANK)
+        start = 0.5 * np.log10(self.d)
+        around = (start - SCALE_DECADES, start + SCALE_DECADES)
+        self._bounds = [around] * self.d + [LINE_DECADES, REG_DECADES]
+        self._u = np.append(np.full(self.d, start), [0.0, START])
+
+    def run(self) -> tuple[np.ndarray, float]:
+        """Factors of the lengthscales, and the size of the line."""
+        tie = np.inf
+        for turn in range(ROUNDS):
+            self.scaled.choose(self._u[: self.d])
+            self._u = self._descend_on(None, self._u, tie)
+            if turn == 0 and self.d > 1:
+                tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(self.Y))
+        return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
+
+    def _coordinates(self, u: np.ndarray) -> np.ndarray:
+        return np.hstack([10.0 ** u[self.d] * self.line, self.scaled(u[: self.d])])
+
+    def _descend_on(self, rows: np.ndarray | None, start: np.ndarray, tie: float) -> np.ndarray:
+        every = np.arange(len(self.Y)) if rows is None else rows
+
+        def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
+            Theta, reg = self._coordinates(u), 10.0 ** u[-1]
+            value, on_rows, on_reg = stage1_loss(Theta[every], self.Y[every], reg, intercept=True)
+            on_Theta = np.zeros_like(Theta)
+            on_Theta[every] = on_rows
+            value = max(value, 1e-300)
+            on_scales = self.scaled.pullback(on_Theta[:, self.d :]) / value
+            price, on_scales = tied(u[: self.d], on_scales, tie)
+            on_line = float((on_Theta[:, : self.d] * Theta[:, : self.d]).sum())
+            rest = np.log(10) * np.array([on_line, reg * on_reg]) / value
+            return float(np.log(value)) + price, np.append(on_scales, rest)
+
+        return descend(loss, start, self._bounds, STEPS)
+
+    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> float:
+        """Mean squared error on rows that m was not learned from."""
+        Theta = self._coordinates(u)
+        smoother = Smoother.of(Theta[some], intercept=True)
+        m = smoother.left(Theta[rest], float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
+        return float(((self.Y[rest] - m) ** 2).mean())

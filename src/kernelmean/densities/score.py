@@ -1,0 +1,158 @@
+"""The leave-one-out score of a conditional density, in closed form (MATH §8).
+
+M = (1/n) Σ_i [ ∫ q⁻ⁱ(y|x_i)² dy − 2 q⁻ⁱ(y_i|x_i) ] estimates the integrated squared error, up to a
+constant (Spiteri 2023, eq. 2.11). With w⁻ⁱ the weights learned without row i, the hat matrix gives
+w⁻ⁱ_j = H_ij/(1 − H_ii), so in coordinates Ψ of Y, K̄_γ = Ψ₁Ψ₁ᵀ and K̄_γ ∗ K̄_γ = Ψ₂Ψ₂ᵀ,
+
+    c_i = (F_i − H_ii ψ_i)/(1 − H_ii),  F = HΨ,   M = (1/n) Σ_i [ ‖c²_i‖² − 2 ψ¹_i·c¹_i ].
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array, NumericalWarning
+from ..core.moments import evenly
+from ..core.solves import kept, small_inverse
+from ..features.base import FeatureMap
+from ..features.landmarks import Exact, Nystroem
+from ..kernels import Kernel
+from ..regression.leave_one_out import SAFE
+from ..regression.smoother import Smoother
+
+FINE = 1e-7  # of the trace, in coordinates of Y
+COARSE = 1e-4  # the same, while scales are searched
+MOST = 1000  # coordinates of Y
+
+
+@dataclass(frozen=True)
+class Target:
+    """Coordinates of Y under the smoothing kernel and under its self-convolution."""
+
+    narrow: Array
+    wide: Array
+
+    def __iter__(self) -> Iterator[Array]:
+        yield from (self.narrow, self.wide)
+
+    @classmethod
+    def of(cls, Y, kernel: Kernel, tol: float = FINE, exact: bool = False) -> Target:
+        """For a smoothing kernel whose lengthscale is the bandwidth."""
+        features = Exact() if exact else Nystroem(tol=tol, max_rank=MOST)
+        kernels = kernel, kernel._self_convolved(Y.shape[1])
+        return cls(*(_coordinates(Y, k, features) for k in kernels))
+
+    def take(self, rows: np.ndarray) -> Target:
+        """That of some of the rows."""
+        return Target(*(arrays.take(Psi, rows, axis=0) for Psi in self))
+
+
+def _coordinates(Y, kernel: Kernel, features: FeatureMap) -> Array:
+    """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
+    with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
+        warnings.simplefilter("ignore", NumericalWarning)
+        Psi = features.fit_transform(Y, kernel)
+    Psi *= math.exp(-0.5 * kernel._log_normaliser(Y.shape[1]))
+    return Psi
+
+
+@dataclass(frozen=True)
+class DensityScore:
+    """M as a function of λ, over some of the rows."""
+
+    smoother: Smoother
+    P: Array  # those rows
+    target: Target  # of those rows
+    C: tuple[Array, ...]  # PᵀΨ/n of both targets, over all rows
+    cross: tuple[Array, ...]  # P ∘ (ΨCᵀ)
+    norms: tuple[Array, ...]  # ‖ψ_i‖²
+    inner: Array  # C Cᵀ of the wide target
+
+    @classmethod
+    def of(cls, smoother: Smoother, target: Target) -> DensityScore:
+        C = tuple(smoother.P.T @ Psi / smoother.n for Psi in target)
+        return cls._at(smoother, smoother.P, target, C)
+
+    @classmethod
+    def _at(cls, smoother: Smoother, P, target: Target, C: tuple) -> DensityScore:
+        cross = tuple(P * (Psi @ c.T) for Psi, c in zip(target, C, strict=True))
+        norms = tuple(arrays.namespace(P).sum(Psi * Psi, axis=1) for Psi in target)
+        return cls(smoother, P, target, C, cross, norms, C[1] @ C[1].T)
+
+    def thinned(self, limit: int) -> DensityScore:
+        """The score at evenly spaced rows, at most `limit` of them, learned from all."""
+        if self.P.shape[0] <= limit:
+            return self
+        rows = evenly(self.P.shape[0], limit)
+        P = arrays.take(self.P, rows, axis=0)
+        return self._at(self.smoother, P, self.target.take(rows), self.C)
+
+    def __call__(self, reg: float) -> float:
+        return float(arrays.namespace(self.P).mean(self.rows(reg)))
+
+    def rows(self, reg: float) -> Array:
+        """Each row's term of M, (n,)."""
+        xp = arrays.namespace(self.P)
+        shrink = self.smoother.shrink(reg)
+        h = self.smoother.leverage(reg, self.P)
+        left = xp.clip(1.0 - h, 1e-10, None)
+        fitted = self.P * shrink[None, :]
+        if float(xp.min(left)) < SAFE:
+            return self._near_interpolation(fitted, h, left)
+        at_own = (self.cross[0] @ shrink - h * self.norms[0]) / left
+        squared = xp.sum((fitted @ self.inner) * fitted, axis=1)
+        squared += h * (h * self.norms[1] - 2 * (self.cross[1] @ shrink))
+        return xp.clip(squared, 0.0, None) / left**2 - 2 * at_own
+
+    def _near_interpolation(self, fitted, h, left) -> Array:
+        """The same from c_i itself, whose square would have lost its digits."""
+        xp = arrays.namespace(h)
+        narrow, wide = (
+            (fitted @ C - h[:, None] * Psi) / left[:, None]
+            for C, Psi in zip(self.C, self.target, strict=True)
+        )
+        return xp.sum(wide * wide, axis=1) - 2 * xp.sum(self.target.narrow * narrow, axis=1)
+
+
+def held_out_score(smoother: Smoother, learned: Target, Phi, target: Target, reg: float) -> float:
+    """(1/m) Σ_i [∫ q(y|x_i)² dy − 2 q(y_i|x_i)] over rows that q was not learned from."""
+    left = smoother.left(Phi, reg)
+    F = [left @ (smoother.P.T @ Psi) for Psi in learned]
+    return float((F[1] ** 2).sum() - 2 * (F[0] * target.narrow).sum()) / len(left)
+
+
+def density_loss(Phi, reg: float, target: Target, intercept: bool):
+    """M with its gradients with respect to Φ and λ."""
+    n, r = Phi.shape[0], target.narrow.shape[1]
+    Psi = np.hstack([target.narrow, target.wide])
+    if intercept:
+        Phi, Psi0 = Phi - Phi.mean(0), Psi.mean(0)
+    N = small_inverse(Phi.T @ Phi / n, reg)
+    C = Phi.T @ Psi / n
+    NC, T = N @ C, Phi @ N
+    h = (T * Phi).sum(1) / n + (1 / n if intercept else 0.0)
+    left = kept(h)[:, None]
+    F = Phi @ NC
+    if intercept:
+        F += Psi0
+    c = (F - h[:, None] * Psi) / left
+    own = target.narrow
+    value = ((c[:, r:] ** 2).sum() - 2 * (own * c[:, :r]).sum()) / n
+
+    on_c = np.hstack([-2 * own, 2 * c[:, r:]]) / n
+    on_F = on_c / left
+    on_h = (on_F * (c - Psi)).sum(1)
+    on_NC = Phi.T @ on_F
+    on_N = on_NC @ C.T + Phi.T @ (on_h[:, None] * Phi) / n
+    on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
+    on_Phi = on_F @ NC.T + (2 / n) * (on_h[:, None] * T + Phi @ on_A)
+    on_Phi += Psi @ (N @ on_NC).T / n
+    if intercept:
+        on_Phi -= on_Phi.mean(0)
+    return float(value), on_Phi, float(np.trace(on_A))

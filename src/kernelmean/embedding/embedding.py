@@ -1,0 +1,493 @@
+"""Mean embeddings: distributions as weighted points and a kernel."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from ..core import arrays
+from ..core.checks import (
+    Array,
+    NumericalWarning,
+    as_floats,
+    as_points,
+    check_columns,
+    check_finite,
+    check_lengths,
+    column_names,
+    frozen,
+)
+from ..core.moments import block_rows, row_blocks
+from ..core.saving import Saveable
+from ..embedding import preimage, recovery
+from ..kernels import Kernel, fitted_kernel
+
+
+class MeanEmbedding(Saveable):
+    """μ = Σ_i w_i k(x_i, ·): one distribution, or a batch of them on the same points.
+
+    ⟨f, μ⟩ = Σ_i w_i f(x_i) estimates E f. Weights may be negative; those of a probability sum to
+    about one. Embeddings are immutable: operations return new ones.
+
+    Parameters
+    ----------
+    points : array of shape (n, d) or (n,)
+    weights : array of shape (n,) or (batch, n), optional
+        Equal weights 1/n when left out.
+    kernel : Kernel, str, scikit-learn kernel or callable
+        Its median lengthscale, if any, is taken over `points`.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> m = km.MeanEmbedding([[0.0], [1.0]], weights=[0.25, 0.75], kernel=km.Gaussian(1.0))
+    >>> m.mean()
+    array([0.75])
+    >>> m([[0.0]]).round(4)
+    array([0.7049])
+    """
+
+    def __init__(self, points, weights=None, kernel="gaussian"):
+        self._points = frozen(as_points(points, "points"))
+        self._kernel = fitted_kernel(
+            kernel, self._points, names=column_names(points), argument="points"
+        )
+        xp = arrays.namespace(self._points)
+        n = self._points.shape[0]
+        if weights is None:
+            device = getattr(self._points, "device", None)
+            weights = xp.full((n,), 1.0 / n, dtype=xp.float64, device=device)
+        self._left, self._right = _check_weights(weights, n), None
+
+    @classmethod
+    def _of(cls, points, left, right, kernel: Kernel) -> MeanEmbedding:
+        """Trusted parts; weights are `left`, or left rightᵀ when they have low rank."""
+        m = cls.__new__(cls)
+        m._points, m._left, m._right, m._kernel = points, left, right, kernel
+        return m
+
+    # ------------------------------------------------------------ what it is made of
+
+    @property
+    def points(self) -> Array:
+        """The points x_i, shape (n, d)."""
+        return self._points
+
+    @property
+    def weights(self) -> Array:
+        """The weights, shape (n,) or (batch, n); formed on asking when they have low rank."""
+        return self._left if self._right is None else self._left @ self._right.T
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, its lengthscale fixed."""
+        return self._kernel
+
+    @property
+    def batch(self) -> int | None:
+        """Number of distributions, or None for a single one."""
+        return None if self._left.ndim == 1 else int(self._left.shape[0])
+
+    def __len__(self) -> int:
+        if self.batch is None:
+            raise TypeError("a single embedding has no length; only batches do")
+        return self.batch
+
+    def __getitem__(self, index) -> MeanEmbedding:
+        """One member of a batch, or a smaller batch."""
+        if self.batch is None:
+            raise TypeError("a single embedding cannot be indexed; only batches can")
+        return self._of(self._points, self._left[index, ...], self._right, self._kernel)
+
+    def __repr__(self) -> str:
+        n, d = self._points.shape
+        many = "" if self.batch is None else f"batch of {self.batch}, "
+        return f"MeanEmbedding({many}{n} points in {d} dimension(s), {self._kernel!r})"
+
+    def apply_weights(self, values) -> Array:
+        """Σ_i w_i values_i for values of shape (n, ...): the one sum everything else is made of."""
+        if self._right is None:
+            return arrays.weigh(self._left, values)
+        return arrays.weigh(self._left, arrays.weigh(self._right.T, values))
+
+    # ------------------------------------------------------------ answers
+
+    def __call__(self, Y) -> Array:
+        """μ(y_j) = Σ_i w_i k(x_i, y_j), shape (m,) or (batch, m)."""
+        return self._smooth(Y, self._kernel._gram)
+
+    def total(self) -> Array:
+        """Σ_i w_i, near one for a probability: () or (batch,)."""
+        xp = arrays.namespace(self._points)
+        n = self._points.shape[0]
+        device = getattr(self._points, "device", None)
+        return self.apply_weights(xp.ones((n,), dtype=xp.float64, device=device))
+
+    def expectation(self, f: Callable) -> Array:
+        """Σ_i w_i f(x_i), not normalised.
+
+        Parameters
+        ----------
+        f : callable
+            Maps points (n, d) to (n,) or (n, k).
+
+        Returns
+        -------
+        array of shape () or (k,); for a batch (batch,) or (batch, k)
+        """
+        values = as_floats(f(self._points), "f(points)")
+        n = self._points.shape[0]
+        if values.ndim not in (1, 2) or values.shape[0] != n:
+            raise ValueError(
+                f"f returned shape {tuple(values.shape)} for {n} points; (n,) or (n, k) is needed"
+            )
+        check_finite(values, "f(points)")
+        return self.apply_weights(values)
+
+    def mean(self) -> Array:
+        """Σ_i w_i x_i / Σ_i w_i, shape (d,) or (batch, d)."""
+        m = self.normalised()
+        return m.apply_weights(m._points)
+
+    def covariance(self) -> Array:
+        """Σ_i w_i (x_i − m)(x_i − m)ᵀ / Σ_i w_i, negative eigenvalues set to zero.
+
+        Shape (d, d) or (batch, d, d).
+        """
+        return recovery.covariance(self.normalised())
+
+    def normalised(self) -> MeanEmbedding:
+        """The same direction with weights that sum to one.
+
+        A total too near zero to divide by is left as it is, with a `NumericalWarning`.
+        """
+        xp = arrays.namespace(self._points)
+        total = self.total()
+        lost = xp.abs(total) < 1e-12
+        if bool(xp.any(lost)):
+            warnings.warn(
+                "an embedding has weights that sum to zero, so it cannot be normalised; it is "
+                "left as it is",
+                NumericalWarning,
+                stacklevel=2,
+            )
+        total = xp.where(lost, 1.0, total)
+        left = self._left / (total if self.batch is None else total[:, None])
+        return self._of(self._points, left, self._right, self._kernel)
+
+    def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
+        """p(y_j) = max(q(y_j), 0)/∫ max(q, 0), q(y) = Σ_i w_i k̄_γ(x_i, y)/Σ_i w_i.
+
+        With weights of both signs q may dip below zero; its positive part integrates to 1 + N,
+        and `negative_mass` is N. Without negative weights N = 0 and p = q.
+
+        Parameters
+        ----------
+        Y : array of shape (m, d)
+        bandwidth : float or sequence of float, optional
+            γ, apart from the lengthscale that the embedding lives on. None follows Silverman's
+            rule, per column: γ_j = (4/(d + 2))^{1/(d+4)} n_e^{−1/(d+4)} σ_j, with σ_j half the
+            distance between the embedding's 16% and 84% quantiles, and n_e = (Σw)²/Σw² its
+            effective number of points; for a batch, the median over its members.
+        signed : bool
+            Return q itself.
+
+        Returns
+        -------
+        array of shape (m,) or (batch, m)
+
+        References
+        ----------
+        Spiteri (2023), eqs. 2.1 and 2.7.
+
+        Examples
+        --------
+        >>> import numpy as np, kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 1.0], [1.5, -0.5], km.Gaussian(1.0))
+        >>> m.density([-1.0, 3.0], bandwidth=0.5, signed=True).round(4)
+        array([ 0.1618, -0.0001])
+        >>> m.density([-1.0, 3.0], bandwidth=0.5).round(4)
+        array([0.1299, 0.    ])
+        """
+        return recovery.density(self.normalised(), Y, bandwidth, signed)
+
+    def log_density(self, Y, bandwidth=None) -> Array:
+        """log p(y_j), −inf where the positive part is zero, shape (m,) or (batch, m).
+
+        Parameters
+        ----------
+        Y, bandwidth
+            As for `density`.
+        """
+        return recovery.log_density(self.normalised(), Y, bandwidth)
+
+    def negative_mass(self, bandwidth=None) -> tuple[Array, Array]:
+        """N = ∫ max(−q, 0): how far weights of both signs are from a density.
+
+        Exact (0) without negative weights. On the line it is a sum over the cells of a grid, to
+        1e-6 or so; on the circle, by the trapezoidal rule; in the plane, for a kernel that is a
+        product over columns, a sum over two grids, up to 7e10 products of points, features and
+        nodes. Elsewhere it is an average over draws from the negative weights, twice as many until
+        its standard error is below 3e-4 (1 + N); they are evenly spread and always the same.
+
+        Parameters
+        ----------
+        bandwidth : float or sequence of float, optional
+            As for `density`.
+
+        Returns
+        -------
+        mass, error : floats, or arrays of shape (batch,)
+            `error` is the standard error of the draws, or the distance of either grid from the
+            mean of both; otherwise 0.
+
+        Warns
+        -----
+        NumericalWarning
+            If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N).
+        """
+        return recovery.negative_mass(self.normalised(), bandwidth)
+
+    def cdf(self, Y, bandwidth=0.0) -> Array:
+        """Distribution function of each column at the rows of Y.
+
+        F_j(y) = Σ_i w_i 1{x_ij ≤ y}/Σ_i w_i, rearranged like `quantile`, or with a bandwidth the
+        integral of that column's `density`.
+
+        Parameters
+        ----------
+        Y : array of shape (m, d)
+        bandwidth : float or sequence of float, optional
+            As for `quantile`.
+
+        Returns
+        -------
+        array of shape (m, d) or (batch, m, d)
+
+        Examples
+        --------
+        >>> import numpy as np, kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 1.0], [0.25, 0.75], km.Gaussian(1.0))
+        >>> m.cdf([0.0, 0.5, 1.0])[:, 0]
+        array([0.25, 0.25, 1.  ])
+        >>> m.cdf([0.0, 0.5, 1.0], bandwidth=0.5)[:, 0].round(4)
+        array([0.1421, 0.3292, 0.6193])
+        """
+        return recovery.cdf(self.normalised(), Y, bandwidth)
+
+    def quantile(self, q, bandwidth=0.0) -> Array:
+        """Quantiles of each column: where the distribution function reaches `q`.
+
+        F_j(t) = Σ_i w_i 1{x_ij ≤ t} / Σ_i w_i, made increasing by rearrangement (sorting its
+        values) where weights of both signs make it wiggle.
+
+        Parameters
+        ----------
+        q : float or sequence of float in [0, 1]
+        bandwidth : float or sequence of float, optional
+            γ, one for all columns or one each. 0 is no smoothing. Otherwise F_j is that of
+            `marginal(j).density`, the positive part made proper, column by column; None is the
+            default bandwidth of each.
+
+        Returns
+        -------
+        array of shape (d,) for a number, (k, d) for a sequence; a batch goes in front
+
+        References
+        ----------
+        Chernozhukov, Fernández-Val, Galichon (2010), Quantile and probability curves without
+        crossing.
+        """
+        return recovery.quantile(self.normalised(), q, bandwidth)
+
+    def interval(
+        self, level: float = 0.9, bandwidth=0.0, kind: str = "central"
+    ) -> tuple[Array, Array]:
+        """Interval of each column that holds the probability `level`.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+        bandwidth : float or sequence of float, optional
+            As for `quantile`.
+        kind : "central" or "shortest"
+            Between the quantiles (1 − level)/2 and (1 + level)/2, or the narrowest of all, which
+            needs a bandwidth.
+
+        Returns
+        -------
+        lower, upper : arrays of shape (d,) or (batch, d)
+        """
+        return recovery.interval(self.normalised(), level, bandwidth, kind)
+
+    def region(self, level: float = 0.9, bandwidth=None) -> Array | list[Array]:
+        """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+        bandwidth : float, optional
+            As for `density`.
+
+        Returns
+        -------
+        array of shape (k, 2), or a list of one for each member of a batch
+            Disjoint intervals from left to right.
+
+        References
+        ----------
+        Hyndman (1996), Computing and graphing highest density regions.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 5.0], [0.5, 0.5], km.Gaussian(1.0))
+        >>> m.region(0.8, bandwidth=0.5).round(3)
+        array([[-0.641,  0.641],
+               [ 4.359,  5.641]])
+        """
+        return recovery.region(self.normalised(), level, bandwidth)
+
+    def marginal(self, columns) -> MeanEmbedding:
+        """The embedding of some columns of the points, in the order asked for.
+
+        Parameters
+        ----------
+        columns : int or sequence of int
+
+        Returns
+        -------
+        MeanEmbedding
+            With the kernel of those columns: the same family, with their lengthscales.
+
+        Raises
+        ------
+        ValueError
+            If the kernel is neither radial nor made by `on_columns`.
+        """
+        return recovery.marginal(self, columns)
+
+    def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
+        """Draws from the `density`.
+
+        On the line weights of both signs are drawn from by the inverse distribution function.
+        Otherwise by rejection: a point is proposed from the positive weights, smoothed by the
+        kernel with bandwidth γ, and kept with probability max(q, 0)/q⁺, q⁺ being the density of
+        the positive weights alone.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int, Generator, RandomState or None
+        bandwidth : float or sequence of float, optional
+            As for `density`.
+
+        Returns
+        -------
+        array of shape (n, d) or (batch, n, d)
+
+        Warns
+        -----
+        NumericalWarning
+            If fewer than one proposal in a hundred is kept: the rest of the draws are then from the
+            positive weights.
+
+        References
+        ----------
+        Spiteri (2023), Lemma 4.7, corrected (MATH §12).
+        """
+        return recovery.sample(self.normalised(), n, random_state, bandwidth)
+
+    def mode(self, n_starts: int = 10) -> Array:
+        """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
+
+        For radial kernels by the fixed point x ← Σ w_i g_i x_i / Σ w_i g_i from several starts
+        (Mika et al. 1999; g = k for the Gaussian kernel); otherwise the best of the points. For
+        `Periodic`, `Rotation` and `Frobenius(rotations=True)` it stays on the circle or among
+        rotations.
+        """
+        return preimage.mode(self, n_starts)
+
+    def herd(self, n: int) -> Array:
+        """`n` of the points, chosen greedily so that their plain average is close to μ.
+
+        x_{t+1} = argmax_x μ(x) − (1/(t+1)) Σ_{s≤t} k(x_s, x) over the embedding's own points.
+
+        Returns
+        -------
+        array of shape (n, d) or (batch, n, d)
+
+        References
+        ----------
+        Chen, Welling, Smola (2010), Super-samples from kernel herding.
+        """
+        return preimage.herd(self, n)
+
+    # ------------------------------------------------------------ geometry
+
+    def inner(self, other: MeanEmbedding) -> Array:
+        """⟨μ, ν⟩ = wᵀ K w': a number; (batch,) for one batch; (batch, batch') for two.
+
+        The Gram matrix between the two sets of points is formed in blocks only.
+        """
+        self._check_same_space(other)
+        values = other(self._points)  # (n,) or (batch', n)
+        return self.apply_weights(values.T if values.ndim == 2 else values)
+
+    def mmd(self, other: MeanEmbedding) -> Array:
+        """Maximum mean discrepancy ‖μ − ν‖; shapes as for `inner`.
+
+        References
+        ----------
+        Gretton et al. (2012), A kernel two-sample test.
+        """
+        self._check_same_space(other)
+        xp = arrays.namespace(self._points)
+        mine, theirs = self._sq_norm(), other._sq_norm()
+        if self.batch is not None and other.batch is not None:
+            mine = mine[:, None]
+        return xp.sqrt(xp.clip(mine - 2 * self.inner(other) + theirs, 0.0, None))
+
+    # ------------------------------------------------------------ inside
+
+    def _sq_norm(self) -> Array:
+        xp = arrays.namespace(self._points)
+        values = self(self._points)
+        if self.batch is None:
+            return self.apply_weights(values)
+        return xp.sum(values * self.weights, axis=-1)
+
+    def _smooth(self, Y, gram: Callable) -> Array:
+        """Σ_i w_i gram(x_i, y_j) with the n×m matrix in blocks."""
+        Y = self._kernel._points(Y, "Y")
+        check_columns(Y, self._points.shape[1], "Y", "the embedding")
+        xp = arrays.namespace(self._points)
+        blocks = row_blocks(Y, rows=block_rows(self._points.shape[0]))
+        parts = [self.apply_weights(gram(self._points, block)) for (block,) in blocks]
+        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
+
+    def _check_same_space(self, other: MeanEmbedding) -> None:
+        if not isinstance(other, MeanEmbedding):
+            raise ValueError(f"other is {type(other).__name__}; a MeanEmbedding is needed")
+        if self._kernel != other._kernel:
+            raise ValueError(
+                f"other has kernel {other._kernel!r}, this embedding {self._kernel!r}; distances "
+                "need one kernel: build both with the same resolved kernel"
+            )
+
+
+def _check_weights(weights, n: int) -> Array:
+    weights = as_floats(weights, "weights")
+    if weights.ndim not in (1, 2):
+        raise ValueError(f"weights has shape {tuple(weights.shape)}; (n,) or (batch, n) is needed")
+    check_lengths(n, weights.shape[-1], "points", "weights")
+    check_finite(weights, "weights")
+    return frozen(weights)
+
+
+def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
+    """An embedding as it is, or samples as one with equal weights; in `d` columns like `where`."""
+    if not isinstance(m, MeanEmbedding):
+        m = MeanEmbedding(as_points(m, name), kernel=kernel)
+    check_columns(m.points, d, name, where)
+    return m

@@ -1,0 +1,230 @@
+"""From embeddings back to points and numbers.
+
+Moments, densities, quantiles, regions, samples, preimage, herding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import (
+    Array,
+    as_levels,
+    check_choice,
+    check_column,
+    check_columns,
+    check_count,
+    check_level,
+    check_positive,
+    generator,
+)
+from ..embedding import positive_part
+from .line import Line
+
+if TYPE_CHECKING:
+    from .embedding import MeanEmbedding
+
+
+def covariance(m: MeanEmbedding) -> Array:
+    """Covariance of a normalised embedding, projected on positive semidefinite matrices."""
+    xp = arrays.namespace(m.points)
+    centre = xp.mean(m.points, axis=0)  # about the middle of the points, to keep digits
+    P = m.points - centre
+    n, d = P.shape
+    second = m.apply_weights(xp.reshape(P[:, :, None] * P[:, None, :], (n, d * d)))
+    mean = m.mean() - centre
+    C = xp.reshape(second, (*mean.shape[:-1], d, d)) - mean[..., :, None] * mean[..., None, :]
+    values, vectors = xp.linalg.eigh(0.5 * (C + xp.matrix_transpose(C)))
+    scaled = vectors * xp.clip(values, 0.0, None)[..., None, :]
+    return scaled @ xp.matrix_transpose(vectors)
+
+
+def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
+    """Silverman's rule with the embedding's own spread and effective number of points.
+
+    The spread is half the distance between the 16% and 84% quantiles: weights of both signs can
+    leave a variance of zero, or less, where the distribution is wide.
+    """
+    m = _few(m.normalised())
+    d = m.points.shape[1]
+    low, high = (arrays.to_numpy(quantile(m, q)) for q in (0.159, 0.841))
+    effective = 1.0 / np.maximum((arrays.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
+    effective = np.clip(effective, 1.0, m.points.shape[0])[..., None]
+    power = 1.0 / (d + 4)
+    points, lifted = arrays.to_numpy(m.points), arrays.to_numpy(m.kernel._lift(m.points))
+    around = m.kernel._spread(0.5 * (high - low), arrays.to_numpy(m.weights) @ lifted)
+    rule = np.atleast_2d((4.0 / (d + 2)) ** power * around * effective**-power)
+    # an embedding with no spread left is narrow, but not of width zero
+    spread = m.kernel._spread(points.std(axis=0), lifted.mean(axis=0))
+    scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
+    return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
+
+
+def _few(m: MeanEmbedding) -> MeanEmbedding:
+    """A hundred members of a large batch stand for all."""
+    return m if m.batch is None else m[slice(0, min(100, m.batch))]
+
+
+def density(m: MeanEmbedding, Y, bandwidth, signed: bool) -> Array:
+    """Density of a normalised embedding, or of its positive part made to integrate to one."""
+    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
+    q = m._smooth(Y, lambda X, Z: m.kernel.density(X, Z, bandwidth))
+    if signed or not positive_part.is_signed(positive_part.members(m)):
+        return q
+    xp = arrays.namespace(q)
+    total = m.total() + negative_mass(m, bandwidth)[0]
+    total = xp.where(total > 0, total, 1.0)
+    return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
+
+
+def log_density(m: MeanEmbedding, Y, bandwidth) -> Array:
+    """Logarithm of the density, −inf where that is zero."""
+    p = density(m, Y, bandwidth, signed=False)
+    with np.errstate(divide="ignore"):
+        return arrays.namespace(p).log(p)
+
+
+def negative_mass(m: MeanEmbedding, bandwidth) -> tuple[Array, Array]:
+    """∫ max(−q, 0) of a normalised embedding, and its standard error."""
+    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
+    both = positive_part.negative_mass(positive_part.members(m), bandwidth)
+    mass, error = (arrays.like(a if m.batch is not None else a[0], m.points) for a in both)
+    return mass, error
+
+
+def cdf(m: MeanEmbedding, Y, bandwidth) -> Array:
+    """Distribution functions per column of a normalised embedding."""
+    Y = arrays.to_numpy(_points_like(m, Y))
+    found = [
+        _steps(column, y) if width == 0 else _line(column, width).cdf(y)
+        for (column, width), y in zip(_columns(m, bandwidth), Y.T, strict=True)
+    ]
+    return _returned(m, np.stack(found, axis=-1))
+
+
+def quantile(m: MeanEmbedding, q, bandwidth=0.0) -> Array:
+    """Quantiles per column of a normalised embedding."""
+    levels = as_levels(q)
+    u = np.atleast_1d(levels)
+    found = [
+        _quantiles(column, u) if width == 0 else _line(column, width).quantile(u)
+        for column, width in _columns(m, bandwidth)
+    ]
+    values = np.stack(found, axis=-1)  # (batch, k, d)
+    return _returned(m, values[:, 0] if levels.ndim == 0 else values)
+
+
+def _points_like(m: MeanEmbedding, Y) -> Array:
+    Y = m.kernel._points(Y, "Y")
+    check_columns(Y, m.points.shape[1], "Y", "the embedding")
+    return Y
+
+
+def _returned(m: MeanEmbedding, values: np.ndarray) -> Array:
+    return arrays.like(values if m.batch is not None else values[0], m.points)
+
+
+def _columns(m: MeanEmbedding, bandwidth) -> Iterator[tuple[MeanEmbedding, float | None]]:
+    """Each column as a batch of embeddings, with its bandwidth."""
+    every = positive_part.members(m)
+    for j, width in enumerate(_bandwidths(bandwidth, m.points.shape[1])):
+        kernel = m.kernel if width == 0 else m.kernel._on([j], m.points.shape[1])
+        yield every._of(every.points[:, [j]], every._left, every._right, kernel), width
+
+
+def _bandwidths(bandwidth, d: int) -> list[float | None]:
+    if bandwidth is None or np.ndim(bandwidth) == 0:
+        one = None if bandwidth is None else check_positive(bandwidth, "bandwidth", zero=True)
+        return [one] * d
+    each = [check_positive(b, "bandwidth", zero=True) for b in np.asarray(bandwidth).tolist()]
+    if len(each) != d:
+        raise ValueError(f"bandwidth has {len(each)} entries; one number, or {d}, is needed")
+    return list(each)
+
+
+def _line(column: MeanEmbedding, width: float | None) -> Line:
+    return Line(column, default_bandwidth(column) if width is None else width)
+
+
+def _sorted_steps(members: MeanEmbedding) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Sorted points and, for a block of members, the distribution function there, rearranged."""
+    x = members.points[:, 0]
+    order = np.argsort(x, kind="stable")
+    for weights in positive_part.weight_blocks(members):
+        yield x[order], np.sort(np.cumsum(weights[:, order], axis=1), axis=1)
+
+
+def _steps(members: MeanEmbedding, y: np.ndarray) -> np.ndarray:
+    """The rearranged distribution function (batch, m) of the weighted points."""
+    found = []
+    for x, F in _sorted_steps(members):
+        at = np.searchsorted(x, y, side="right")
+        F = np.concatenate([np.zeros((len(F), 1)), F], axis=1)
+        found.append(np.clip(F[:, at], 0.0, 1.0))
+    return np.concatenate(found)
+
+
+def _quantiles(members: MeanEmbedding, levels: np.ndarray) -> np.ndarray:
+    """Quantiles (batch, k) of one column: invert the rearranged distribution function."""
+    found = []
+    for x, F in _sorted_steps(members):
+        at = np.stack([np.searchsorted(row, levels - 1e-12) for row in F])
+        found.append(x[np.minimum(at, len(x) - 1)])
+    return np.concatenate(found)
+
+
+def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> tuple[Array, Array]:
+    """Central or shortest interval per column of a normalised embedding."""
+    check_level(level)
+    if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+        both = quantile(m, [(1 - level) / 2, (1 + level) / 2], bandwidth)
+        return both[..., 0, :], both[..., 1, :]
+    if any(width == 0 for width in _bandwidths(bandwidth, m.points.shape[1])):
+        raise ValueError(
+            f"bandwidth is {bandwidth}; the shortest interval is that of a density: a positive "
+            "bandwidth, or None for the default, is needed"
+        )
+    ends = [_line(column, width).shortest(level) for column, width in _columns(m, bandwidth)]
+    lower, upper = (_returned(m, np.stack(ends, axis=-1)[:, i]) for i in (0, 1))
+    return lower, upper
+
+
+def region(m: MeanEmbedding, level: float, bandwidth) -> Array | list[Array]:
+    """Highest-density regions of a normalised embedding of one column."""
+    check_level(level)
+    d = m.points.shape[1]
+    if d != 1:
+        raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
+    if any(width == 0 for width in _bandwidths(bandwidth, 1)):
+        raise ValueError(f"bandwidth is {bandwidth}; a positive number, or None, is needed")
+    ((column, width),) = _columns(m, bandwidth)
+    found = [arrays.like(ends, m.points) for ends in _line(column, width).regions(level)]
+    return found if m.batch is not None else found[0]
+
+
+def marginal(m: MeanEmbedding, columns) -> MeanEmbedding:
+    """The embedding of some columns."""
+    d = m.points.shape[1]
+    asked = [columns] if np.ndim(columns) == 0 else list(columns)
+    chosen = [check_column(c, d, "columns") for c in asked]
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ValueError(f"columns is {columns!r}; different column numbers are needed")
+    points = arrays.take(m.points, chosen, axis=1)
+    return m._of(points, m._left, m._right, m.kernel._on(chosen, d))
+
+
+def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
+    """Draws from the positive part of a normalised embedding's density."""
+    check_count(n, "n")
+    rng = generator(random_state)
+    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
+    every, kernel = positive_part.members(m), m.kernel._bandwidth(bandwidth)
+    if positive_part.has_line(every) and positive_part.is_signed(every):
+        drawn = Line(every, bandwidth).sample(n, rng)[:, :, None]
+    else:
+        drawn = positive_part.rejection(every, kernel, n, rng)
+    return _returned(m, drawn)

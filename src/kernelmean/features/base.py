@@ -1,0 +1,62 @@
+"""What every feature map promises."""
+
+from __future__ import annotations
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from ..core.checks import Array, check_column, check_columns
+from ..core.saving import Saveable
+from ..kernels import as_kernel, check_size
+
+
+class FeatureMap(Saveable, BaseEstimator):
+    """Points → coordinates φ(x) ∈ R^r with φ(x)ᵀφ(x') ≈ k(x, x').
+
+    Fitted attributes: `kernel_` (resolved), `rank_` (r), `n_features_in_`.
+    """
+
+    learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
+
+    def fit(self, X, kernel="gaussian") -> FeatureMap:
+        """Choose the coordinates from the rows of `X`."""
+        self.fit_transform(X, kernel)
+        return self
+
+    def fit_transform(self, X, kernel="gaussian") -> Array:
+        """Choose the coordinates from `X` and return those of its rows, shape (n, r)."""
+        kernel = as_kernel(kernel)
+        X = kernel._points(X, "X")
+        self.kernel_ = kernel.resolve(X)
+        self.n_features_in_ = X.shape[1]
+        check_size(self.kernel_, X)
+        return self._fit_transform(X)
+
+    def transform(self, X) -> Array:
+        """Coordinates of the rows of `X`, shape (n, r)."""
+        check_is_fitted(self)
+        X = self.kernel_._points(X, "X")
+        check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
+        return self._transform(X)
+
+    def derivative(self, X, column: int) -> Array:
+        """∂φ(x)/∂x_column at the rows of `X`, shape (n, r).
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no derivative in closed form, or the features none at all.
+        """
+        check_is_fitted(self)
+        X = self.kernel_._points(X, "X")
+        check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
+        return self._derivative(X, check_column(column, X.shape[1]))
+
+    def _fit_transform(self, X) -> Array:
+        raise NotImplementedError
+
+    def _transform(self, X) -> Array:
+        raise NotImplementedError
+
+    def _derivative(self, X, column: int) -> Array:
+        raise ValueError(f"{type(self).__name__} features have no derivative")

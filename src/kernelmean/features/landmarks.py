@@ -1,0 +1,241 @@
+"""Feature maps: points become rows of coordinates whose inner products are those of the RKHS."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import arrays, solves
+from ..core.checks import Array, NumericalWarning, check_count, check_positive, generator
+from ..core.moments import block_rows, row_blocks
+from ..kernels import Kernel
+from .base import FeatureMap
+
+CACHED = 8192  # columns per block when adding landmarks: the working set stays in cache
+
+
+class Landmarks(FeatureMap):
+    """φ(x) = L⁻¹ k_S(x), with S rows of the data and L Lᵀ = K_SS (MATH §1)."""
+
+    def _keep(self, X, rows: np.ndarray, Phi) -> Array:
+        """Store landmarks and factor, given the coordinates of the training rows."""
+        xp = arrays.namespace(X)
+        self.indices_ = rows
+        self.landmarks_ = arrays.take(X, rows, axis=0)
+        self.factor_ = xp.tril(arrays.take(Phi, rows, axis=0))
+        self.rank_ = int(rows.shape[0])
+        total = float(xp.sum(self.kernel_._diag(X)))
+        self.lost_trace_ = max(0.0, 1.0 - _sum_squares(Phi) / total) if total > 0 else 0.0
+        return Phi
+
+    def _transform(self, X) -> Array:
+        step = block_rows(self.rank_)
+        if X.shape[0] <= step:
+            return self._transform_block(X)
+        blocks = row_blocks(X, rows=step)
+        return arrays.namespace(X).concat([self._transform_block(block) for (block,) in blocks])
+
+    def _transform_block(self, X) -> Array:
+        return solves.solve_lower(self.factor_, self.kernel_._gram(self.landmarks_, X)).T
+
+    def _derivative(self, X, column: int) -> Array:
+        slopes = self.kernel_._derivative(X, self.landmarks_, column)
+        return solves.solve_lower(self.factor_, slopes.T).T
+
+
+@dataclass(frozen=True)
+class Further:
+    """Coordinates that points beyond the landmarks add, orthogonal to those of the landmarks.
+
+    One more step of the same Cholesky factorisation: with the residual kernel
+    k − φᵀφ at the points s, R Rᵀ, the new coordinates of x are R⁻¹(k_s(x) − Φ_sφ(x)).
+    """
+
+    features: Landmarks
+    points: Array  # pivots among the points
+    Phi_p: Array  # their old coordinates
+    R: Array
+    Phi_s: Array  # old and new coordinates of all the points
+
+    @classmethod
+    def of(cls, features: Landmarks, points, Phi_s) -> Further:
+        residual = arrays.to_numpy(features.kernel_._gram(points, points) - Phi_s @ Phi_s.T)
+        floor = (
+            len(residual)
+            * arrays.EPS
+            * float(arrays.namespace(points).max(features.kernel_._diag(points)))
+        )
+        pivots, F = solves.pivoted_cholesky(residual, 10 * floor)
+        new = arrays.like(F, points)
+        return cls(
+            features,
+            arrays.take(points, pivots, axis=0),
+            arrays.take(Phi_s, pivots, axis=0),
+            arrays.take(new, pivots, axis=0),
+            arrays.namespace(points).concat([Phi_s, new], axis=1),
+        )
+
+    def widened(self, X, Phi) -> Array:
+        """Old and new coordinates of the rows of `X`."""
+        K = self.features.kernel_._gram(self.points, X) - self.Phi_p @ Phi.T
+        return arrays.namespace(X).concat([Phi, solves.solve_lower(self.R, K).T], axis=1)
+
+    def padded(self, Phi) -> Array:
+        """Coordinates of points that the landmarks span: nothing new."""
+        xp = arrays.namespace(Phi)
+        device = getattr(Phi, "device", None)
+        zeros = xp.zeros((Phi.shape[0], self.R.shape[0]), dtype=Phi.dtype, device=device)
+        return xp.concat([Phi, zeros], axis=1)
+
+
+def _sum_squares(Phi) -> float:
+    blocks = row_blocks(Phi, rows=block_rows(Phi.shape[1]))
+    return sum(float(arrays.namespace(Phi).sum(block**2)) for (block,) in blocks)
+
+
+class Nystroem(Landmarks):
+    """Coordinates from landmarks found by randomly pivoted Cholesky.
+
+    ΦΦᵀ = K_{·S} K_SS⁻¹ K_{S·}, with landmarks drawn in proportion to what the Gram matrix still
+    has on its diagonal, and accepted in blocks by rejection, so that the law is that of drawing
+    one at a time. The Gram matrix is never formed: O(n r²) time, O(n r) memory.
+
+    Parameters
+    ----------
+    tol : float
+        Stop when trace(K − ΦΦᵀ) < tol · trace(K).
+    max_rank : int
+        Most landmarks. If they are used up above `tol`, a `NumericalWarning` says what was lost.
+    random_state : int, Generator, RandomState or None
+
+    Attributes
+    ----------
+    landmarks_, indices_ : the landmarks and their row numbers
+    factor_ : lower triangular L with L Lᵀ = K_SS
+    lost_trace_ : float
+        trace(K − ΦΦᵀ) / trace(K).
+
+    References
+    ----------
+    Chen, Epperly, Tropp, Webber (2022), Randomly pivoted Cholesky; Epperly, Tropp, Webber (2024),
+    Embrace rejection (the blocked form).
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> X = np.linspace(0, 1, 500)[:, None]
+    >>> Phi = km.Nystroem(tol=1e-10).fit_transform(X, km.Gaussian(0.3))
+    >>> Phi.shape[1] < 20, bool(np.abs(Phi @ Phi.T - km.Gaussian(0.3)(X)).max() < 1e-7)
+    (True, True)
+    """
+
+    def __init__(self, tol=1e-6, max_rank=1000, random_state=0):
+        self.tol = tol
+        self.max_rank = max_rank
+        self.random_state = random_state
+
+    def _fit_transform(self, X) -> Array:
+        tol = check_positive(self.tol, "tol")
+        if tol >= 1:
+            raise ValueError(f"tol is {tol}; a share of the trace, below 1, is needed")
+        max_rank = check_count(self.max_rank, "max_rank")
+        rng = generator(self.random_state)
+        rows, F, spent = _random_pivots(X, self.kernel_, tol, max_rank, rng)
+        Phi = self._keep(X, rows, F.T)
+        if spent:
+            warnings.warn(
+                f"Nystroem stopped at max_rank={max_rank} with {self.lost_trace_:.2g} of the trace "
+                f"of the Gram matrix lost, above tol={tol:g}; raise max_rank or tol",
+                NumericalWarning,
+                stacklevel=3,
+            )
+        return Phi
+
+
+def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
+    """Landmark rows, transposed coordinates F (r, n), and whether max_rank cut it above tol."""
+    n = X.shape[0]
+    # what the diagonal of K − FᵀF still holds
+    left = np.array(arrays.to_numpy(kernel._diag(X)))
+    target = tol * float(left.sum())
+    floor = n * arrays.EPS * float(left.max())  # below this a pivot is rounding error
+    F = arrays.namespace(X).empty(
+        (min(max_rank, n), n), dtype=X.dtype, device=getattr(X, "device", None)
+    )
+    pivots: list[int] = []
+    while True:
+        weights = np.where(left > floor, left, 0.0)
+        rank, remaining = len(pivots), float(weights.sum())
+        if remaining <= target or rank == F.shape[0]:
+            break
+        block = min(max(16, rank), 128)
+        proposed = np.searchsorted(np.cumsum(weights) / remaining, rng.random(block))
+        new = _accept(X, kernel, F[:rank, :], proposed, floor, F.shape[0] - rank, rng)
+        removed = _add_coordinates(X, kernel, F, rank, new)
+        # no more of the block than the tolerance asks for
+        enough = np.searchsorted(-(remaining - np.cumsum(removed.sum(1))), -target) + 1
+        new, removed = new[:enough], removed[:enough, :]
+        left = np.clip(left - removed.sum(0), 0.0, None)
+        left[new] = 0.0
+        pivots.extend(new)
+    return np.asarray(pivots, dtype=np.int64), F[: len(pivots), :], remaining > target
+
+
+def _accept(X, kernel, F, proposed: np.ndarray, floor: float, room: int, rng) -> list[int]:
+    """The proposals kept: each with probability (what it has left now)/(at the block's start)."""
+    H = np.array(arrays.to_numpy(_residual(X, kernel, F, proposed)))
+    start = H.diagonal().copy()
+    accepted: list[int] = []
+    for i, u in enumerate(rng.random(len(proposed))):
+        if len(accepted) < room and H[i, i] > floor and u * start[i] < H[i, i]:
+            column = H[:, i] / math.sqrt(H[i, i])
+            H -= np.outer(column, column)
+            accepted.append(int(proposed[i]))
+    return accepted
+
+
+def _residual(X, kernel, F, rows) -> Array:
+    """The block of K − FᵀF at `rows`."""
+    points, coords = arrays.take(X, rows, axis=0), arrays.take(F, rows, axis=1)
+    return kernel._gram(points, points) - coords.T @ coords
+
+
+def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
+    """Write the rows that landmarks `new` add to F and return their squares, (len(new), n).
+
+    The rows are R⁻¹ (k(S', ·) − F_{S'}ᵀ F), R Rᵀ being the residual at S'; computed in blocks of
+    columns that stay in the processor's cache.
+    """
+    old, stop = F[:rank, :], rank + len(new)
+    R = arrays.namespace(X).linalg.cholesky(_residual(X, kernel, old, new))
+    points, coords = arrays.take(X, new, axis=0), arrays.take(old, new, axis=1)
+    for i in range(0, X.shape[0], CACHED):
+        j = min(i + CACHED, X.shape[0])
+        G = kernel._gram(points, X[i:j, :])
+        G -= coords.T @ old[:, i:j]
+        F[rank:stop, i:j] = solves.solve_lower(R, G)
+    return arrays.to_numpy(F[rank:stop, :] ** 2)
+
+
+class Exact(Landmarks):
+    """Coordinates of full numerical rank: every independent row is a landmark, ΦΦᵀ = K.
+
+    The one place where an n×n matrix is formed: O(n³) time, O(n²) memory. For checks and for
+    small data.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> X = np.arange(4.0)[:, None]
+    >>> Phi = km.Exact().fit_transform(X, km.Gaussian(1.0))
+    >>> bool(np.allclose(Phi @ Phi.T, km.Gaussian(1.0)(X)))
+    True
+    """
+
+    def _fit_transform(self, X) -> Array:
+        K = arrays.to_numpy(self.kernel_._gram(X, X))
+        rows, F = solves.pivoted_cholesky(K)
+        return self._keep(X, rows, arrays.like(F, X))

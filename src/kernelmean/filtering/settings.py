@@ -1,0 +1,87 @@
+"""What a filter chooses from its training sequences: kernels, regularisers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..core import arrays, solves
+from ..core.checks import Array
+from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10, standard_error
+from ..core.moments import evenly
+from ..kernels import Kernel, fitted_kernel
+from ..regression.leave_one_out import LeaveOneOut
+from .steps import Shares, kept_shares
+
+TYPICAL = 10  # beliefs that stand for those a filter meets
+
+
+# ---------------------------------------------------------------- closed forms, at fit
+def state_kernel(kernel, points, names) -> Kernel:
+    """The kernel of the states; None is Gaussian at half the median distance."""
+    asked = "gaussian" if kernel is None else kernel
+    fitted = fitted_kernel(asked, points, names=names, name="kernel_z", argument="Z")
+    return fitted.scaled(0.5) if kernel is None else fitted
+
+
+def typical_beliefs(Q, operator) -> Array:
+    """Predictions from a few training states, evenly spaced in time: rows V q(z_i)."""
+    rows = evenly(Q.shape[0], TYPICAL)
+    return arrays.take(Q, rows, axis=0) @ operator.T
+
+
+def choose_prior_reg(Q, beliefs) -> float:
+    """η that minimises KuLSIF's leave-one-out criterion, averaged over known numerators.
+
+    J(η) = mean_k [(1/2n) Σ_i (r_k(z_i)/(1 − h_i))² − ⟨r_k, m_k⟩], r_k = (QᵀQ/n + ηI)⁻¹m_k,
+    h_i = q_iᵀ(QᵀQ/n + ηI)⁻¹q_i/n (MATH §4; the numerators are beliefs, not samples).
+    """
+    xp, n = arrays.namespace(Q), Q.shape[0]
+    grid = solves.EigenGrid.of(Q.T @ Q / n)
+    few = evenly(n, SEARCH_ROWS)
+    P, M = arrays.take(Q, few, axis=0) @ grid.vectors, beliefs @ grid.vectors
+    P2, M2 = P * P, xp.sum(M * M, axis=0) / M.shape[0]
+
+    def score(reg: float) -> float:
+        shrink = grid.shrink(reg)
+        left = xp.clip(1.0 - (P2 @ shrink) / n, 1e-10, None)
+        ratios = (P @ (shrink[:, None] * M.T)) / left[:, None]
+        return float(0.5 * xp.mean(ratios * ratios) - xp.sum(shrink * M2))
+
+    size = float(xp.sum(grid.values))
+    return minimise_log10(lambda reg: score(reg * size), *DECADES)[0] * size
+
+
+def choose_reg(Phi, Psi, shares: Shares, beliefs, rule: str) -> float:
+    """λ of kernel Bayes' rule by its leave-one-out risk over the given priors.
+
+    The largest within one standard error of the least. The squared rule takes δ = λ²: both
+    filters, 1/(c + λ) and c/(c² + δ), then bend at c = λ.
+    """
+    losses = list(_losses(Phi, Psi, shares, beliefs))
+    if not losses:
+        return 1e-2
+
+    def total(reg: float) -> float:
+        return sum(loss(reg) / seen for loss, seen in losses)
+
+    reg, least = minimise_log10(total, *DECADES)
+    slack = sum(standard_error(loss.rows(reg)) ** 2 / seen for loss, seen in losses) ** 0.5
+    reg = heaviest_within(total, reg, least + slack, DECADES[1])
+    return reg if rule == "importance" else reg**2
+
+
+def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, float]]:
+    """The loss under each belief, over a sample of its rows, and the share of rows in it."""
+    xp = arrays.namespace(Phi)
+    for k in range(beliefs.shape[0]):
+        d = kept_shares(shares.Q @ (shares.gain @ beliefs[k, :]))
+        rows = np.flatnonzero(arrays.to_numpy(d) > 0)
+        if len(rows) > 1:
+            share = arrays.take(d, rows, axis=0) / xp.sum(d)
+            P = arrays.take(Phi, rows, axis=0)
+            grid = solves.EigenGrid.of(P.T @ (share[:, None] * P))
+            loss = LeaveOneOut.of(P, arrays.take(Psi, rows, axis=0), grid, share)
+            few = loss.thinned(SEARCH_ROWS // TYPICAL)
+            yield few, few.P.shape[0] / len(rows)

@@ -1,0 +1,201 @@
+"""The steps of the kernel Bayes filter in coordinates: predict, update, smooth (MATH §6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import arrays, solves
+from ..core.checks import Array
+from ..core.moments import block_rows
+from ..core.saving import Saveable
+
+DROPPED = 1e-6  # share of Σβ⁺ that rows with next to no weight may hold together
+COLLAPSE = 1e-3  # least Σw of an update that is believed
+FADED = 0.1  # mass of a prediction below which it is scaled back to one
+CACHED = 1024  # rows of a block that stays in the processor's cache
+TENSOR_FLOATS = 2**26  # largest tensor of the squared rule, 512 MiB
+
+
+@dataclass(frozen=True)
+class Transition(Saveable):
+    """V = Q₊ᵀQ₋(Q₋ᵀQ₋ + Nλ'I)⁻¹ over N consecutive pairs; a belief m becomes Vm.
+
+    On points, Vm has the weights Q₋(Q₋ᵀQ₋ + Nλ'I)⁻¹m on the later state of each pair. `before`
+    has a row for every training state: that of its predecessor, or zeros where there is none.
+    """
+
+    before: Array  # (n, r)
+    gain: Array  # (Q₋ᵀQ₋ + Nλ'I)⁻¹, (r, r)
+    operator: Array  # V, (r, r)
+    outlook: Array  # m ↦ Σ_i w_i [1, z_i], (r, 1 + d)
+
+    @classmethod
+    def of(cls, before, readout, pairs: int, reg: float) -> Transition:
+        """From the read-out rows [q(z_i), 1, z_i] and the coordinates of their predecessors."""
+        r = before.shape[1]
+        gain = inverse(before.T @ before / pairs, reg) / pairs
+        forward = gain @ (before.T @ readout)
+        return cls(before, gain, forward[:, :r].T, forward[:, r:])
+
+    def weights(self, m) -> Array:
+        """Weights of Vm on the training states, for beliefs m (batch, r)."""
+        return (m @ self.gain) @ self.before.T
+
+
+@dataclass(frozen=True)
+class Shares(Saveable):
+    """β = Q(QᵀQ/n + ηI)⁻¹m/n: the share of each row in a belief m, near one in sum."""
+
+    Q: Array  # (n, r)
+    gain: Array  # (QᵀQ/n + ηI)⁻¹/n, (r, r)
+
+    @classmethod
+    def of(cls, Q, reg: float, rows: int | None = None) -> Shares:
+        n = rows or Q.shape[0]
+        return cls(Q, inverse(Q.T @ Q / n, reg) / n)
+
+
+def inverse(second, reg: float) -> Array:
+    """(A + λI)⁻¹, symmetric: small, and applied at every step."""
+    eye = arrays.like(np.eye(second.shape[0]), second)
+    half = solves.ridge(second, reg).half(eye)
+    return half.T @ half
+
+
+def kept_shares(beta, limit: int | None = None) -> Array:
+    """max(β, 0), with zeros for rows that do not matter.
+
+    Rows below a floor, which hold less than `DROPPED` of the sum together, are dropped. With a
+    `limit`, at most so many rows stay: systematic sampling in proportion to β, the rows taken
+    sharing the sum equally.
+    """
+    xp = arrays.namespace(beta)
+    positive = xp.where(beta > 0, beta, 0.0)
+    total = xp.sum(positive)
+    kept = xp.where(positive > DROPPED * total / beta.shape[0], positive, 0.0)
+    if limit is None or int(xp.sum(xp.astype(kept > 0, xp.int64))) <= limit:
+        return kept
+    # the number of the points (j + 1/2) total/limit, j = 0, 1, ..., that fall in each row's share
+    steps = xp.floor(xp.cumulative_sum(kept) * (limit / total) + 0.5)
+    counts = xp.concat([steps[:1], steps[1:] - steps[:-1]])
+    return counts * (total / limit)
+
+
+def weighted_regression(Phi, d, reg: float, coordinates) -> tuple[Array, Array]:
+    """u = (ΦᵀDΦ + λI)⁻¹φ over the rows with d > 0, and the numbers of these rows."""
+    (rows,) = arrays.namespace(Phi).nonzero(d > 0)
+    root = arrays.take(d, rows, axis=0) ** 0.5
+    second = 0.0 * (Phi[:1, :].T @ Phi[:1, :])
+    for i in range(0, rows.shape[0], CACHED):
+        part = slice(i, min(i + CACHED, rows.shape[0]))
+        P = root[part, None] * arrays.take(Phi, rows[part], axis=0)
+        second += P.T @ P
+    return solves.solve_once(second, reg, coordinates), rows
+
+
+@dataclass(frozen=True)
+class Importance(Saveable):
+    """w = DΦ(ΦᵀDΦ + λI)⁻¹φ(x), D = diag(max(β, 0)), touching rows with a share only."""
+
+    Phi: Array  # (n, r_x)
+    shares: Shares
+    readout: Array  # rows [q(z_i), 1, z_i]
+    reg: float
+    limit: int | None = None
+
+    def __call__(self, m, coordinates) -> tuple[Array, Array]:
+        """u (batch, r_x) and Σ_i w_i [q(z_i), 1, z_i] for beliefs m (batch, r_z)."""
+        xp = arrays.namespace(m)
+        D = self.shares.Q @ (self.shares.gain @ m.T)
+        pairs = [self._one(D[:, b], coordinates[b, :]) for b in range(m.shape[0])]
+        return xp.stack([u for u, _ in pairs]), xp.stack([read for _, read in pairs])
+
+    def _one(self, beta, phi) -> tuple[Array, Array]:
+        d = kept_shares(beta, self.limit)
+        u, rows = weighted_regression(self.Phi, d, self.reg, phi)
+        if 4 * rows.shape[0] > d.shape[0]:  # passing over all is then quicker than picking some
+            return u, (d * (self.Phi @ u)) @ self.readout
+        w = arrays.take(d, rows, axis=0) * (arrays.take(self.Phi, rows, axis=0) @ u)
+        return u, w @ arrays.take(self.readout, rows, axis=0)
+
+    def weights(self, m, u) -> Array:
+        """The weights on all rows that `u` stands for, (batch, n)."""
+        kept = [self.kept(m[b, :]) for b in range(m.shape[0])]
+        return arrays.namespace(m).stack(kept) * (u @ self.Phi.T)
+
+    def kept(self, m) -> Array:
+        """The diagonal of D for one belief, (n,)."""
+        return kept_shares(self.shares.Q @ (self.shares.gain @ m), self.limit)
+
+
+@dataclass(frozen=True)
+class Squared(Saveable):
+    """w = diag(β)Φ(C² + δI)⁻¹Cφ(x), C = Φᵀdiag(β)Φ.
+
+    With `tensor` Σ_i q(z_i) ⊗ φ(x_i) ⊗ [φ(x_i), q(z_i), 1, z_i], β enters through its
+    coefficients alone and a step costs the same for any number of rows.
+    """
+
+    Phi: Array
+    shares: Shares
+    readout: Array
+    reg: float
+    tensor: Array | None = None  # (r_z, r_x · k)
+
+    @classmethod
+    def of(cls, Phi, shares: Shares, readout, reg: float) -> Squared:
+        n, width = Phi.shape[0], Phi.shape[1] * (Phi.shape[1] + readout.shape[1])
+        r = shares.Q.shape[1]
+        worth = r < n and r * width <= TENSOR_FLOATS
+        tensor = _tensor(shares.Q, Phi, readout) if worth else None
+        return cls(Phi, shares, readout, reg, tensor)
+
+    def __call__(self, m, coordinates) -> tuple[Array, Array]:
+        """u (batch, r_x) and Σ_i w_i [q(z_i), 1, z_i] for beliefs m (batch, r_z)."""
+        xp, r = arrays.namespace(m), self.Phi.shape[1]
+        products = self._products(m @ self.shares.gain)
+        C, read = products[:, :, :r], products[:, :, r:]
+        u = _squared_solve(C, coordinates, self.reg)
+        return u, xp.matmul(u[:, None, :], read)[:, 0, :]
+
+    def _products(self, c) -> Array:
+        """Φᵀdiag(β)[Φ, readout], (batch, r_x, k)."""
+        xp, r = arrays.namespace(c), self.Phi.shape[1]
+        if self.tensor is not None:
+            return xp.reshape(c @ self.tensor, (c.shape[0], r, -1))
+        right = xp.concat([self.Phi, self.readout], axis=1)
+        beta = self.shares.Q @ c.T
+        return xp.stack([(beta[:, b, None] * self.Phi).T @ right for b in range(c.shape[0])])
+
+    def weights(self, m, u) -> Array:
+        """The weights on all rows that `u` stands for, (batch, n)."""
+        return (m @ (self.shares.gain @ self.shares.Q.T)) * (u @ self.Phi.T)
+
+
+def _tensor(Q, Phi, readout) -> Array:
+    """Σ_i q_i ⊗ φ_i ⊗ [φ_i, R_i] as a matrix (r_z, r_x · k), over blocks of rows."""
+    xp = arrays.namespace(Q)
+    right = xp.concat([Phi, readout], axis=1)
+    width = Phi.shape[1] * right.shape[1]
+    total = 0.0
+    step = block_rows(width)
+    for i in range(0, Q.shape[0], step):
+        part = slice(i, min(i + step, Q.shape[0]))
+        products = Phi[part, :, None] * right[part, None, :]
+        total = total + Q[part, :].T @ xp.reshape(products, (-1, width))
+    return total
+
+
+def _squared_solve(C, coordinates, reg: float) -> Array:
+    """(C² + δI)⁻¹Cφ = Re (C + i√δ I)⁻¹φ: one solve with a matrix as well conditioned as C."""
+    xp = arrays.namespace(C)
+    if reg == 0:
+        values, vectors = xp.linalg.eigh(C)
+        rotated = xp.matmul(coordinates[:, None, :], vectors)
+        shrunk = rotated * solves.squared_filter(values, reg)[:, None, :]
+        return xp.matmul(shrunk, xp.matrix_transpose(vectors))[:, 0, :]
+    shift = arrays.like(1j * reg**0.5 * np.eye(C.shape[-1]), C)
+    right = xp.astype(coordinates, xp.complex128)[:, :, None]
+    return xp.real(xp.linalg.solve(xp.astype(C, xp.complex128) + shift, right))[:, :, 0]

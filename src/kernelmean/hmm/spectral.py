@@ -1,0 +1,244 @@
+"""The spectral method for hidden Markov models, as small matrices of coordinates.
+
+With φ the coordinates of an observation and O (r, K) the embeddings of the K emission laws, the
+moments of two and three consecutive observations are products of O and the chain; here the
+products are taken apart again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ..chains.markov import Chain, nearest_simplex, nearest_stochastic, stationary
+from ..chains.moments import Moments, numerical_rank
+from ..core import arrays
+
+STARTS = 5  # of the search for a rotation
+ROUNDS = 100  # of the joint diagonalisation
+SMALL = 1e-3  # least stationary probability that the moments are divided by
+
+
+# ------------------------------------------------------------ the parameters
+
+
+@dataclass(frozen=True)
+class SpectralFit:
+    """What the moments say of the chain and of the emission laws.
+
+    Attributes
+    ----------
+    embeddings : array of shape (r, K)
+        O, the coordinates of the embedded emission laws, in the span of U.
+    chain : Chain
+        Projected on the transition matrices, and its stationary law.
+    singular_values : array
+        All those of C₁₃.
+    mismatch : float
+        Share of Σ_b‖R⁻¹B_bR‖² off the diagonals, which is zero for exact moments.
+    rotation : array of shape (K, K)
+        Θ.
+    """
+
+    embeddings: np.ndarray
+    chain: Chain
+    singular_values: np.ndarray
+    mismatch: float
+    rotation: np.ndarray
+
+
+def fit_spectral(
+    moments: Moments, third, n_components: int, rng: np.random.Generator
+) -> SpectralFit:
+    """Q, π and O from moments (thesis, Algorithm 1, with UᵀO = ΘᵀL).
+
+    Parameters
+    ----------
+    moments : Moments
+    third : callable
+        From U₁ and U, (r, K) each, to the tensor T (see `Moments.third`).
+    n_components : int
+        K.
+    rng : Generator
+        For the starts of the search for Θ.
+
+    Raises
+    ------
+    ValueError
+        If K exceeds the numerical rank of C₁₃, or all third moments are zero.
+    """
+    K = n_components
+    U1, sigma, Vt = np.linalg.svd(moments.skips)
+    rank = numerical_rank(sigma)
+    if rank < K:
+        raise ValueError(
+            f"n_components is {K}, but observations two steps apart tell only {rank} states apart "
+            "(numerical rank of their cross-covariance); a smaller number is needed"
+        )
+    U1, U = U1[:, :K], Vt[:K].T
+    T = third(U1, U)
+    if not T.any():
+        raise ValueError(
+            f"n_components is {K}, but the kernel sees no row of X as like any other: there is "
+            "nothing to learn from (a Delta kernel is for values that are repeated)"
+        )
+    B = observables(T, sigma[:K])
+    Theta = choose_rotation(B, rng)
+    R, mismatch = diagonaliser(B, Theta)
+    UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))
+    return SpectralFit(U @ UO, chain_of(UO, U, moments), sigma, mismatch, Theta)
+
+
+def observables(T: np.ndarray, sigma: np.ndarray) -> np.ndarray:
+    """B(e_b) = T_{·b·}(U₁ᵀC₁₃U)⁻¹ for all b, (K, K, K); U₁ᵀC₁₃U = diag σ.
+
+    In exact moments B(θ) = (U₁ᵀO₁) diag(O₂ᵀUθ) (U₁ᵀO₁)⁻¹ (Lemma 3.3).
+    """
+    return np.moveaxis(T, 1, 0) / sigma
+
+
+def chain_of(UO: np.ndarray, U: np.ndarray, moments: Moments) -> Chain:
+    """π̃ = (UᵀO)⁻¹Uᵀμ, Q̃ = (UᵀO diag π̃)⁻¹ UᵀC₁₂U (OᵀU)⁻¹, rows on the simplex; π stationary."""
+    inverse = np.linalg.pinv(UO)
+    rough = np.maximum(nearest_simplex((inverse @ (U.T @ moments.mean))[None])[0], SMALL)
+    joint = inverse @ (U.T @ moments.pairs @ U) @ inverse.T  # π_i Q_ij
+    transmat = nearest_stochastic(joint / (rough / rough.sum())[:, None])
+    return Chain(stationary(transmat), transmat)
+
+
+# ------------------------------------------------------------ eigenvectors common to all B
+
+
+def choose_rotation(B: np.ndarray, rng: np.random.Generator, starts: int = STARTS) -> np.ndarray:
+    """The orthogonal Θ that keeps the eigenvalues of every B(θ_i), θ_i its rows, farthest apart.
+
+    Maximises min_i min_{j≠k} |λ_ij − λ_ik| (thesis, eq. 3.1; real parts, so that complex pairs
+    count as no distance) over Θ = (I − S)(I + S)⁻¹, S skew (Cayley), from several starts.
+    """
+    K = B.shape[0]
+    size = K * (K - 1) // 2
+    if not size:
+        return np.eye(1)
+
+    def loss(beta):
+        gap, gradient = smallest_gap(beta, B)
+        return -gap, -gradient
+
+    found = [
+        minimize(loss, rng.standard_normal(size), jac=True, method="L-BFGS-B")
+        for _ in range(starts)
+    ]
+    return cayley(min(found, key=lambda result: result.fun).x, K)
+
+
+def skew(beta: np.ndarray, K: int) -> np.ndarray:
+    """The skew-symmetric matrix with `beta` below its diagonal."""
+    S = np.zeros((K, K))
+    S[np.tril_indices(K, -1)] = beta
+    return S - S.T
+
+
+def cayley(beta: np.ndarray, K: int) -> np.ndarray:
+    """Θ = (I − S)(I + S)⁻¹, orthogonal for every skew S."""
+    S = skew(beta, K)
+    return np.linalg.solve((np.eye(K) + S).T, (np.eye(K) - S).T).T
+
+
+def smallest_gap(beta: np.ndarray, B: np.ndarray) -> tuple[float, np.ndarray]:
+    """min_i min_{j≠k} |Re λ_j(B(θ_i)) − Re λ_k(B(θ_i))| and its gradient in β.
+
+    ∂λ_j/∂θ_b = l_jᵀB_b r_j/l_jᵀr_j, with left and right eigenvectors; the gap has a gradient
+    wherever one pair alone is the closest.
+    """
+    K = B.shape[0]
+    Theta = cayley(beta, K)
+    values, vectors = np.linalg.eig(np.tensordot(Theta, B, axes=1))
+    gaps = np.abs(values.real[:, :, None] - values.real[:, None, :])
+    gaps[:, np.arange(K), np.arange(K)] = np.inf
+    i, j, k = np.unravel_index(np.argmin(gaps), gaps.shape)
+    right = vectors[i]
+    left = np.linalg.pinv(right)
+    slope = [((left[a] @ B) @ right[:, a]).real for a in (j, k)]
+    on_Theta = np.zeros((K, K))
+    on_Theta[i] = np.sign((values[i, j] - values[i, k]).real) * (slope[0] - slope[1])
+    back = np.linalg.inv(np.eye(K) + skew(beta, K))
+    on_S = -(np.eye(K) + Theta).T @ on_Theta @ back.T
+    return float(gaps[i, j, k]), (on_S - on_S.T)[np.tril_indices(K, -1)]
+
+
+def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:
+    """R whose R⁻¹B(θ_i)R are as diagonal as can be, all together, and what is left beside.
+
+    Starts at the eigenvectors of each B(θ_i), keeps the best. A pair of complex eigenvalues (which
+    estimates have where two states are hardly told apart) starts at the real plane it spans.
+    """
+    candidates = []
+    for Bi in np.tensordot(Theta, B, axes=1):
+        R = real_eigenvectors(Bi)
+        if np.linalg.cond(R) < 1 / np.sqrt(arrays.EPS):
+            candidates.append(improve(R, B))
+    if not candidates:
+        candidates.append(improve(np.eye(len(B)), B))
+    R, left = min(candidates, key=lambda found: found[1])
+    return R, left / max(float((B * B).sum()), np.finfo(float).tiny)
+
+
+def real_eigenvectors(A: np.ndarray) -> np.ndarray:
+    """Eigenvectors of unit length; real and imaginary part in place of a complex pair."""
+    values, vectors = np.linalg.eig(A)
+    R = np.where(values.imag < 0, vectors.imag, vectors.real)
+    return R / np.linalg.norm(R, axis=0)
+
+
+def improve(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
+    """Levenberg-Marquardt on the off-diagonal squares of D_b = R⁻¹B_bR, R of unit columns.
+
+    With R ← R(I + E), E zero on its diagonal, and then columns of unit length again, D_b changes
+    by D_bF − FD_b to first order, F_jk = E_jk and F_kk = −Σ_l r_kᵀr_l E_lk.
+    """
+    off, f = _off_diagonal(R, B)
+    damping = 1e-3
+    for _ in range(ROUNDS if len(R) > 1 else 0):
+        E = _step(R, B, off, damping)
+        trial = R @ (np.eye(len(R)) + E)
+        trial /= np.linalg.norm(trial, axis=0)
+        off_trial, f_trial = _off_diagonal(trial, B)
+        if f_trial < f:
+            settled = f - f_trial < 1e-14 * f
+            R, off, f, damping = trial, off_trial, f_trial, damping / 10
+            if settled:
+                break
+        elif damping > 1e6:
+            break
+        else:
+            damping *= 10
+    return R, f
+
+
+def _step(R: np.ndarray, B: np.ndarray, off: np.ndarray, damping: float) -> np.ndarray:
+    """The E of damped least squares of off + DF − FD, off the diagonals."""
+    D, G, one = np.linalg.solve(R[None], B @ R), R.T @ R, np.eye(len(R))
+    free = one == 0
+    J = np.einsum("bjl,km->bjklm", D, one) - np.einsum("bmk,jl->bjklm", D, one)
+    J += np.einsum("bjk,jl,jm->bjklm", D, G, one) - np.einsum("bjk,kl,km->bjklm", D, G, one)
+    J = J[:, free][:, :, free].reshape(-1, int(free.sum()))
+    JJ = J.T @ J
+    system = JJ + damping * np.trace(JJ) / len(JJ) * np.eye(len(JJ))
+    E = np.zeros_like(R)
+    E[free] = -np.linalg.lstsq(system, J.T @ off[:, free].ravel(), rcond=None)[0]
+    return E
+
+
+def _off_diagonal(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
+    if np.linalg.cond(R) > 1 / arrays.EPS:
+        return np.zeros_like(B), np.inf
+    D = np.linalg.solve(R[None], B @ R)
+    D[:, np.arange(len(R)), np.arange(len(R))] = 0.0
+    return D, float((D * D).sum())
+
+
+def eigenvalues(R: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The diagonals of R⁻¹B_iR, one row for each i."""
+    return np.diagonal(np.linalg.solve(R[None], B @ R), axis1=1, axis2=2)

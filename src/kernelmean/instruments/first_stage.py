@@ -1,0 +1,162 @@
+"""Stage one: the embedding of regressors given instruments, and its regulariser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..core import arrays, solves
+from ..core.checks import Array, check_positive
+from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10
+from ..core.moments import Moments
+from ..core.saving import Saveable
+from ..regression.leave_one_out import LeaveOneOut
+from .groups import Group, _merged, _stacked
+
+FLAT = 1e-4  # relative difference of causal losses that says nothing
+LOSS_COST = 4e8  # rows × rank² of one value of the stage-1 loss
+FEWEST = 2_000  # rows of it, whatever the rank
+COARSE = 1_000  # rows that bracket λ
+GRID = 45  # of a regulariser's bracketing search: each value costs r² operations
+
+
+# ------------------------------------------------------------------------------ stage 1
+@dataclass(frozen=True)
+class FirstStage(Saveable):
+    """z ↦ E[(t, φ)(X) | z] = Eᵀθ(z), with what the leverage of a row needs.
+
+    E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, root rootᵀ = (ΘᵀΘ/n + λI)⁻¹/n.
+    """
+
+    E: Array
+    root: Array
+
+    @classmethod
+    def of(cls, grid: solves.EigenGrid, cross, reg: float, n: int) -> FirstStage:
+        shrink = grid.shrink(reg)
+        E = grid.vectors @ (shrink[:, None] * (grid.vectors.T @ cross))
+        return cls(E, grid.vectors * (shrink / n) ** 0.5)
+
+    def rows(self, Phi, Theta, own: bool) -> Array:
+        """M: embeddings at the rows, (n, width); rows it was learned from are left out in turn.
+
+        M_i = (F_i − h_iφ_i)/(1 − h_i), F_i = Eᵀθ_i, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n.
+        """
+        F = Theta @ self.E
+        if not own:
+            return F
+        hat = self.hat(Theta)[:, None]
+        return (F - hat * Phi) / (1.0 - hat)
+
+    def hat(self, Theta) -> Array:
+        xp = arrays.namespace(Theta)
+        return xp.clip(xp.sum((Theta @ self.root) ** 2, axis=1), 0.0, 1.0 - 1e-10)
+
+
+def first_moments(groups: list[Group]) -> Moments:
+    """ΘᵀΘ and ΘᵀΦ over the rows that teach stage 1."""
+    parts = [g.total(["zz", "zx"], lambda x, z, y, m: {"x": x, "z": z}) for g in groups]
+    return _merged(parts)
+
+
+def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]:
+    """Stage 1 on all rows of the groups, with λ and its leave-one-out loss."""
+    moments = first_moments(groups)
+    grid = solves.EigenGrid.of(moments.mean("zz"))
+    cross = moments.mean("zx")
+    loss = _leave_one_out(groups, grid, cross, moments.n)
+    if reg is None:
+        reg = loss.best(coarse=COARSE)[0]
+    else:
+        reg = check_positive(reg, "reg_stage1", zero=True)
+    value = loss(reg) * moments.n / loss.P.shape[0]  # a mean over the rows looked at
+    return FirstStage.of(grid, cross, reg, moments.n), reg, value
+
+
+def _leave_one_out(groups, grid, cross, n: int) -> LeaveOneOut:
+    """Σ‖φ_i − F_i‖²/(1 − h_i)²/n over a few rows, the moments being those of all; trends apart."""
+    rows = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / cross.shape[0] ** 2)))
+    few = [g.few(rows // len(groups)) for g in groups]
+    trends = groups[0].basis_x.trends
+    xp = arrays.namespace(grid.values)
+    Phi, Theta = (_stacked([part[i] for part in few]) for i in (0, 1))
+    Phi = Phi[:, trends:]
+    C = grid.vectors.T @ cross[:, trends:]
+    P = Theta @ grid.vectors
+    norms = xp.sum(Phi * Phi, axis=1)
+    return LeaveOneOut(grid, P, P * (Phi @ C.T), C @ C.T, norms, xp.full_like(norms, 1.0 / n))
+
+
+@dataclass(frozen=True)
+class SplitStage1:
+    """z ↦ E[φ(X) | z] for every λ: with ΘᵀΘ/n = Q diag(s) Qᵀ, E = A D Qᵀ, D = 1/(s + λ).
+
+    Its loss on other rows, (1/m) Σ ‖φ(x̃) − Eθ(z̃)‖², is a quadratic in the diagonal of D:
+    (1/m) Σ k(x̃, x̃) − 2 cᵀd + dᵀGd.
+    """
+
+    grid: solves.EigenGrid
+    cross: Array
+    constant: float
+    c: Array
+    G: Array
+    n: int
+
+    @classmethod
+    def of(cls, first: Moments, second: Moments, group: Group) -> SplitStage1:
+        """Learned from the moments `first`; its loss is measured on `second`, those of `group`."""
+        grid, trends = solves.EigenGrid.of(first.mean("zz")), group.basis_x.trends
+        Q, cross = grid.vectors, first.mean("zx")
+        A = Q.T @ cross[:, trends:]
+        c = arrays.namespace(A).sum(A * (Q.T @ second.mean("zx")[:, trends:]), axis=1)
+        G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
+        return cls(grid, cross, group.mean_norm(), c, G, first.n)
+
+    def __call__(self, reg: float) -> float:
+        d = self.grid.shrink(reg)
+        return float(self.constant - 2 * self.c @ d + d @ self.G @ d)
+
+    def stage(self, reg: float) -> FirstStage:
+        return FirstStage.of(self.grid, self.cross, reg, self.n)
+
+
+def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, float]:
+    """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
+    moments = [first_moments([g]) for g in groups]
+    if groups[0].outcome:
+        rest = [_merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
+        stages = [SplitStage1.of(*three) for three in zip(rest, moments, groups, strict=True)]
+    else:
+        stages = [SplitStage1.of(moments[0], moments[1], groups[1])]
+    share = [m.n for m in moments[-len(stages) :]]
+
+    def loss(reg: float) -> float:
+        return sum(s(reg) * n for s, n in zip(stages, share, strict=True)) / sum(share)
+
+    reg, value = choose(reg, "reg_stage1", loss, _trace(stages[0].grid))
+    return [s.stage(reg) for s in stages], reg, value
+
+
+def choose(reg, name: str, loss: Callable, size: float, heaviest: bool = True):
+    """The regulariser given, or the minimiser of the loss; and the loss there.
+
+    Unless it is the `heaviest` of several minima, it is the heaviest whose loss is within 1e-4 of
+    the least: where a loss is flat, nothing speaks for a variance without bound.
+    """
+    if reg is not None:
+        reg = check_positive(reg, name, zero=True)
+        return reg, loss(reg)
+    size = max(size, arrays.EPS)
+
+    def relative(r: float) -> float:
+        return loss(r * size)
+
+    reg, value = minimise_log10(relative, *DECADES, points=GRID, heaviest=heaviest)
+    if not heaviest:
+        reg = heaviest_within(relative, reg, value * (1 + FLAT), DECADES[1])
+        value = relative(reg)
+    return reg * size, value
+
+
+def _trace(grid: solves.EigenGrid) -> float:
+    return float(arrays.namespace(grid.values).sum(grid.values))

@@ -1,0 +1,343 @@
+"""Formulas of instrumental-variable regressions: "y ~ controls + [regressors ~ instruments]".
+
+Parsed and evaluated by formulaic (extra `iv`). A fitted model keeps the text of the formula and
+what its transformations learned (the knots of a spline, the categories of a column): plain data,
+which `save` writes without pickle. Only the functions named in `FUNCTIONS`, and those of NumPy that
+work on each element, may stand in a formula: a file that was loaded cannot run anything else.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.saving import Saveable
+
+FUNCTIONS = [
+    *("I", "C", "log", "log2", "log10", "exp", "exp2", "exp10", "center", "scale", "standardize"),
+    *("poly", "bs", "cr", "cs", "cc"),
+]
+CONTRASTS = ["treatment", "sum", "helmert", "diff", "poly"]  # as in C(x, contr.sum)
+ELEMENTWISE = ["where", "clip"]  # of NumPy, beside its ufuncs
+PLAIN = (
+    *(ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare),
+    *(ast.List, ast.Tuple, ast.Dict, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
+    ast.expr_context,
+)
+NEEDED = '"y ~ c1 + c2 + [x ~ z1 + z2]" is needed'
+
+
+@dataclass(frozen=True)
+class Columns(Saveable):
+    """Columns of numbers that some terms make from a table, and what the terms learned.
+
+    Attributes
+    ----------
+    states : dict
+        Of stateful transformations, such as the knots of a spline.
+    levels : dict
+        Categories of each categorical factor.
+    names : list of str
+        Columns kept: those that vary.
+    """
+
+    states: dict
+    levels: dict
+    names: list[str]
+
+    @classmethod
+    def learn(cls, terms: list, table) -> tuple[Columns, Any]:
+        """What is learned from a table, and its columns."""
+        frame, spec = _evaluate(terms, table, {}, {})
+        names = [c for c in frame if frame[c].nunique() > 1]
+        kinds = spec.encoder_state
+        levels = {k: list(s["categories"]) for k, (_, s) in kinds.items() if "categories" in s}
+        return cls(deepcopy(spec.transform_state), levels, names), frame[names]
+
+    def of(self, terms: list, table):
+        """The same columns of another table."""
+        return _evaluate(terms, table, self.states, self.levels)[0][self.names]
+
+
+@dataclass(frozen=True)
+class Design(Saveable):
+    """How the columns of a model are made from a table.
+
+    Attributes
+    ----------
+    formula : str
+    y : Columns
+        The outcome.
+    X : Columns
+        The endogenous regressors.
+    C : Columns
+        The exogenous ones, perhaps none.
+    """
+
+    formula: str
+    y: Columns
+    X: Columns
+    C: Columns
+
+    def outcome(self, table):
+        """y from a table that has the formula's own columns."""
+        terms = parse(self.formula)["y"]
+        return self.y.of(terms, _checked(table, _names(terms))).iloc[:, 0]
+
+    def regressors(self, table, C=None) -> tuple[Any, Any]:
+        """X and C from a table that has the formula's own columns."""
+        if C is not None:
+            raise ValueError(
+                f"C is given beside a table, but the model was made by {self.formula!r}: pass one "
+                "table with all of its columns"
+            )
+        terms = parse(self.formula)
+        table = _checked(table, names_of(self.formula)["regressors"])
+        exogenous = self.C.of(terms["C"], table) if self.C.names else None
+        return self.X.of(terms["X"], table), exogenous
+
+
+def read_formula(formula: str, data, *, gaps: bool = False) -> tuple[Design, Any, Any, Any, Any]:
+    """The design, and y, X, Z, C (None without exogenous columns) as tables of numbers.
+
+    Parameters
+    ----------
+    formula : str
+        "y ~ controls + [regressors ~ instruments]".
+    data : DataFrame
+    gaps : bool
+        Whether values of y and X may be missing (two samples in one table).
+    """
+    terms, names = parse(formula), names_of(formula)
+    table = _checked(data, names["all"], names["instruments"] if gaps else None)
+    learned = {name: Columns.learn(part, table) for name, part in terms.items()}
+    y, X, Z, C = (frame for _, frame in learned.values())
+    if y.shape[1] > 1:
+        raise ValueError(f"the outcome of {formula!r} makes columns {list(y)}; one is needed")
+    for what, part in [("outcome", y), ("regressors", X), ("instruments", Z)]:
+        if part.shape[1] == 0:
+            raise ValueError(f"every column of the {what} is constant; one that varies is needed")
+    if gaps:
+        y, X = _gaps(y, table, terms["y"]), _gaps(X, table, terms["X"])
+    design = Design(formula, *(learned[name][0] for name in "yXC"))
+    return design, y.iloc[:, 0], X, Z, C if C.shape[1] else None
+
+
+def names_of(formula: str) -> dict[str, list[str]]:
+    """Columns of the table that a formula reads: all, for the regressors, for the instruments."""
+    terms = parse(formula)
+    return {
+        "all": _names(*terms.values()),
+        "regressors": _names(terms["X"], terms["C"]),
+        "instruments": _names(terms["Z"], terms["C"]),
+    }
+
+
+# ------------------------------------------------------------------------------ the text
+
+
+def parse(formula: str) -> dict[str, list]:
+    """The terms of y, X, Z and C; the last three with a constant, so that C(...) leaves one out."""
+    if not isinstance(formula, str):
+        raise ValueError(f"formula is {formula!r}; a string such as {NEEDED}")
+    root, brackets, y = _structure(formula)
+    if len(brackets) != 1 or len(y) != 1:
+        found = f"{len(y)} outcomes and {len(brackets)} brackets [regressors ~ instruments]"
+        raise ValueError(f"formula is {formula!r}, with {found}; {NEEDED}")
+    X, Z = list(brackets[0].lhs), list(brackets[0].rhs)
+    stand_ins = {f"{term}_hat" for term in X}  # formulaic's, for the bracket
+    C = [t for t in root if t.origin is None]
+    alone = len(root) - len(C) == len(X) and not stand_ins & {f.expr for t in C for f in t.factors}
+    if not alone:
+        raise ValueError(f"formula is {formula!r}; the bracket can only be added: {NEEDED}")
+    one = [t for t in C if str(t) == "1"]
+    if not one or "1" not in map(str, Z):
+        raise ValueError(
+            f"formula is {formula!r}; the intercept is the model's own and cannot be left out: "
+            "remove `0 +` or `- 1` (the parameter `trend=None` fits without one)"
+        )
+    parts = {"y": y, "X": [*one, *(t for t in X if str(t) != "1")], "Z": Z, "C": C}
+    _check_once(formula, parts)
+    _names(*parts.values())
+    return parts
+
+
+def _structure(formula: str) -> tuple[list, list, list]:
+    """Terms outside brackets, the brackets, and terms of the outcome."""
+    formulaic = _formulaic()
+    parser = formulaic.parser.DefaultFormulaParser(feature_flags={"twosided", "multistage"})
+    try:
+        sides = formulaic.Formula(formula, _parser=parser)
+    except (formulaic.errors.FormulaicError, SyntaxError, NotImplementedError) as err:
+        reason = str(err).partition("\n")[0].rstrip(".")
+        raise ValueError(
+            f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}"
+        ) from err
+    if not hasattr(sides, "lhs") or not hasattr(sides.rhs, "deps"):
+        raise ValueError(f"formula is {formula!r}, without an outcome or a bracket; {NEEDED}")
+    return list(sides.rhs.root), list(sides.rhs.deps), list(sides.lhs)
+
+
+def _formulaic() -> Any:
+    try:
+        import formulaic
+        import formulaic.parser
+    except ImportError as err:
+        raise ImportError('formulas need formulaic: pip install "kernelmean[iv]"') from err
+    return formulaic
+
+
+def _check_once(formula: str, parts: dict[str, list]) -> None:
+    """Each term has one part to play."""
+    seen: set[str] = set()
+    for terms in parts.values():
+        texts = {str(t) for t in terms} - {"1"}
+        if texts & seen:
+            raise ValueError(
+                f"formula is {formula!r}; {sorted(texts & seen)} stands in it more than once, and "
+                "each term has one part to play (controls serve as instruments by themselves)"
+            )
+        seen |= texts
+
+
+def _names(*parts: list) -> list[str]:
+    """The columns that terms are made from; anything but the functions allowed is refused."""
+    names: dict[str, None] = {}
+    for factor in (f for terms in parts for t in terms for f in t.factors):
+        match factor.eval_method.value:
+            case "lookup":
+                names[factor.expr] = None
+            case "python":
+                names |= dict.fromkeys(_expression_names(factor.expr))
+    return list(names)
+
+
+def _expression_names(expression: str) -> list[str]:
+    from formulaic.utils.code import sanitize_variable_names
+
+    aliases: dict[str, str] = {}
+    try:
+        tree = ast.parse(sanitize_variable_names(expression, {}, aliases), mode="eval")
+    except SyntaxError as err:
+        raise ValueError(f"{expression!r} in the formula cannot be read: {err.msg}") from err
+    return [aliases.get(name, name) for name in _variables(tree, expression)]
+
+
+def _variables(node: ast.AST, expression: str) -> list[str]:
+    """Names of columns in an expression."""
+    children: list[ast.AST]
+    match node:
+        case ast.Name(id=name):
+            return [name]
+        case ast.Attribute() if _known(node):
+            return []
+        case ast.Call(func=function) if _known(function):
+            children = [*node.args, *(k.value for k in node.keywords)]
+        case _ if isinstance(node, PLAIN):
+            children = list(ast.iter_child_nodes(node))
+        case _:
+            raise ValueError(
+                f"{ast.unparse(node)!r} in the formula is not among the functions that may stand "
+                f"in it: {', '.join(FUNCTIONS)} and NumPy's elementwise functions, as np.sqrt; "
+                "make such a column in the table first"
+            )
+    return [name for child in children for name in _variables(child, expression)]
+
+
+def _known(function: ast.AST) -> bool:
+    """Whether a function, or a number or contrast by name, may stand in a formula."""
+    match function:
+        case ast.Name(id=name):
+            return name in FUNCTIONS
+        case ast.Attribute(value=ast.Name(id="contr"), attr=name):
+            return name in CONTRASTS
+        case ast.Attribute(value=ast.Name(id="np"), attr=name):
+            return name in ELEMENTWISE or isinstance(getattr(np, name, None), np.ufunc | float)
+    return False
+
+
+# ------------------------------------------------------------------------------ the table
+
+
+def _checked(data, names: Sequence[str], complete: Sequence[str] | None = None):
+    """The columns named, of a DataFrame, without gaps (in those that must be complete)."""
+    data = data.to_pandas() if hasattr(data, "to_pandas") else data
+    if not hasattr(data, "iloc") or not hasattr(data, "columns"):
+        raise ValueError(
+            f"data is a {type(data).__name__}; a DataFrame with the columns {list(names)} is needed"
+        )
+    missing = [name for name in names if name not in data.columns]
+    if missing:
+        raise ValueError(f"data lacks the columns {missing} of the formula")
+    table = data[list(names)]
+    if table.shape[1] != len(names):
+        raise ValueError(f"data has several columns of the same name among {list(names)}")
+    gaps = table[list(names if complete is None else complete)].isna().sum()
+    if gaps.any():
+        counts = {str(name): int(count) for name, count in gaps.items() if count}
+        raise ValueError(
+            f"data has missing values, by column: {counts}; remove those rows first, as with "
+            f"data.dropna(subset={list(counts)})"
+        )
+    return table
+
+
+def _evaluate(terms: list, table, states: dict, levels: dict) -> tuple[Any, Any]:
+    """The columns that terms make, as floats with the index of the table, and formulaic's spec."""
+    formulaic = _formulaic()
+    _refuse_text(terms, table)
+    kind = formulaic.parser.types.Factor.Kind.CATEGORICAL
+    spec = formulaic.ModelSpec(
+        formulaic.SimpleFormula(terms),
+        na_action="ignore",
+        transform_state=deepcopy(states),
+        encoder_state={name: (kind, {"categories": list(s)}) for name, s in levels.items()},
+    )
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
+        try:
+            matrix = spec.get_model_matrix(table.reset_index(drop=True))
+        except formulaic.errors.DataMismatchWarning as warning:
+            unseen = re.findall(r"\{.*?\}", str(warning))
+            raise ValueError(
+                f"data has categories that the model was not fitted on: {', '.join(unseen)}"
+            ) from warning
+        except (formulaic.errors.FormulaicError, ValueError, TypeError) as err:
+            raise ValueError(f"the formula cannot be evaluated on data: {err}") from err
+    frame = matrix.astype(float).set_axis(table.index, axis=0)
+    _refuse_infinite(frame, table)
+    return frame, matrix.model_spec
+
+
+def _refuse_text(terms: list, table) -> None:
+    """Text has to be called categorical: a number read as text must not pass for categories."""
+    import pandas as pd
+
+    for name in (f.expr for t in terms for f in t.factors if f.eval_method.value == "lookup"):
+        kind = table[name].dtype
+        if not (pd.api.types.is_numeric_dtype(kind) or isinstance(kind, pd.CategoricalDtype)):
+            raise ValueError(
+                f"column {name!r} has dtype {kind}, not numbers; for categories write C({name})"
+            )
+
+
+def _refuse_infinite(frame, table) -> None:
+    """np.log(x) of x ≤ 0, and the like."""
+    known = table.notna().all(axis=1).to_numpy()
+    bad = (~np.isfinite(frame[known])).sum()
+    if bad.any():
+        counts = {str(name): int(count) for name, count in bad.items() if count}
+        raise ValueError(f"the formula gives NaN or inf, by column: {counts}")
+
+
+def _gaps(frame, table, terms: list):
+    """NaN where something that a row is made from is missing (categories would read as zeros)."""
+    missing = table[_names(terms)].isna().any(axis=1)
+    return frame.mask(missing, axis=0)

@@ -1,0 +1,413 @@
+"""What a fitted structural function says, and how surely: bands, slopes, contrasts, tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2, norm
+from sklearn.utils.validation import check_is_fitted
+
+from ..core import arrays, solves
+from ..core.checks import Array, check_column, check_lengths, check_positive
+from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
+from ..core.moments import block_rows, evenly, row_blocks
+from ..core.saving import Saveable
+from .basis import Basis
+from .first_stage import FirstStage
+from .moment_test import weighted_chi2
+from .second_stage import CausalLeaveOneOut, SecondStage
+
+DRAWS = 2000  # of the multiplier bootstrap
+CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
+WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
+
+
+@dataclass(frozen=True)
+class Estimate(Saveable):
+    """A number, or several, with standard error and confidence limits.
+
+    Attributes
+    ----------
+    name : str
+        What was estimated.
+    value, error, low, high : float, or arrays of shape (m,)
+    level : float
+        Of the limits.
+    """
+
+    name: str
+    value: Any
+    error: Any
+    low: Any
+    high: Any
+    level: float
+
+    @property
+    def p_value(self) -> Any:
+        """Of the hypothesis that the value is zero, two-sided."""
+        p = 2 * norm.sf(np.abs(self.value) / np.maximum(self.error, np.finfo(float).tiny))
+        return float(p) if np.ndim(p) == 0 else p
+
+    def __str__(self) -> str:
+        if np.ndim(self.value):
+            return f"{self.name}: {len(self.value)} values"
+        limits = f"{100 * self.level:g}% [{self.low:.4g}, {self.high:.4g}]"
+        return f"{self.name}: {self.value:.4g} (s.e. {self.error:.3g}), {limits}"
+
+
+@dataclass(frozen=True)
+class Strength(Saveable):
+    """How far the instruments move each endogenous regressor, beyond what C explains.
+
+    Attributes
+    ----------
+    names : list of str
+        Endogenous regressors.
+    partial_r2 : array of shape (d_x,)
+        Share of what C leaves unexplained that stage 1 explains, in sample.
+    f : array of shape (d_x,)
+        The F statistic of that, with the trace of 2H − H² as degrees of freedom.
+    df : array of shape (d_x,)
+        Degrees of freedom that the instruments add.
+    """
+
+    names: list[str]
+    partial_r2: np.ndarray
+    f: np.ndarray
+    df: np.ndarray
+
+    @property
+    def weak(self) -> bool:
+        """Whether some F is below 10."""
+        return bool((self.f < WEAK).any())
+
+    def __str__(self) -> str:
+        rows = zip(self.names, self.partial_r2, self.f, self.df, strict=True)
+        words = [f"{n}: partial R² {r:.3f}, F {f:.1f} on {d:.1f} df" for n, r, f, d in rows]
+        return "; ".join(words) + (" (weak: below 10)" if self.weak else "")
+
+
+@dataclass(frozen=True)
+class Endogeneity(Saveable):
+    """Distance between the structural function and the regression, and its p-value.
+
+    Attributes
+    ----------
+    distance : float
+        Root mean square of h(x_i) − regression(x_i) over the rows.
+    p_value : float
+        Of the hypothesis that the regressors are exogenous, when both estimate the same function.
+    """
+
+    distance: float
+    p_value: float
+
+    def __str__(self) -> str:
+        distance = f"root mean square distance from the regression {self.distance:.4g}"
+        return f"{distance}, p = {self.p_value:.3g}"
+
+
+class StructuralInference:
+    """Confidence, slopes and tests of a fitted `KernelIV`.
+
+    `covariance_` has two parts, V + B. V = A⁻¹ΩA⁻¹ is the covariance over the noise of both
+    stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
+    influence A⁻¹M_iê_i. B = ξ²A⁻²τ² is the spread of the smoothing bias −ξA⁻¹b when b ~ N(0, τ²I),
+    with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
+    """
+
+    basis_x_: Basis
+    basis_z_: Basis
+    coef_: Array
+    covariance_: Array
+    reg_stage1_: float
+    reg_stage2_: float
+    n_stage1_: int
+    n_stage2_: int
+    n_features_in_: int
+    sample_: tuple
+    specification_p_: float
+    _columns_c: int
+    _names_c: list[str] | None
+    _check_new: Any
+
+    def predict_interval(self, X, C=None, *, level=0.95, simultaneous=True) -> Array:
+        """Confidence limits of h at new regressors, h(x) ± c s(x), s² = φ(x)ᵀ(V + B)φ(x).
+
+        Parameters
+        ----------
+        X, C : as in `predict`
+        level : float
+            Of confidence, in (0, 1).
+        simultaneous : bool
+            Whether the band is to hold at all rows of X at once (c is a quantile of the largest
+            |deviation|/s, by multiplier bootstrap) or at each of them (a normal quantile).
+
+        Returns
+        -------
+        array of shape (m, 2)
+            Lower and upper limits.
+        """
+        check_is_fitted(self)
+        points = self._check_new(X, C)
+        rows = _rows(self.basis_x_.transform, points, self.basis_x_.width)
+        return confidence_limits(rows, self.coef_, self.covariance_, level, simultaneous)
+
+    def derivative(self, X, C=None, *, column=None) -> Array:
+        """∂h/∂x_column at new regressors, in closed form.
+
+        Parameters
+        ----------
+        X, C : as in `predict`
+        column : int, optional
+            Of (X, C). None gives all columns.
+
+        Returns
+        -------
+        array of shape (m,), or (m, columns) when `column` is None and there are several
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no derivative (Laplace, Delta), or the column does not exist.
+        """
+        check_is_fitted(self)
+        width = self.n_features_in_ + self._columns_c
+        if column is not None or width == 1:
+            return self._slopes(X, C, column or 0) @ self.coef_
+        slopes = [self._slopes(X, C, j) @ self.coef_ for j in range(width)]
+        return arrays.namespace(slopes[0]).stack(slopes, axis=1)
+
+    def derivative_interval(self, X, C=None, *, column=0, level=0.95, simultaneous=True) -> Array:
+        """Confidence limits of `derivative`, shape (m, 2); see `predict_interval`."""
+        rows = self._slopes(X, C, column)
+        return confidence_limits(rows, self.coef_, self.covariance_, level, simultaneous)
+
+    def average_derivative(self, X=None, C=None, *, column=0, level=0.95) -> Estimate:
+        """Mean of ∂h/∂x_column over a population of regressors, with its standard error.
+
+        The error counts the rows as a sample: the variance of ∂h/∂x over them adds its share.
+
+        Parameters
+        ----------
+        X, C : arrays, optional
+            Rows to average over; the training rows when there are none.
+        column : int
+            Of (X, C).
+        level : float
+
+        Returns
+        -------
+        Estimate
+        """
+        check_is_fitted(self)
+        rows = self._slopes(X, C, column, training=X is None)
+        n = max(self.n_stage1_, self.n_stage2_) if X is None else rows.shape[0]
+        slopes = arrays.to_numpy(rows @ self.coef_)
+        mean = arrays.namespace(rows).mean(rows, axis=0)
+        name = f"average derivative in {self._column_name(column)}"
+        return _estimate(name, mean, self.coef_, self.covariance_, level, slopes.var() / n)
+
+    def contrast(self, X1, X0, C=None, *, level=0.95) -> Estimate:
+        """h(x1) − h(x0), row by row, with standard errors.
+
+        Parameters
+        ----------
+        X1, X0 : arrays of shape (m, d_x), or (m, d_x + d_c)
+        C : array of shape (m, d_c), optional
+            The same for both.
+        level : float
+            Of the limits, which hold row by row.
+        """
+        check_is_fitted(self)
+        one, zero = self._check_new(X1, C), self._check_new(X0, C)
+        check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
+        rows = _rows(self.basis_x_.transform, one, self.basis_x_.width)
+        rows = rows - _rows(self.basis_x_.transform, zero, self.basis_x_.width)
+        return _estimate("contrast", rows, self.coef_, self.covariance_, level)
+
+    def first_stage(self) -> Strength:
+        """How strong the instruments are: an F statistic for each endogenous regressor.
+
+        F = ((SSE₀ − SSE)/(df − df₀))/(SSE/(n − df)), ridge regressions of x_j on the instruments'
+        coordinates with λ, df = tr(2H − H²); subscript 0 has Z frozen at its mean, so that C alone
+        explains. At least one degree of freedom is counted. Below 10, the estimate is biased and
+        its confidence limits can be far too narrow (Staiger and Stock 1997). It looks at
+        the linear movement of X: a structural function that bends asks for more.
+        """
+        check_is_fitted(self)
+        X, Z, _ = self.sample_
+        d = self.n_features_in_
+        targets = X[:, :d] - X[:, :d].mean(0)
+        frozen = Z.copy()
+        own = Z.shape[1] - self._columns_c
+        frozen[:, :own] = Z[:, :own].mean(0)
+        (sse, df), (sse0, df0) = (
+            _ridge_errors(self._numbers(self.basis_z_, points), targets, self.reg_stage1_)
+            for points in (Z, frozen)
+        )
+        n = max(self.n_stage1_, len(X))
+        gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
+        per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
+        f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
+        names = [self._column_name(j) for j in range(d)]
+        return Strength(names, gain / sse0, f, np.full(d, extra))
+
+    def endogeneity_test(self) -> Endogeneity:
+        """Whether regression would have done: distance of h from kernel ridge, with a p-value.
+
+        Residuals r of the ridge regression of y on the same coordinates are regressed on the
+        instruments' side: d = A⁻¹Mᵀr/n is the step from regression to the structural function, free
+        of the difference in their smoothing. Its mean square over the rows, dᵀ(ΦᵀΦ/n)d, is compared
+        with its law under exogeneity, a sum of weighted χ²₁ (Durbin, Wu, Hausman).
+        """
+        check_is_fitted(self)
+        X, Z, y = self.sample_
+        if np.isnan(self.specification_p_):
+            raise ValueError(
+                "endogeneity_test needs rows with X and y; in these samples none has both"
+            )
+        Phi, Theta = self._numbers(self.basis_x_, X), self._numbers(self.basis_z_, Z)
+        regs = self.reg_stage1_, self.reg_stage2_
+        return endogeneity(Phi, Theta, y, self.basis_x_.trends, *regs)
+
+    # ------------------------------------------------------------ helpers
+
+    def _slopes(self, X, C, column, training: bool = False) -> Array:
+        check_is_fitted(self)
+        points = arrays.like(self.sample_[0], self.coef_) if training else self._check_new(X, C)
+        column = check_column(column, points.shape[1])
+        basis = self.basis_x_
+        return _rows(lambda block: basis.derivative(block, column), points, basis.width)
+
+    def _numbers(self, basis: Basis, points: np.ndarray) -> np.ndarray:
+        """Coordinates, as NumPy's array, of points that are one."""
+        return arrays.to_numpy(basis.transform(arrays.like(points, self.coef_)))
+
+    def _column_name(self, column: int) -> str:
+        names = [*getattr(self, "feature_names_in_", []), *(self._names_c or [])]
+        return str(names[column]) if column < len(names) else f"x{column}"
+
+
+def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneity:
+    """The test of `KernelIV.endogeneity_test`, from rows in coordinates."""
+    n = len(y)
+    first = FirstStage.of(solves.EigenGrid.of(Theta.T @ Theta / n), Theta.T @ Phi / n, lam, n)
+    M = first.rows(Phi, Theta, own=True)
+    second = Phi.T @ Phi / n
+    regression, reg = plain_regression(Phi, y, trends)
+    residual = y - Phi @ regression.coefficients(reg)
+    A_inv = SecondStage.of(M.T @ M / n, M.T @ residual / n, trends, n).inverse_at(xi)
+    d = A_inv @ (M.T @ residual) / n
+    # d is linear in y: what row i of it does, given that the regression sees the row too
+    pulled = M - Phi @ (regression.inverse_at(reg) @ (Phi.T @ M) / n)
+    scores = (pulled * residual[:, None]) @ A_inv / n
+    values, vectors = solves.eigh(second)
+    half = (vectors * values**0.5) @ vectors.T
+    statistic = float(d @ second @ d)
+    return Endogeneity(statistic**0.5, weighted_chi2(statistic, half @ (scores.T @ scores) @ half))
+
+
+def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
+    """Ridge regression of y on the coordinates, and its λ, of least leave-one-out loss."""
+    n = Phi.shape[0]
+    stage = SecondStage.of(Phi.T @ Phi / n, Phi.T @ y / n, trends, n)
+    loss = CausalLeaveOneOut.of(stage, Phi, Phi, y, n)  # with M = Φ nothing is instrumented
+    size = max(stage.size, arrays.EPS)
+    return stage, size * minimise_log10(lambda r: loss(r * size), *DECADES)[0]
+
+
+def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Kernel ridge of y in the coordinates of a structural function, from evenly spaced rows."""
+    rows = evenly(len(X), SEARCH_ROWS)
+    stage, reg = plain_regression(arrays.to_numpy(basis.transform(X[rows])), y[rows], basis.trends)
+    return stage.coefficients(reg)
+
+
+def slopes_differ(sure, other, d: int) -> float:
+    """p-value of equal slopes in the first d columns, judged by the covariance of the first fit.
+
+    Slopes are those of the least-squares planes through h over the rows. Regularisation and
+    confounding bend those of a fit without a free plane; a fit with one has them unbiased
+    (Hausman 1978).
+    """
+    X = sure.sample_[0]
+    centred = (X - X.mean(0)) / np.maximum(X.std(0), np.finfo(float).tiny)
+    plane = np.linalg.pinv(centred)[:d]
+    rows = plane @ sure._numbers(sure.basis_x_, X)
+    gap = rows @ arrays.to_numpy(sure.coef_)
+    gap -= plane @ other._numbers(other.basis_x_, X) @ arrays.to_numpy(other.coef_)
+    covariance = rows @ arrays.to_numpy(sure.covariance_) @ rows.T
+    return float(chi2.sf(gap @ np.linalg.pinv(covariance) @ gap, d))
+
+
+def bias_spread(stage: SecondStage, reg: float, coef) -> Array:
+    """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
+    if reg == 0:
+        return 0.0 * stage.G @ stage.G.T
+    own = coef[stage.trends :]
+    df = float(stage.grid.values @ stage.grid.shrink(reg))
+    pull = reg * stage.inverse_at(reg)[:, stage.trends :]
+    return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
+
+
+def _rows(transform, points, width: int) -> Array:
+    blocks = [transform(block) for (block,) in row_blocks(points, rows=block_rows(width))]
+    return arrays.namespace(points).concat(blocks)
+
+
+def confidence_limits(rows, coef, covariance, level: float, simultaneous: bool) -> Array:
+    """(value − c s, value + c s) for the linear functionals in `rows`."""
+    level = _level(level)
+    root = arrays.to_numpy(rows) @ _root(covariance)
+    error = np.sqrt((root**2).sum(1))
+    factor = _sup_quantile(root, error, level) if simultaneous else norm.ppf(0.5 + level / 2)
+    value = arrays.to_numpy(rows @ coef)
+    limits = np.stack([value - factor * error, value + factor * error], axis=1)
+    return arrays.like(limits, rows)
+
+
+def _sup_quantile(root: np.ndarray, error: np.ndarray, level: float) -> float:
+    """Quantile of max |root z|/error over the rows, z ~ N(0, I): at least the pointwise one."""
+    draws = np.random.default_rng(0).standard_normal((root.shape[1], DRAWS))
+    largest = np.zeros(DRAWS)
+    for R, s in row_blocks(root, np.maximum(error, np.finfo(float).tiny), rows=block_rows(DRAWS)):
+        np.maximum(largest, np.abs(R @ draws / s[:, None]).max(0), out=largest)
+    return max(float(np.quantile(largest, level)), float(norm.ppf(0.5 + level / 2)))
+
+
+def _estimate(name: str, rows, coef, covariance, level: float, extra: float = 0.0) -> Estimate:
+    level = _level(level)
+    single = rows.ndim == 1
+    rows = rows[None, :] if single else rows
+    value = arrays.to_numpy(rows @ coef)
+    root = arrays.to_numpy(rows) @ _root(covariance)
+    error = np.sqrt((root**2).sum(1) + extra)
+    reach = norm.ppf(0.5 + level / 2) * error
+    parts = [value, error, value - reach, value + reach]
+    found: list[Any] = [float(p[0]) for p in parts] if single else parts
+    return Estimate(name, found[0], found[1], found[2], found[3], level)
+
+
+def _root(covariance) -> np.ndarray:
+    """R with RRᵀ the covariance."""
+    values, vectors = solves.eigh(arrays.to_numpy(covariance))
+    return vectors * values**0.5
+
+
+def _level(level) -> float:
+    level = check_positive(level, "level")
+    if level >= 1:
+        raise ValueError(f"level is {level}; a share strictly between 0 and 1 is needed")
+    return level
+
+
+def _ridge_errors(Theta, targets, reg: float) -> tuple[np.ndarray, float]:
+    """Sums of squared residuals of ridge regressions, and tr(2H − H²)."""
+    n = len(Theta)
+    grid = solves.EigenGrid.of(Theta.T @ Theta / n)
+    hat = grid.values * grid.shrink(reg)
+    fitted = Theta @ (grid.vectors * grid.shrink(reg)) @ (grid.vectors.T @ (Theta.T @ targets) / n)
+    return ((targets - fitted) ** 2).sum(0), float((2 * hat - hat**2).sum())

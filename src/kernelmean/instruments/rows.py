@@ -1,0 +1,149 @@
+"""Which rows serve which stage of an instrumental-variable regression."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array, check_count, check_positive, generator
+from ..core.moments import evenly
+from .basis import Basis
+from .groups import Group
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that play the same part.
+
+    `own`: the stage 1 that embeds them was learned from them, so each is left out of its own
+    embedding. `teaches`: some stage 1 is learned from them. `outcome`: stage 2 is.
+    """
+
+    X: Array
+    Z: Array
+    y: Array
+    own: bool = True
+    teaches: bool = True
+    outcome: bool = True
+
+    @property
+    def n(self) -> int:
+        return self.y.shape[0]
+
+    def thinned(self, limit: int) -> Part:
+        """The same part with evenly spaced rows only, at most `limit`."""
+        rows = evenly(self.n, limit)
+        data = {name: arrays.take(getattr(self, name), rows, axis=0) for name in ("X", "Z", "y")}
+        return replace(self, **data)
+
+    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
+        """The rows in coordinates, outcomes less `middle`."""
+        return Group(basis_x, basis_z, **{**vars(self), "y": self.y - middle})
+
+
+def kind_of(split) -> str:
+    """The way of sharing rows: "loo", "samples", "folds" or "share"."""
+    if isinstance(split, str):
+        if split not in ("loo", "samples"):
+            raise ValueError(
+                f'split is {split!r}; "loo", "samples", a share of the rows in (0, 1) or a number '
+                "of folds is needed"
+            )
+        return split
+    if isinstance(split, Integral) and not isinstance(split, bool):
+        return "folds"
+    return "share"
+
+
+def share(split, random_state, X, Z, y) -> list[Part]:
+    """The rows in groups that play the same part."""
+    kind = kind_of(split)
+    rng = None if random_state is None else generator(random_state)
+    if kind == "loo":
+        return [Part(X, Z, y)]
+    if kind == "samples":
+        return _samples(X, Z, y)
+    n = y.shape[0]
+    bounds = _folds(split, n) if kind == "folds" else _halves(split, n)
+    pieces = _pieces(bounds, rng)
+    parts = [Part(*(_rows(a, piece) for a in (X, Z, y))) for piece in pieces]
+    if kind == "folds":
+        return [replace(part, own=False) for part in parts]
+    first, second = parts
+    return [replace(first, outcome=False), replace(second, own=False, teaches=False)]
+
+
+def _folds(split, n: int) -> list[int]:
+    folds = check_count(split, "split", minimum=2)
+    if folds > n // 2:
+        raise ValueError(f"split is {folds} folds, but {n} rows allow {n // 2} at most")
+    return [round(n * a / folds) for a in range(folds + 1)]
+
+
+def _halves(split, n: int) -> list[int]:
+    portion = check_positive(split, "split")
+    first = round(portion * n)
+    if min(first, n - first) < 2:
+        raise ValueError(
+            f"split is {portion}, which leaves {first} and {n - first} of {n} rows to the two "
+            "stages; each needs at least 2 (a share between 0 and 1)"
+        )
+    return [0, first, n]
+
+
+def _pieces(bounds: list[int], rng: np.random.Generator | None) -> list[Any]:
+    """Slices between the bounds; row numbers of a random order when there is a generator."""
+    between = list(itertools.pairwise(bounds))
+    if rng is None:
+        return [slice(i, j) for i, j in between]
+    order = rng.permutation(bounds[-1])
+    return [order[i:j] for i, j in between]
+
+
+def _samples(X, Z, y) -> list[Part]:
+    """Rows in both stages, in the first only, and in the second only, by what they lack."""
+    xp = arrays.namespace(X)
+    lacks_x, lacks_y = xp.any(xp.isnan(X), axis=1), xp.isnan(y)
+    known_x, known_y = ~arrays.to_numpy(lacks_x), ~arrays.to_numpy(lacks_y)
+    for name, known in [("X", known_x), ("y", known_y)]:
+        if known.sum() < 4:
+            raise ValueError(f"{name} is known in {known.sum()} rows; at least 4 are needed")
+    # what a row lacks is never read: any number will do
+    X = xp.where(lacks_x[:, None], arrays.take(X, [int(known_x.argmax())], axis=0), X)
+    y = xp.where(lacks_y, xp.zeros_like(y), y)
+    parts = []
+    for a, b in [(True, True), (True, False), (False, True)]:
+        rows = np.flatnonzero((known_x == a) & (known_y == b))
+        if len(rows):
+            part = Part(*(arrays.take(column, rows, axis=0) for column in (X, Z, y)))
+            parts.append(replace(part, own=a, teaches=a, outcome=b))
+    return parts
+
+
+def _rows(part, rows) -> Array:
+    """Some rows, by a slice or by numbers."""
+    return part[rows, ...] if isinstance(rows, slice) else arrays.take(part, rows, axis=0)
+
+
+def together(parts: list[Part], name: str) -> Array:
+    """One array of all the parts' rows."""
+    columns = [getattr(part, name) for part in parts]
+    return columns[0] if len(columns) == 1 else arrays.namespace(columns[0]).concat(columns)
+
+
+def thinned_parts(parts: list[Part], limit: int) -> list[Part]:
+    """The same parts with evenly spaced rows only, at most `limit` in all."""
+    n = sum(part.n for part in parts)
+    if n <= limit:
+        return parts
+    return [part.thinned(max(2, limit * part.n // n)) for part in parts]
+
+
+def is_dask(*tables) -> bool:
+    """Whether any of the tables is a collection of Dask (which is not imported to find out)."""
+    return any(hasattr(table, "__dask_graph__") for table in tables)

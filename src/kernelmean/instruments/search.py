@@ -1,0 +1,214 @@
+"""Search for one lengthscale scale per column by gradient descent on a closed-form loss.
+
+A `Scaled` map holds landmarks fixed while the kernel's lengthscales move, so that the coordinates
+Φ are smooth in the scales; `pullback` carries a gradient with respect to Φ back to them. `Search`
+alternates between the two stages of instrumental-variable regression:
+
+1. the scales of the instruments and λ descend on the leave-one-out loss of stage 1,
+2. the scales of the regressors and ξ descend on the causal leave-one-out loss of stage 2.
+
+Stage 1 is a regression, which prediction errors judge fairly. The causal loss is not such a judge
+of anything in stage 1: under confounding it is lowest where stage 1 reproduces the regressors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.minimise import descend
+from ..core.solves import kept, small_inverse
+from ..regression.lengthscales import REG_DECADES, SCALE_DECADES, Scaled, stage1_loss
+from .basis import trend_inverse
+
+START = -4.0  # log10 of λ and ξ
+ROUNDS = 4  # each chooses landmarks afresh
+STEPS = 25  # of L-BFGS in a round
+
+
+@dataclass(frozen=True)
+class Jackknife:
+    """M = J Φ: leave-one-out embeddings of any columns, for instruments and λ held fixed."""
+
+    Theta: np.ndarray
+    NT: np.ndarray  # (ΘᵀΘ/n + λI)⁻¹Θᵀ/n
+    hat: np.ndarray
+
+    @classmethod
+    def of(cls, Theta: np.ndarray, reg: float) -> Jackknife:
+        n = Theta.shape[0]
+        NT = small_inverse(Theta.T @ Theta / n, reg) @ Theta.T / n
+        return cls(Theta, NT, (Theta * NT.T).sum(1))
+
+    def __call__(self, columns: np.ndarray) -> np.ndarray:
+        left = kept(self.hat)[:, None]
+        return (self.Theta @ (self.NT @ columns) - self.hat[:, None] * columns) / left
+
+    def adjoint(self, columns: np.ndarray) -> np.ndarray:
+        """Jᵀ of the columns."""
+        scaled = columns / kept(self.hat)[:, None]
+        return self.Theta @ (self.NT @ scaled) - self.hat[:, None] * scaled
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Unpenalised columns T beside Φ: what they take away from both, for T̂ = JT held fixed."""
+
+    T: np.ndarray
+    fitted: np.ndarray
+    inverse: np.ndarray  # (T̂ᵀT̂/n + δI)⁻¹
+
+    @classmethod
+    def of(cls, T: np.ndarray, jack: Jackknife) -> Trend:
+        fitted = jack(T)
+        return cls(T, fitted, trend_inverse(fitted.T @ fitted / len(T), len(T)))
+
+    def slopes(self, M: np.ndarray) -> np.ndarray:
+        """(T̂ᵀT̂/n + δI)⁻¹T̂ᵀM/n."""
+        return self.inverse @ (self.fitted.T @ M) / len(M)
+
+    def off_fitted(self, columns: np.ndarray) -> np.ndarray:
+        """The symmetric P = I − T̂(T̂ᵀT̂/n + δI)⁻¹T̂ᵀ/n of the columns."""
+        return columns - self.fitted @ self.slopes(columns)
+
+    def adjoint_slopes(self, on_Phi: np.ndarray) -> np.ndarray:
+        """Gradient with respect to M of −T slopes(M), given that with respect to the product."""
+        return -self.fitted @ (self.inverse @ (self.T.T @ on_Phi)) / len(on_Phi)
+
+
+def causal_loss(Phi, y, xi: float, jack: Jackknife, trend: Trend):
+    """(1/n) Σ(y_i − h⁻ⁱ(x_i))² with its gradients with respect to Φ and ξ.
+
+    With the trend taken out of M = JΦ and of Φ, N = (S + ξI)⁻¹ and b = N Mᵀy/n:
+    e_i = w_i − φ_iᵀb + (x0_i + φ_iᵀNM_i/n) r_i, r_i = (u_i − M_iᵀb)/(1 − g0_i − M_iᵀNM_i/n).
+    """
+    n = Phi.shape[0]
+    raw = jack(Phi)
+    M, Phi = trend.off_fitted(raw), Phi - trend.T @ trend.slopes(raw)
+    a = trend.slopes(y)
+    u, w = y - trend.fitted @ a, y - trend.T @ a
+    g0 = (trend.fitted @ trend.inverse * trend.fitted).sum(1) / n
+    x0 = (trend.T @ trend.inverse * trend.fitted).sum(1) / n
+
+    N = small_inverse(raw.T @ M / n, xi)
+    v = M.T @ y / n
+    b = N @ v
+    MN, PN = M @ N, Phi @ N
+    left = kept(g0 + (MN * M).sum(1) / n)
+    r = (u - M @ b) / left
+    pull = x0 + (PN * M).sum(1) / n
+    e = w - Phi @ b + pull * r
+
+    on_e = 2 * e / n
+    on_s = on_e * r / n  # φᵀNM
+    on_r0 = on_e * pull / left  # u − Mb
+    on_q = on_r0 * r / n  # MᵀNM
+    on_b = -(Phi.T @ on_e) - M.T @ on_r0
+    on_v = N @ on_b
+    on_N = Phi.T @ (on_s[:, None] * M) + M.T @ (on_q[:, None] * M) + np.outer(on_b, v)
+    on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
+    on_Phi = on_s[:, None] * MN - np.outer(on_e, b)
+    on_M = on_s[:, None] * PN + 2 * on_q[:, None] * MN - np.outer(on_r0, b)
+    on_M += np.outer(y, on_v) / n
+    on_raw = trend.off_fitted(on_M) + (2 / n) * (M @ on_A) + trend.adjoint_slopes(on_Phi)
+    return float(e @ e) / n, on_Phi + jack.adjoint(on_raw), float(np.trace(on_A))
+
+
+@dataclass
+class Search:
+    """Scales of regressors and instruments, by descent on the two leave-one-out losses.
+
+    Parameters
+    ----------
+    regressors, instruments : Scaled
+    T, U : arrays of shape (n, p), (n, q)
+        The trends: columns beside the kernel's coordinates, in stage 2 and in stage 1.
+    y : array of shape (n,)
+    free_x, free_z : bool
+        Whether the scales move, or the regularisers only.
+    lam, xi : float, optional
+        Regularisers that are given do not move.
+    """
+
+    regressors: Scaled
+    instruments: Scaled
+    T: np.ndarray
+    U: np.ndarray
+    y: np.ndarray
+    free_x: bool = True
+    free_z: bool = True
+    lam: float | None = None
+    xi: float | None = None
+
+    def __post_init__(self) -> None:
+        self._ux = _start(self.regressors, self.free_x, self.xi)
+        self._uz = _start(self.instruments, self.free_z, self.lam)
+
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, then a descent of each stage."""
+        self.regressors.choose(self._ux[:-1])
+        self.instruments.choose(self._uz[:-1])
+        self._uz = self._descend(self._first(self._ux), self._uz, self.free_z, self.lam)
+        self._ux = self._descend(self._second(self._uz), self._ux, self.free_x, self.xi)
+
+    @property
+    def scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of regressors and of instruments, as factors of the lengthscales."""
+        return 10.0 ** self._ux[:-1], 10.0 ** self._uz[:-1]
+
+    def _first(self, ux: np.ndarray) -> Callable:
+        Phi, q = self.regressors(ux[:-1]), self.U.shape[1]
+
+        def loss(u):
+            Theta = np.hstack([self.U, self.instruments(u[:-1])])
+            value, on_Theta, on_reg = stage1_loss(Theta, Phi, 10.0 ** u[-1])
+            return value, self._gradient(self.instruments, on_Theta[:, q:], on_reg, u)
+
+        return loss
+
+    def _second(self, uz: np.ndarray) -> Callable:
+        Theta = np.hstack([self.U, self.instruments(uz[:-1])])
+        jack = Jackknife.of(Theta, 10.0 ** uz[-1])
+        trend = Trend.of(self.T, jack)
+
+        def loss(u):
+            value, on_Phi, on_reg = causal_loss(
+                self.regressors(u[:-1]), self.y, 10.0 ** u[-1], jack, trend
+            )
+            return value, self._gradient(self.regressors, on_Phi, on_reg, u)
+
+        return loss
+
+    @staticmethod
+    def _gradient(scaled: Scaled, on_Phi, on_reg: float, u) -> np.ndarray:
+        return np.append(scaled.pullback(on_Phi), on_reg * 10.0 ** u[-1] * np.log(10.0))
+
+    @staticmethod
+    def _descend(loss: Callable, start: np.ndarray, free: bool, reg: float | None) -> np.ndarray:
+        """L-BFGS on the logarithm of the loss."""
+
+        def log_loss(u) -> Any:
+            value, slope = loss(u)
+            return np.log(max(value, 1e-300)), slope / max(value, 1e-300)
+
+        return descend(log_loss, start, _bounds(len(start) - 1, free, reg), STEPS, 1e-6)
+
+
+def _start(scaled: Scaled, free: bool, reg: float | None) -> np.ndarray:
+    """√d times the lengthscale of every column: k at a typical pair is then that of one column."""
+    d = scaled.points.shape[1]
+    return np.append(np.full(d, 0.5 * np.log10(d) if free else 0.0), _log_reg(reg))
+
+
+def _bounds(d: int, free: bool, reg: float | None) -> list[tuple[float, float]]:
+    """Of the scales, around where they start, and of the regulariser."""
+    middle, reach = (0.5 * np.log10(d), SCALE_DECADES) if free else (0.0, 0.0)
+    of_reg = REG_DECADES if reg is None else (_log_reg(reg), _log_reg(reg))
+    return [(middle - reach, middle + reach)] * d + [of_reg]
+
+
+def _log_reg(reg: float | None) -> float:
+    return START if reg is None else float(np.log10(max(reg, 10.0 ** REG_DECADES[0])))

@@ -1,0 +1,174 @@
+"""The two stages of kernel instrumental-variable regression, as solves of small matrices.
+
+Rows come in groups. A group knows whether its rows taught the first stage (then their embeddings
+leave the row itself out) and whether they have a part in the second. The three ways of sharing
+rows differ in nothing else:
+
+- the jackknife: one group, in both stages;
+- a split: one group in stage 1, another in stage 2;
+- K folds: K groups, each with a first stage learned from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import arrays, solves
+from ..core.checks import Array
+from ..core.minimise import SEARCH_ROWS
+from ..core.moments import Moments
+from .basis import trend_inverse
+from .groups import Group, _merged, _stacked
+
+
+# ------------------------------------------------------------------------------ stage 2
+@dataclass(frozen=True)
+class SecondStage:
+    """Ridge of y on M for every ξ, the trend's columns apart (they are not penalised).
+
+    With the trend first, A = MᵀM/m in blocks: B = A_tt⁻¹A_tk, S = A_kk − A_ktB = R diag(s) Rᵀ. In
+    the directions G = [I, −BR; 0, R] the penalised A is block diagonal, (A_tt, s + ξ), so that one
+    eigendecomposition serves every ξ. (A_tt has 1/m added for each trend column but the constant.)
+    """
+
+    grid: solves.EigenGrid
+    G: Array
+    start: Array  # coefficients of the trend's directions
+    inverse: Array  # A_tt⁻¹
+    c: Array  # right-hand side in the other directions
+    size: float  # trace of A_kk, what ξ is measured by: S may be no more than its rounding
+
+    @classmethod
+    def of(cls, second, target, trends: int, m: int) -> SecondStage:
+        """From MᵀM/m, Mᵀy/m and the number of trend columns."""
+        xp = arrays.namespace(second)
+        inverse = arrays.like(trend_inverse(arrays.to_numpy(second[:trends, :trends]), m), second)
+        B = inverse @ second[:trends, trends:]
+        S = second[trends:, trends:] - second[trends:, :trends] @ B
+        grid = solves.EigenGrid.of(0.5 * (S + S.T))
+        R = grid.vectors
+        top = xp.concat([arrays.like(np.eye(trends), second), -B @ R], axis=1)
+        low = xp.concat([arrays.like(np.zeros((R.shape[0], trends)), second), R], axis=1)
+        c = R.T @ (target[trends:] - B.T @ target[:trends])
+        size = float(xp.sum(xp.linalg.diagonal(second)[trends:]))
+        return cls(grid, xp.concat([top, low]), inverse @ target[:trends], inverse, c, size)
+
+    @property
+    def trends(self) -> int:
+        return self.inverse.shape[0]
+
+    def along(self, reg: float) -> Array:
+        """Coefficients in the directions G."""
+        return arrays.namespace(self.c).concat([self.start, self.grid.shrink(reg) * self.c])
+
+    def coefficients(self, reg: float) -> Array:
+        return self.G @ self.along(reg)
+
+    def covariance(self, reg: float, scores) -> Array:
+        """A⁻¹ Ω A⁻¹ for Ω given in the original coordinates."""
+        left = self.inverse_at(reg)
+        return left @ scores @ left.T
+
+    def inverse_at(self, reg: float) -> Array:
+        """A⁻¹ = G diag(A_tt⁻¹, 1/(s + ξ)) Gᵀ."""
+        p = self.trends
+        head, tail = self.G[:, :p], self.G[:, p:]
+        return head @ self.inverse @ head.T + (tail * self.grid.shrink(reg)) @ tail.T
+
+
+@dataclass(frozen=True)
+class CausalLeaveOneOut:
+    """(1/n) Σ(y_i − h⁻ⁱ(x_i))² for every ξ, from rows in the directions G (MATH §7)."""
+
+    stage: SecondStage
+    m: int
+    XR: Array
+    MR: Array
+    MM: Array  # MR²
+    XM: Array  # XR MR
+    u: Array
+    w: Array
+    g0: Array
+    x0: Array
+
+    @classmethod
+    def of(cls, stage: SecondStage, Phi, M, y, m: int) -> CausalLeaveOneOut:
+        xp, p = arrays.namespace(M), stage.trends
+        MG, XG = M @ stage.G, Phi @ stage.G
+        T, X = MG[:, :p], XG[:, :p]
+        pull = T @ stage.inverse
+        g0, x0 = xp.sum(pull * T, axis=1) / m, xp.sum(pull * X, axis=1) / m
+        u, w = y - T @ stage.start, y - X @ stage.start
+        XR, MR = XG[:, p:], MG[:, p:]
+        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0)
+
+    def __call__(self, reg: float) -> float:
+        errors = self.errors(reg)
+        return float(errors @ errors) / errors.shape[0]
+
+    def errors(self, reg: float) -> Array:
+        """y_i − h⁻ⁱ(x_i)."""
+        xp, d = arrays.namespace(self.u), self.stage.grid.shrink(reg)
+        b = d * self.stage.c
+        left = 1.0 - self.g0 - self.MM @ d / self.m
+        r = (self.u - self.MR @ b) / xp.clip(left, 1e-10, None)
+        return self.w - self.XR @ b + (self.x0 + self.XM @ d / self.m) * r
+
+
+def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
+    """(1/n) Σ(y − h(x))² on a group of rows, for every ξ: a quadratic in the coefficients."""
+    moments = group.total(["xx", "xy", "yy"], lambda x, z, y, m: {"x": x, "y": y[:, None]})
+    inner = stage.G.T @ moments.mean("xx") @ stage.G
+    target = stage.G.T @ moments.mean("xy")[:, 0]
+    constant = float(moments.mean("yy")[0, 0])
+
+    def loss(reg: float) -> float:
+        b = stage.along(reg)
+        return float(constant - 2 * target @ b + b @ inner @ b)
+
+    return loss
+
+
+def second_moments(learners: list[Group]) -> Moments:
+    """MᵀM and Mᵀy over the rows of stage 2."""
+    columns = lambda x, z, y, m: {"m": m, "y": y[:, None]}  # noqa: E731
+    return _merged([g.total(["mm", "my"], columns) for g in learners])
+
+
+def causal_leave_one_out(stage: SecondStage, learners: list[Group], m: int) -> CausalLeaveOneOut:
+    """The causal loss over a few of the complete rows.
+
+    Where no row is complete (two samples), regressors are not known beside outcomes, and the
+    embedding has to stand for them.
+    """
+    complete = [g for g in learners if g.teaches] or learners
+    parts: list[list] = [[], [], []]
+    for group in complete:
+        Phi, _, y, M = group.few_embedded(SEARCH_ROWS // len(complete))
+        for part, rows in zip(parts, (Phi if group.teaches else M, M, y), strict=True):
+            part.append(rows)
+    Phi, M, y = (_stacked(part) for part in parts)
+    return CausalLeaveOneOut.of(stage, Phi, M, y, m)
+
+
+def influence(groups: list[Group], coef, n: int, m: int) -> Array:
+    """Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2.
+
+    s_i = (y_i − M_iᵀb)/m for a row of stage 2, less (φ_i − M_i)ᵀb/n for one that teaches stage 1:
+    for a row in both, with n = m, the structural residual (y_i − φ_iᵀb)/n.
+    """
+
+    def scores(outcome: bool, teaches: bool) -> Callable[..., dict]:
+        def columns(Phi, Theta, y, M) -> dict:
+            fitted = M @ coef
+            s = (y - fitted) / m if outcome else 0.0 * y
+            if teaches:
+                s = s - (Phi @ coef - fitted) / n
+            return {"s": M * s[:, None]}
+
+        return columns
+
+    return _merged([g.total(["ss"], scores(g.outcome, g.teaches)) for g in groups]).sums["ss"]

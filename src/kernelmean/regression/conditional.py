@@ -1,0 +1,250 @@
+"""Conditional mean embeddings: operators x ↦ μ_{Y|x} that compose and apply to embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..core import solves
+from ..core.checks import (
+    Array,
+    as_floats,
+    as_points,
+    check_lengths,
+    check_positive,
+    check_target,
+    column_names,
+    frozen,
+)
+from ..core.saving import Saveable
+from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
+from ..kernels import fitted_kernel
+from .leave_one_out import LeaveOneOut, best_scale
+
+
+class ConditionalOperator(Saveable):
+    """What every fitted map x ↦ MeanEmbedding can do, written in terms of `at` and `apply`."""
+
+    def at(self, X) -> MeanEmbedding:
+        """The batch of embeddings of Y given each row of `X`."""
+        raise NotImplementedError
+
+    def apply(self, m) -> MeanEmbedding:
+        """The sum rule: the embedding of Y when X has the distribution `m`."""
+        raise NotImplementedError
+
+    def weights(self, X) -> Array:
+        """w(x) for each row of `X`, shape (batch, n)."""
+        return self.at(X).weights
+
+    def expectation(self, f: Callable, X) -> Array:
+        """Σ_i w_i(x) f(y_i), not normalised: (batch,) or (batch, k).
+
+        Parameters
+        ----------
+        f : callable
+            Maps points (n, d) to (n,) or (n, k).
+        X : array of shape (batch, d)
+        """
+        return self.at(X).expectation(f)
+
+    def predict(self, X) -> Array:
+        """Σ_i w_i(x) y_i, not normalised: kernel ridge regression of Y on X."""
+        m = self.at(X)
+        return m.apply_weights(m.points)
+
+    def __matmul__(self, first: ConditionalOperator) -> Composition:
+        """`second @ first`: x ↦ the embedding of Z, through Y (E_{Z|Y} E_{Y|X})."""
+        if not isinstance(first, ConditionalOperator):
+            return NotImplemented
+        return Composition(self, first)
+
+
+class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """μ_{Y|x} = Σ_i w_i(x) k(y_i, ·), w(x) = (K_X + nλI)⁻¹ k_X(x).
+
+    In coordinates w(x) = Φ(ΦᵀΦ + nλI)⁻¹φ(x), and the operator is E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹.
+
+    Parameters
+    ----------
+    kernel_x, kernel_y : Kernel, str, scikit-learn kernel or callable
+    reg : float, optional
+        λ, per sample. None takes the minimiser of the closed-form leave-one-out loss.
+    features : FeatureMap, optional
+        Coordinates for X and for Y; None is `Nystroem()`.
+    tune_lengthscale : bool
+        Also choose a scale for the lengthscales of `kernel_x`, in [0.1, 10], by the same loss.
+
+    Attributes
+    ----------
+    reg_ : float
+    loo_score_ : float
+        Leave-one-out loss (1/n) Σ_i ‖ψ(y_i) − μ^{-i}_{Y|x_i}‖² at `reg_`.
+    kernel_x_, kernel_y_ : Kernel
+    features_x_, features_y_ : FeatureMap
+    operator_ : array of shape (r_y, r_x)
+        E in coordinates.
+    points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
+        The training pairs.
+
+    References
+    ----------
+    Song, Huang, Smola, Fukumizu (2009); Grünewälder et al. (2012); MATH §3.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (300, 1))
+    >>> Y = X[:, 0] ** 2 + 0.1 * rng.standard_normal(300)
+    >>> c = km.ConditionalEmbedding().fit(X, Y)
+    >>> c.predict([[0.0], [1.0]]).round(1)
+    array([0., 1.])
+    """
+
+    def __init__(
+        self,
+        kernel_x="gaussian",
+        kernel_y="gaussian",
+        reg=None,
+        features=None,
+        tune_lengthscale=False,
+    ):
+        self.kernel_x = kernel_x
+        self.kernel_y = kernel_y
+        self.reg = reg
+        self.features = features
+        self.tune_lengthscale = tune_lengthscale
+
+    def fit(self, X, y) -> ConditionalEmbedding:
+        """Learn the operator from pairs.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d_x)
+        y : array or DataFrame of shape (n,) or (n, d_y)
+            The conditioned variable Y.
+
+        Raises
+        ------
+        ValueError
+            On malformed, non-finite or constant input, fewer than two rows, or a negative `reg`.
+        """
+        points_x, points_y = self._check_pairs(X, y)
+        kernel_x = fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x")
+        self.kernel_y_ = fitted_kernel(
+            self.kernel_y, points_y, names=column_names(y), name="kernel_y", argument="y"
+        )
+        self.features_y_ = as_target_map(self.features)
+        Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
+        if self.tune_lengthscale:
+            refuse_lengthscale(self.features)
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, Psi))
+        self.features_x_, Phi = fit_pairs(
+            self.features, points_x, kernel_x, points_y, self.kernel_y_
+        )
+        self.kernel_x_ = self.features_x_.kernel_
+        self.points_x_, self.points_ = points_x, points_y
+        self._solve(Phi, Psi)
+        return self
+
+    def at(self, X) -> MeanEmbedding:
+        """The batch of embeddings μ_{Y|x} for the rows of `X`.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (batch, d_x)
+
+        Returns
+        -------
+        MeanEmbedding
+            A batch on the training points of Y.
+        """
+        return self._embed(self._coordinates(X))
+
+    def apply(self, m) -> MeanEmbedding:
+        """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Φ(ΦᵀΦ + nλI)⁻¹ Σ_j α_j φ(u_j).
+
+        Parameters
+        ----------
+        m : MeanEmbedding or array of samples
+            Distribution of X: one or a batch, weights of either sign.
+        """
+        check_is_fitted(self)
+        m = as_embedding(m, self.kernel_x_, "m", self.n_features_in_, "the training X")
+        return self._embed(m.apply_weights(self.features_x_.transform(m.points)))
+
+    def predict(self, X) -> Array:
+        """Σ_i w_i(x) y_i, the conditional mean without normalisation, (batch,) or (batch, d_y).
+
+        Equal to kernel ridge regression with penalty nλ (`KernelRidge(alpha=n * reg)`).
+        `at(X).mean()` divides by Σ_i w_i(x) as well.
+        """
+        values = super().predict(X)
+        return values[:, 0] if self.one_output_ else values
+
+    def loo_score(self, reg: float) -> float:
+        """Leave-one-out loss at another λ, from the training coordinates kept."""
+        check_is_fitted(self)
+        return self._loo()(check_positive(reg, "reg"))
+
+    # ------------------------------------------------------------ inside
+
+    def _check_pairs(self, X, y) -> tuple[Array, Array]:
+        points_x = as_points(X, "X", min_rows=2, one_d=False)
+        validate_data(self, X, skip_check_array=True)
+        check_target(y)
+        points_y = as_points(y, "y")
+        check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
+        self.one_output_ = as_floats(y, "y").ndim == 1
+        return frozen(points_x), frozen(points_y)
+
+    def _coordinates(self, X) -> Array:
+        check_is_fitted(self)
+        points = as_points(X, "X", one_d=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self.features_x_.transform(points)
+
+    def _solve(self, Phi, Psi) -> None:
+        """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
+        n = Phi.shape[0]
+        self._Phi, self._Psi = Phi, Psi
+        self.reg_, self.loo_score_ = self._choose_reg()
+        self._ridge = solves.ridge(Phi.T @ Phi / n, self.reg_)
+        self.operator_ = self._ridge.solve(Phi.T @ Psi / n).T
+
+    def _choose_reg(self) -> tuple[float, float]:
+        if self.reg is None:
+            return self._loo().best()
+        reg = check_positive(self.reg, "reg", zero=True)
+        return reg, self._loo()(reg)
+
+    def _loo(self) -> LeaveOneOut:
+        second = self._Phi.T @ self._Phi / self._Phi.shape[0]
+        return LeaveOneOut.of(self._Phi, self._Psi, solves.EigenGrid.of(second))
+
+    def _embed(self, coordinates) -> MeanEmbedding:
+        """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""
+        n = self._Phi.shape[0]
+        left = self._ridge.solve_rows(coordinates) / n
+        return MeanEmbedding._of(self.points_, left, self._Phi, self.kernel_y_)
+
+
+class Composition(ConditionalOperator):
+    """`second @ first`, x ↦ second.apply(first.at(x)) (Spiteri 2023, Lemma 4.3)."""
+
+    def __init__(self, second: ConditionalOperator, first: ConditionalOperator):
+        self.second = second
+        self.first = first
+
+    def at(self, X) -> MeanEmbedding:
+        return self.second.apply(self.first.at(X))
+
+    def apply(self, m) -> MeanEmbedding:
+        return self.second.apply(self.first.apply(m))
+
+    def __repr__(self) -> str:
+        return f"{self.second!r} @ {self.first!r}"

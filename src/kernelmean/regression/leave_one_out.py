@@ -1,0 +1,120 @@
+"""Search for regularisers and lengthscale scales that minimise a closed-form loss."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from ..core import arrays, solves
+from ..core.checks import Array, NumericalWarning
+from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10, standard_error
+from ..core.moments import evenly
+from ..core.saving import Saveable
+from ..features.landmarks import Nystroem
+
+SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
+ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared residual
+SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to rounding
+SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
+
+
+def best_scale(kernel_x, points_x, Psi) -> float:
+    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
+
+    Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
+    200), each at its own best λ.
+    """
+    n = points_x.shape[0]
+    rows = evenly(n, SCALE_ROWS)
+    points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
+
+    def loss(scale: float) -> float:
+        with warnings.catch_warnings():  # a candidate's rank is nobody's concern
+            warnings.simplefilter("ignore", NumericalWarning)
+            features = Nystroem(tol=1e-4, max_rank=200)
+            Phi = features.fit_transform(points, kernel_x.scaled(scale))
+        grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
+        return LeaveOneOut.of(Phi, targets, grid).best()[1]
+
+    return minimise_log10(loss, *SCALES, points=9)[0]
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(Saveable):
+    """Vector-valued leave-one-out loss of a weighted ridge regression of Ψ on Φ, for every λ.
+
+    L(λ) = Σ_i d_i ‖[(I − H)Ψ]_i‖² / (1 − H_ii)², H = Φ(ΦᵀDΦ + λI)⁻¹ΦᵀD, D = diag(d), d_i = 1/n
+    when no weights are given (λ held fixed while a row is out). With ΦᵀDΦ = Q diag(s) Qᵀ and
+    P = ΦQ, one value costs n r² operations.
+    """
+
+    grid: solves.EigenGrid
+    P: Array  # rows in the eigenbasis, (n, r)
+    cross: Array  # P ∘ (Ψ Cᵀ) with C = PᵀDΨ, (n, r)
+    inner: Array  # C Cᵀ, (r, r)
+    norms: Array  # ‖ψ_i‖², (n,)
+    d: Array
+
+    @classmethod
+    def of(cls, Phi, Psi, grid: solves.EigenGrid, d=None) -> LeaveOneOut:
+        P = Phi @ grid.vectors
+        norms = arrays.namespace(Phi).sum(Psi * Psi, axis=-1)
+        if d is None:
+            d = arrays.namespace(Phi).full_like(norms, 1.0 / P.shape[0])
+        C = P.T @ (d[:, None] * Psi)
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d)
+
+    def __call__(self, reg: float) -> float:
+        xp = arrays.namespace(self.P)
+        shrink = self.grid.shrink(reg)
+        left = self._left(shrink)
+        if float(xp.min(left)) < SAFE:
+            return float(xp.sum(self.rows(reg)))
+        # Σ w_i p_iᵀ D C Cᵀ D p_i: a symmetric product of the rows, half the work of each row's own
+        w = self.d / left**2
+        S = xp.sqrt(w)[:, None] * self.P
+        fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
+        return max(float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted), 0.0)
+
+    def rows(self, reg: float) -> Array:
+        """Each row's part of the loss, (n,)."""
+        xp = arrays.namespace(self.P)
+        shrink = self.grid.shrink(reg)
+        fitted = (self.P * shrink[None, :]) @ self.inner
+        fitted *= self.P
+        squared = self.norms - 2 * (self.cross @ shrink) + fitted @ shrink
+        left = self._left(shrink)
+        own = xp.clip(squared, 0.0, None) / left**2
+        # a row that is fitted by itself alone is predicted by nothing: not by rounding either
+        return self.d * xp.where(left < ALONE, xp.maximum(own, self.norms), own)
+
+    def _left(self, shrink) -> Array:
+        """1 − leverage, kept above zero."""
+        xp = arrays.namespace(self.P)
+        return xp.clip(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10, None)
+
+    def best(self, one_se: bool = False, coarse: int | None = None) -> tuple[float, float]:
+        """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
+
+        With `one_se`, the largest λ whose loss is within one standard error of the minimum; with
+        `coarse`, the minimum is bracketed by the loss over that many rows.
+        """
+        size = float(arrays.namespace(self.P).sum(self.grid.values))
+        few = self.thinned(SEARCH_ROWS)
+        rough = None if coarse is None else self.thinned(coarse)
+        bracket = None if rough is None else lambda r: rough(r * size)
+        reg, loss = minimise_log10(lambda r: few(r * size), *DECADES, coarse=bracket)
+        if one_se:
+            slack = standard_error(few.rows(reg * size))
+            reg = heaviest_within(lambda r: few(r * size), reg, loss + slack, DECADES[1])
+        return reg * size, self(reg * size)
+
+    def thinned(self, limit: int) -> LeaveOneOut:
+        """The loss over evenly spaced rows, at most `limit` of them."""
+        n = self.P.shape[0]
+        if n <= limit:
+            return self
+        rows = evenly(n, limit)
+        P, cross = (arrays.take(A, rows, axis=0) for A in (self.P, self.cross))
+        norms, d = (arrays.take(a, rows, axis=0) for a in (self.norms, self.d))
+        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d)

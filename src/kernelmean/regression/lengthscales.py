@@ -1,0 +1,141 @@
+"""Lengthscales of a regression by its closed-form leave-one-out loss."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+
+from ..core.checks import NumericalWarning
+from ..core.solves import kept, small_inverse
+from ..features.landmarks import Nystroem
+from ..kernels import Kernel
+
+TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
+SCALE_DECADES = 1.5  # a scale stays within 10**±1.5 of where it starts
+REG_DECADES = (-9.0, 1.0)  # of λ and ξ, relative to the kernel's mean diagonal
+ROWS_PER_SCALE = 10  # fewer can be fitted by scales of their own, whatever is left out
+TIES = (np.inf, 10.0, 1.0, 0.1)  # tried between the scales of columns, times the number of rows
+RANK = 120  # landmarks of the search
+JITTER = 1e-8  # of the landmarks' Gram matrix, relative to its diagonal
+
+
+@dataclass
+class Scaled:
+    """Coordinates Φ = K_{·L}R⁻ᵀ, RRᵀ = K_LL + jitter, as a function of log10 scales."""
+
+    kernel: Kernel
+    points: np.ndarray
+    rank: int = RANK
+    landmarks: np.ndarray = field(init=False)
+
+    def choose(self, u: np.ndarray) -> None:
+        """Landmarks for the kernel at these scales, to a trace of 1e-6."""
+        with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
+            warnings.simplefilter("ignore", NumericalWarning)
+            features = Nystroem(tol=1e-6, max_rank=self.rank)
+            self.landmarks = features.fit(self.points, self.kernel.scaled(10.0**u)).landmarks_
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        """Φ, (n, r), at log10 scales u."""
+        kernel = self.kernel.scaled(10.0**u)
+        K = kernel._gram(self.landmarks, self.landmarks)
+        K[np.diag_indices_from(K)] += JITTER * K.diagonal().mean()
+        root = scipy.linalg.cholesky(K, lower=True, check_finite=False)
+        cross = kernel._gram(self.points, self.landmarks)
+        Phi = _solve(root, cross.T).T
+        self._state = kernel, root, Phi
+        return Phi
+
+    def pullback(self, G: np.ndarray) -> np.ndarray:
+        """∂/∂u of a loss whose gradient with respect to Φ, at the last u, is G."""
+        kernel, root, Phi = self._state
+        on_cross = _solve(root, G.T, transposed=True).T
+        # dK_LL enters through the Cholesky factor: its adjoint is R⁻ᵀ ⌊−GᵀΦ⌋ R⁻¹, where ⌊·⌋ keeps
+        # the lower triangle and half the diagonal
+        half = np.tril(-G.T @ Phi)
+        half[np.diag_indices_from(half)] *= 0.5
+        on_gram = _solve(root, _solve(root, half.T, transposed=True).T, transposed=True)
+        slope = kernel.scale_gradient(self.points, self.landmarks, on_cross)
+        slope += kernel.scale_gradient(self.landmarks, self.landmarks, on_gram)
+        return slope * np.log(10.0)
+
+
+def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float, np.ndarray, float]:
+    """(1/n) Σ‖φ_i − F_i‖²/(1 − h_i)² with its gradients with respect to Θ and λ.
+
+    F = Θ(ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n. With an intercept, which is not
+    penalised, both Θ and Φ are centred and h_i is larger by 1/n.
+    """
+    n = Theta.shape[0]
+    if intercept:
+        Theta, Phi = Theta - Theta.mean(0), Phi - Phi.mean(0)
+    N = small_inverse(Theta.T @ Theta / n, reg)
+    C = Theta.T @ Phi / n
+    NC, TN = N @ C, Theta @ N
+    left = kept((TN * Theta).sum(1) / n + (1 / n if intercept else 0.0))
+    off = (Phi - Theta @ NC) / left[:, None]
+    on_fit = off * (-2 / n / left[:, None])
+    on_hat = (2 / n) * (off * off).sum(1) / left
+    on_NC = Theta.T @ on_fit
+    on_N = on_NC @ C.T + Theta.T @ (on_hat[:, None] * Theta) / n
+    on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
+    on_Theta = on_fit @ NC.T + (2 / n) * (on_hat[:, None] * TN + Theta @ on_A)
+    on_Theta += Phi @ (N @ on_NC).T / n
+    if intercept:
+        on_Theta -= on_Theta.mean(0)
+    return float((off * off).sum()) / n, on_Theta, float(np.trace(on_A))
+
+
+def tied(u: np.ndarray, slope: np.ndarray, tie: float) -> tuple[float, np.ndarray]:
+    """The price of log10 scales u that differ, tie · Σ(u_j − ū)², and the slope of all with it.
+
+    With an infinite tie the scales keep in step.
+    """
+    if np.isinf(tie):
+        return 0.0, np.full_like(slope, slope.mean())
+    apart = u - u.mean()
+    return tie * float(apart @ apart), slope + 2 * tie * apart
+
+
+def best_tie(
+    descend_on: Callable, held_out: Callable, start: np.ndarray, scales: int, n: int
+) -> float:
+    """How strongly scales are tied, by what is found on half of the rows for the other half.
+
+    Parameters
+    ----------
+    descend_on : callable
+        (rows, start, tie) to the parameters found on those rows.
+    held_out : callable
+        (parameters, rows learned from, other rows) to the loss on the other rows.
+    start : array
+        Parameters with scales in step.
+    scales, n : int
+        How many scales and rows there are.
+
+    Returns
+    -------
+    tie : float
+        Infinite where scales of their own do not pay, or there are fewer than ten rows to each;
+        otherwise for a loss of all rows.
+    """
+    if n < ROWS_PER_SCALE * scales:
+        return np.inf
+    order = np.random.default_rng(0).permutation(n)
+    losses = np.zeros(len(TIES))
+    for some, rest in [(order[: n // 2], order[n // 2 :]), (order[n // 2 :], order[: n // 2])]:
+        u = start
+        for i, tie in enumerate(TIES):
+            u = descend_on(some, u, tie / len(some))
+            losses[i] += held_out(u, some, rest)
+    return TIES[int(np.argmin(losses))] / n
+
+
+def _solve(root: np.ndarray, B: np.ndarray, transposed: bool = False) -> np.ndarray:
+    return scipy.linalg.solve_triangular(
+        root, B, lower=True, trans=1 if transposed else 0, check_finite=False
+    )

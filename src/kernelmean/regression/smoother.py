@@ -1,0 +1,74 @@
+"""Ridge regression on coordinates, beside an intercept that is not penalised, for every λ at once.
+
+Whatever is regressed, row x has the weights w_j(x) = 1/n + (φ(x) − φ̄)ᵀ(C + λI)⁻¹(φ_j − φ̄)/n, C the
+covariance of the coordinates; they sum to one. Without the intercept these are the weights
+φ(x)ᵀ(ΦᵀΦ/n + λI)⁻¹φ_j/n of a conditional mean embedding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core import arrays, solves
+from ..core.checks import Array
+from ..core.saving import Saveable
+
+
+@dataclass(frozen=True)
+class Smoother(Saveable):
+    """Rows in the eigenbasis of their second moments: the hat matrix is H(λ) = P diag(s(λ)) Pᵀ/n.
+
+    Attributes
+    ----------
+    P : array of shape (n, r)
+        The rows; with an intercept, the first column is one.
+    grid : EigenGrid
+        Of ΦᵀΦ/n, or of the covariance.
+    centre : array of shape (r − 1,) or None
+        φ̄, with an intercept.
+    """
+
+    P: Array
+    grid: solves.EigenGrid
+    centre: Array | None
+
+    @classmethod
+    def of(cls, Phi, intercept: bool) -> Smoother:
+        """From coordinates (n, r), which are not kept."""
+        centre = arrays.namespace(Phi).mean(Phi, axis=0) if intercept else None
+        Phi = Phi if centre is None else Phi - centre
+        grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
+        P = Phi @ grid.vectors
+        return cls(P if centre is None else with_ones(P), grid, centre)
+
+    @property
+    def n(self) -> int:
+        return int(self.P.shape[0])
+
+    def rotated(self, Phi) -> Array:
+        """Coordinates of new points in the same basis."""
+        if self.centre is None:
+            return Phi @ self.grid.vectors
+        return with_ones((Phi - self.centre) @ self.grid.vectors)
+
+    def shrink(self, reg: float) -> Array:
+        """s(λ): 1/(value + λ), and 1 for the intercept."""
+        own = self.grid.shrink(reg)
+        if self.centre is None:
+            return own
+        return arrays.namespace(own).concat([arrays.namespace(own).ones_like(own[:1]), own])
+
+    def leverage(self, reg: float, P=None) -> Array:
+        """H_ii, (n,), of all rows or of those given."""
+        P = self.P if P is None else P
+        return (P * P) @ (self.shrink(reg) / self.n)
+
+    def left(self, Phi, reg: float) -> Array:
+        """The weights of new points are this times Pᵀ."""
+        return self.rotated(Phi) * (self.shrink(reg) / self.n)[None, :]
+
+
+def with_ones(P) -> Array:
+    """P with a first column of ones."""
+    xp = arrays.namespace(P)
+    return xp.concat([xp.ones_like(P[:, :1]), P], axis=1)

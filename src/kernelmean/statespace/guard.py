@@ -1,0 +1,118 @@
+"""What stands beside a law far from its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+
+from ..chains.emission import NARROWEST, Guard
+
+SPAN = 8.0  # standard deviations that the law of the noise is tabulated over,
+BINS = 800  # in so many steps,
+SHAPE_WIDTH = 0.6  # smoothed by this times n^(-1/5),
+IMAGINED = 64  # points that stand for it in an embedding
+FAR, WIDE = 1e-4, 4.0  # and with this share of a wide normal law
+
+
+# ------------------------------------------------------------ what is left where data end
+
+
+@dataclass(frozen=True)
+class ShapedGuard(Guard):
+    """g_k(y) = g((y − mean_k)/s)/s: one law of the noise for all states, columns independent.
+
+    Attributes
+    ----------
+    shape : array of shape (d, bins)
+        g of each column on an even grid over ±`SPAN`, where s is one.
+    """
+
+    shape: np.ndarray = field(kw_only=True)
+
+    def log_density(self, points: np.ndarray) -> np.ndarray:
+        """(m, K)."""
+        total = np.zeros((len(points), len(self.counts)))
+        for j, table in enumerate(self.shape):
+            width = self.variances[0, j] ** 0.5
+            if width > 0:
+                off = (points[:, j, None] - self.means[:, j]) / width
+                total += _log_noise(table, off) - np.log(width)
+        return total
+
+    def points(self) -> np.ndarray:
+        """`IMAGINED` points of equal weight with the mean and the variances of each law.
+
+        Returns
+        -------
+        array of shape (K, IMAGINED, d)
+            Quantiles of the noise, combined at random where there are several columns.
+        """
+        levels = (np.arange(IMAGINED) + 0.5) / IMAGINED
+        grid = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS
+        upto = [np.cumsum(table) / max(table.sum(), np.finfo(float).tiny) for table in self.shape]
+        z = np.stack([np.interp(levels, u, grid) for u in upto], axis=1)
+        z = np.random.default_rng(0).permuted(z, axis=0) if z.shape[1] > 1 else z
+        z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), np.finfo(float).tiny)
+        return self.means[:, None] + z * np.sqrt(self.variances)[:, None]
+
+
+@dataclass(frozen=True)
+class LinearGuard:
+    """y = c + Bx + e, where e has the law of all residuals: it counts as so many rows a node.
+
+    Called with rows and the weights of the nodes in them, as `Guard.of` is. Where no observation
+    has been, its mean goes on in a straight line.
+    """
+
+    nodes: np.ndarray
+    strength: float
+
+    def __call__(self, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
+        if discrete:
+            return replace(Guard.of(points, weights, spread, discrete), strength=self.strength)
+        counts, rows = weights.sum(axis=0), weights.sum(axis=1)
+        n = max(counts.sum(), np.finfo(float).tiny)
+        x, centre = self.nodes - counts @ self.nodes / n, rows @ points / n
+        y = points - centre
+        Sxx, Sxy = (counts[:, None] * x).T @ x / n, x.T @ (weights.T @ y) / n
+        B = np.linalg.pinv(Sxx, rcond=1e-10, hermitian=True) @ Sxy
+        left = np.maximum(rows @ y**2 / n - (B * Sxy).sum(axis=0), NARROWEST * spread)
+        means = centre + x @ B
+        shape = np.stack(
+            [_shape(points[:, j], means[:, j], s, weights) for j, s in enumerate(left**0.5)]
+        )
+        variances = np.tile(left, (len(x), 1))
+        return ShapedGuard(counts, means, variances, 0, self.strength, shape=shape)
+
+
+def _log_noise(table: np.ndarray, off: np.ndarray) -> np.ndarray:
+    """log g, between the entries of its table: never zero, however far."""
+    grid = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS
+    logs = np.log(table + FAR * np.exp(-0.5 * (grid / WIDE) ** 2))
+    at = (off + SPAN) * (BINS / (2 * SPAN)) - 0.5
+    low = np.clip(at, 0, BINS - 2).astype(int)
+    inside = logs[low] + (at - low) * np.diff(logs)[low]
+    beyond = np.abs(off) > grid[-1]
+    if beyond.any():
+        inside[beyond] = np.log(FAR) - 0.5 * (off[beyond] / WIDE) ** 2
+    return inside - np.log1p(FAR * WIDE * np.sqrt(2 * np.pi))
+
+
+def _shape(y: np.ndarray, means: np.ndarray, s: float, weights: np.ndarray) -> np.ndarray:
+    """Density of (y_i − mean_j)/s under weights w_ij, on the grid: a smoothed histogram."""
+    if s == 0:
+        return np.zeros(BINS)
+    bins = np.clip(((y[:, None] - means) / s + SPAN) * (BINS / (2 * SPAN)), 0, BINS - 1)
+    counts = np.bincount(bins.astype(int).ravel(), weights.ravel(), minlength=BINS)
+    step, n = 2 * SPAN / BINS, max(counts.sum(), 1.0)
+    return gaussian_filter1d(counts, SHAPE_WIDTH * n**-0.2 / step, mode="constant") / (n * step)
+
+
+def _inverse_root(S: np.ndarray) -> np.ndarray:
+    """S^(-1/2), with what has no variance left out."""
+    values, vectors = np.linalg.eigh(S)
+    keep = values > 1e-10 * max(values[-1], np.finfo(float).tiny)
+    inverse = np.where(keep, 1 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
+    return (vectors * inverse) @ vectors.T

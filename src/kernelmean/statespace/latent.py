@@ -1,0 +1,145 @@
+"""The latent space of a state-space model: its law, and the points that stand for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import norm, qmc
+
+from ..chains.markov import Chain, stationary
+from ..core import arrays
+from ..core.checks import LARGEST, as_floats
+from ..core.saving import Saveable
+from .guard import _inverse_root
+
+LAWS = ("normal", "uniform")
+NODES = (51, 120, 200)  # by default, in one, two, and three or more dimensions
+REACH = 4.5  # of the nodes of a normal law, in standard deviations
+WIDER = 1.2  # the law that they are drawn from in several dimensions, relative to it
+DRAWS = 20_000  # of a user's sampler, or of a simulator
+FOLLOWED = 400  # transitions simulated from each node
+BURN_IN = 300  # steps of a simulator until its law no longer changes
+CHAINS = 2000  # run side by side
+TAIL, MARGIN = 5e-4, 0.1  # nodes reach a margin of the range beyond these quantiles of draws
+
+
+@dataclass(frozen=True)
+class Latent(Saveable):
+    """Nodes x_j and masses π_j: the latent law π* is Σ_j π_j δ(x_j).
+
+    For a normal law the nodes reach beyond where the mass is: a new sequence may go where the
+    training sequence has not been.
+
+    Attributes
+    ----------
+    nodes : array of shape (m, d)
+    weights : array of shape (m,)
+        π.
+    """
+
+    nodes: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, law: str | Callable, d: int, m: int | None, rng: np.random.Generator) -> Latent:
+        """Of a law given by its name, or by a sampler (n, rng) -> (n, d)."""
+        m = NODES[min(d, 3) - 1] if m is None else m
+        if callable(law):
+            return cls._drawn(check_draws(law(DRAWS, rng), (DRAWS, d), "latent"), m, "latent")
+        if law == "uniform":
+            nodes = (np.arange(m)[:, None] + 0.5) / m if d == 1 else _spaced(m, d)
+            return cls(nodes, np.full(m, 1 / m))
+        if d == 1:
+            nodes = np.linspace(-REACH, REACH, m)[:, None]
+            return cls(nodes, _shares(-0.5 * nodes[:, 0] ** 2))
+        nodes = WIDER * norm.ppf(_spaced(m, d))
+        squares = (nodes**2).sum(axis=1)
+        return cls(nodes, _shares(-0.5 * squares * (1 - WIDER**-2)))
+
+    @classmethod
+    def _drawn(cls, draws: np.ndarray, m: int, name: str) -> Latent:
+        """From a sample: evenly spaced nodes in one dimension, equally likely ones in more."""
+        if (draws.max(axis=0) == draws.min(axis=0)).any():
+            raise ValueError(f"{name} returned draws that are all the same; a law is needed")
+        if draws.shape[1] > 1:
+            nodes, counts = np.unique(draws[:m], axis=0, return_counts=True)
+            return cls(nodes, counts / counts.sum())
+        low, high = np.quantile(draws, [TAIL, 1 - TAIL])
+        if low == high:
+            low, high = draws.min(), draws.max()
+        margin = MARGIN * (high - low)
+        nodes = np.linspace(low - margin, high + margin, m)[:, None]
+        blank = cls(nodes, np.full(m, 1 / m))
+        weights = blank.shares(draws).mean(axis=0) + arrays.EPS
+        return cls(nodes, weights / weights.sum())
+
+    @classmethod
+    def simulated(cls, move: Callable, x: np.ndarray, m: int | None, rng) -> Latent:
+        """Of the stationary law of a simulator (x, rng) -> x', from where it starts."""
+        for _ in range(BURN_IN):
+            x = check_draws(move(x.copy(), rng), x.shape, "transition")
+        draws = [x]
+        for _ in range(DRAWS // len(x) - 1):
+            draws.append(check_draws(move(draws[-1].copy(), rng), x.shape, "transition"))
+        m = NODES[min(x.shape[1], 3) - 1] if m is None else m
+        return cls._drawn(np.concatenate(draws), m, "transition")
+
+    @cached_property
+    def standard(self) -> np.ndarray:
+        """The nodes in coordinates of mean zero and covariance I."""
+        off = self.nodes - self.weights @ self.nodes
+        return off @ _inverse_root((self.weights[:, None] * off).T @ off)
+
+    @cached_property
+    def spacing(self) -> float:
+        """Median distance of a node to the nearest other one, in standard coordinates."""
+        distances = arrays.sq_dists(self.standard, self.standard)
+        np.fill_diagonal(distances, np.inf)
+        return float(np.median(distances.min(axis=1)) ** 0.5)
+
+    def shares(self, x: np.ndarray) -> np.ndarray:
+        """Points as masses on the nodes, (n, m): between its two neighbours, or on the nearest."""
+        if self.nodes.shape[1] > 1:
+            nearest = arrays.sq_dists(x, self.nodes).argmin(axis=1)
+            return np.eye(len(self.nodes))[nearest]
+        nodes, x = self.nodes[:, 0], x[:, 0]
+        left = np.clip(np.searchsorted(nodes, x) - 1, 0, len(nodes) - 2)
+        gap = np.maximum(nodes[left + 1] - nodes[left], np.finfo(float).tiny)
+        right = np.clip((x - nodes[left]) / gap, 0.0, 1.0)
+        shares = np.zeros((len(x), len(nodes)))
+        rows = np.arange(len(x))
+        shares[rows, left] = 1 - right
+        shares[rows, left + 1] += right
+        return shares
+
+    def chain_of(self, move: Callable, rng: np.random.Generator) -> Chain:
+        """The chain on the nodes of a simulator (x, rng) -> x', by following it from each."""
+        x = np.repeat(self.nodes, FOLLOWED, axis=0)
+        shares = self.shares(check_draws(move(x.copy(), rng), x.shape, "transition"))
+        transmat = shares.reshape(len(self.nodes), FOLLOWED, -1).mean(axis=1)
+        return Chain(stationary(transmat), transmat)
+
+
+def check_draws(x, shape: tuple[int, ...], name: str) -> np.ndarray:
+    """What a user's function returned, as an array of the shape that was asked for."""
+    x = arrays.to_numpy(as_floats(x, f"what {name} returned"))
+    if x.ndim == 1 and shape[1] == 1:
+        x = x[:, None]
+    if x.shape != shape:
+        raise ValueError(f"{name} returned an array of shape {x.shape}; {shape} is needed")
+    if not (np.abs(x) < LARGEST).all():
+        raise ValueError(f"{name} returned NaN, infinity or numbers beyond {LARGEST:g}")
+    return x
+
+
+def _shares(log_weights: np.ndarray) -> np.ndarray:
+    weights = np.exp(log_weights - log_weights.max())
+    return weights / weights.sum()
+
+
+def _spaced(m: int, d: int) -> np.ndarray:
+    """Evenly spread points of the unit cube, the same at every call."""
+    return qmc.Halton(d, scramble=True, rng=0).random(m)

@@ -1,0 +1,172 @@
+"""Which observation goes with which latent point, before anything is learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+from scipy.optimize import linear_sum_assignment
+from sklearn.neighbors import KDTree
+
+from ..chains.em import Rows
+from ..chains.markov import Chain
+from ..core import arrays
+from ..core.moments import evenly
+from ..core.sequences import neighbours
+from .latent import Latent
+from .moves import SmoothMoves
+
+ASSIGNED = 2000  # rows that are assigned at once; the time grows with the cube
+
+
+def sorted_pairs(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The latent point of the same rank as each observation: the monotone map of y to x.
+
+    Parameters
+    ----------
+    y : array of shape (n, 1)
+    x : array of shape (m, 1)
+        If m is not n, ranks are scaled: every point goes with about n/m observations.
+
+    Returns
+    -------
+    array of int of shape (n,)
+        Numbers of rows of `x`.
+
+    References
+    ----------
+    Spiteri (2023), section 4.4.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmean.statespace.pairing import sorted_pairs
+    >>> sorted_pairs(np.array([[5.0], [-1.0], [2.0]]), np.array([[0.1], [0.2], [0.3]]))
+    array([2, 0, 1])
+    """
+    index = np.empty(len(y), dtype=np.int64)
+    index[np.argsort(y[:, 0], kind="stable")] = np.argsort(x[:, 0])[spread(len(y), len(x))]
+    return index
+
+
+def assigned_pairs(y: np.ndarray, x: np.ndarray, limit: int = ASSIGNED) -> np.ndarray:
+    """argmin Σ_i ‖z_i − x_{p(i)}‖² over assignments p, both sides centred and whitened.
+
+    The optimal transport of the observations to the latent points, as sorting is for one column.
+    Where observations have fewer columns than the latent points, only the first columns of the
+    points are compared; where they have more, the leading principal components are.
+
+    Parameters
+    ----------
+    y : array of shape (n, d_y)
+    x : array of shape (m, d_x)
+    limit : int
+        With more observations, evenly spaced ones are assigned, and the others go with the
+        nearest of these.
+
+    Returns
+    -------
+    array of int of shape (n,)
+        Numbers of rows of `x`.
+    """
+    d = min(y.shape[1], x.shape[1])
+    y, x = whitened(y, d), whitened(x[:, :d], d)
+    chosen = evenly(len(y), limit)
+    points = spread(len(chosen), len(x))
+    _, order = linear_sum_assignment(arrays.sq_dists(y[chosen], x[points]))
+    if len(chosen) == len(y):
+        return points[order]
+    return points[order][KDTree(y[chosen]).query(y, return_distance=False)[:, 0]]
+
+
+def spread(n: int, m: int) -> np.ndarray:
+    """n numbers below m in order, each as often as the next."""
+    return (2 * np.arange(n) + 1) * m // (2 * n)
+
+
+def whitened(points: np.ndarray, d: int) -> np.ndarray:
+    """The d leading components of centred points, of equal spread; its unit is no matter here.
+
+    All components are turned back to the columns that they came from, so that column j is still
+    about column j.
+    """
+    left, _, Vt = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    return left @ Vt if d == points.shape[1] else left[:, :d]
+
+
+WINDOWS = (0.0, 2.0, 8.0, 32.0)  # rows over which observations are averaged before they are paired
+PAIRED = 1000  # latent points that are paired with observations
+BLUR = 0.3  # of a pairing, in standard deviations of the latent law
+
+
+# ------------------------------------------------------------ where to begin
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Probabilities of the nodes in each row, as if a function of the observations were x.
+
+    Attributes
+    ----------
+    log_shares : array of shape (n, m)
+        Their logarithms, up to a constant of the row.
+    chain : Chain
+        From neighbours.
+    """
+
+    log_shares: np.ndarray
+    chain: Chain
+
+    @classmethod
+    def of(cls, rows: Rows, moves: SmoothMoves, window: float, sign: float = 1.0) -> Pairing:
+        """By rank or optimal assignment to π*, of observations averaged over some rows."""
+        latent = moves.latent
+        z = latent.standard
+        paired = z[_pairs(sign * _signals(rows, window, z.shape[1]), latent)]
+        log_shares = -0.5 * arrays.sq_dists(paired, z) / max(BLUR, latent.spacing) ** 2
+        linked = neighbours(rows.seen, rows.sequences)
+        gamma = _normalised(log_shares)
+        counts = gamma[:-1][linked].T @ gamma[1:][linked]
+        return cls(log_shares, moves.from_counts(counts))
+
+    @property
+    def gamma(self) -> np.ndarray:
+        """The probabilities."""
+        return _normalised(self.log_shares)
+
+
+def _normalised(logs: np.ndarray) -> np.ndarray:
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def _signals(rows: Rows, window: float, d: int) -> np.ndarray:
+    """Observations averaged in time, the last one where one is missing; d columns at least.
+
+    More columns than an observation has come from wider and wider windows.
+    """
+    Y = arrays.to_numpy(rows.points)
+    last = np.maximum.accumulate(np.where(rows.seen, np.arange(len(Y)), -1))
+    Y = Y[np.where(last >= 0, last, np.argmax(rows.seen))]
+    columns = [_averaged(Y, rows.sequences, window)]
+    while sum(c.shape[1] for c in columns) < d:
+        window = 4 * max(window, 1.0)
+        columns.append(_averaged(Y, rows.sequences, window))
+    return np.concatenate(columns, axis=1)
+
+
+def _averaged(Y: np.ndarray, sequences: list[slice], window: float) -> np.ndarray:
+    if window == 0:
+        return Y
+    parts = [gaussian_filter1d(Y[s], window, axis=0, mode="nearest") for s in sequences]
+    return np.concatenate(parts)
+
+
+def _pairs(signals: np.ndarray, latent: Latent) -> np.ndarray:
+    """The node that goes with every row."""
+    levels = (np.arange(PAIRED) + 0.5) / PAIRED
+    upto = np.cumsum(latent.weights)
+    nodes = np.minimum(np.searchsorted(upto, levels), len(upto) - 1)  # of equal weight
+    pair = sorted_pairs if signals.shape[1] == latent.nodes.shape[1] == 1 else assigned_pairs
+    return nodes[pair(signals, latent.nodes[nodes])]

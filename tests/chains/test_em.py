@@ -1,0 +1,470 @@
+"""Emission laws that are embeddings, and EM with them: loops over rows, hmmlearn, all paths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import hmm_oracles as slow
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import dblquad, quad, trapezoid
+from scipy.special import gamma as gamma_function
+
+import kernelmean as km
+from kernelmean.chains import emission
+from kernelmean.chains.em import (
+    PSEUDO,
+    Rows,
+    begin,
+    climb,
+    expectation,
+    judged,
+    maximised,
+    random_start,
+    uninformed,
+)
+from kernelmean.chains.emission import (
+    Guard,
+    SignedEmissions,
+    Smoothing,
+    rule_of_thumb,
+    smoothing_kernel,
+)
+from kernelmean.chains.markov import Chain
+
+hmmlearn = pytest.importorskip("hmmlearn.hmm")
+
+
+@pytest.fixture(autouse=True)
+def _all_digits(monkeypatch):
+    """Coordinates that lose nothing: what is tested is not the landmarks."""
+    monkeypatch.setattr(emission, "Nystroem", partial(km.Nystroem, tol=1e-15))
+
+
+# ------------------------------------------------------------ densities
+
+
+def normal_density(h: float) -> slow.Gram:
+    def density(A, B):
+        squares = ((A[:, None] - B[None]) ** 2).sum(axis=2)
+        return np.exp(-squares / (2 * h**2)) / (2 * np.pi * h**2) ** (A.shape[1] / 2)
+
+    return density
+
+
+def laplace_density(h: float) -> slow.Gram:
+    """exp(-|x - y|/h) over its integral, |S^{d-1}| (d-1)! h^d."""
+
+    def density(A, B):
+        d = A.shape[1]
+        sphere = 2 * np.pi ** (d / 2) / gamma_function(d / 2)
+        distance = ((A[:, None] - B[None]) ** 2).sum(axis=2) ** 0.5
+        return np.exp(-distance / h) / (sphere * gamma_function(d) * h**d)
+
+    return density
+
+
+KERNELS = {
+    "gaussian": (km.Gaussian(0.4), normal_density(0.4)),
+    "laplace": (km.Laplace(0.4), laplace_density(0.4)),
+}
+
+
+def rows_of(d: int, repeats: bool) -> np.ndarray:
+    """24 rows in 2 clusters; with one value three times and another twice."""
+    rng = np.random.default_rng(40)
+    X = rng.normal(size=(24, d)) + 2.0 * (np.arange(24) % 3 == 0)[:, None]
+    if repeats:
+        X[[5, 9]] = X[2]
+        X[20] = X[13]
+    return X
+
+
+def shares_of(n: int, K: int, seed: int = 41) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.ones(K), size=n)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("repeats", [False, True], ids=["distinct", "repeated"])
+class TestDensities:
+    def test_at_new_points(self, kernel, d, repeats):
+        X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
+        Y = np.random.default_rng(42).normal(scale=2.0, size=(9, d))
+        got = Smoothing.of(X, k).emissions(gamma).log_density(Y)
+        assert_allclose(np.exp(got), slow.emission_densities(Y, X, gamma, density), rtol=1e-7)
+
+    def test_of_the_rows_themselves_without_them(self, kernel, d, repeats, monkeypatch):
+        """A row, and those equal to it, bring nothing to their own density."""
+        monkeypatch.setattr(emission, "ATOM", 1.1)
+        X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
+        same = (X[:, None] == X[None]).all(axis=2)
+        want = slow.emission_densities(X, X, gamma, density, left_out=same)
+        assert_allclose(np.exp(Smoothing.of(X, k).log_densities(gamma)), want, rtol=1e-6)
+
+    def test_an_atom_keeps_the_other_rows_of_its_value(self, kernel, d, repeats):
+        """From one percent of the rows on (here: two rows) only the row itself is left out."""
+        X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
+        same = np.eye(24, dtype=bool)
+        want = slow.emission_densities(X, X, gamma, density, left_out=same)
+        assert_allclose(np.exp(Smoothing.of(X, k).log_densities(gamma)), want, rtol=1e-6)
+
+    def test_fractions_of_rows_count_as_such(self, kernel, d, repeats):
+        """Weights that are zero for a state leave its law to the others."""
+        X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
+        gamma = gamma * (np.arange(24) < 12)[:, None]
+        Y = np.random.default_rng(42).normal(size=(5, d))
+        got = Smoothing.of(X, k).emissions(gamma).log_density(Y)
+        want = slow.emission_densities(Y, X[:12], gamma[:12], density)
+        assert_allclose(np.exp(got), want, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", [km.Gaussian(0.05), km.Gaussian(0.4), km.Matern(1.5, 0.3)])
+def test_densities_on_the_line_integrate_to_one(kernel):
+    X, gamma = rows_of(1, True), shares_of(24, 3)
+    laws = Smoothing.of(X, kernel).emissions(gamma)
+    for k in range(3):
+        total, _ = quad(
+            lambda y, k=k: np.exp(laws.log_density(np.array([[y]]))[0, k]),
+            -15, 15, points=np.sort(X[:, 0]), limit=500,
+        )  # fmt: skip
+        assert total == pytest.approx(1.0, abs=1e-6)
+
+
+def test_densities_in_the_plane_integrate_to_one():
+    X, gamma = rows_of(2, False), shares_of(24, 2)
+    laws = Smoothing.of(X, km.Gaussian(0.8)).emissions(gamma)
+    total, _ = dblquad(
+        lambda a, b: np.exp(laws.log_density(np.array([[a, b]]))[0, 1]), -9, 9, -9, 9, epsabs=1e-4
+    )
+    assert total == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_delta_kernel_makes_a_table_that_sums_to_one():
+    """(N_kv + 1/V)/(N_k + 1)."""
+    y = np.array([0, 1, 1, 3, 0, 3, 3, 7.0])[:, None]
+    gamma = shares_of(8, 2)
+    table = np.exp(Smoothing.of(y, km.Delta()).emissions(gamma).log_density([[0.0], [1], [3], [7]]))
+    assert_allclose(table.sum(axis=0), 1.0)
+    counts = np.array([gamma[y[:, 0] == v].sum(axis=0) for v in (0, 1, 3, 7)])
+    assert_allclose(table, (counts + 0.25) / (gamma.sum(axis=0) + 1), rtol=1e-10)
+
+
+def test_laws_of_any_sign_integrate_to_one():
+    rng = np.random.default_rng(43)
+    points = rng.normal(size=(30, 1))
+    weights = rng.normal(size=(2, 30)) + 0.3
+    m = km.MeanEmbedding(points, weights, km.Gaussian(0.5))
+    laws = SignedEmissions.of(m, 0.3, np.array([12.0, 18.0]))
+    y = np.linspace(-12, 12, 20_001)
+    total = trapezoid(np.exp(laws.log_density(y[:, None])), y, axis=0)
+    assert_allclose(total, 1.0, atol=1e-4)
+
+
+class TestGuard:
+    def test_far_away_it_is_all_there_is(self):
+        """One observation's worth of a normal density, finite as a logarithm."""
+        X, gamma = rows_of(1, False), shares_of(24, 2)
+        laws = Smoothing.of(X, km.Gaussian(0.1)).emissions(gamma)
+        far = np.array([[1e3], [1e6], [1e15]])
+        share = gamma / gamma.sum(axis=0)
+        mean = (share * X).sum(axis=0)
+        var = (share * (X - mean) ** 2).sum(axis=0)
+        want = -0.5 * ((far - mean) ** 2 / var + np.log(2 * np.pi * var))
+        assert_allclose(laws.log_density(far), want - np.log(gamma.sum(axis=0) + 1), rtol=1e-10)
+
+    @pytest.mark.parametrize("shift", [1e3, 1e6, 1e8])
+    def test_a_shift_of_the_data_shifts_it(self, shift):
+        X, gamma = rows_of(2, False), shares_of(24, 2)
+        spread = X.var(axis=0)
+        here = Guard.of(X, gamma, spread, False)
+        there = Guard.of(X + shift, gamma, (X + shift).var(axis=0), False)
+        assert_allclose(there.means - shift, here.means, atol=1e-15 * shift)
+        assert_allclose(there.variances, here.variances, rtol=1e-13 * shift)
+
+    def test_a_state_of_one_row_keeps_some_width(self):
+        X = rows_of(1, False)
+        gamma = np.zeros((24, 2))
+        gamma[:, 0], gamma[3] = 1.0, [0.0, 1.0]
+        guard = Guard.of(X, gamma, X.var(axis=0), False)
+        assert guard.variances[1, 0] == pytest.approx(1e-3 * X.var())
+
+    def test_a_state_of_no_rows_has_a_finite_law(self):
+        X = rows_of(1, False)
+        gamma = np.tile([1.0, 0.0], (24, 1))
+        smoothing = Smoothing.of(X, km.Gaussian(0.3))
+        for logs in (smoothing.log_densities(gamma), smoothing.emissions(gamma).log_density(X)):
+            assert np.isfinite(logs).all()
+
+    def test_a_column_that_does_not_vary_says_nothing(self):
+        X = np.column_stack([rows_of(1, False)[:, 0], np.full(24, 3.0)])
+        gamma = shares_of(24, 2)
+        one = Guard.of(X[:, :1], gamma, X[:, :1].var(axis=0), False)
+        both = Guard.of(X, gamma, X.var(axis=0), False)
+        assert_allclose(both.log_density(X), one.log_density(X[:, :1]))
+
+
+def test_silverman_for_normal_data():
+    """In many columns, where the median distance is near √(2d): (4/((d + 2)n))^(1/(d + 4))."""
+    X = np.random.default_rng(44).normal(size=(5_000, 20))
+    h = rule_of_thumb(500, 20) * km.median_lengthscale(X)
+    assert h == pytest.approx((4 / (22 * 500)) ** (1 / 24), rel=0.03)
+
+
+def test_the_smoothing_kernel_has_a_density():
+    X = rows_of(1, False)
+    median = km.median_lengthscale(X)
+    assert smoothing_kernel(km.Gaussian(0.1), X) == km.Gaussian(median)
+    assert smoothing_kernel(km.Laplace(7.0), X) == km.Laplace(median)
+    assert smoothing_kernel(km.Linear(), X) == km.Gaussian(median)
+    assert smoothing_kernel(km.Delta(), X) == km.Delta()
+    with pytest.raises(ValueError, match="Precomputed.*refine=False"):
+        smoothing_kernel(km.Precomputed(np.eye(3)), np.arange(3.0)[:, None])
+
+
+# ------------------------------------------------------------ EM
+
+
+MODEL = slow.FiniteHMM.random(3, 4, 45)
+
+
+def whole(X: np.ndarray, lengths=None) -> Rows:
+    stops = np.cumsum(lengths or [len(X)])
+    sequences = [slice(int(b - a), int(b)) for a, b in zip(lengths or [len(X)], stops, strict=True)]
+    return Rows.of(X, np.ones(len(X), dtype=bool), sequences)
+
+
+class TestAgainstHmmlearn:
+    """A delta kernel is a table per state: the EM of Baum and Welch, with two priors.
+
+    One observation spread over the values and 1e-3 of every transition are Dirichlet priors to
+    hmmlearn; the start law is the stationary one in both.
+    """
+
+    @pytest.mark.parametrize("lengths", [None, [60, 1, 2, 137]], ids=["one", "several"])
+    def test_ten_steps(self, lengths):
+        y, _ = MODEL.draw(200, 46)
+        X, V = y[:, None].astype(float), 4
+        gamma, chain = shares_of(200, 3), Chain(MODEL.law, MODEL.Q)
+        ours = climb(Smoothing.of(X, km.Delta()), whole(X, lengths), gamma, chain, 11, 1e-300)
+
+        theirs = hmmlearn.CategoricalHMM(
+            3, n_iter=1, tol=-np.inf, init_params="", params="te", n_features=V,
+            emissionprob_prior=1 + 1 / V, transmat_prior=1 + PSEUDO,
+        )  # fmt: skip
+        counts = np.array([gamma[y == v].sum(axis=0) for v in range(V)]).T + 1 / V
+        theirs.emissionprob_ = counts / counts.sum(axis=1, keepdims=True)
+        theirs.transmat_, theirs.startprob_ = chain.transmat, chain.startprob
+        history = []
+        for _ in range(10):
+            history.append(theirs.score(y[:, None], lengths) / 200)
+            theirs.fit(y[:, None], lengths)
+            theirs.startprob_ = slow.stationary(theirs.transmat_)
+        history.append(theirs.score(y[:, None], lengths) / 200)
+
+        assert_allclose(ours.history, history, rtol=1e-10)
+        assert_allclose(ours.chain.transmat, theirs.transmat_, atol=1e-9)
+        table = (
+            Smoothing.of(X, km.Delta()).emissions(ours.gamma).log_density(np.arange(4.0)[:, None])
+        )
+        assert_allclose(np.exp(table).T, theirs.emissionprob_, atol=1e-9)
+
+
+class TestAgainstPaths:
+    Y = np.array([0, 2, 1, -1, 3, 0, -1, 1])
+
+    def test_three_steps_with_missing_rows(self):
+        """All 3^8 paths; rows of -1 are missing."""
+        X = np.where(self.Y < 0, 0, self.Y)[:, None].astype(float)
+        seen = self.Y >= 0
+        rows = Rows.of(X, seen, [slice(0, 8)])
+        gamma, chain = shares_of(8, 3), Chain(MODEL.law, MODEL.Q)
+        ours = climb(Smoothing.of(X[seen], km.Delta()), rows, gamma, chain, 4, 1e-300)
+
+        p, Q = chain.startprob, chain.transmat
+        table = np.array([gamma[v == self.Y].sum(axis=0) for v in range(4)]).T + 0.25
+        table, logs = table / table.sum(axis=1, keepdims=True), []
+        for _ in range(4):
+            last = p, Q
+            Q, table, log = slow.baum_welch_step(*last, table, self.Y, PSEUDO, 0.25)
+            p = slow.stationary(Q)
+            logs.append(log)
+        assert_allclose(np.array(ours.history) * seen.sum(), logs, rtol=1e-9)
+        assert_allclose(ours.chain.transmat, last[1], atol=1e-9)
+
+    def test_the_expectation_step(self):
+        X = np.random.default_rng(47).normal(size=(7, 1))
+        gamma, chain = (
+            shares_of(7, 2),
+            Chain(np.array([0.3, 0.7]), np.array([[0.8, 0.2], [0.1, 0.9]])),
+        )
+        smoothing = Smoothing.of(X, km.Gaussian(0.6))
+        same = np.eye(7, dtype=bool)
+        b = slow.emission_densities(X, X, gamma, normal_density(0.6), left_out=same)
+        alpha, loglik = expectation(smoothing, whole(X), gamma, chain)
+        p, Q = chain.startprob, chain.transmat
+        assert_allclose(alpha, slow.filtered(p, Q, np.log(b)), atol=1e-8)
+        assert_allclose(loglik, slow.log_predictive(p, Q, np.log(b)), atol=1e-8)
+        paths = slow.Paths.of(p, Q, np.log(b))
+        assert_allclose(begin(np.log(b), chain, [slice(0, 7)]), paths.marginals, atol=1e-10)
+        new = maximised(alpha, paths.marginals, chain, [slice(0, 7)])
+        counts = paths.moves + PSEUDO
+        assert_allclose(new.transmat, counts / counts.sum(axis=1, keepdims=True), atol=1e-7)
+        assert_allclose(new.startprob, slow.stationary(new.transmat), atol=1e-10)
+
+
+def two_clusters(n: int, seed: int, apart: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
+    Q = np.array([[0.9, 0.1], [0.2, 0.8]])
+    _, states = slow.FiniteHMM(Q, np.eye(2)).draw(n, seed)
+    return apart * states[:, None] + np.random.default_rng(seed).normal(size=(n, 1)), states
+
+
+class TestClimb:
+    @pytest.mark.parametrize("seed", [40, 41, 42])
+    @pytest.mark.parametrize("h", [0.1, 0.5])
+    def test_the_log_likelihood_never_falls(self, seed, h):
+        X, _ = two_clusters(200, seed)
+        end = climb(
+            Smoothing.of(X, km.Gaussian(h)),
+            whole(X),
+            shares_of(200, 2, seed),
+            uninformed(2),
+            60,
+            1e-9,
+        )
+        assert (np.diff(end.history) > 0).all()
+        assert end.value == end.history[-1]
+        assert end.value == pytest.approx(end.loglik.mean())
+
+    def test_where_it_ends_is_where_its_log_likelihood_is(self):
+        """gamma and chain belong to the last entry of the history."""
+        X, _ = two_clusters(150, 43)
+        smoothing = Smoothing.of(X, km.Gaussian(0.5))
+        end = climb(smoothing, whole(X), shares_of(150, 2), uninformed(2), 40, 1e-6)
+        _, loglik = expectation(smoothing, whole(X), end.gamma, end.chain)
+        assert_allclose(loglik, end.loglik)
+
+    def test_states_are_found_from_a_random_start(self):
+        X, states = two_clusters(600, 44)
+        smoothing, rows = Smoothing.of(X, km.Gaussian(0.5)), whole(X)
+        logb = random_start(X, 2, np.random.default_rng(0))
+        start = begin(logb, uninformed(2), rows.sequences)
+        end = climb(smoothing, rows, start, uninformed(2), 100, 1e-6)
+        assert km.comparators.matched_accuracy(states, end.gamma.argmax(axis=1)) > 0.93
+        assert end.converged
+
+    def test_few_iterations_do_not_converge(self):
+        X, states = two_clusters(150, 43)
+        gamma = 0.5 + 0.1 * np.column_stack([states, -states])
+        end = climb(Smoothing.of(X, km.Gaussian(0.5)), whole(X), gamma, uninformed(2), 3, 1e-12)
+        assert len(end.history) == 3
+        assert not end.converged
+
+    def test_one_state(self):
+        X, _ = two_clusters(50, 45)
+        smoothing = Smoothing.of(X, km.Gaussian(0.5))
+        end = climb(smoothing, whole(X), np.ones((50, 1)), uninformed(1), 20, 1e-6)
+        assert end.converged
+        same = np.eye(50, dtype=bool)
+        want = slow.emission_densities(X, X, np.ones((50, 1)), normal_density(0.5), left_out=same)
+        assert_allclose(end.loglik, np.log(want[:, 0]), atol=1e-8)
+
+    def test_rows_that_are_not_used_are_as_if_missing(self):
+        """Same climb, whether the rows are there and not used, or not there."""
+        X, _ = two_clusters(120, 46)
+        used = np.arange(120) % 7 > 1
+        gamma, whole_of_it = shares_of(120, 2), whole(X)
+        a = climb(
+            Smoothing.of(X, km.Gaussian(0.5)),
+            replace(whole_of_it, used=used),
+            gamma,
+            uninformed(2),
+            8,
+            1e-9,
+        )
+        b = climb(
+            Smoothing.of(X[used], km.Gaussian(0.5)), replace(whole_of_it, seen=used, used=used),
+            gamma, uninformed(2), 8, 1e-9,
+        )  # fmt: skip
+        assert_allclose(a.history, b.history, atol=1e-9)
+        assert_allclose(a.chain.transmat, b.chain.transmat, atol=1e-8)
+        assert_allclose(a.gamma, b.gamma, atol=1e-7)
+
+    def test_rows_are_judged_by_the_others_alone(self):
+        """What is held out has no part in its log-likelihood: by loops."""
+        X, _ = two_clusters(40, 47)
+        used = np.arange(40) < 25
+        rows = replace(whole(X), used=used)
+        smoothing = Smoothing.of(X, km.Gaussian(0.5))
+        end = climb(smoothing, rows, shares_of(40, 2), uninformed(2), 1, 1e-9)
+        left_out = np.eye(40, dtype=bool) | ~used[None]
+        gamma = np.where(used[:, None], end.gamma, 0.0)
+        b = slow.emission_densities(X, X, gamma, normal_density(0.5), left_out=left_out)
+        got = judged(smoothing, rows, end)
+        prior, want = end.chain.startprob, []
+        for row in b:
+            want.append(np.log(prior @ row))
+            prior = (prior * row / (prior @ row)) @ end.chain.transmat
+        assert_allclose(got, want, atol=1e-7)
+
+    def test_missing_rows_at_both_ends_and_all_through(self):
+        X, states = two_clusters(300, 48, apart=4.0)
+        seen = np.random.default_rng(0).random(300) < 0.6
+        seen[:10] = seen[-10:] = False
+        rows = Rows.of(X, seen, [slice(0, 150), slice(150, 300)])
+        smoothing = Smoothing.of(rows.there, km.Gaussian(0.5))
+        logb = random_start(X, 2, np.random.default_rng(0))
+        start = begin(np.where(seen[:, None], logb, 0.0), uninformed(2), rows.sequences)
+        end = climb(smoothing, rows, start, uninformed(2), 100, 1e-6)
+        assert np.isfinite(end.gamma).all()
+        assert len(end.loglik) == seen.sum()
+        found = end.gamma.argmax(axis=1)
+        assert km.comparators.matched_accuracy(states[seen], found[seen]) > 0.9
+
+
+# ------------------------------------------------------------ rows
+
+
+class TestRows:
+    @pytest.mark.parametrize("n", [2, 3, 5, 10, 20, 39, 40, 1000])
+    def test_both_halves_have_rows(self, n):
+        one, other = whole(np.arange(float(n))[:, None]).halves(20)
+        assert one.any()
+        assert other.any()
+        assert_array_equal(one ^ other, True)
+        assert abs(int(one.sum()) - int(other.sum())) <= max(1, n // 10)
+
+    def test_halves_of_rows_with_gaps(self):
+        """Missing wherever one half would be."""
+        odd = (np.arange(200) * 20 // 200) % 2 == 1
+        rows = Rows.of(np.zeros((200, 1)), ~odd, [slice(0, 200)])
+        one, other = rows.halves(20)
+        assert one.any()
+        assert other.any()
+        assert_array_equal(one | other, rows.seen)
+
+    def test_few_rows_stay_whole(self):
+        rows = whole(np.zeros((50, 1)), [20, 30])
+        numbers, same = rows.stretches(50, 20)
+        assert same is rows
+        assert_array_equal(numbers, np.arange(50))
+
+    @pytest.mark.parametrize(
+        "lengths", [[1000], [1, 2, 997], [400, 600], [50] * 20, [4] * 250, [1] * 1000]
+    )
+    def test_stretches_are_pieces_of_sequences_from_all_over(self, lengths):
+        X = np.arange(1000.0)[:, None]
+        numbers, few = whole(X, lengths).stretches(200, 20)
+        assert_array_equal(few.points[:, 0], numbers)
+        assert len(numbers) <= 200 + 20
+        assert len(numbers) >= 0.7 * 200
+        assert (np.diff(numbers) > 0).all()
+        assert numbers[0] < 60
+        assert numbers[-1] > 930
+        owner = np.repeat(np.arange(len(lengths)), lengths)[numbers]
+        for part in few.sequences:
+            assert len(set(owner[part])) == 1
+            assert_array_equal(np.diff(numbers[part]), 1)
+        assert sum(s.stop - s.start for s in few.sequences) == len(numbers)

@@ -1,0 +1,108 @@
+"""moments: sums over blocks of rows, however the rows arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelmean.core.moments import Moments, accumulate, block_rows, row_blocks
+
+
+@pytest.fixture
+def features(rng) -> tuple[np.ndarray, np.ndarray]:
+    return rng.normal(size=(103, 4)), rng.normal(size=(103, 2))
+
+
+def as_dict(x, y) -> dict:
+    return {"x": x, "y": y}
+
+
+NAMES = ("x", "y", "xx", "yx")
+
+
+def whole(x, y) -> dict:
+    return {"x": x.mean(0), "y": y.mean(0), "xx": x.T @ x / len(x), "yx": y.T @ x / len(x)}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50, 103, 1000])
+def test_blocks_add_up_to_the_whole(features, rows):
+    moments = accumulate(row_blocks(*features, rows=rows), NAMES, as_dict)
+    assert moments.n == 103
+    for name, expected in whole(*features).items():
+        assert_allclose(moments.mean(name), expected, rtol=1e-10)
+
+
+def test_merging_machines_is_adding_rows(features):
+    x, y = features
+    halves = []
+    for part in (slice(0, 40), slice(40, None)):
+        moments = Moments(*NAMES)
+        moments.add(x=x[part], y=y[part])
+        halves.append(moments)
+    both = halves[0].merge(halves[1])
+    assert both.n == 103
+    for name, expected in whole(x, y).items():
+        assert_allclose(both.mean(name), expected, rtol=1e-10)
+    assert halves[0].n == 40  # merging leaves its parts alone
+
+
+def test_memory_maps(features, tmp_path):
+    x, y = features
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    moments = accumulate(row_blocks(mapped, y, rows=10), NAMES, as_dict)
+    assert_allclose(moments.mean("yx"), y.T @ x / 103, rtol=1e-10)
+
+
+def test_an_iterator_of_chunks_is_read_once(features):
+    x, y = features
+    chunks = ((x[i : i + 20], y[i : i + 20]) for i in range(0, 103, 20))
+    assert_allclose(accumulate(chunks, NAMES, as_dict).mean("xx"), x.T @ x / 103, rtol=1e-10)
+
+
+def test_adding_does_not_change_what_was_added(features):
+    x, y = (a.copy() for a in features)
+    moments = Moments("x", "xx")
+    moments.add(x=x)
+    moments.add(x=x)
+    assert_allclose(x, features[0], rtol=0)
+
+
+def test_a_function_maps_rows_to_features(features):
+    x, _ = features
+    moments = accumulate(row_blocks(x, rows=11), ("x",), lambda b: {"x": b**2})
+    assert_allclose(moments.mean("x"), (x**2).mean(0), rtol=1e-10)
+
+
+def test_hand_worked():
+    moments = Moments("x", "xx", "yx")
+    moments.add(x=np.array([[1.0, 2.0]]), y=np.array([[3.0]]))
+    moments.add(x=np.array([[0.0, 4.0]]), y=np.array([[1.0]]))
+    assert_allclose(moments.mean("x"), [0.5, 3.0])
+    assert_allclose(moments.mean("xx"), [[0.5, 1.0], [1.0, 10.0]])
+    assert_allclose(moments.mean("yx"), [[1.5, 5.0]])
+
+
+def test_no_rows_are_refused():
+    with pytest.raises(ValueError, match="(?i)empty|block"):
+        accumulate([], NAMES, as_dict)
+
+
+def test_lengths_that_differ_are_refused(features):
+    x, y = features
+    with pytest.raises(ValueError, match="rows"):
+        list(row_blocks(x, y[:50], rows=10))
+    with pytest.raises(ValueError, match="rows"):
+        Moments("x", "y").add(x=x, y=y[:50])
+
+
+def test_different_moments_do_not_merge():
+    with pytest.raises(ValueError, match="merge"):
+        Moments("x").merge(Moments("y"))
+
+
+@pytest.mark.parametrize("width", [1, 500, 10**7])
+def test_blocks_fit_in_memory(width):
+    assert block_rows(width) >= 1
+    assert block_rows(width) * width * 8 <= 2**27 or width > 10**5

@@ -1,0 +1,92 @@
+"""What the pages say is so: the Python on them runs and prints what they show, links exist."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kernelmean as km
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = [p for p in PAGES if not {"_build", "auto_examples", "generated"} & set(p.parts)]
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def fences(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.S | re.M)
+
+
+def same_output(printed: str, shown: str) -> bool:
+    """The same words, and each number equal in the digits that the page shows."""
+    if words(printed) != words(shown):
+        return False
+    pairs = zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True)
+    return all(abs(float(a) - float(b)) <= 1.01 * last_digit(b) for a, b in pairs)
+
+
+def words(text: str) -> str:
+    return "".join(NUMBER.sub("#", text).split())
+
+
+def last_digit(number: str) -> float:
+    return 10.0 ** -len(number.partition(".")[2])
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if fences(p, "python")], ids=name)
+def test_python_on_the_page_runs_and_prints_what_is_shown(page):
+    scope: dict = {}
+    blocks = re.findall(
+        r"^```python\n(.*?)^```(?:\n+^```text\n(.*?)^```)?", page.read_text(), re.S | re.M
+    )
+    for code, shown in blocks:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(code, name(page), "exec"), scope)
+        if shown:
+            assert same_output(out.getvalue(), shown), f"printed:\n{out.getvalue()}shown:\n{shown}"
+
+
+def commands(program: str) -> dict[str, set[str]]:
+    """The options shown with each command, over all lines of console blocks that call `program`."""
+    lines = "\n".join(block for page in PAGES for block in fences(page, "console"))
+    found: dict[str, set[str]] = {}
+    for command, rest in re.findall(rf"^\$ {program} (\S+)(.*)$", lines, re.M):
+        found.setdefault(command, set()).update(re.findall(r"--[a-z-]+", rest))
+    return found
+
+
+def test_make_targets_on_the_pages_exist():
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert set() < set(commands("make")) <= set(targets)
+
+
+@pytest.mark.parametrize("command", sorted(commands("kernelmean")))
+def test_commands_on_the_pages_exist(command):
+    program = Path(sys.executable).with_name("kernelmean")
+    call = [program, command, "--help"]
+    shown = subprocess.run(call, capture_output=True, text=True, timeout=120)
+    assert shown.returncode == 0, shown.stderr
+    assert {o for o in commands("kernelmean")[command] if o not in shown.stdout} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_to_files_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    built = [link for link in links if link.startswith("auto_examples/")]
+    assert [link for link in links if link not in built and not (page.parent / link).exists()] == []
+
+
+def test_every_public_name_is_on_the_reference_page():
+    page = (ROOT / "docs" / "api.rst").read_text()
+    listed = {line.strip().split(".")[0] for line in page.splitlines() if line.startswith("   ")}
+    assert set(km.__all__) - listed == set()

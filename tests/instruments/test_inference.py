@@ -1,0 +1,235 @@
+"""Bands, slopes, contrasts and tests of a fitted KernelIV."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import f_oneway, norm
+
+import kernelmean as km
+from kernelmean.instruments.inference import bias_spread, endogeneity
+from kernelmean.instruments.second_stage import SecondStage
+
+GRID = np.linspace(-1.5, 1.5, 7)[:, None]
+
+
+def market(n=400, seed=40, *, strength=1.0, moves=1.0, slope=-2.0):
+    """y = slope·p + strength·e, p = moves·z + e + 0.3u."""
+    z, e, u = np.random.default_rng(seed).standard_normal((3, n))
+    p = moves * z + e + 0.3 * u
+    return p[:, None], slope * p + strength * e, z[:, None]
+
+
+def with_exogenous(n=400, seed=40):
+    z, e, u, c = np.random.default_rng(seed).standard_normal((4, n))
+    p = z + 0.5 * c + e + 0.3 * u
+    return p[:, None], np.sin(p) + c**2 + e, z[:, None], c[:, None]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, Z, C = with_exogenous()
+    return km.KernelIV(tune_lengthscale=False).fit(X, y, Z, C)
+
+
+class TestSlopes:
+    def test_derivatives_are_those_of_predictions(self, fitted):
+        points, step = np.hstack([GRID, GRID[::-1]]), 1e-5
+        found = fitted.derivative(points)
+        for column in range(2):
+            move = step * np.eye(2)[column]
+            change = fitted.predict(points + move) - fitted.predict(points - move)
+            np.testing.assert_allclose(found[:, column], change / (2 * step), rtol=1e-6, atol=1e-6)
+            np.testing.assert_array_equal(
+                found[:, column], fitted.derivative(points, column=column)
+            )
+
+    def test_one_regressor_gives_a_vector(self):
+        X, y, Z = market()
+        assert km.KernelIV(tune_lengthscale=False).fit(X, y, Z).derivative(GRID).shape == (7,)
+
+    def test_the_average_is_over_the_rows_asked_for(self, fitted):
+        points = np.hstack([GRID, GRID])
+        average = fitted.average_derivative(points, column=1)
+        assert average.value == pytest.approx(fitted.derivative(points, column=1).mean())
+
+    def test_the_average_is_over_the_training_rows_by_default(self, fitted):
+        X, _, _, C = with_exogenous()
+        slopes = fitted.derivative(X, C, column=0)
+        assert fitted.average_derivative().value == pytest.approx(slopes.mean())
+
+    def test_a_sample_of_slopes_adds_its_variance(self, fitted):
+        X, _, _, C = with_exogenous()
+        rows = fitted.basis_x_.derivative(np.hstack([X, C]), 0)
+        mean = rows.mean(0)
+        expected = mean @ fitted.covariance_ @ mean + (rows @ fitted.coef_).var() / len(X)
+        assert fitted.average_derivative().error == pytest.approx(expected**0.5)
+
+    def test_a_kernel_with_a_kink_has_none(self):
+        X, y, Z = market()
+        iv = km.KernelIV(kernel_x=km.Laplace(1.0)).fit(X, y, Z)
+        with pytest.raises(ValueError, match="Laplace"):
+            iv.derivative(GRID)
+
+
+class TestContrasts:
+    def test_values_are_differences(self, fitted):
+        one, zero = np.hstack([GRID + 1, GRID]), np.hstack([GRID, GRID])
+        contrast = fitted.contrast(one, zero)
+        np.testing.assert_allclose(contrast.value, fitted.predict(one) - fitted.predict(zero))
+
+    def test_errors_know_that_both_come_from_one_fit(self, fitted):
+        points = np.hstack([GRID, GRID])
+        np.testing.assert_allclose(fitted.contrast(points, points).error, 0.0, atol=1e-12)
+
+    def test_limits_and_p_values_are_normal(self, fitted):
+        one, zero = np.hstack([GRID + 1, GRID]), np.hstack([GRID, GRID])
+        c = fitted.contrast(one, zero, level=0.8)
+        np.testing.assert_allclose(c.high - c.value, norm.ppf(0.9) * c.error)
+        np.testing.assert_allclose(c.p_value, 2 * norm.sf(np.abs(c.value / c.error)))
+
+
+class TestBands:
+    def test_pointwise_limits_are_those_of_the_covariance(self, fitted):
+        points = np.hstack([GRID, GRID])
+        rows = fitted.basis_x_.transform(points)
+        error = np.sqrt(np.einsum("ij,jk,ik->i", rows, fitted.covariance_, rows))
+        limits = fitted.predict_interval(points, level=0.9, simultaneous=False)
+        np.testing.assert_allclose(limits.mean(1), fitted.predict(points))
+        np.testing.assert_allclose(np.diff(limits)[:, 0], 2 * norm.ppf(0.95) * error, rtol=1e-6)
+
+    def test_the_factor_of_a_band_is_a_quantile_of_the_largest_deviation(self, fitted):
+        """Against draws of the coefficients with another generator."""
+        points = np.hstack([GRID, GRID[::-1]])
+        rows = fitted.basis_x_.transform(points)
+        draws = np.random.default_rng(41).multivariate_normal(
+            np.zeros(len(fitted.coef_)), fitted.covariance_, size=20_000, method="eigh"
+        )
+        error = np.sqrt(np.einsum("ij,jk,ik->i", rows, fitted.covariance_, rows))
+        expected = np.quantile(np.abs(draws @ rows.T / error).max(1), 0.95)
+        factor = np.diff(fitted.predict_interval(points))[:, 0] / (2 * error)
+        np.testing.assert_allclose(factor, expected, rtol=0.03)
+
+    def test_one_point_has_the_pointwise_limits(self, fitted):
+        point = np.zeros((1, 2))
+        np.testing.assert_allclose(
+            fitted.predict_interval(point),
+            fitted.predict_interval(point, simultaneous=False),
+            rtol=0.04,
+        )
+
+    def test_bias_spread_is_that_of_drawn_coefficients(self):
+        """−ξA⁻¹b with b ~ N(0, τ²I) in the penalised coordinates, τ² = 2‖b̂‖²/df."""
+        rng, reg = np.random.default_rng(40), 0.1
+        rows = rng.standard_normal((50, 5))
+        A, target = rows.T @ rows / 50, rng.standard_normal(5)
+        stage = SecondStage.of(A, target, 2, 50)
+        coef = stage.coefficients(reg)
+        penalty = np.diag([0, 1 / 50, reg, reg, reg])
+        inverse = np.linalg.inv(A + penalty)
+        hat = np.linalg.eigvalsh(
+            A[2:, 2:] - A[2:, :2] @ np.linalg.inv(A[:2, :2] + penalty[:2, :2]) @ A[:2, 2:]
+        )
+        spread = 2 * (coef[2:] @ coef[2:]) / max(np.sum(hat / (hat + reg)), 1)
+        expected = spread * reg**2 * inverse[:, 2:] @ inverse[2:, :]
+        np.testing.assert_allclose(bias_spread(stage, reg, coef), expected, rtol=1e-8)
+
+    def test_simultaneous_bands_of_a_line_cover(self):
+        """40 draws: a share below 80% has probability 1e-4 if the band covers 95%."""
+        covered = []
+        for seed in range(40, 80):
+            X, y, Z = market(seed=seed)
+            iv = km.KernelIV(tune_lengthscale=False).fit(X, y, Z)
+            low, high = iv.predict_interval(GRID).T
+            covered.append(((low <= -2 * GRID[:, 0]) & (-2 * GRID[:, 0] <= high)).all())
+        assert np.mean(covered) >= 0.8
+
+
+class TestWeakInstruments:
+    def test_it_fires_where_the_instrument_does_nothing(self):
+        for seed in range(40, 50):
+            X, y, Z = market(seed=seed, moves=0.0)
+            strength = km.KernelIV(tune_lengthscale=False).fit(X, y, Z).first_stage()
+            assert strength.weak, strength
+
+    def test_it_is_silent_where_it_does_much(self):
+        for seed in range(40, 50):
+            X, y, Z = market(seed=seed)
+            assert not km.KernelIV(tune_lengthscale=False).fit(X, y, Z).first_stage().weak
+
+    def test_weak_instruments_are_why(self):
+        """As F falls below ten, the estimate leans towards regression and spreads."""
+        errors = {}
+        for moves in (0.05, 1.0):
+            fits = [
+                km.KernelIV(tune_lengthscale=False).fit(*market(seed=s, moves=moves))
+                for s in range(40, 50)
+            ]
+            slopes = np.array([iv.average_derivative().value for iv in fits])
+            errors[moves] = (
+                np.median(np.abs(slopes + 2)),
+                np.median([iv.first_stage().f[0] for iv in fits]),
+            )
+        assert errors[0.05][1] < 10 < errors[1.0][1]
+        assert errors[0.05][0] > 5 * errors[1.0][0]
+
+    def test_a_discrete_instrument_has_the_f_of_an_analysis_of_variance(self):
+        rng = np.random.default_rng(40)
+        z = rng.integers(0, 3, 300).astype(float)
+        p = z**2 + rng.standard_normal(300)
+        iv = km.KernelIV("gaussian", km.Delta(), reg_stage1=1e-10, trend=0).fit(
+            p[:, None], p + rng.standard_normal(300), z[:, None]
+        )
+        expected = f_oneway(*(p[z == k] for k in range(3))).statistic
+        assert iv.first_stage().f[0] == pytest.approx(expected, rel=1e-3)
+
+    def test_what_c_explains_does_not_count(self):
+        """The instrument is C with noise: strong by itself, nothing beyond C."""
+        rng = np.random.default_rng(40)
+        c, u, e = rng.standard_normal((3, 400))
+        p, z = c + e, c + 0.3 * u
+        alone = km.KernelIV(tune_lengthscale=False).fit(p[:, None], p + e, z[:, None])
+        beyond = km.KernelIV(tune_lengthscale=False).fit(p[:, None], p + e, z[:, None], c[:, None])
+        assert not alone.first_stage().weak
+        assert beyond.first_stage().weak
+
+
+class TestEndogeneity:
+    def test_it_is_found(self):
+        p = [
+            km.KernelIV(tune_lengthscale=False).fit(*market(seed=s)).endogeneity_test().p_value
+            for s in range(40, 50)
+        ]
+        assert max(p) < 0.01
+
+    def test_exogenous_regressors_are_let_through(self):
+        """60 draws at 5%: more than 9 rejections have probability 6e-4 at the nominal level."""
+        rejected = 0
+        for seed in range(40, 100):
+            z, u, e = np.random.default_rng(seed).standard_normal((3, 300))
+            p = (z + u)[:, None]
+            iv = km.KernelIV(tune_lengthscale=False).fit(p, np.sin(p[:, 0]) + e, z[:, None])
+            rejected += iv.endogeneity_test().p_value < 0.05
+        assert rejected <= 9
+
+    def test_the_distance_is_zero_without_residuals(self):
+        rng = np.random.default_rng(40)
+        Phi = np.hstack([np.ones((60, 1)), rng.standard_normal((60, 2))])
+        found = endogeneity(Phi, Phi + 0.1, Phi @ [1.0, 0.0, 0.0], 1, 0.1, 0.1)
+        assert found.distance == pytest.approx(0.0, abs=1e-9)
+
+
+def test_everything_has_one_line_of_words(fitted):
+    for found in (
+        fitted.average_derivative(),
+        fitted.first_stage(),
+        fitted.endogeneity_test(),
+        fitted.contrast(np.ones((1, 2)), np.zeros((1, 2))),
+    ):
+        assert 10 < len(str(found)) == len(str(found).splitlines()[0])
+
+
+def test_bad_levels_are_refused(fitted):
+    for level in (0.0, 1.0, "0.9", None, 1j):
+        with pytest.raises(ValueError, match="level"):
+            fitted.predict_interval(np.zeros((1, 2)), level=level)

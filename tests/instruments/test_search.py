@@ -1,0 +1,311 @@
+"""The search over lengthscales: gradients against finite differences, losses against the stages'
+own in the same coordinates, and what a search may and may not do.
+"""
+
+from __future__ import annotations
+
+import iv_oracles as slow
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kernelmean as km
+from kernelmean.core import solves
+from kernelmean.instruments import basis, second_stage
+from kernelmean.instruments import search as searching
+from kernelmean.regression import lengthscales
+from kernelmean.regression.leave_one_out import LeaveOneOut
+
+KERNELS = [
+    km.Gaussian(1.1),
+    km.Gaussian((0.8, 1.5)),
+    km.Gaussian((0.8, 1.5), columnwise=True),
+    km.Matern(1.5, 1.2),
+    km.Matern(2.5, (0.8, 1.5), columnwise=True),
+    km.Matern(0.8, (1.0, 2.0)),
+    km.Laplace(1.5, columnwise=True),
+    km.Gaussian(1.1) + km.Matern(2.5, 2.0),
+    km.Gaussian(1.1) * km.Linear(offset=1.0),
+    km.on_columns({0: km.Gaussian(1.0), 1: km.Matern(1.5, 2.0)}),
+    km.on_columns({(1, 0): km.Gaussian((1.0, 2.0))}),
+]
+U = np.array([0.1, -0.2])  # log10 scales at which gradients are checked
+
+
+def data(n: int = 40, seed: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    Z, V = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+    X = Z + 0.5 * V
+    return X, np.sin(X[:, 0]) + X[:, 1] + V.sum(axis=1), Z
+
+
+def columns(degree: int | None, points) -> np.ndarray:
+    return basis.Polynomial.of(points, 0 if degree is None else degree + 1)(points)
+
+
+def scaled(kernel, points, rank: int = 12) -> lengthscales.Scaled:
+    found = lengthscales.Scaled(kernel, points, rank)
+    found.choose(np.zeros(points.shape[1]))
+    return found
+
+
+def search(degree: int | None = 1, kernel=None, **parameters) -> searching.Search:
+    X, y, Z = data()
+    kernel = kernel or km.Gaussian((1.0, 1.5), columnwise=True)
+    maps = lengthscales.Scaled(kernel, X, 12), lengthscales.Scaled(kernel, Z, 12)
+    trends = columns(degree, X), columns(degree, Z)
+    return searching.Search(*maps, *trends, y - y.mean(), **parameters)
+
+
+# ------------------------------------------------------------------------------ kernels' slopes
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_scale_gradient(kernel):
+    X, _, Z = data(15)
+    W = np.random.default_rng(40).normal(size=(15, 9))
+    got = kernel.scale_gradient(X, Z[:9], W)
+    expected = slow.slopes(lambda s: np.sum(W * kernel.scaled(np.exp(s))(X, Z[:9])), np.zeros(2))
+    assert got.shape == (2,)
+    assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_scale_gradient_is_zero_without_a_lengthscale():
+    X, _, Z = data(10)
+    for kernel in (km.Linear(), km.Delta(), km.Linear(offset=2.0) + km.Delta()):
+        assert_array_equal(kernel.scale_gradient(X, Z, np.ones((10, 10))), np.zeros(2))
+
+
+def test_scale_gradient_leaves_its_arguments():
+    X, _, Z = data(10)
+    W = np.ones((10, 10))
+    for kernel in KERNELS:
+        kernel.scale_gradient(X, Z, W)
+        assert_array_equal(W, 1.0)
+
+
+# -------------------------------------------------------------------------------- coordinates
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_coordinates_are_those_of_the_kernel(kernel):
+    X, _, _ = data(12)
+    map_ = scaled(kernel, X, rank=12)
+    Phi = map_(U)
+    K = kernel.scaled(10.0**U)(X)
+    if len(map_.landmarks) == len(X):
+        assert_allclose(Phi @ Phi.T, K, atol=1e-4 * K.max())
+    at = kernel.scaled(10.0**U)
+    L, cross = at(map_.landmarks), at(X, map_.landmarks)
+    L[np.diag_indices_from(L)] += 1e-8 * L.diagonal().mean()
+    assert_allclose(Phi @ Phi.T, cross @ np.linalg.solve(L, cross.T), atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_pullback(kernel):
+    X, _, _ = data()
+    map_ = scaled(kernel, X)
+    G = np.random.default_rng(40).normal(size=(40, len(map_.landmarks)))
+    map_(U)
+    got = map_.pullback(G)
+    expected = slow.slopes(lambda u: np.sum(G * map_(u)), U)
+    assert_allclose(got, expected, rtol=2e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def test_landmarks_are_rows_and_follow_the_scale():
+    X, _, _ = data(200)
+    map_ = lengthscales.Scaled(km.Gaussian(1.0), X, 120)
+    counts = []
+    for u in (0.5, 0.0, -0.5):
+        map_.choose(np.full(2, u))
+        counts.append(len(map_.landmarks))
+        assert all((row == X).all(axis=1).any() for row in map_.landmarks)
+    assert counts == sorted(counts)
+    assert max(counts) == 120
+
+
+# -------------------------------------------------------------------------------- stage 1
+def directions(loss, A: np.ndarray, slope: np.ndarray, seed: int = 40) -> None:
+    """The slope along random directions, against central differences."""
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        D = rng.normal(size=A.shape)
+        D /= np.linalg.norm(D)
+        numeric = (loss(A + 1e-5 * D) - loss(A - 1e-5 * D)) / 2e-5
+        assert np.sum(slope * D) == pytest.approx(numeric, rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("reg", [1e-3, 1e-1, 10.0])
+def test_stage1_gradients(reg):
+    rng = np.random.default_rng(40)
+    Theta, Phi = rng.normal(size=(30, 6)), rng.normal(size=(30, 4))
+    _, on_Theta, on_reg = lengthscales.stage1_loss(Theta, Phi, reg)
+    directions(lambda T: lengthscales.stage1_loss(T, Phi, reg)[0], Theta, on_Theta)
+    up, down = (lengthscales.stage1_loss(Theta, Phi, reg * f)[0] for f in (1 + 1e-5, 1 - 1e-5))
+    assert on_reg == pytest.approx((up - down) / (2e-5 * reg), rel=1e-5)
+
+
+@pytest.mark.parametrize("reg", [1e-3, 1e-1, 10.0])
+def test_stage1_loss_is_that_of_refits_and_of_the_stage(reg):
+    rng = np.random.default_rng(40)
+    Theta, Phi = rng.normal(size=(30, 6)), rng.normal(size=(30, 4))
+    value = lengthscales.stage1_loss(Theta, Phi, reg)[0]
+    off = Phi - slow.left_out_embeddings(Theta, Phi, reg)
+    assert value == pytest.approx(np.mean(np.sum(off**2, axis=1)), rel=1e-9)
+    grid = solves.EigenGrid.of(Theta.T @ Theta / 30)
+    assert value == pytest.approx(LeaveOneOut.of(Theta, Phi, grid)(reg), rel=1e-9)
+
+
+def test_jackknife_is_linear_and_its_adjoint_the_transpose():
+    rng = np.random.default_rng(40)
+    Theta, A, B = (rng.normal(size=(30, r)) for r in (6, 4, 4))
+    jack = searching.Jackknife.of(Theta, 0.01)
+    assert np.sum(jack(A) * B) == pytest.approx(np.sum(A * jack.adjoint(B)), rel=1e-12)
+    assert_allclose(jack(2 * A - B), 2 * jack(A) - jack(B), atol=1e-12)
+    assert_allclose(jack(A), slow.left_out_embeddings(Theta, A, 0.01), atol=1e-10)
+    # row i of the matrix has nothing at i
+    assert_allclose(np.diag(jack(np.eye(30))), 0, atol=1e-12)
+
+
+# -------------------------------------------------------------------------------- stage 2
+def problem(degree: int | None, reg: float = 1e-2) -> tuple:
+    """Coordinates of regressors and the fixed parts of stage 2."""
+    X, y, Z = data()
+    Theta = np.hstack([columns(degree, Z), scaled(km.Gaussian(1.0), Z)(np.zeros(2))])
+    jack = searching.Jackknife.of(Theta, reg)
+    trend = searching.Trend.of(columns(degree, X), jack)
+    return scaled(km.Gaussian(1.2), X)(np.zeros(2)), y - y.mean(), jack, trend
+
+
+@pytest.mark.parametrize("degree", [None, 0, 1, 2])
+@pytest.mark.parametrize("xi", [1e-4, 1e-2, 1.0])
+def test_causal_gradients(xi, degree):
+    Phi, y, jack, trend = problem(degree)
+    _, on_Phi, on_xi = searching.causal_loss(Phi, y, xi, jack, trend)
+    directions(lambda P: searching.causal_loss(P, y, xi, jack, trend)[0], Phi, on_Phi)
+    up, down = (searching.causal_loss(Phi, y, xi * f, jack, trend)[0] for f in (1 + 1e-5, 1 - 1e-5))
+    assert on_xi == pytest.approx((up - down) / (2e-5 * xi), rel=1e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize("degree", [None, 0, 1, 2])
+@pytest.mark.parametrize("xi", [1e-4, 1e-2, 1.0])
+def test_causal_loss_is_that_of_refits_and_of_the_stage(xi, degree):
+    Phi, y, jack, trend = problem(degree)
+    value = searching.causal_loss(Phi, y, xi, jack, trend)[0]
+    whole, p = np.hstack([trend.T, Phi]), trend.T.shape[1]
+    M = jack(whole)
+    errors = slow.causal_errors(whole, M, y, xi, degree, 2)
+    assert value == pytest.approx(np.mean(errors**2), rel=1e-8)
+    stage = second_stage.SecondStage.of(M.T @ M / 40, M.T @ y / 40, p, 40)
+    loss = second_stage.CausalLeaveOneOut.of(stage, whole, M, y, 40)
+    assert value == pytest.approx(loss(xi), rel=1e-8)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_taking_out_the_trend(degree):
+    """P is symmetric, and a projection but for 1/n on the slopes."""
+    rng = np.random.default_rng(40)
+    _, _, _, trend = problem(degree)
+    A, B = rng.normal(size=(2, 40, 3))
+    assert np.sum(trend.off_fitted(A) * B) == pytest.approx(np.sum(A * trend.off_fitted(B)))
+    assert_allclose(trend.fitted[:, 0] @ trend.off_fitted(A), 0, atol=1e-10)
+    left, right = np.sum(trend.T @ trend.slopes(A) * B), np.sum(A * trend.adjoint_slopes(B))
+    assert left == pytest.approx(-right)
+
+
+# -------------------------------------------------------------------------------- the search
+@pytest.mark.parametrize("degree", [None, 0, 1, 2])
+@pytest.mark.parametrize("kernel", [KERNELS[0], KERNELS[3], KERNELS[7], KERNELS[9]], ids=repr)
+def test_gradients_of_both_losses(kernel, degree):
+    s = search(degree, kernel)
+    for map_ in (s.regressors, s.instruments):
+        map_.choose(np.zeros(2))
+    at, other = np.append(U, -2.0), np.array([-0.1, 0.1, -2.5])
+    for make in (s._first, s._second):
+        loss = make(other)
+        _, slope = loss(at)
+        expected = slow.slopes(lambda u, loss=loss: loss(u)[0], at)
+        assert_allclose(slope, expected, rtol=2e-3, atol=2e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("degree", [None, 0, 1])
+def test_a_round_descends_in_both_stages(degree):
+    s = search(degree)
+    for _ in range(3):
+        before = s._ux.copy(), s._uz.copy()
+        s.round()
+        first, second = s._first(before[0]), s._second(s._uz)
+        assert first(s._uz)[0] <= first(before[1])[0] * (1 + 1e-9)
+        assert second(s._ux)[0] <= second(before[0])[0] * (1 + 1e-9)
+
+
+def test_scales_and_regularisers_stay_within_bounds():
+    X, y, Z = data()
+    noise = np.random.default_rng(40).normal(size=X.shape)
+    for outcome, regressors in ((y, X), (noise[:, 0], X), (y, noise), (np.zeros(40), X)):
+        maps = (
+            lengthscales.Scaled(KERNELS[2], regressors, 12),
+            lengthscales.Scaled(KERNELS[2], Z, 12),
+        )
+        s = searching.Search(*maps, columns(1, regressors), columns(1, Z), outcome)
+        for _ in range(4):
+            s.round()
+        for found in s.scales:
+            assert np.isfinite(found).all()
+            moved = np.log10(found) - 0.5 * np.log10(2)  # the start is √d times the lengthscale
+            assert (np.abs(moved) <= lengthscales.SCALE_DECADES + 1e-12).all()
+        for u in (s._ux[-1], s._uz[-1]):
+            assert lengthscales.REG_DECADES[0] <= u <= lengthscales.REG_DECADES[1]
+
+
+@pytest.mark.parametrize("free", ["free_x", "free_z"])
+def test_what_is_not_free_stays(free):
+    s = search(**{free: False})
+    s.round()
+    fixed, moved = s.scales if free == "free_x" else s.scales[::-1]
+    assert_array_equal(fixed, np.ones(2))
+    assert (moved != 1).any()
+
+
+@pytest.mark.parametrize("d", [1, 4, 12])
+def test_the_start_sees_points_in_many_columns(d):
+    """k at a typical pair stays of order one; at the medians themselves it is e^(-1.1 d)."""
+    X = np.random.default_rng(40).normal(size=(300, d))
+    kernel = km.Gaussian(columnwise=True).resolve(X)
+    maps = lengthscales.Scaled(kernel, X), lengthscales.Scaled(kernel, X)
+    start = searching.Search(*maps, X, X, X[:, 0]).scales[0]
+    assert np.median(kernel.scaled(start)(X)) > 0.3
+
+
+def test_a_useless_column_becomes_wide():
+    """The regressor that does nothing gets the longer lengthscale, from a common start."""
+    rng = np.random.default_rng(40)
+    Z, V, other = rng.uniform(-2, 2, size=(500, 1)), rng.normal(size=(500, 1)), rng.normal(size=500)
+    X = np.column_stack([Z + 0.3 * V, other])
+    y = np.sin(2 * X[:, 0]) + 0.5 * V[:, 0]
+    iv = km.KernelIV(trend=0).fit(X[:, :1], y, Z, other)
+    assert iv.scales_x_[1] > 5 * iv.scales_x_[0]
+    # one scale per column of instruments too: the second is the exogenous regressor itself
+    assert iv.scales_z_.shape == (2,)
+
+
+def test_repeats_exactly():
+    found = []
+    for _ in range(2):
+        s = search()
+        for _ in range(2):
+            s.round()
+        found.append(np.concatenate(s.scales))
+    assert_array_equal(*found)
+
+
+def test_kernels_that_cannot_be_scaled_are_left_alone():
+    X, y, Z = data()
+    for name in ("linear", "delta"):
+        iv = km.KernelIV(name, "gaussian", trend=0).fit(X, y, Z)
+        assert iv.kernel_x_ == km.as_kernel(name)
+        assert np.isfinite(iv.predict(X)).all()
+
+
+def test_the_inverse_of_a_singular_matrix_is_finite():
+    rng = np.random.default_rng(40)
+    A = rng.normal(size=(5, 3)) @ rng.normal(size=(3, 5))
+    A = A @ A.T
+    assert np.isfinite(solves.small_inverse(A, 0.0)).all()
+    assert_allclose(solves.small_inverse(A, 0.1), np.linalg.inv(A + 0.1 * np.eye(5)), rtol=1e-8)
