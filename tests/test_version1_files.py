@@ -1,0 +1,48 @@
+"""Files that version 0.1 saved (format version 1) load, and answer what they answered then.
+
+The files and `answers.npz` were written on commit 9dbf440 by `data/version1/make.py`, and stay as
+they are whatever moves in the package; `version1_questions.py` says what each object is asked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import DATA
+from numpy.testing import assert_allclose, assert_array_equal
+from version1_questions import NEEDS, QUESTIONS, answers
+
+import kernelmean as km
+
+FOLDER = DATA / "version1"
+CLOSE = 1e-10  # arrays come back contiguous, so sums over them may round otherwise
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, dict[str, np.ndarray]]:
+    """Answers by file and question."""
+    told: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(FOLDER / "answers.npz") as archive:
+        for key in archive.files:
+            name, question = key.split("/")
+            told.setdefault(name, {})[question] = archive[key]
+    return told
+
+
+def test_every_file_is_asked(recorded):
+    assert {path.stem for path in FOLDER.glob("*.km")} == set(QUESTIONS) == set(recorded)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_files_answer_as_they_did(name, recorded):
+    for package in NEEDS.get(name, []):
+        pytest.importorskip(package)
+    told = answers(name, km.load(FOLDER / f"{name}.km"))
+    assert told.keys() == recorded[name].keys()
+    for question, expected in recorded[name].items():
+        if expected.dtype.kind in "US":
+            assert_array_equal(told[question], expected)
+            continue
+        finite = np.abs(expected[np.isfinite(expected)])
+        size = finite.max(initial=0.0)
+        assert_allclose(told[question], expected, rtol=CLOSE, atol=CLOSE * size, err_msg=question)
