@@ -45,7 +45,7 @@ grid = np.linspace(-2, 2, 200)[:, None]
 law = c.at(grid).normalised()
 
 center = law.mean()[:, 0]
-sd = np.sqrt(law.covariance()[:, 0, 0])
+sd = np.sqrt(law.cov()[:, 0, 0])
 exceeds = law.expectation(lambda y: y[:, 0] > 0.5)
 
 # %%

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import kernelmean as km
+from kernelmean.statespace import particles
 
 FILE = Path(__file__).parent / "data" / "reference.npz"
 Answers = dict[str, Any]
@@ -239,7 +240,7 @@ def bayes_answers(rule: str, **parameters) -> Answers:
         "predict": model.predict(X[:10]),
         "with_prior": model.predict(X[:10], Z[:40] / 2),
         "weights": model.weights(X[:4], prior),
-        "posterior": model.posterior(X[:4], prior).covariance(),
+        "posterior": model.posterior(X[:4], prior).cov(),
         "regularisers": [r or 0.0 for r in model.regularisers(prior)],
         "bayes_rule": km.bayes_rule(X, Z, prior, X[0], rule=rule, **parameters).mean(),
     }
@@ -699,10 +700,10 @@ def particle_filter() -> Answers:
     seen = np.arange(40) % 7 != 3
     sequences = [slice(0, 15), slice(15, 40)]
     rng = np.random.default_rng(0)
-    found = km.particlefilter.bootstrap(data.model, data.X, seen, sequences, 100, rng, keep=True)
+    found = particles.bootstrap(data.model, data.X, seen, sequences, 100, rng, keep=True)
     parts = ("mean", "loglik", "ess", "state_mean", "state_variance", "degenerate", "weights")
     return {name: value(getattr(found, name)) for name in parts} | {
-        "quantile": km.particlefilter.forecast_quantile(data.model, found, [0.1, 0.5], rng)
+        "quantile": particles.forecast_quantile(data.model, found, [0.1, 0.5], rng)
     }
 
 

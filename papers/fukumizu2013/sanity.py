@@ -74,7 +74,7 @@ def line_errors(n: int, rng: np.random.Generator) -> list[dict]:
     posterior = km.KernelBayes().fit(X, Z).posterior(observed, prior)
     scale = float(np.sqrt(model.posterior[1][0, 0]))
     off = posterior.mean() - model.posterior_mean(observed)
-    spread = np.sqrt(posterior.covariance()[:, 0, 0]) - scale
+    spread = np.sqrt(posterior.cov()[:, 0, 0]) - scale
     return [
         {
             "rule": "default",

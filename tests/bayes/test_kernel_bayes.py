@@ -735,7 +735,7 @@ class TestAnswers:
 
     def test_the_posterior_is_an_embedding_like_any_other(self, xy, new):
         posterior = km.KernelBayes().fit(*xy).posterior(new)
-        assert posterior.covariance().shape == (9, 2, 2)
+        assert posterior.cov().shape == (9, 2, 2)
         assert posterior[0].mode().shape == (2,)
         assert posterior.quantile([0.1, 0.9]).shape == (9, 2, 2)
         assert posterior[:2].sample(5, 0).shape == (2, 5, 2)
@@ -768,7 +768,7 @@ class TestAnswers:
             held.append(model.mass(observed, *posterior.interval(0.9)).mean())
             mean, covariance = model.posterior(observed)
             means.append(np.mean((posterior.mean() - mean) ** 2) / np.trace(covariance) * d)
-            spreads.append(posterior.covariance().mean(axis=0) / np.diag(covariance))
+            spreads.append(posterior.cov().mean(axis=0) / np.diag(covariance))
         assert 0.85 <= np.mean(held) <= 0.95
         # means within a quarter of the posterior's spread, variances within a third
         assert np.mean(means) < 0.06

@@ -76,7 +76,7 @@ class TestNormalMean:
             for seed in range(40, 44)
         ]
         means = [m.mean()[0] for m in found]
-        sds = [np.sqrt(m.covariance()[0, 0]) for m in found]
+        sds = [np.sqrt(m.cov()[0, 0]) for m in found]
         # 1,000 draws have about 100 within reach of the observation: 0.53/sqrt(100) = 0.05 each
         assert np.mean(means) == pytest.approx(mean, abs=0.08)
         assert_allclose(means, mean, atol=0.2)

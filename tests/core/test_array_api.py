@@ -129,7 +129,7 @@ class TestMeanEmbedding:
         [
             lambda m, Y: m(Y),
             lambda m, Y: m.mean(),
-            lambda m, Y: m.covariance(),
+            lambda m, Y: m.cov(),
             lambda m, Y: m.density(Y),
             lambda m, Y: m.quantile(0.3),
             lambda m, Y: m.quantile([0.1, 0.5]),

@@ -115,7 +115,7 @@ def mean_embedding() -> km.MeanEmbedding:
 
 
 def answers(m: km.MeanEmbedding) -> list:
-    return [m.mean(), m.covariance(), m(m.points), m.mode(), m.herd(3), m.mmd(m), m.total()]
+    return [m.mean(), m.cov(), m(m.points), m.mode(), m.herd(3), m.mmd(m), m.total()]
 
 
 def fit_conditional(X, y, **parameters) -> list:

@@ -180,7 +180,7 @@ def test_samples_of_two_columns():
     draws = model.sample(4000, random_state=75)
     fit = model.embedding_
     assert_allclose(draws.mean(axis=0), fit.mean(), atol=0.2)
-    expected = fit.covariance() + np.diag(model.bandwidth_**2)
+    expected = fit.cov() + np.diag(model.bandwidth_**2)
     assert_allclose(np.cov(draws.T), expected, rtol=0.15, atol=0.3)
 
 

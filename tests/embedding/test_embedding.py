@@ -47,7 +47,7 @@ class TestHandWorked:
         assert_allclose(self.m.mean(), [1.0])
 
     def test_covariance(self):
-        assert_allclose(self.m.covariance(), [[1.5]])  # (0 + 1 + 9)/4 - 1
+        assert_allclose(self.m.cov(), [[1.5]])  # (0 + 1 + 9)/4 - 1
 
     def test_expectation(self):
         assert_allclose(self.m.expectation(lambda x: x[:, 0] ** 2), 2.5)
@@ -79,12 +79,12 @@ class TestSingle:
     def test_mean_and_covariance(self, points, weights):
         m = km.MeanEmbedding(points, weights, KERNEL)
         assert_allclose(m.mean(), oracles.weighted_mean(weights, points), rtol=1e-10)
-        assert_allclose(m.covariance(), oracles.weighted_covariance(weights, points), atol=1e-10)
+        assert_allclose(m.cov(), oracles.weighted_covariance(weights, points), atol=1e-10)
 
     def test_mean_is_normalised_by_the_sum_of_weights(self, points, weights):
         m = km.MeanEmbedding(points, 7 * weights, KERNEL)
         assert_allclose(m.mean(), oracles.weighted_mean(weights, points), rtol=1e-10)
-        assert_allclose(m.covariance(), oracles.weighted_covariance(weights, points), atol=1e-10)
+        assert_allclose(m.cov(), oracles.weighted_covariance(weights, points), atol=1e-10)
 
     def test_expectation_is_not_normalised(self, points, weights):
         m = km.MeanEmbedding(points, 7 * weights, KERNEL)
@@ -96,11 +96,11 @@ class TestSingle:
         """
         points = [[-2.0, 0.0], [0.0, -1.0], [0.0, 1.0], [2.0, 0.0]]
         m = km.MeanEmbedding(points, [-0.5, 1.0, 1.0, -0.5], KERNEL)
-        assert_allclose(m.covariance(), [[0.0, 0.0], [0.0, 2.0]], atol=1e-12)
+        assert_allclose(m.cov(), [[0.0, 0.0], [0.0, 2.0]], atol=1e-12)
 
     def test_covariance_keeps_its_digits_far_from_the_origin(self, rng):
         X = 1e7 + rng.normal(size=(200, 2))
-        C = km.MeanEmbedding(X, kernel=KERNEL).covariance()
+        C = km.MeanEmbedding(X, kernel=KERNEL).cov()
         assert_allclose(C, np.cov((X - 1e7).T, bias=True), rtol=1e-6)
 
     @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class TestSingle:
         with pytest.warns(km.NumericalWarning):
             assert np.isfinite(m.mean()).all()
         with pytest.warns(km.NumericalWarning):
-            assert np.isfinite(m.covariance()).all()
+            assert np.isfinite(m.cov()).all()
 
     def test_density_is_the_weighted_average_of_normal_densities(self, points, weights, rng):
         from scipy.stats import multivariate_normal as normal
@@ -231,7 +231,7 @@ class TestBatch:
         ones = [km.MeanEmbedding(points, w, KERNEL) for w in batch]
         verbs = {
             "mean": lambda m: m.mean(),
-            "covariance": lambda m: m.covariance(),
+            "covariance": lambda m: m.cov(),
             "values": lambda m: m(Y),
             "density": lambda m: m.density(Y, bandwidth=0.4, signed=True),
             "one expectation": lambda m: m.expectation(lambda x: x[:, 0]),
@@ -264,7 +264,7 @@ class TestBatch:
     def test_a_batch_of_one_stays_a_batch(self, points, batch):
         m = km.MeanEmbedding(points, batch[:1], KERNEL)
         assert m.mean().shape == (1, 2)
-        assert m.covariance().shape == (1, 2, 2)
+        assert m.cov().shape == (1, 2, 2)
         assert m(points).shape == (1, 12)
 
 
@@ -293,7 +293,7 @@ class TestImmutable:
     def test_inputs_are_not_modified(self, points, weights):
         kept = points.copy(), weights.copy()
         m = km.MeanEmbedding(points, 2 * weights, KERNEL)
-        m.mean(), m.covariance(), m.mode(), m.herd(3), m.normalised(), m.mmd(m), m(points)
+        m.mean(), m.cov(), m.mode(), m.herd(3), m.normalised(), m.mmd(m), m(points)
         m.quantile(0.5), m.interval(0.5), m.sample(5, 0), m.density(points)
         assert_array_equal(points, kept[0])
         assert_array_equal(weights, kept[1])
@@ -338,7 +338,7 @@ def test_no_warnings_on_healthy_input(points, weights):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         m = km.MeanEmbedding(points, weights, KERNEL)
-        m.mean(), m.covariance(), m.mode(), m.herd(5), m.mmd(m)
+        m.mean(), m.cov(), m.mode(), m.herd(5), m.mmd(m)
 
 
 def test_repr_says_what_it_is(points, batch):

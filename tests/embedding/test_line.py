@@ -36,7 +36,7 @@ def signed(kernel=GAUSSIAN, n: int = 60, members: int = 5, seed: int = 40) -> km
 def low_rank(n: int = 80, members: int = 9, rank: int = 4) -> km.MeanEmbedding:
     rng = np.random.default_rng(41)
     left, right = rng.normal(0.3, 1, size=(members, rank)), rng.normal(0.3, 1, size=(n, rank))
-    return km.MeanEmbedding._of(rng.normal(size=(n, 1)), left, right, GAUSSIAN)
+    return km.MeanEmbedding.of_parts(rng.normal(size=(n, 1)), left, right, GAUSSIAN)
 
 
 class Dense:

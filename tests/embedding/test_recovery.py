@@ -101,7 +101,7 @@ class TestModesOfABatch:
         if request.param == "dense":
             return km.MeanEmbedding(points, rng.normal(0.3, 1, size=(13, 40)), km.Gaussian(0.8))
         left, right = rng.normal(0.3, 1, size=(13, 4)), rng.normal(0.3, 1, size=(40, 4))
-        return km.MeanEmbedding._of(points, left, right, km.Gaussian(0.8))
+        return km.MeanEmbedding.of_parts(points, left, right, km.Gaussian(0.8))
 
     def test_equal_the_textbook_iteration(self, batch):
         got = batch.mode()

@@ -38,7 +38,7 @@ class TestResults:
         X = TEST.X[:8].copy()
         X[0], X[3], X[5] = np.nan, np.nan, 1e6
         m = quietly(getattr(tracker(), verb), X).embeddings
-        assert m.covariance().shape == (8, 2, 2)
+        assert m.cov().shape == (8, 2, 2)
         assert m.density(TEST.Z).shape == (8, 40)
         assert m.mode().shape == (8, 2)
         assert m.sample(3, 0).shape == (8, 3, 2)

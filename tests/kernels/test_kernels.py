@@ -698,7 +698,7 @@ def test_cdf_increases_from_zero_to_one(kernel):
 @pytest.mark.parametrize("kernel", density_kernels(0.7), ids=ids)
 def test_reach_leaves_out_its_mass(kernel):
     for mass in (0.3, 1e-8):
-        far = kernel._reach(mass)
+        far = kernel.reach(mass)
         assert 2 * kernel.cdf([0.0], [-far])[0, 0] == pytest.approx(mass, rel=1e-6)
 
 

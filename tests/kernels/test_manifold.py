@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation as Turn
 from sklearn.gaussian_process import kernels as sk
 
 import kernelmean as km
+from kernelmean.embedding import recovery
 from kernelmean.kernels.manifold import nearest_rotations
 
 TAU = 2 * math.pi
@@ -182,19 +183,19 @@ class TestVonMises:
         for centre in (0.0, 2.0):
             X = (centre + 0.2 * rng.normal(size=500)) % TAU * period / TAU
             m = km.MeanEmbedding(X, kernel=km.Periodic(1.0, period))
-            (bandwidth,) = km.recovery.default_bandwidth(m)
+            (bandwidth,) = recovery.default_bandwidth(m)
             assert bandwidth == pytest.approx(1.06 * 500**-0.2 * 0.2, rel=0.15)
 
     def test_bandwidth_by_default_on_columns(self, rng):
         X = np.column_stack([(0.2 * rng.normal(size=500)) % 24, 3 * rng.normal(size=500)])
         k = km.on_columns({1: km.Gaussian(1.0), 0: km.Periodic(1.0, 24)})
-        got = km.recovery.default_bandwidth(km.MeanEmbedding(X, kernel=k))
+        got = recovery.default_bandwidth(km.MeanEmbedding(X, kernel=k))
         expected = np.array([0.2 * TAU / 24, 3.0]) * 500 ** (-1 / 6)
         assert_allclose(got, expected, rtol=0.15)
 
     def test_bandwidth_by_default_of_angles_all_around(self, rng):
         m = km.MeanEmbedding(rng.uniform(0, TAU, 300), kernel=km.Periodic(1.0))
-        assert km.recovery.default_bandwidth(m)[0] < 1
+        assert recovery.default_bandwidth(m)[0] < 1
         assert (m.density(np.linspace(0, TAU, 9)) > 0).all()
 
 

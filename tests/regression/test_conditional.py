@@ -343,7 +343,7 @@ def test_simulation_based_inference():
     m = km.ConditionalEmbedding().fit(x[:, None], theta).at([[1.0]])
     # posterior N(0.8, 0.2); 3,000 draws and a bias of smoothing: a few hundredths
     assert_allclose(m.mean(), [[0.8]], atol=0.08)
-    assert_allclose(m.covariance(), [[[0.2]]], atol=0.06)
+    assert_allclose(m.cov(), [[[0.2]]], atol=0.06)
 
 
 # --------------------------------------------------------------------- objects that are not vectors

@@ -42,7 +42,7 @@ class Settings:
 
     kernel: str = "gaussian"
     bandwidth: tuple[float, ...] | None = None
-    level: float = 0.9
+    level: float = 0.95
 
     def model(self, verbose: Verbose) -> ConditionalDensity:
         """The estimator, not fitted."""

@@ -106,7 +106,7 @@ class Settings:
     rule: str = "importance"
     smooth: bool = False
     horizon: int = 0
-    level: float = 0.9
+    level: float = 0.95
     tune: bool | None = None
 
     def read(self, train: Table, test: Table, drop_missing: bool) -> tuple[Rows, Rows]:

@@ -54,7 +54,7 @@ class Settings:
     inference: str = "kbr"
     refine: bool = True
     horizon: int = 0
-    level: float = 0.9
+    level: float = 0.95
     seed: int = 0
 
     def read(self, table: Table) -> Series:

@@ -60,7 +60,7 @@ class Posteriors:
         prior: pd.DataFrame | None,
         *,
         rule: str = "importance",
-        level: float = 0.9,
+        level: float = 0.95,
     ) -> Posteriors:
         """Learn from the pairs and condition on the rows."""
         if len(pairs) < SMALLEST:
@@ -81,7 +81,7 @@ class Posteriors:
         lower, upper = self.embedding.interval(self.level)
         answers = {
             "mean": self.embedding.mean(),
-            "sd": np.sqrt(np.diagonal(self.embedding.covariance(), axis1=-2, axis2=-1)),
+            "sd": np.sqrt(np.diagonal(self.embedding.cov(), axis1=-2, axis2=-1)),
             "median": self.embedding.quantile(0.5),
             "lower": lower,
             "upper": upper,

@@ -60,7 +60,7 @@ class Settings:
     log_squares: bool = False
     tune: bool = False
     horizon: int = 0
-    level: float = 0.9
+    level: float = 0.95
     seed: int = 0
 
     def read(self, table: Table) -> Series:

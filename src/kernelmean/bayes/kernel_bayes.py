@@ -181,7 +181,7 @@ class KernelBayes(Saveable, BaseEstimator):
         left, right = bayes_factors(
             rows.Phi, rows.beta, coordinates, self._choose_reg(rows), self.rule
         )
-        return MeanEmbedding._of(rows.points, left, rows.spread(right), self.kernel_z_)
+        return MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
 
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
@@ -377,7 +377,7 @@ class _Rows:
 def _coverage(U, m: MeanEmbedding, kernel: Kernel) -> float:
     """Share of the prior's points that the training latents span: Σ|α_j| ‖φ(u_j)‖²/k(u_j, u_j)."""
     xp = arrays.namespace(U)
-    size, own = xp.abs(m.weights), kernel._diag(m.points)
+    size, own = xp.abs(m.weights), kernel.diag_of(m.points)
     if float(xp.sum(size)) == 0:
         return 0.0
     spanned = xp.where(own > 0, xp.sum(U * U, axis=-1) / xp.where(own > 0, own, 1.0), 1.0)

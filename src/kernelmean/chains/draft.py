@@ -75,7 +75,7 @@ class Draft:
         Phi = self.coordinates.features.transform(points)
         second = arrays.to_numpy(Phi.T @ Phi)
         left = (np.linalg.pinv(second, rcond=1e-12, hermitian=True) @ embeddings).T
-        return MeanEmbedding._of(points, arrays.like(left, Phi), Phi, self.kernel)
+        return MeanEmbedding.of_parts(points, arrays.like(left, Phi), Phi, self.kernel)
 
 
 # ------------------------------------------------------------ EM
@@ -104,7 +104,7 @@ def searching(
     numbers, few = rows.stretches(limit, STRETCHES)
     base, factor = smoothing_kernel(kernel.resolve(rows.there), rows.there), None
     if settings.bandwidth is not None:
-        base, factor = base._bandwidth(settings.bandwidth), 1.0
+        base, factor = base.smoothing(settings.bandwidth), 1.0
     how = settings.max_iter, settings.tol, settings.verbose
     return numbers, Refinement(few, base, factor, *how, **rules)
 

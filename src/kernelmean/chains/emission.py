@@ -31,7 +31,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 def can_smooth(kernel: Kernel, points) -> bool:
     """Whether the kernel has an integral of one, and its width a meaning along every column."""
     try:
-        kernel._log_normaliser(points.shape[1])
+        kernel.log_normaliser(points.shape[1])
     except ValueError:
         return False
     return True
@@ -56,7 +56,7 @@ def is_constant(points) -> bool:
 def renumbered(laws: MeanEmbedding, order: np.ndarray) -> MeanEmbedding:
     """A batch of embeddings in another order."""
     left = arrays.take(laws._left, order, axis=0)
-    return MeanEmbedding._of(laws.points, left, laws._right, laws.kernel)
+    return MeanEmbedding.of_parts(laws.points, left, laws._right, laws.kernel)
 
 
 def rule_of_thumb(n: int, d: int) -> float:
@@ -284,7 +284,7 @@ class Smoothing:
     @property
     def log_height(self) -> float:
         """log k̄(y, y)."""
-        return -self.kernel._log_normaliser(self.points.shape[1])
+        return -self.kernel.log_normaliser(self.points.shape[1])
 
     def emissions(self, gamma: np.ndarray) -> Emissions:
         """The laws given the probabilities of the states, (n, K)."""

@@ -46,7 +46,7 @@ class RegimeForecast:
         """Quantiles of every column of the observations, (steps, d) for one level."""
         return self.observations.quantile(q, self.bandwidth)
 
-    def interval(self, level: float = 0.9, kind: str = "central") -> tuple[Array, Array]:
+    def interval(self, level: float = 0.95, kind: str = "central") -> tuple[Array, Array]:
         """Interval of every column of the observations: lower and upper ends, (steps, d) each."""
         return self.observations.interval(level, self.bandwidth, kind)
 

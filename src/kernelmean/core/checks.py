@@ -199,10 +199,10 @@ def check_column(value, columns: int, name: str = "column") -> int:
     return column
 
 
-def check_level(level) -> float:
+def check_level(level, name: str = "level") -> float:
     """The probability of an interval: between 0 and 1, neither of them."""
-    if check_positive(level, "level") >= 1:
-        raise ValueError(f"level is {level}; a number between 0 and 1 is needed")
+    if check_positive(level, name) >= 1:
+        raise ValueError(f"{name} is {level}; a number between 0 and 1 is needed")
     return float(level)
 
 

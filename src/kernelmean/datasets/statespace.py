@@ -176,7 +176,7 @@ class ScalarStateSpace:
         """log p(y_t | y_1, ..., y_{t-1}), shape (n,); 0 where y_t is missing."""
         return self._filtered(X, lengths)[1]
 
-    def forecast_interval(self, X, level: float = 0.9, lengths=None) -> np.ndarray:
+    def forecast_interval(self, X, level: float = 0.95, lengths=None) -> np.ndarray:
         """The (1 − level)/2 and (1 + level)/2 quantiles of y_t given y_1, ..., y_{t-1}, (n, 2)."""
         tail = (1 - check_level(level)) / 2
         weights = self._predicted(X, lengths)

@@ -71,9 +71,9 @@ def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
             f"{name} is {kernel!r}; a Gaussian, Laplace, Matern or Periodic kernel is needed, for "
             "its integral must be finite and its width set by a bandwidth"
         )
-    kernel = kernel._bandwidth(bandwidth)
+    kernel = kernel.smoothing(bandwidth)
     given = np.shape(kernel.lengthscale)
     if given not in [(), (Y.shape[1],)]:
         raise ValueError(f"bandwidth has {given[0]} entries but there are {Y.shape[1]} columns")
-    kernel._log_normaliser(Y.shape[1])  # refuses what has no density
+    kernel.log_normaliser(Y.shape[1])  # refuses what has no density
     return kernel

@@ -235,7 +235,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 "ask for one row at a time, or fit with location=False"
             )
         points = m.points + arrays.like(shift, m.points)
-        return MeanEmbedding._of(points, m._left, m._right, m.kernel)
+        return MeanEmbedding.of_parts(points, m._left, m._right, m.kernel)
 
     def weights(self, X) -> Array:
         """w_j(x), shape (batch, n); they belong to `points_`."""
@@ -262,7 +262,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         found = np.stack([line.quantile(np.atleast_1d(levels)) for line in lines], axis=-1)
         return self._outward(found[:, 0] if levels.ndim == 0 else found)
 
-    def interval(self, X, level: float = 0.9, kind: str = "central") -> tuple[Array, Array]:
+    def interval(self, X, level: float = 0.95, kind: str = "central") -> tuple[Array, Array]:
         """Intervals of each column with probability `level`, each end as `quantile(X, 0.5)`.
 
         Parameters
@@ -279,7 +279,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         ends = np.stack([m.shortest(level) for m in self._lines(*self._given(X))], axis=-1)
         return self._outward(ends[:, 0]), self._outward(ends[:, 1])
 
-    def region(self, X, level: float = 0.9) -> list[np.ndarray]:
+    def region(self, X, level: float = 0.95) -> list[np.ndarray]:
         """Highest-density regions: for each x disjoint intervals (k, 2) of probability `level`."""
         check_is_fitted(self)
         if len(self.bandwidth_) > 1:
@@ -420,7 +420,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return left, shift
 
     def _embedding(self, left) -> MeanEmbedding:
-        return MeanEmbedding._of(self.points_, left, self._fit.right, self.kernel_y_)
+        return MeanEmbedding.of_parts(self.points_, left, self._fit.right, self.kernel_y_)
 
     def _lines(self, left, shift) -> Iterator[Line]:
         """The densities of each column."""

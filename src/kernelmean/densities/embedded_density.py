@@ -168,7 +168,7 @@ def _thinned(points, weights, limit: int) -> tuple[Array, Array]:
 
 def _score(points, weights, kernel: Kernel) -> float:
     """M, the Gram matrices in blocks of rows."""
-    xp, wide = arrays.namespace(points), kernel._self_convolved(points.shape[1])
+    xp, wide = arrays.namespace(points), kernel.self_convolved(points.shape[1])
     total = 0.0
     for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
         total += float(w @ (wide.density(X, points) @ weights))

@@ -133,7 +133,7 @@ class Plan:
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        kernel_y: Any = self.kernel_y._bandwidth(draft.bandwidth(points.shape[0]))
+        kernel_y: Any = self.kernel_y.smoothing(draft.bandwidth(points.shape[0]))
         features, Phi = self._coordinates(X, kernel_x, Y)
         smoother = Smoother.of(Phi, self.intercept)
         exact = isinstance(features, Exact)

@@ -45,7 +45,7 @@ class Target:
     def of(cls, Y, kernel: Kernel, tol: float = FINE, exact: bool = False) -> Target:
         """For a smoothing kernel whose lengthscale is the bandwidth."""
         features = Exact() if exact else Nystroem(tol=tol, max_rank=MOST)
-        kernels = kernel, kernel._self_convolved(Y.shape[1])
+        kernels = kernel, kernel.self_convolved(Y.shape[1])
         return cls(*(_coordinates(Y, k, features) for k in kernels))
 
     def take(self, rows: np.ndarray) -> Target:
@@ -58,7 +58,7 @@ def _coordinates(Y, kernel: Kernel, features: FeatureMap) -> Array:
     with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
         warnings.simplefilter("ignore", NumericalWarning)
         Psi = features.fit_transform(Y, kernel)
-    Psi *= math.exp(-0.5 * kernel._log_normaliser(Y.shape[1]))
+    Psi *= math.exp(-0.5 * kernel.log_normaliser(Y.shape[1]))
     return Psi
 
 

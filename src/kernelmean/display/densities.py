@@ -63,7 +63,7 @@ class ConditionalDensityDisplay:
     near: list[np.ndarray] | None
     labels: list[str]
     y_name: str = "y"
-    level: float = 0.9
+    level: float = 0.95
     ax_: Any = None
 
     @classmethod
@@ -74,7 +74,7 @@ class ConditionalDensityDisplay:
         y=None,
         *,
         output: int | str = 0,
-        level: float = 0.9,
+        level: float = 0.95,
         labels: Sequence[str] | None = None,
         near: int = NEAR,
         n_grid: int = 400,

@@ -86,7 +86,7 @@ class ForecastDisplay:
         X,
         *,
         steps: int = 0,
-        level: float = 0.9,
+        level: float = 0.95,
         times=None,
         lengths=None,
     ) -> ForecastDisplay:

@@ -95,7 +95,7 @@ class TrackDisplay:
         truth=None,
         *,
         observations=None,
-        level: float = 0.9,
+        level: float = 0.95,
         times=None,
         lengths=None,
     ) -> TrackDisplay:
@@ -231,7 +231,7 @@ class SpreadDisplay:
 
     @classmethod
     def from_result(
-        cls, result: FilterResult, *, level: float = 0.9, times=None, lengths=None
+        cls, result: FilterResult, *, level: float = 0.95, times=None, lengths=None
     ) -> SpreadDisplay:
         """Show the spread of what `KernelBayesFilter.filter` or `smooth` returned.
 

@@ -17,6 +17,7 @@ from ..core.checks import (
     column_names,
     frozen,
 )
+from ..core.interval import Interval
 from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..embedding import preimage, recovery
@@ -60,7 +61,7 @@ class MeanEmbedding(Saveable):
         self._left, self._right = _check_weights(weights, n), None
 
     @classmethod
-    def _of(cls, points, left, right, kernel: Kernel) -> MeanEmbedding:
+    def of_parts(cls, points, left, right, kernel: Kernel) -> MeanEmbedding:
         """Trusted parts; weights are `left`, or left rightᵀ when they have low rank."""
         m = cls.__new__(cls)
         m._points, m._left, m._right, m._kernel = points, left, right, kernel
@@ -97,7 +98,7 @@ class MeanEmbedding(Saveable):
         """One member of a batch, or a smaller batch."""
         if self.batch is None:
             raise TypeError("a single embedding cannot be indexed; only batches can")
-        return self._of(self._points, self._left[index, ...], self._right, self._kernel)
+        return self.of_parts(self._points, self._left[index, ...], self._right, self._kernel)
 
     def __repr__(self) -> str:
         n, d = self._points.shape
@@ -114,7 +115,7 @@ class MeanEmbedding(Saveable):
 
     def __call__(self, Y) -> Array:
         """μ(y_j) = Σ_i w_i k(x_i, y_j), shape (m,) or (batch, m)."""
-        return self._smooth(Y, self._kernel._gram)
+        return self._smooth(Y, self._kernel.gram_of)
 
     def total(self) -> Array:
         """Σ_i w_i, near one for a probability: () or (batch,)."""
@@ -149,12 +150,44 @@ class MeanEmbedding(Saveable):
         m = self.normalised()
         return m.apply_weights(m._points)
 
-    def covariance(self) -> Array:
+    def cov(self) -> Array:
         """Σ_i w_i (x_i − m)(x_i − m)ᵀ / Σ_i w_i, negative eigenvalues set to zero.
 
         Shape (d, d) or (batch, d, d).
         """
         return recovery.covariance(self.normalised())
+
+    def covariance(self) -> Array:
+        """The old name of `cov`."""
+        warnings.warn("covariance is now cov", FutureWarning, stacklevel=2)
+        return self.cov()
+
+    def std(self) -> Array:
+        """Standard deviation of every column, √diag(cov), shape (d,) or (batch, d)."""
+        xp = arrays.namespace(self._points)
+        return xp.sqrt(xp.linalg.diagonal(self.cov()))
+
+    def probability(self, event: Callable) -> Array:
+        """P(event) = Σ_i w_i 1{x_i in the event} / Σ_i w_i, kept within [0, 1].
+
+        Parameters
+        ----------
+        event : callable
+            Maps points (n, d) to booleans (n,).
+
+        Returns
+        -------
+        array of shape () or (batch,)
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 1.0, 2.0], [0.5, 0.75, -0.25], km.Gaussian(1.0))
+        >>> float(m.probability(lambda x: x[:, 0] < 1.5))
+        1.0
+        """
+        xp = arrays.namespace(self._points)
+        return xp.clip(self.normalised().expectation(event), 0.0, 1.0)
 
     def normalised(self) -> MeanEmbedding:
         """The same direction with weights that sum to one.
@@ -173,7 +206,7 @@ class MeanEmbedding(Saveable):
             )
         total = xp.where(lost, 1.0, total)
         left = self._left / (total if self.batch is None else total[:, None])
-        return self._of(self._points, left, self._right, self._kernel)
+        return self.of_parts(self._points, left, self._right, self._kernel)
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
         """p(y_j) = max(q(y_j), 0)/∫ max(q, 0), q(y) = Σ_i w_i k̄_γ(x_i, y)/Σ_i w_i.
@@ -300,9 +333,7 @@ class MeanEmbedding(Saveable):
         """
         return recovery.quantile(self.normalised(), q, bandwidth)
 
-    def interval(
-        self, level: float = 0.9, bandwidth=0.0, kind: str = "central"
-    ) -> tuple[Array, Array]:
+    def interval(self, level: float = 0.95, bandwidth=0.0, kind: str = "central") -> Interval:
         """Interval of each column that holds the probability `level`.
 
         Parameters
@@ -316,11 +347,12 @@ class MeanEmbedding(Saveable):
 
         Returns
         -------
-        lower, upper : arrays of shape (d,) or (batch, d)
+        Interval
+            `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
         return recovery.interval(self.normalised(), level, bandwidth, kind)
 
-    def region(self, level: float = 0.9, bandwidth=None) -> Array | list[Array]:
+    def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
 
         Parameters
@@ -459,7 +491,7 @@ class MeanEmbedding(Saveable):
 
     def _smooth(self, Y, gram: Callable) -> Array:
         """Σ_i w_i gram(x_i, y_j) with the n×m matrix in blocks."""
-        Y = self._kernel._points(Y, "Y")
+        Y = self._kernel.checked(Y, "Y")
         check_columns(Y, self._points.shape[1], "Y", "the embedding")
         xp = arrays.namespace(self._points)
         blocks = row_blocks(Y, rows=block_rows(self._points.shape[0]))

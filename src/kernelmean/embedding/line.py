@@ -63,7 +63,7 @@ class Line:
     """
 
     def __init__(self, m: MeanEmbedding, bandwidth=None, shift=None):
-        self.m, self.kernel = m.normalised(), m.kernel._bandwidth(bandwidth)
+        self.m, self.kernel = m.normalised(), m.kernel.smoothing(bandwidth)
         self.shift = None if shift is None else arrays.to_numpy(shift)[:, None]
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
@@ -220,7 +220,7 @@ def spans(x: np.ndarray, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
 
 def reach(kernel: Kernel, mass: float) -> float:
     """Distance beyond which the kernel of one column holds `mass`."""
-    far = kernel._reach(mass)
+    far = kernel.reach(mass)
     if far is None:
         raise ValueError(
             f"{kernel!r} has no distribution function on the line; Gaussian, Laplace or Matern is "
@@ -263,7 +263,7 @@ def _tables(
         for near in _runs(first, last):
             X, T = x[near, None], grid[block, None]
             q[:, block] += _weigh(rows, near, kernel.density(X, T), rank)
-            F[:, block] += _weigh(rows, near, kernel._distribution(X, T), rank)
+            F[:, block] += _weigh(rows, near, kernel.distribution(X, T), rank)
     return q, F
 
 

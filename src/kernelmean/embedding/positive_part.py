@@ -41,7 +41,7 @@ def members(m: MeanEmbedding) -> MeanEmbedding:
     """The same as a batch (of one, where it is a single one) of NumPy arrays."""
     left, points = arrays.to_numpy(m._left), arrays.to_numpy(m.points)
     right = None if m._right is None else arrays.to_numpy(m._right)
-    return m._of(points, np.atleast_2d(left), right, m.kernel)
+    return m.of_parts(points, np.atleast_2d(left), right, m.kernel)
 
 
 def weight_blocks(m: MeanEmbedding) -> Iterator[np.ndarray]:
@@ -52,23 +52,23 @@ def weight_blocks(m: MeanEmbedding) -> Iterator[np.ndarray]:
 
 def is_signed(m: MeanEmbedding) -> bool:
     """Whether any member may be negative somewhere: by its weights, or by the kernel."""
-    return m.kernel._dips or any((w < 0).any() for w in weight_blocks(m))
+    return m.kernel.dips or any((w < 0).any() for w in weight_blocks(m))
 
 
 def has_line(m: MeanEmbedding) -> bool:
     """Whether the points are numbers and the kernel has a distribution function."""
-    return m.points.shape[1] == 1 and m.kernel._reach(NEGLIGIBLE) is not None
+    return m.points.shape[1] == 1 and m.kernel.reach(NEGLIGIBLE) is not None
 
 
 def negative_mass(m: MeanEmbedding, bandwidth) -> tuple[np.ndarray, np.ndarray]:
     """∫ max(−q, 0) of each member of a batch, and the standard errors (0 where not by draws)."""
-    kernel = m.kernel._bandwidth(bandwidth)
+    kernel = m.kernel.smoothing(bandwidth)
     nothing = np.zeros(len(m))
     if not is_signed(m):
         return nothing, nothing
     if has_line(m):
         return Line(m, bandwidth).negative_mass, nothing
-    if m.points.shape[1] == 1 and kernel._turn() is not None:
+    if m.points.shape[1] == 1 and kernel.turn() is not None:
         return _around(m, kernel), nothing
     columns = _two_columns(m, kernel)
     return _by_draws(m, kernel) if columns is None else _in_the_plane(m, columns)
@@ -76,7 +76,7 @@ def negative_mass(m: MeanEmbedding, bandwidth) -> tuple[np.ndarray, np.ndarray]:
 
 def _around(m: MeanEmbedding, kernel: Kernel) -> np.ndarray:
     """The trapezoidal rule over a period, a dozen nodes to a bandwidth."""
-    turn, origin = float(kernel._turn() or 0.0), np.zeros((1, 1))
+    turn, origin = float(kernel.turn() or 0.0), np.zeros((1, 1))
     height = float(kernel.density(origin, origin)[0, 0])
     n = int(np.clip(32 * turn * height, *CIRCLE_NODES))
     nodes = np.arange(n)[:, None] * (turn / n)
@@ -91,10 +91,10 @@ def _around(m: MeanEmbedding, kernel: Kernel) -> np.ndarray:
 
 def _two_columns(m: MeanEmbedding, kernel: Kernel) -> list[Kernel] | None:
     """The factors of a kernel of the plane, where a grid does not cost too much."""
-    if m.points.shape[1] != 2 or not kernel._is_product():
+    if m.points.shape[1] != 2 or not kernel.is_product():
         return None
-    columns = [kernel._on([j], 2) for j in (0, 1)]
-    if any(k._reach(NEGLIGIBLE) is None for k in columns):
+    columns = [kernel.on([j], 2) for j in (0, 1)]
+    if any(k.reach(NEGLIGIBLE) is None for k in columns):
         return None
     nodes = [
         len(_even_nodes(x, k, PLANE_CELLS[0], 0.5)[0])
@@ -209,10 +209,10 @@ def _replicate(m: MeanEmbedding, kernel: Kernel, shares, draws: int, seed: int) 
     order = np.argsort(m.points[:, 0], kind="stable")
     upto = np.cumsum(shares[order])
     rows = order[np.minimum(np.searchsorted(upto, even.take(1)[:, 0] * upto[-1]), n - 1)]
-    Y = kernel._project(m.points[rows] + kernel._noise(draws, d, even))
+    Y = kernel.project(m.points[rows] + kernel.noise(draws, d, even))
     total = np.zeros(len(m))
     for (block,) in row_blocks(Y, rows=block_rows(max(n, len(m)))):
-        K = kernel._gram(m.points, block)
+        K = kernel.gram_of(m.points, block)
         total += (np.maximum(-m.apply_weights(K), 0.0) / (shares @ K)).sum(axis=1)
     return total / draws
 
@@ -288,15 +288,15 @@ def _propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int,
     u = rng.random((len(weights), size)) * (1 - 1e-9) + away
     at = np.searchsorted((upto / upto[:, -1:] + away).ravel(), u.ravel(), side="right")
     rows = at % weights.shape[1]
-    noise = kernel._noise(len(rows), points.shape[1], rng)
-    return kernel._project(points[rows] + noise).reshape(len(weights), size, -1)
+    noise = kernel.noise(len(rows), points.shape[1], rng)
+    return kernel.project(points[rows] + noise).reshape(len(weights), size, -1)
 
 
 def _chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) -> np.ndarray:
     """max(q, 0)/q⁺ = 1 − min(1, q⁻/q⁺) at the proposals of each member, (b, size)."""
     if not (weights < 0).any():
         return np.ones(proposed.shape[:2])
-    K = kernel._gram(proposed.reshape(-1, points.shape[1]), points)
+    K = kernel.gram_of(proposed.reshape(-1, points.shape[1]), points)
     K = K.reshape(*proposed.shape[:2], len(points))
     above, below = (K @ np.maximum(w, 0.0)[:, :, None] for w in (weights, -weights))
     return 1.0 - np.minimum(1.0, below / above)[:, :, 0]

@@ -21,9 +21,11 @@ MODE_FLOATS = 2**20  # entries of the Gram matrix between starts and points, at 
 def mode(m: MeanEmbedding, n_starts: int) -> Array:
     """The point nearest to each embedding in the RKHS."""
     check_count(n_starts, "n_starts")
-    members = m if m.batch is not None else m._of(m.points, m._left[None, :], m._right, m.kernel)
+    members = (
+        m if m.batch is not None else m.of_parts(m.points, m._left[None, :], m._right, m.kernel)
+    )
     blocks = row_blocks(members._left, rows=block_rows(m.points.shape[0]))
-    parts = [_modes(m._of(m.points, left, m._right, m.kernel), n_starts) for (left,) in blocks]
+    parts = [_modes(m.of_parts(m.points, left, m._right, m.kernel), n_starts) for (left,) in blocks]
     found = arrays.namespace(m.points).concat(parts)
     return found if m.batch is not None else found[0, :]
 
@@ -31,10 +33,10 @@ def mode(m: MeanEmbedding, n_starts: int) -> Array:
 def _modes(m: MeanEmbedding, n_starts: int) -> Array:
     """Modes of as many members as there may be distances to all points in memory."""
     xp, kernel = arrays.namespace(m.points), m.kernel
-    distance = kernel._diag(m.points)[None, :] - 2 * m(m.points)
+    distance = kernel.diag_of(m.points)[None, :] - 2 * m(m.points)
     nearest = xp.argsort(distance, axis=-1)[:, :n_starts]
-    if kernel._pull(m.points[:1, :], m.points[:1, :]) is None:
-        return kernel._project(xp.take(m.points, nearest[:, 0], axis=0))
+    if kernel.pull(m.points[:1, :], m.points[:1, :]) is None:
+        return kernel.project(xp.take(m.points, nearest[:, 0], axis=0))
     rows = max(1, MODE_FLOATS // (m.points.shape[0] * nearest.shape[1]))
     blocks = row_blocks(m.weights, nearest, rows=rows)
     return xp.concat([_best(kernel, m.points, weights, near) for weights, near in blocks])
@@ -43,7 +45,7 @@ def _modes(m: MeanEmbedding, n_starts: int) -> Array:
 def _best(kernel: Kernel, points, weights, nearest) -> Array:
     """For each row of `weights` the best of its starts and of the fixed points they lead to."""
     xp = arrays.namespace(points)
-    starts = kernel._project(xp.take(points, xp.reshape(nearest, (-1,)), axis=0))
+    starts = kernel.project(xp.take(points, xp.reshape(nearest, (-1,)), axis=0))
     ends = _fixed_points(kernel, points, weights, starts)
     # both are sorted by member, each with a row per start
     scores = [_distances(kernel, points, weights, X) for X in (starts, ends)]
@@ -56,9 +58,9 @@ def _best(kernel: Kernel, points, weights, nearest) -> Array:
 def _distances(kernel: Kernel, points, weights, X) -> Array:
     """‖k(x, ·) − μ_b‖² up to the constant ‖μ_b‖², (batch, starts), each member at its own rows."""
     xp = arrays.namespace(X)
-    K = xp.reshape(kernel._gram(X, points), (weights.shape[0], -1, points.shape[0]))
+    K = xp.reshape(kernel.gram_of(X, points), (weights.shape[0], -1, points.shape[0]))
     values = xp.reshape(K @ weights[:, :, None], (weights.shape[0], -1))
-    return xp.reshape(kernel._diag(X), values.shape) - 2 * values
+    return xp.reshape(kernel.diag_of(X), values.shape) - 2 * values
 
 
 def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
@@ -66,15 +68,15 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
 
     On a manifold the sum is taken of the lifted points, and the quotient is their projection.
     """
-    xp, lifted = arrays.namespace(X), kernel._lift(points)
+    xp, lifted = arrays.namespace(X), kernel.lift(points)
     rows = np.arange(X.shape[0])
     member = rows // (X.shape[0] // weights.shape[0])
     done = []
     for _ in range(FIXED_POINT_STEPS):
-        G = kernel._pull(X, points) * arrays.take(weights, member[rows], axis=0)
-        new = kernel._land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
+        G = kernel.pull(X, points) * arrays.take(weights, member[rows], axis=0)
+        new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
         new = xp.where(xp.isfinite(new), new, X)
-        moving = arrays.to_numpy(_moved(kernel._lift(X), kernel._lift(new)))
+        moving = arrays.to_numpy(_moved(kernel.lift(X), kernel.lift(new)))
         stopped, left = np.flatnonzero(~moving), np.flatnonzero(moving)
         done.append((rows[stopped], arrays.take(new, stopped, axis=0)))
         rows, X = rows[left], arrays.take(new, left, axis=0)
@@ -106,5 +108,5 @@ def _herd_rows(m: MeanEmbedding, n: int) -> list[int]:
     for t in range(n):
         chosen.append(int(np.argmax(target - covered / (t + 1))))
         latest = arrays.take(m.points, chosen[-1:], axis=0)
-        covered += arrays.to_numpy(m.kernel._gram(latest, m.points))[0]
+        covered += arrays.to_numpy(m.kernel.gram_of(latest, m.points))[0]
     return chosen

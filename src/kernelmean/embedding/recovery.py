@@ -22,6 +22,7 @@ from ..core.checks import (
     check_positive,
     generator,
 )
+from ..core.interval import Interval
 from ..embedding import positive_part
 from .line import Line
 
@@ -55,11 +56,11 @@ def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
     effective = 1.0 / np.maximum((arrays.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
     effective = np.clip(effective, 1.0, m.points.shape[0])[..., None]
     power = 1.0 / (d + 4)
-    points, lifted = arrays.to_numpy(m.points), arrays.to_numpy(m.kernel._lift(m.points))
-    around = m.kernel._spread(0.5 * (high - low), arrays.to_numpy(m.weights) @ lifted)
+    points, lifted = arrays.to_numpy(m.points), arrays.to_numpy(m.kernel.lift(m.points))
+    around = m.kernel.spread_of(0.5 * (high - low), arrays.to_numpy(m.weights) @ lifted)
     rule = np.atleast_2d((4.0 / (d + 2)) ** power * around * effective**-power)
     # an embedding with no spread left is narrow, but not of width zero
-    spread = m.kernel._spread(points.std(axis=0), lifted.mean(axis=0))
+    spread = m.kernel.spread_of(points.std(axis=0), lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
@@ -119,7 +120,7 @@ def quantile(m: MeanEmbedding, q, bandwidth=0.0) -> Array:
 
 
 def _points_like(m: MeanEmbedding, Y) -> Array:
-    Y = m.kernel._points(Y, "Y")
+    Y = m.kernel.checked(Y, "Y")
     check_columns(Y, m.points.shape[1], "Y", "the embedding")
     return Y
 
@@ -132,8 +133,8 @@ def _columns(m: MeanEmbedding, bandwidth) -> Iterator[tuple[MeanEmbedding, float
     """Each column as a batch of embeddings, with its bandwidth."""
     every = positive_part.members(m)
     for j, width in enumerate(_bandwidths(bandwidth, m.points.shape[1])):
-        kernel = m.kernel if width == 0 else m.kernel._on([j], m.points.shape[1])
-        yield every._of(every.points[:, [j]], every._left, every._right, kernel), width
+        kernel = m.kernel if width == 0 else m.kernel.on([j], m.points.shape[1])
+        yield every.of_parts(every.points[:, [j]], every._left, every._right, kernel), width
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
@@ -177,12 +178,12 @@ def _quantiles(members: MeanEmbedding, levels: np.ndarray) -> np.ndarray:
     return np.concatenate(found)
 
 
-def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> tuple[Array, Array]:
+def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> Interval:
     """Central or shortest interval per column of a normalised embedding."""
     check_level(level)
     if check_choice(kind, "kind", ["central", "shortest"]) == "central":
         both = quantile(m, [(1 - level) / 2, (1 + level) / 2], bandwidth)
-        return both[..., 0, :], both[..., 1, :]
+        return Interval(both[..., 0, :], both[..., 1, :])
     if any(width == 0 for width in _bandwidths(bandwidth, m.points.shape[1])):
         raise ValueError(
             f"bandwidth is {bandwidth}; the shortest interval is that of a density: a positive "
@@ -190,7 +191,7 @@ def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> tuple[Arra
         )
     ends = [_line(column, width).shortest(level) for column, width in _columns(m, bandwidth)]
     lower, upper = (_returned(m, np.stack(ends, axis=-1)[:, i]) for i in (0, 1))
-    return lower, upper
+    return Interval(lower, upper)
 
 
 def region(m: MeanEmbedding, level: float, bandwidth) -> Array | list[Array]:
@@ -214,7 +215,7 @@ def marginal(m: MeanEmbedding, columns) -> MeanEmbedding:
     if not chosen or len(set(chosen)) != len(chosen):
         raise ValueError(f"columns is {columns!r}; different column numbers are needed")
     points = arrays.take(m.points, chosen, axis=1)
-    return m._of(points, m._left, m._right, m.kernel._on(chosen, d))
+    return m.of_parts(points, m._left, m._right, m.kernel.on(chosen, d))
 
 
 def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
@@ -222,7 +223,7 @@ def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
     check_count(n, "n")
     rng = generator(random_state)
     bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    every, kernel = positive_part.members(m), m.kernel._bandwidth(bandwidth)
+    every, kernel = positive_part.members(m), m.kernel.smoothing(bandwidth)
     if positive_part.has_line(every) and positive_part.is_signed(every):
         drawn = Line(every, bandwidth).sample(n, rng)[:, :, None]
     else:

@@ -26,7 +26,7 @@ class FeatureMap(Saveable, BaseEstimator):
     def fit_transform(self, X, kernel="gaussian") -> Array:
         """Choose the coordinates from `X` and return those of its rows, shape (n, r)."""
         kernel = as_kernel(kernel)
-        X = kernel._points(X, "X")
+        X = kernel.checked(X, "X")
         self.kernel_ = kernel.resolve(X)
         self.n_features_in_ = X.shape[1]
         check_size(self.kernel_, X)
@@ -35,7 +35,7 @@ class FeatureMap(Saveable, BaseEstimator):
     def transform(self, X) -> Array:
         """Coordinates of the rows of `X`, shape (n, r)."""
         check_is_fitted(self)
-        X = self.kernel_._points(X, "X")
+        X = self.kernel_.checked(X, "X")
         check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
         return self._transform(X)
 
@@ -48,9 +48,9 @@ class FeatureMap(Saveable, BaseEstimator):
             If the kernel has no derivative in closed form, or the features none at all.
         """
         check_is_fitted(self)
-        X = self.kernel_._points(X, "X")
+        X = self.kernel_.checked(X, "X")
         check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
-        return self._derivative(X, check_column(column, X.shape[1]))
+        return self.derivative_of(X, check_column(column, X.shape[1]))
 
     def _fit_transform(self, X) -> Array:
         raise NotImplementedError
@@ -58,5 +58,5 @@ class FeatureMap(Saveable, BaseEstimator):
     def _transform(self, X) -> Array:
         raise NotImplementedError
 
-    def _derivative(self, X, column: int) -> Array:
+    def derivative_of(self, X, column: int) -> Array:
         raise ValueError(f"{type(self).__name__} features have no derivative")

@@ -60,7 +60,7 @@ class RandomFourier(FeatureMap):
         Phi *= math.sqrt(2.0 / self.rank_)
         return Phi
 
-    def _derivative(self, X, column: int) -> Array:
+    def derivative_of(self, X, column: int) -> Array:
         half = self.rank_ // 2
         Phi, speed = self._transform(X), self.frequencies_[:, column]
         return arrays.namespace(X).concat([-Phi[:, half:] * speed, Phi[:, :half] * speed], axis=1)

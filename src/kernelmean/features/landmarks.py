@@ -27,7 +27,7 @@ class Landmarks(FeatureMap):
         self.landmarks_ = arrays.take(X, rows, axis=0)
         self.factor_ = xp.tril(arrays.take(Phi, rows, axis=0))
         self.rank_ = int(rows.shape[0])
-        total = float(xp.sum(self.kernel_._diag(X)))
+        total = float(xp.sum(self.kernel_.diag_of(X)))
         self.lost_trace_ = max(0.0, 1.0 - _sum_squares(Phi) / total) if total > 0 else 0.0
         return Phi
 
@@ -39,10 +39,10 @@ class Landmarks(FeatureMap):
         return arrays.namespace(X).concat([self._transform_block(block) for (block,) in blocks])
 
     def _transform_block(self, X) -> Array:
-        return solves.solve_lower(self.factor_, self.kernel_._gram(self.landmarks_, X)).T
+        return solves.solve_lower(self.factor_, self.kernel_.gram_of(self.landmarks_, X)).T
 
-    def _derivative(self, X, column: int) -> Array:
-        slopes = self.kernel_._derivative(X, self.landmarks_, column)
+    def derivative_of(self, X, column: int) -> Array:
+        slopes = self.kernel_.derivative_of(X, self.landmarks_, column)
         return solves.solve_lower(self.factor_, slopes.T).T
 
 
@@ -62,11 +62,11 @@ class Further:
 
     @classmethod
     def of(cls, features: Landmarks, points, Phi_s) -> Further:
-        residual = arrays.to_numpy(features.kernel_._gram(points, points) - Phi_s @ Phi_s.T)
+        residual = arrays.to_numpy(features.kernel_.gram_of(points, points) - Phi_s @ Phi_s.T)
         floor = (
             len(residual)
             * arrays.EPS
-            * float(arrays.namespace(points).max(features.kernel_._diag(points)))
+            * float(arrays.namespace(points).max(features.kernel_.diag_of(points)))
         )
         pivots, F = solves.pivoted_cholesky(residual, 10 * floor)
         new = arrays.like(F, points)
@@ -80,7 +80,7 @@ class Further:
 
     def widened(self, X, Phi) -> Array:
         """Old and new coordinates of the rows of `X`."""
-        K = self.features.kernel_._gram(self.points, X) - self.Phi_p @ Phi.T
+        K = self.features.kernel_.gram_of(self.points, X) - self.Phi_p @ Phi.T
         return arrays.namespace(X).concat([Phi, solves.solve_lower(self.R, K).T], axis=1)
 
     def padded(self, Phi) -> Array:
@@ -159,7 +159,7 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
     """Landmark rows, transposed coordinates F (r, n), and whether max_rank cut it above tol."""
     n = X.shape[0]
     # what the diagonal of K − FᵀF still holds
-    left = np.array(arrays.to_numpy(kernel._diag(X)))
+    left = np.array(arrays.to_numpy(kernel.diag_of(X)))
     target = tol * float(left.sum())
     floor = n * arrays.EPS * float(left.max())  # below this a pivot is rounding error
     F = arrays.namespace(X).empty(
@@ -200,7 +200,7 @@ def _accept(X, kernel, F, proposed: np.ndarray, floor: float, room: int, rng) ->
 def _residual(X, kernel, F, rows) -> Array:
     """The block of K − FᵀF at `rows`."""
     points, coords = arrays.take(X, rows, axis=0), arrays.take(F, rows, axis=1)
-    return kernel._gram(points, points) - coords.T @ coords
+    return kernel.gram_of(points, points) - coords.T @ coords
 
 
 def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
@@ -214,7 +214,7 @@ def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
     points, coords = arrays.take(X, new, axis=0), arrays.take(old, new, axis=1)
     for i in range(0, X.shape[0], CACHED):
         j = min(i + CACHED, X.shape[0])
-        G = kernel._gram(points, X[i:j, :])
+        G = kernel.gram_of(points, X[i:j, :])
         G -= coords.T @ old[:, i:j]
         F[rank:stop, i:j] = solves.solve_lower(R, G)
     return arrays.to_numpy(F[rank:stop, :] ** 2)
@@ -236,6 +236,6 @@ class Exact(Landmarks):
     """
 
     def _fit_transform(self, X) -> Array:
-        K = arrays.to_numpy(self.kernel_._gram(X, X))
+        K = arrays.to_numpy(self.kernel_.gram_of(X, X))
         rows, F = solves.pivoted_cholesky(K)
         return self._keep(X, rows, arrays.like(F, X))

@@ -384,10 +384,10 @@ class FeatureKernel(Kernel):
 
     features: Neural
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         return self.features.transform(X) @ self.features.transform(Y).T
 
-    def _diag(self, X) -> Array:
+    def diag_of(self, X) -> Array:
         Psi = self.features.transform(X)
         return arrays.namespace(Psi).sum(Psi * Psi, axis=-1)
 

@@ -510,7 +510,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """States as predicted; observations by the shares of the training pairs in them."""
         beliefs = arrays.namespace(self._Q).stack([step.belief for step in ahead])
         left = beliefs @ self._shares.gain
-        observations = MeanEmbedding._of(self.points_x_, left, self._shares.Q, self.kernel_x_)
+        observations = MeanEmbedding.of_parts(self.points_x_, left, self._shares.Q, self.kernel_x_)
         return Forecast(embed(self, ahead), observations)
 
     # ------------------------------------------------------------ inside: the door
@@ -533,7 +533,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if prior is None:
             n, xp = self.points_.shape[0], arrays.namespace(self.points_)
             weights = xp.full_like(self.points_[:, 0], 1.0 / n)
-            return MeanEmbedding._of(self.points_, weights, None, self.kernel_z_)
+            return MeanEmbedding.of_parts(self.points_, weights, None, self.kernel_z_)
         d, where = self.points_.shape[1], "the training states"
         m = as_embedding(prior, self.kernel_z_, "prior", d, where)
         if m.batch is not None:

@@ -74,7 +74,7 @@ def _with_further(model: KernelBayesFilter, W, steps: Sequence[Step]) -> MeanEmb
     """Points of supervision or prior below the training states, with weight at their own step."""
     others = [(i, *step.further) for i, step in enumerate(steps) if step.further is not None]
     if not others:
-        return MeanEmbedding._of(model.points_, W, None, model.kernel_z_)
+        return MeanEmbedding.of_parts(model.points_, W, None, model.kernel_z_)
     xp = arrays.namespace(W)
     parts = {id(points): points for _, points, _ in others}  # a prior's points are shared
     counts = [points.shape[0] for points in parts.values()]
@@ -85,4 +85,4 @@ def _with_further(model: KernelBayesFilter, W, steps: Sequence[Step]) -> MeanEmb
         extra[i, start : start + points.shape[0]] = arrays.to_numpy(weights)
     points = xp.concat([model.points_, *parts.values()], axis=0)
     W = xp.concat([W, arrays.like(extra, W)], axis=1)
-    return MeanEmbedding._of(points, W, None, model.kernel_z_)
+    return MeanEmbedding.of_parts(points, W, None, model.kernel_z_)

@@ -42,7 +42,7 @@ class FilterResult:
         """A batch of n embeddings on the training states (and any supervision's), formed once."""
         return embed(self._model, self._steps)
 
-    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Central interval of each state: lower and upper ends, (n, d_z) each."""
         return self.embeddings.interval(level)
 
@@ -74,7 +74,7 @@ class Forecast:
         """Expected states, (steps, d_z)."""
         return self.embeddings.mean()
 
-    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Central interval of each state: lower and upper ends, (steps, d_z) each."""
         return self.embeddings.interval(level)
 

@@ -279,7 +279,7 @@ class KernelHMM(MarkovModel):
         weights /= weights.sum(axis=1, keepdims=True)
         points = frozen(draft.rows.there)
         weights = arrays.like(weights, points)
-        self.emissions_ = MeanEmbedding._of(points, weights, None, self.kernel_)
+        self.emissions_ = MeanEmbedding.of_parts(points, weights, None, self.kernel_)
         self.bandwidth_ = getattr(smoothing.kernel, "lengthscale", None)
         self.history_, self.converged_ = np.array(climbed.history), climbed.converged
         if self.reg is None:

@@ -78,7 +78,7 @@ class Group:
 
     def mean_norm(self) -> float:
         """Mean of k(x, x), part of the stage-1 loss on these rows."""
-        diagonal = self.basis_x.features.kernel_._diag(self.X)
+        diagonal = self.basis_x.features.kernel_.diag_of(self.X)
         return float(arrays.namespace(diagonal).mean(diagonal))
 
     def few(self, limit: int) -> tuple:

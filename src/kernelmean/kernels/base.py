@@ -19,24 +19,24 @@ class Kernel(Saveable):
     """A positive definite function k(x, x').
 
     Kernels are immutable: `resolve` and `scaled` return new ones, `+` and `*` combine them.
-    Subclasses write `_gram` (and, where it is not constant, `_diag`); kernels that can smooth a
-    density also write `_bandwidth`, `_log_normaliser`, `_self_convolved` and, for one column,
-    `_distribution` and `_reach`. Kernels on manifolds write `_lift`, `_land` and `_project`.
+    Subclasses write `gram_of` (and, where it is not constant, `diag_of`); kernels that can smooth a
+    density also write `_bandwidth`, `log_normaliser`, `self_convolved` and, for one column,
+    `distribution` and `reach`. Kernels on manifolds write `lift`, `land` and `project`.
     """
 
-    _dips = False  # whether the density is negative somewhere
-    _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `_pull`
+    dips = False  # whether the density is negative somewhere
+    _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `pull`
 
     def __call__(self, X, Y=None) -> Array:
         """Gram matrix k(x_i, y_j) of shape (n, m); `Y` defaults to `X`."""
-        X = self._points(X, "X")
-        Y = X if Y is None else self._points(Y, "Y")
+        X = self.checked(X, "X")
+        Y = X if Y is None else self.checked(Y, "Y")
         check_columns(Y, X.shape[1], "Y", "X")
-        return self._gram(X, Y)
+        return self.gram_of(X, Y)
 
     def diag(self, X) -> Array:
         """k(x_i, x_i), shape (n,)."""
-        return self._diag(self._points(X, "X"))
+        return self.diag_of(self.checked(X, "X"))
 
     def resolve(self, X, name: str = "X") -> Kernel:
         """The same kernel with its lengthscale fixed by the data (the median heuristic)."""
@@ -57,7 +57,7 @@ class Kernel(Saveable):
             up = np.ones(X.shape[1])
             up[j] = math.exp(step)
             wider, narrower = self.scaled(up), self.scaled(1.0 / up)
-            change = wider._gram(X, Y) - narrower._gram(X, Y)
+            change = wider.gram_of(X, Y) - narrower.gram_of(X, Y)
             slopes[j] = float(xp.sum(W * change)) / (2 * step)
         return slopes
 
@@ -69,9 +69,9 @@ class Kernel(Saveable):
         ValueError
             If the kernel has no derivative (Laplace, Delta, a function of the user's).
         """
-        X, Y = self._points(X, "X"), self._points(Y, "Y")
+        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
         check_columns(Y, X.shape[1], "Y", "X")
-        return self._derivative(X, Y, check_column(column, X.shape[1]))
+        return self.derivative_of(X, Y, check_column(column, X.shape[1]))
 
     def density(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """Normalised kernel k̄(x_i, y_j) with ∫ k̄(x, y) dy = 1, shape (n, m).
@@ -87,16 +87,16 @@ class Kernel(Saveable):
         ValueError
             If the kernel is not integrable (linear kernels, sums, ...).
         """
-        X, Y = self._points(X, "X"), self._points(Y, "Y")
+        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
         check_columns(Y, X.shape[1], "Y", "X")
-        k = self._bandwidth(bandwidth)
-        log_height = -k._log_normaliser(X.shape[1])
+        k = self.smoothing(bandwidth)
+        log_height = -k.log_normaliser(X.shape[1])
         if log_height > 700:
             raise ValueError(
                 f"the density of {k!r} in {X.shape[1]} columns is beyond the range of floats; a "
                 "larger bandwidth is needed"
             )
-        return k._gram(X, Y) * math.exp(log_height)
+        return k.gram_of(X, Y) * math.exp(log_height)
 
     def cdf(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """Distribution functions ∫_{−∞}^{y_j} k̄(x_i, u) du of one column, shape (n, m).
@@ -119,18 +119,18 @@ class Kernel(Saveable):
         >>> km.Laplace(1.0).cdf([0.0], [-1.0, 0.0, 1.0]).round(4)
         array([[0.1839, 0.5   , 0.8161]])
         """
-        X, Y = self._points(X, "X"), self._points(Y, "Y")
+        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
         check_columns(Y, X.shape[1], "Y", "X")
         if X.shape[1] != 1:
             raise ValueError(
                 f"X has {X.shape[1]} columns; a distribution function is that of one column"
             )
-        return self._bandwidth(bandwidth)._distribution(X, Y)
+        return self.smoothing(bandwidth).distribution(X, Y)
 
     def self_convolution(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """∫ k̄(x_i, u) k̄(u, y_j) du, shape (n, m): the first term of the score of MATH §8."""
-        X, Y = self._points(X, "X"), self._points(Y, "Y")
-        return self._bandwidth(bandwidth)._self_convolved(X.shape[1]).density(X, Y)
+        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
+        return self.smoothing(bandwidth).self_convolved(X.shape[1]).density(X, Y)
 
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         """`n` draws from the kernel's spectral measure on R^d, shape (n, d)."""
@@ -148,29 +148,29 @@ class Kernel(Saveable):
 
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    def _points(self, X, name: str) -> Array:
+    def checked(self, X, name: str) -> Array:
         return as_points(X, name)
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         raise NotImplementedError
 
-    def _derivative(self, X, Y, column: int) -> Array:
+    def derivative_of(self, X, Y, column: int) -> Array:
         raise ValueError(f"{self!r} has no derivative in closed form")
 
-    def _diag(self, X) -> Array:
+    def diag_of(self, X) -> Array:
         return arrays.namespace(X).ones(
             X.shape[0], dtype=X.dtype, device=getattr(X, "device", None)
         )
 
-    def _pull(self, X, Y) -> Array | None:
+    def pull(self, X, Y) -> Array | None:
         """−f'(r)/r up to a constant, the weights of the preimage iteration, if there are any."""
-        return self._gram(X, Y) if self._gaussian else None
+        return self.gram_of(X, Y) if self._gaussian else None
 
-    def _lift(self, X) -> Array:
+    def lift(self, X) -> Array:
         """Coordinates in which the kernel is a function of the distance, shape (n, D)."""
         return X
 
-    def _land(self, U, total, X) -> Array:
+    def land(self, U, total, X) -> Array:
         """The points that the sums U = Σ g_i lift(x_i) stand for, given total = Σ g_i.
 
         `X` is where the iteration was, and stays where the sums say nothing.
@@ -179,37 +179,37 @@ class Kernel(Saveable):
         stuck = xp.abs(total) < 1e-12
         return xp.where(stuck, X, U / xp.where(stuck, 1.0, total))
 
-    def _project(self, X) -> Array:
+    def project(self, X) -> Array:
         """The nearest points of the space that the kernel is for."""
         return X
 
-    def _spread(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
+    def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         """Standard deviation per column in units of ℓ, given that of the numbers and mean lifts."""
         return spread
 
-    def _bandwidth(self, bandwidth) -> Kernel:
+    def smoothing(self, bandwidth) -> Kernel:
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
 
-    def _log_normaliser(self, d: int) -> float:
+    def log_normaliser(self, d: int) -> float:
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
 
-    def _distribution(self, X, Y) -> Array:
+    def distribution(self, X, Y) -> Array:
         """∫_{−∞}^{y_j} k̄(x_i, u) du for points of one column."""
         raise ValueError(f"{self!r} has no distribution function on the line")
 
-    def _reach(self, mass: float) -> float | None:
-        """Distance beyond which k̄ of one column holds `mass`; None without `_distribution`."""
+    def reach(self, mass: float) -> float | None:
+        """Distance beyond which k̄ of one column holds `mass`; None without `distribution`."""
         return None
 
-    def _is_product(self) -> bool:
+    def is_product(self) -> bool:
         """Whether k̄ is the product over columns of those of `_on`."""
         return False
 
-    def _turn(self) -> float | None:
+    def turn(self) -> float | None:
         """The period of a kernel of one angle; None for others."""
         return None
 
-    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+    def on(self, columns: Sequence[int], d: int) -> Kernel:
         """The kernel of some of `d` columns, in the order of `columns`."""
         if list(columns) == list(range(d)):
             return self
@@ -218,10 +218,10 @@ class Kernel(Saveable):
             "on_columns, is needed"
         )
 
-    def _self_convolved(self, d: int) -> Kernel:
+    def self_convolved(self, d: int) -> Kernel:
         raise ValueError(f"{self!r} has no closed-form self-convolution")
 
-    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         """`n` draws from the normalised kernel around zero, shape (n, d)."""
         raise ValueError(f"{self!r} is not a smoothing kernel, so it cannot be drawn from")
 
@@ -244,14 +244,14 @@ class _Pair(Kernel):
 class Sum(_Pair):
     """k₁ + k₂."""
 
-    def _gram(self, X, Y) -> Array:
-        return self.left._gram(X, Y) + self.right._gram(X, Y)
+    def gram_of(self, X, Y) -> Array:
+        return self.left.gram_of(X, Y) + self.right.gram_of(X, Y)
 
-    def _derivative(self, X, Y, column: int) -> Array:
-        return self.left._derivative(X, Y, column) + self.right._derivative(X, Y, column)
+    def derivative_of(self, X, Y, column: int) -> Array:
+        return self.left.derivative_of(X, Y, column) + self.right.derivative_of(X, Y, column)
 
-    def _diag(self, X) -> Array:
-        return self.left._diag(X) + self.right._diag(X)
+    def diag_of(self, X) -> Array:
+        return self.left.diag_of(X) + self.right.diag_of(X)
 
     def __repr__(self) -> str:
         return f"{self.left!r} + {self.right!r}"
@@ -260,15 +260,15 @@ class Sum(_Pair):
 class Product(_Pair):
     """k₁ · k₂ on the same columns."""
 
-    def _gram(self, X, Y) -> Array:
-        return self.left._gram(X, Y) * self.right._gram(X, Y)
+    def gram_of(self, X, Y) -> Array:
+        return self.left.gram_of(X, Y) * self.right.gram_of(X, Y)
 
-    def _derivative(self, X, Y, column: int) -> Array:
-        slope = self.left._derivative(X, Y, column) * self.right._gram(X, Y)
-        return slope + self.left._gram(X, Y) * self.right._derivative(X, Y, column)
+    def derivative_of(self, X, Y, column: int) -> Array:
+        slope = self.left.derivative_of(X, Y, column) * self.right.gram_of(X, Y)
+        return slope + self.left.gram_of(X, Y) * self.right.derivative_of(X, Y, column)
 
-    def _diag(self, X) -> Array:
-        return self.left._diag(X) * self.right._diag(X)
+    def diag_of(self, X) -> Array:
+        return self.left.diag_of(X) * self.right.diag_of(X)
 
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         # the spectral measure of a product is the convolution of the two

@@ -37,96 +37,96 @@ class OnColumns(Kernel):
             frequencies[:, list(cols)] = k.spectrum(n, len(cols), rng)
         return frequencies
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         (cols, k), *rest = self.parts
-        K = k._gram(self._take(X, cols), self._take(Y, cols))
+        K = k.gram_of(self._take(X, cols), self._take(Y, cols))
         for cols, k in rest:
-            K = K * k._gram(self._take(X, cols), self._take(Y, cols))
+            K = K * k.gram_of(self._take(X, cols), self._take(Y, cols))
         return K
 
-    def _derivative(self, X, Y, column: int) -> Array:
+    def derivative_of(self, X, Y, column: int) -> Array:
         if not any(column in cols for cols, _ in self.parts):
             return arrays.namespace(X).zeros_like(X[:, :1] * Y[:, 0][None, :])
         factors = []
         for cols, k in self.parts:
             mine, theirs = self._take(X, cols), self._take(Y, cols)
             if column in cols:
-                factors.append(k._derivative(mine, theirs, cols.index(column)))
+                factors.append(k.derivative_of(mine, theirs, cols.index(column)))
             else:
-                factors.append(k._gram(mine, theirs))
+                factors.append(k.gram_of(mine, theirs))
         return math.prod(factors[1:], start=factors[0])
 
-    def _diag(self, X) -> Array:
-        diagonals = [k._diag(self._take(X, cols)) for cols, k in self.parts]
+    def diag_of(self, X) -> Array:
+        diagonals = [k.diag_of(self._take(X, cols)) for cols, k in self.parts]
         return math.prod(diagonals[1:], start=diagonals[0])
 
-    def _bandwidth(self, bandwidth) -> Kernel:
+    def smoothing(self, bandwidth) -> Kernel:
         if bandwidth is None or np.ndim(bandwidth) == 0:
-            return self._map(lambda cols, k: k._bandwidth(bandwidth))
-        return self._map(lambda cols, k: k._bandwidth(tuple(bandwidth[c] for c in cols)))
+            return self._map(lambda cols, k: k.smoothing(bandwidth))
+        return self._map(lambda cols, k: k.smoothing(tuple(bandwidth[c] for c in cols)))
 
-    def _log_normaliser(self, d: int) -> float:
-        return sum(k._log_normaliser(len(cols)) for cols, k in self.parts)
+    def log_normaliser(self, d: int) -> float:
+        return sum(k.log_normaliser(len(cols)) for cols, k in self.parts)
 
-    def _distribution(self, X, Y) -> Array:
+    def distribution(self, X, Y) -> Array:
         kernel = self._alone()
-        return super()._distribution(X, Y) if kernel is None else kernel._distribution(X, Y)
+        return super().distribution(X, Y) if kernel is None else kernel.distribution(X, Y)
 
-    def _reach(self, mass: float) -> float | None:
+    def reach(self, mass: float) -> float | None:
         kernel = self._alone()
-        return None if kernel is None else kernel._reach(mass)
+        return None if kernel is None else kernel.reach(mass)
 
-    def _is_product(self) -> bool:
-        return all(len(cols) == 1 or k._is_product() for cols, k in self.parts)
+    def is_product(self) -> bool:
+        return all(len(cols) == 1 or k.is_product() for cols, k in self.parts)
 
-    def _turn(self) -> float | None:
+    def turn(self) -> float | None:
         kernel = self._alone()
-        return None if kernel is None else kernel._turn()
+        return None if kernel is None else kernel.turn()
 
     def _alone(self) -> Kernel | None:
         """The kernel of a single column, where there is no other."""
         (cols, kernel), *rest = self.parts
         return None if rest or cols != (0,) else kernel
 
-    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+    def on(self, columns: Sequence[int], d: int) -> Kernel:
         parts = []
         for cols, kernel in self.parts:
             kept = [i for i, c in enumerate(cols) if c in columns]
             if kept:
                 places = tuple(list(columns).index(cols[i]) for i in kept)
-                parts.append((places, kernel._on(kept, len(cols))))
+                parts.append((places, kernel.on(kept, len(cols))))
         if not parts:
             raise ValueError(f"{self!r} looks at none of the columns {list(columns)}")
         return OnColumns(tuple(parts))
 
-    def _self_convolved(self, d: int) -> Kernel:
-        return self._map(lambda cols, k: k._self_convolved(len(cols)))
+    def self_convolved(self, d: int) -> Kernel:
+        return self._map(lambda cols, k: k.self_convolved(len(cols)))
 
-    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         noise = np.zeros((n, d))
         for cols, k in self.parts:
-            noise[:, list(cols)] = k._noise(n, len(cols), rng)
+            noise[:, list(cols)] = k.noise(n, len(cols), rng)
         return noise
 
     @property
     def _gaussian(self) -> bool:  # type: ignore[override]
         return all(k._gaussian for _, k in self.parts)
 
-    def _lift(self, X) -> Array:
-        lifted = [k._lift(self._take(X, cols)) for cols, k in self.parts]
+    def lift(self, X) -> Array:
+        lifted = [k.lift(self._take(X, cols)) for cols, k in self.parts]
         return arrays.namespace(X).concat(lifted, axis=1)
 
-    def _land(self, U, total, X) -> Array:
+    def land(self, U, total, X) -> Array:
         landed, start = [], 0
         for cols, k in self.parts:
             mine = self._take(X, cols)
-            stop = start + k._lift(mine[:1, :]).shape[1]
-            landed.append(k._land(U[:, start:stop], total, mine))
+            stop = start + k.lift(mine[:1, :]).shape[1]
+            landed.append(k.land(U[:, start:stop], total, mine))
             start = stop
         return self._put(X, landed)
 
-    def _project(self, X) -> Array:
-        return self._put(X, [k._project(self._take(X, cols)) for cols, k in self.parts])
+    def project(self, X) -> Array:
+        return self._put(X, [k.project(self._take(X, cols)) for cols, k in self.parts])
 
     def _put(self, X, values: Sequence[Array]) -> Array:
         """`X` with the columns of each part replaced."""
@@ -136,12 +136,12 @@ class OnColumns(Kernel):
                 columns[c] = new[:, i : i + 1]
         return arrays.namespace(X).concat(columns, axis=1)
 
-    def _spread(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
+    def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         spread, start = spread.copy(), 0
         for cols, k in self.parts:
             mine = spread[..., list(cols)]
-            stop = start + k._lift(np.zeros((1, len(cols)))).shape[1]
-            spread[..., list(cols)] = k._spread(mine, lifted[..., start:stop])
+            stop = start + k.lift(np.zeros((1, len(cols)))).shape[1]
+            spread[..., list(cols)] = k.spread_of(mine, lifted[..., start:stop])
             start = stop
         return spread
 

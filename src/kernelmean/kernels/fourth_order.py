@@ -40,7 +40,7 @@ class Gaussian4(_Radial):
     array([[ 0.4044, -0.0451]])
     """
 
-    _dips = True
+    dips = True
 
     def _by_columns(self) -> bool:
         return True
@@ -48,9 +48,9 @@ class Gaussian4(_Radial):
     def _profile(self, sq) -> Array:
         return (1.0 - sq / 3.0) * arrays.namespace(sq).exp(-0.5 * sq)
 
-    def _log_normaliser(self, d: int) -> float:
+    def log_normaliser(self, d: int) -> float:
         _check_line(self, d)
-        return super()._log_normaliser(1)
+        return super().log_normaliser(1)
 
     def _log_volume(self, d: int) -> float:
         return 0.5 * math.log(2 * math.pi) + math.log(2.0 / 3.0)
@@ -60,12 +60,12 @@ class Gaussian4(_Radial):
         peak = arrays.namespace(t).exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
         return arrays.like(ndtr(arrays.to_numpy(t)), t) + 0.5 * t * peak
 
-    def _reach(self, mass: float) -> float | None:
+    def reach(self, mass: float) -> float | None:
         # in the tails t²/2 times the Gaussian's mass
-        wider: Any = Gaussian(self._resolved("cut"))._reach(mass)
+        wider: Any = Gaussian(self._resolved("cut")).reach(mass)
         return wider if mass > 0.01 else 1.1 * wider
 
-    def _self_convolved(self, d: int) -> Kernel:
+    def self_convolved(self, d: int) -> Kernel:
         _check_line(self, d)
         return _Gaussian4Twice(self.lengthscale, self.columnwise)
 

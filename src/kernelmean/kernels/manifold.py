@@ -65,11 +65,11 @@ class Periodic(Gaussian):
     period: float | tuple[float, ...] = 2 * math.pi
 
     def resolve(self, X, name: str = "X") -> Kernel:
-        X = self._points(X, name)
+        X = self.checked(X, name)
         d = self._periods(X.shape[1]).size
         if self.lengthscale != "median":
             return self
-        U = self._lift(X)
+        U = self.lift(X)
         if not self.columnwise:
             return replace(self, lengthscale=median_lengthscale(U, name=name))
         circles = (arrays.take(U, [j, j + d], axis=1) for j in range(d))
@@ -84,23 +84,23 @@ class Periodic(Gaussian):
             raise ValueError(f"period has {len(periods)} entries but the points have {d} columns")
         return np.broadcast_to(periods, d)
 
-    def _lift(self, X) -> Array:
+    def lift(self, X) -> Array:
         xp = arrays.namespace(X)
         angle = X * arrays.like(2 * math.pi / self._periods(X.shape[1]), X)
         return xp.concat([xp.cos(angle), xp.sin(angle)], axis=1)
 
-    def _land(self, U, total, X) -> Array:
+    def land(self, U, total, X) -> Array:
         xp, d = arrays.namespace(U), X.shape[1]
         turn = xp.atan2(U[:, d:], U[:, :d]) / (2 * math.pi)
         turn = xp.where(turn < 0, turn + 1.0, turn)
         turn = xp.where(turn < 1, turn, 0.0)  # an angle just below zero rounds to a full turn
         return turn * arrays.like(self._periods(d) + 0.0, U)
 
-    def _project(self, X) -> Array:
-        return self._land(self._lift(X), None, X)
+    def project(self, X) -> Array:
+        return self.land(self.lift(X), None, X)
 
     def _shrink(self, X) -> Array:
-        U, d = self._lift(X), X.shape[1]
+        U, d = self.lift(X), X.shape[1]
         halves = [super(Periodic, self)._shrink(half) for half in (U[:, :d], U[:, d:])]
         return arrays.namespace(X).concat(halves, axis=1)
 
@@ -108,15 +108,15 @@ class Periodic(Gaussian):
         slopes = super().scale_gradient(X, Y, W)  # of the cosines and of the sines
         return slopes[: X.shape[1]] + slopes[X.shape[1] :]
 
-    def _derivative(self, X, Y, column: int) -> Array:
+    def derivative_of(self, X, Y, column: int) -> Array:
         # k = exp(−Σ_j (1 − cos Δ_j)/ℓ_j²), Δ_j = 2π(x_j − y_j)/p_j
         scale = self._resolved("differentiate")
         width = scale if isinstance(scale, float) else scale[column]
         turn = 2 * math.pi / float(self._periods(X.shape[1])[column])
         angle = turn * (Y[:, column][None, :] - X[:, column][:, None])
-        return self._gram(X, Y) * arrays.namespace(X).sin(angle) * (turn / width**2)
+        return self.gram_of(X, Y) * arrays.namespace(X).sin(angle) * (turn / width**2)
 
-    def _spread(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
+    def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         # the circular standard deviation √(−2 log R), at most that of the uniform distribution
         cos, sin = np.split(lifted, 2, axis=-1)
         R = np.clip(np.hypot(cos, sin), 0.1, 1.0)
@@ -125,25 +125,25 @@ class Periodic(Gaussian):
     def _concentrations(self, d: int) -> np.ndarray:
         return np.broadcast_to(self._resolved("normalise"), d) ** -2.0
 
-    def _log_normaliser(self, d: int) -> float:
+    def log_normaliser(self, d: int) -> float:
         # ∫ exp(κ(cos u − 1)) du = 2π e^{−κ} I₀(κ)
         volumes = self._periods(d) * i0e(self._concentrations(d))
         return float(np.log(volumes).sum())
 
-    def _distribution(self, X, Y) -> Array:
+    def distribution(self, X, Y) -> Array:
         raise ValueError(f"{self!r} has no distribution function: a circle has no lower end")
 
-    def _reach(self, mass: float) -> float | None:
+    def reach(self, mass: float) -> float | None:
         return None
 
-    def _turn(self) -> float | None:
+    def turn(self) -> float | None:
         return float(self._periods(1)[0])
 
-    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+    def on(self, columns: Sequence[int], d: int) -> Kernel:
         periods = _pick(self.period, columns)
         return replace(self, lengthscale=_pick(self.lengthscale, columns), period=periods)
 
-    def _self_convolved(self, d: int) -> Kernel:
+    def self_convolved(self, d: int) -> Kernel:
         return _VonMisesTwice(self.lengthscale, self.period)
 
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -152,7 +152,7 @@ class Periodic(Gaussian):
         counts = rng.poisson(self._concentrations(d) / 2, size=(2, n, d))
         return (counts[0] - counts[1]) * (2 * math.pi / self._periods(d))
 
-    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         angle = rng.vonmises(0.0, self._concentrations(d), size=(n, d))
         return angle * (self._periods(d) / (2 * math.pi))
 
@@ -160,7 +160,7 @@ class Periodic(Gaussian):
 class _VonMisesTwice(Periodic):
     """The density of a sum of two von Mises angles, ∝ Π_j I₀(2κ_j |cos(π(x_j − x'_j)/p_j)|)."""
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         A, B = (arrays.to_numpy(P) * (math.pi / self._periods(P.shape[1])) for P in (X, Y))
         K = np.ones((len(A), len(B)))
         for j, kappa in enumerate(self._concentrations(A.shape[1])):
@@ -168,7 +168,7 @@ class _VonMisesTwice(Periodic):
             K *= i0e(z) / i0e(2 * kappa) * np.exp(z - 2 * kappa)
         return arrays.like(K, X)
 
-    def _log_normaliser(self, d: int) -> float:
+    def log_normaliser(self, d: int) -> float:
         kappa = self._concentrations(d)
         return float(np.log(self._periods(d) * i0e(kappa) ** 2 / i0e(2 * kappa)).sum())
 
@@ -207,7 +207,7 @@ class Rotation(Kernel):
             object.__setattr__(self, "lengthscale", check_positive(self.lengthscale, "lengthscale"))
 
     def resolve(self, X, name: str = "X") -> Kernel:
-        X = self._points(X, name)
+        X = self.checked(X, name)
         chordal: Any = Gaussian(self.lengthscale).resolve(X, name)
         return replace(self, lengthscale=chordal.lengthscale)
 
@@ -218,19 +218,19 @@ class Rotation(Kernel):
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return Gaussian(self.lengthscale).spectrum(n, d, rng)
 
-    def _points(self, X, name: str) -> Array:
+    def checked(self, X, name: str) -> Array:
         return rotation_points(X, name)
 
-    def _gram(self, X, Y) -> Array:
-        return Gaussian(self.lengthscale)._gram(X, Y)
+    def gram_of(self, X, Y) -> Array:
+        return Gaussian(self.lengthscale).gram_of(X, Y)
 
-    def _land(self, U, total, X) -> Array:
+    def land(self, U, total, X) -> Array:
         return nearest_rotations(U)
 
-    def _project(self, X) -> Array:
+    def project(self, X) -> Array:
         return nearest_rotations(X)
 
-    def _bandwidth(self, bandwidth) -> Kernel:
+    def smoothing(self, bandwidth) -> Kernel:
         raise ValueError(f"{self!r} has no density: none is taken on the space of rotations")
 
 

@@ -90,7 +90,7 @@ def fitted_kernel(
 
 def check_size(kernel: Kernel, X, name: str = "X") -> None:
     """A kernel that is zero on every row (a linear one on zeros, say) can learn nothing."""
-    if float(arrays.namespace(X).max(kernel._diag(X))) <= 0:
+    if float(arrays.namespace(X).max(kernel.diag_of(X))) <= 0:
         raise ValueError(f"{name} gives {kernel!r} no size: k(x, x) is 0 for every row")
 
 

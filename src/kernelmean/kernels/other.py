@@ -30,13 +30,13 @@ class Linear(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", check_positive(self.offset, "offset", zero=True))
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         return X @ Y.T + self.offset
 
-    def _derivative(self, X, Y, column: int) -> Array:
+    def derivative_of(self, X, Y, column: int) -> Array:
         return arrays.namespace(X).ones_like(X[:, :1]) * Y[:, column][None, :]
 
-    def _diag(self, X) -> Array:
+    def diag_of(self, X) -> Array:
         return arrays.namespace(X).sum(X * X, axis=-1) + self.offset
 
 
@@ -67,24 +67,24 @@ class Frobenius(Kernel):
             rotation_points(X, name)
         return self
 
-    def _points(self, X, name: str) -> Array:
+    def checked(self, X, name: str) -> Array:
         return rotation_points(X, name) if self.rotations else flat_matrices(X, name)
 
-    def _pull(self, X, Y) -> Array | None:
+    def pull(self, X, Y) -> Array | None:
         xp = arrays.namespace(X)
         ones = xp.ones((X.shape[0], Y.shape[0]), dtype=X.dtype, device=getattr(X, "device", None))
         return ones if self.rotations else None
 
-    def _land(self, U, total, X) -> Array:
+    def land(self, U, total, X) -> Array:
         return nearest_rotations(U)
 
-    def _project(self, X) -> Array:
+    def project(self, X) -> Array:
         return nearest_rotations(X) if self.rotations else X
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         return X @ Y.T
 
-    def _diag(self, X) -> Array:
+    def diag_of(self, X) -> Array:
         return arrays.namespace(X).sum(X * X, axis=-1)
 
 
@@ -102,23 +102,23 @@ class Delta(Kernel):
            [0., 1.]])
     """
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(X)
         equal = X[:, 0, None] == Y[None, :, 0]
         for j in range(1, X.shape[1]):
             equal = equal & (X[:, j, None] == Y[None, :, j])
         return xp.astype(equal, X.dtype)
 
-    def _bandwidth(self, bandwidth) -> Kernel:
+    def smoothing(self, bandwidth) -> Kernel:
         return self
 
-    def _log_normaliser(self, d: int) -> float:
+    def log_normaliser(self, d: int) -> float:
         return 0.0
 
-    def _self_convolved(self, d: int) -> Kernel:
+    def self_convolved(self, d: int) -> Kernel:
         return self
 
-    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return np.zeros((n, d))
 
 
@@ -153,7 +153,7 @@ class Precomputed(Kernel):
     def __repr__(self) -> str:
         return f"Precomputed(<{self.gram.shape[0]} x {self.gram.shape[0]} gram>)"
 
-    def _points(self, X, name: str) -> Array:
+    def checked(self, X, name: str) -> Array:
         X = as_points(X, name)
         self._rows(X, name)
         return X
@@ -170,11 +170,11 @@ class Precomputed(Kernel):
             )
         return rows
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(self.gram)
         return xp.take(xp.take(self.gram, self._rows(X), axis=0), self._rows(Y), axis=1)
 
-    def _diag(self, X) -> Array:
+    def diag_of(self, X) -> Array:
         xp = arrays.namespace(self.gram)
         return xp.take(xp.linalg.diagonal(self.gram), self._rows(X), axis=0)
 
@@ -185,15 +185,15 @@ class FromFunction(Kernel):
 
     function: Callable
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         return _check_gram(self.function(X, Y), X, Y, "the kernel function")
 
-    def _diag(self, X) -> Array:
+    def diag_of(self, X) -> Array:
         # a Gram matrix of each small block holds the diagonal; 32 keeps the waste small
         xp = arrays.namespace(X)
         starts = range(0, X.shape[0], 32)
         parts = (X[i : min(i + 32, X.shape[0]), :] for i in starts)
-        blocks = (self._gram(part, part) for part in parts)
+        blocks = (self.gram_of(part, part) for part in parts)
         return xp.concat([xp.linalg.diagonal(block) for block in blocks])
 
 
@@ -203,11 +203,11 @@ class FromSklearn(Kernel):
 
     kernel: sk_kernels.Kernel
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         K = self.kernel(arrays.to_numpy(X), arrays.to_numpy(Y))
         return arrays.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
 
-    def _diag(self, X) -> Array:
+    def diag_of(self, X) -> Array:
         return arrays.like(self.kernel.diag(arrays.to_numpy(X)), X)
 
 

@@ -88,7 +88,7 @@ class _Radial(Kernel):
         """f as a function of the squared scaled distance; may overwrite it."""
         raise NotImplementedError
 
-    def _gram(self, X, Y) -> Array:
+    def gram_of(self, X, Y) -> Array:
         X, Y = self._shrink(X), self._shrink(Y)
         if not self._by_columns():
             return self._profile(arrays.sq_dists(X, Y))
@@ -117,14 +117,14 @@ class _Radial(Kernel):
             )
         return self.lengthscale
 
-    def _bandwidth(self, bandwidth) -> Kernel:
+    def smoothing(self, bandwidth) -> Kernel:
         if bandwidth is None:
             return self
         if np.ndim(bandwidth) == 0:
             return replace(self, lengthscale=check_positive(bandwidth, "bandwidth"))
         return replace(self, lengthscale=_each_positive(bandwidth, "bandwidth"))
 
-    def _log_normaliser(self, d: int) -> float:
+    def log_normaliser(self, d: int) -> float:
         scale = np.broadcast_to(self._resolved("normalise"), d)
         shape = d * self._log_volume(1) if self.columnwise else self._log_volume(d)
         return float(np.log(scale).sum()) + shape
@@ -133,7 +133,7 @@ class _Radial(Kernel):
         """log ∫ f(‖u‖) du over R^d."""
         raise NotImplementedError
 
-    def _distribution(self, X, Y) -> Array:
+    def distribution(self, X, Y) -> Array:
         X, Y = self._shrink(X), self._shrink(Y)
         return self._below(Y[:, 0][None, :] - X[:, 0][:, None])
 
@@ -141,14 +141,14 @@ class _Radial(Kernel):
         """The distribution function of the density of one column at ℓ = 1."""
         raise NotImplementedError
 
-    def _reach(self, mass: float) -> float | None:
+    def reach(self, mass: float) -> float | None:
         unit = brentq(lambda t: float(self._below(np.array([-t]))[0]) - mass / 2, 0.0, 1e4)
         return float(unit * np.max(self._resolved("cut")))
 
-    def _is_product(self) -> bool:
+    def is_product(self) -> bool:
         return self.columnwise or self._gaussian
 
-    def _on(self, columns: Sequence[int], d: int) -> Kernel:
+    def on(self, columns: Sequence[int], d: int) -> Kernel:
         return replace(self, lengthscale=_pick(self.lengthscale, columns))
 
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -157,7 +157,7 @@ class _Radial(Kernel):
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         raise NotImplementedError
 
-    def _noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return self._unit_noise(n, d, rng) * np.broadcast_to(self._resolved("draw from"), d)
 
     def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -214,11 +214,11 @@ class Gaussian(_Radial):
         slopes = xp.sum(W, axis=1) @ (X * X) + xp.sum(W, axis=0) @ (Y * Y)
         return arrays.to_numpy(slopes - 2 * xp.sum(X * (W @ Y), axis=0))
 
-    def _derivative(self, X, Y, column: int) -> Array:
+    def derivative_of(self, X, Y, column: int) -> Array:
         scale = self._resolved("differentiate")
         width = scale if isinstance(scale, float) else scale[column]
         difference = Y[:, column][None, :] - X[:, column][:, None]
-        return self._gram(X, Y) * difference / width**2
+        return self.gram_of(X, Y) * difference / width**2
 
     def _log_volume(self, d: int) -> float:
         return 0.5 * d * math.log(2 * math.pi)
@@ -226,7 +226,7 @@ class Gaussian(_Radial):
     def _below(self, t) -> Array:
         return arrays.like(ndtr(arrays.to_numpy(t)), t)
 
-    def _self_convolved(self, d: int) -> Kernel:
+    def self_convolved(self, d: int) -> Kernel:
         return self.scaled(math.sqrt(2.0))
 
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -246,14 +246,14 @@ class _MaternFamily(_Radial):
     def _profile(self, sq) -> Array:
         return _matern(arrays.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu)
 
-    def _pull(self, X, Y) -> Array | None:
+    def pull(self, X, Y) -> Array | None:
         # d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): the profile of order ν − 1 at the same t
         if self.columnwise or self._nu <= 1:
             return None
         sq = arrays.sq_dists(self._shrink(X), self._shrink(Y))
         return _matern(arrays.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu - 1)
 
-    def _derivative(self, X, Y, column: int) -> Array:
+    def derivative_of(self, X, Y, column: int) -> Array:
         # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
         nu, scale = self._nu, self._resolved("differentiate")
         if nu <= 1:
@@ -280,7 +280,7 @@ class _MaternFamily(_Radial):
         beyond = _matern_tail(xp.abs(t) * math.sqrt(2 * self._nu), self._nu)
         return xp.where(t < 0, beyond, 1.0 - beyond)
 
-    def _self_convolved(self, d: int) -> Kernel:
+    def self_convolved(self, d: int) -> Kernel:
         # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
         nu = 2 * self._nu + 0.5 * (1 if self.columnwise else d)
         wider = np.asarray(self._resolved("convolve")) * math.sqrt(nu / self._nu)

@@ -230,7 +230,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""
         n = self._Phi.shape[0]
         left = self._ridge.solve_rows(coordinates) / n
-        return MeanEmbedding._of(self.points_, left, self._Phi, self.kernel_y_)
+        return MeanEmbedding.of_parts(self.points_, left, self._Phi, self.kernel_y_)
 
 
 class Composition(ConditionalOperator):

@@ -42,10 +42,10 @@ class Scaled:
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Φ, (n, r), at log10 scales u."""
         kernel = self.kernel.scaled(10.0**u)
-        K = kernel._gram(self.landmarks, self.landmarks)
+        K = kernel.gram_of(self.landmarks, self.landmarks)
         K[np.diag_indices_from(K)] += JITTER * K.diagonal().mean()
         root = scipy.linalg.cholesky(K, lower=True, check_finite=False)
-        cross = kernel._gram(self.points, self.landmarks)
+        cross = kernel.gram_of(self.points, self.landmarks)
         Phi = _solve(root, cross.T).T
         self._state = kernel, root, Phi
         return Phi

@@ -390,7 +390,7 @@ class KernelStateSpace(MarkovModel):
         weights = weights + arrays.EPS / weights.shape[1]  # where no row has been
         weights /= weights.sum(axis=1, keepdims=True)
         points = frozen(points)
-        return MeanEmbedding._of(points, arrays.like(weights, points), None, self.kernel_)
+        return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, self.kernel_)
 
     def _choose_bayes(self, draft: Draft, gamma: np.ndarray, chain: Chain) -> None:
         self._bayes, self.reg_ = None, None
@@ -482,7 +482,7 @@ class KernelStateSpace(MarkovModel):
         mean = p @ self.nodes_
         variance = p @ self.nodes_**2 - mean**2
         nodes = arrays.like(self.nodes_, like)
-        laws = MeanEmbedding._of(nodes, arrays.like(p, like), None, self.kernel_x_)
+        laws = MeanEmbedding.of_parts(nodes, arrays.like(p, like), None, self.kernel_x_)
         return LatentResult(
             laws, arrays.like(mean, like), arrays.like(np.maximum(variance, 0), like)
         )
@@ -533,7 +533,7 @@ class KernelStateSpace(MarkovModel):
         ]
         return arrays.namespace(points).concat(found, axis=-1)
 
-    def predict_interval(self, X, level=0.9, lengths=None) -> tuple[Array, Array]:
+    def predict_interval(self, X, level=0.95, lengths=None) -> tuple[Array, Array]:
         """Central interval of y_t given y_1, ..., y_{t-1}: lower and upper ends, (n, d) each.
 
         Parameters
@@ -625,7 +625,7 @@ class KernelStateSpace(MarkovModel):
         x : array of shape (k, n_latent)
         """
         weights = self._interpolated(x) @ self.transmat_
-        return MeanEmbedding._of(frozen(self.nodes_), weights, None, self.kernel_x_)
+        return MeanEmbedding.of_parts(frozen(self.nodes_), weights, None, self.kernel_x_)
 
     def recovered(self) -> NodeModel:
         """The learned model as one to draw from, with densities anywhere in the latent space.
@@ -677,4 +677,4 @@ def normalised(laws: MeanEmbedding) -> MeanEmbedding:
     much = weights.sum(axis=1) >= ENOUGH * positive.sum(axis=1)
     weights = np.where(much[:, None], weights, positive)
     weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    return MeanEmbedding._of(laws.points, arrays.like(weights, laws.points), None, laws.kernel)
+    return MeanEmbedding.of_parts(laws.points, arrays.like(weights, laws.points), None, laws.kernel)

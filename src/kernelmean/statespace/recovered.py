@@ -103,14 +103,14 @@ def _log_densities(m: MeanEmbedding, Y, bandwidth: float) -> np.ndarray:
 def _negative_mass(m: MeanEmbedding, bandwidth: float) -> np.ndarray:
     """∫ max(−q, 0) of each member on the line: a sum over nodes, `CELLS` to a bandwidth."""
     nodes, widths = positive_part._even_nodes(
-        np.sort(m.points[:, 0]), m.kernel._bandwidth(bandwidth), CELLS, 0.5
+        np.sort(m.points[:, 0]), m.kernel.smoothing(bandwidth), CELLS, 0.5
     )
     return np.maximum(-m.density(nodes[:, None], bandwidth, signed=True), 0.0) @ widths
 
 
 def _one_of_each(m: MeanEmbedding, bandwidth: float, rng) -> np.ndarray:
     """One draw from each member of a batch: one proposal at a time for those that lack it."""
-    m, kernel = positive_part.members(m), m.kernel._bandwidth(bandwidth)
+    m, kernel = positive_part.members(m), m.kernel.smoothing(bandwidth)
     return np.concatenate(
         [_accepted(m.points, w, kernel, rng) for w in positive_part.weight_blocks(m)]
     )

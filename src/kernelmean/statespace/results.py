@@ -31,7 +31,7 @@ def gathered(laws: MeanEmbedding, column: int, width: float) -> MeanEmbedding:
     starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
     weights = np.add.reduceat(arrays.to_numpy(laws.weights)[:, order], starts, axis=1)
     points = arrays.like(centres[:, None], laws.points)
-    return MeanEmbedding._of(points, arrays.like(weights, points), None, laws.kernel)
+    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)
 
 
 class NodeModel:
@@ -104,7 +104,7 @@ class LatentResult:
         """Of the nodes, (n, m)."""
         return self.embeddings.weights
 
-    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Central interval of every latent coordinate, (n, n_latent) each; its ends are nodes."""
         return self.embeddings.interval(level)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import DATA
 from numpy.testing import assert_allclose, assert_array_equal
 from version1_questions import NEEDS, QUESTIONS, answers
 
 import kernelmean as km
+from conftest import DATA
 
 FOLDER = DATA / "version1"
 CLOSE = 1e-10  # arrays come back contiguous, so sums over them may round otherwise

@@ -1,0 +1,69 @@
+"""Names of columns and the index of rows: a value made once at the door, given back at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .arrays import to_numpy
+from .checks import column_names
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Of a table: the names of its columns and the index of its rows, where it has them."""
+
+    columns: tuple[str, ...] | None = None
+    index: Any = None
+
+    @classmethod
+    def of(cls, X) -> Labels:
+        """Those of a DataFrame or Series; a plain array has none."""
+        names = column_names(X)
+        return cls(
+            None if names is None else tuple(names),
+            getattr(X, "index", None) if hasattr(X, "iloc") else None,
+        )
+
+    def ahead(self, steps: int) -> Labels:
+        """Of the rows that follow: dates where the index is regular, numbers otherwise."""
+        if self.index is None or len(self.index) == 0:
+            return Labels(self.columns)
+        last, frequency = self.index[-1], getattr(self.index, "freq", None)
+        if frequency is None and hasattr(self.index, "inferred_freq") and len(self.index) >= 3:
+            from pandas.tseries.frequencies import to_offset
+
+            frequency = to_offset(self.index.inferred_freq)
+        if frequency is not None:
+            return Labels(self.columns, [last + frequency * k for k in range(1, steps + 1)])
+        if isinstance(last, int | np.integer):
+            return Labels(self.columns, [int(last) + k for k in range(1, steps + 1)])
+        return Labels(self.columns)
+
+    def named(self, d: int, stem: str = "y") -> list[str]:
+        """d names: the table's own, or `stem`, or `stem0`, `stem1`, ..."""
+        if self.columns is not None and len(self.columns) == d:
+            return list(self.columns)
+        return [stem] if d == 1 else [f"{stem}{j}" for j in range(d)]
+
+    def frame(self, parts: Mapping[str, Any], stem: str = "y"):
+        """A DataFrame of arrays (m, d): columns `name` + suffix, those of one name side by side."""
+        import pandas as pd
+
+        arrays = {suffix: to_numpy(part) for suffix, part in parts.items()}
+        tables = {suffix: a.reshape(len(a), -1) for suffix, a in arrays.items()}
+        names = self.named(next(iter(tables.values())).shape[1], stem)
+        columns = {
+            f"{name}{suffix}": table[:, j]
+            for j, name in enumerate(names)
+            for suffix, table in tables.items()
+        }
+        index = (
+            self.index
+            if self.index is not None and len(self.index) == len(next(iter(columns.values())))
+            else None
+        )
+        return pd.DataFrame(columns, index=index)
