@@ -1,6 +1,7 @@
 # Each target sets itself up in .venv, from a clean clone, with Python 3.11 or newer and pip.
 #   make demo    the jobs that exist, on real data, as one HTML page
 #   make test    the test suite and the examples in the docstrings
+#   make papers-test  the papers' experiments, in small
 #   make lint    ruff and mypy
 #   make docs    the documentation, in docs/_build/html
 #   make bench   every benchmark; `make bench QUICK=1` for the small sizes
@@ -8,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 QUICK ?=
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test papers-test lint docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -18,6 +19,9 @@ demo: .venv/.with-app,iv
 # Two workers with one BLAS thread each: more threads than cores would only take turns.
 test: .venv/.with-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+papers-test: .venv/.with-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/papers
 
 lint: .venv/.with-dev
 	$(BIN)/ruff check .

@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import Trajectory, make_hidden_angle
 
 from .. import filters
 from ..fukumizu2013.tables import lower
+from ..reproduce import Experiment
 from ..tracking import scaled_kernels, timed
 
 PAPER = "Song, Zhu, Ren (2016)"

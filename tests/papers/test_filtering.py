@@ -11,8 +11,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import kernelmean as km
-from kernelmean.app import reproduce
 from kernelmean.datasets import StateSpace, make_hidden_angle, make_rotation
+from papers import reproduce
 
 pytest.importorskip("filterpy")
 
