@@ -24,6 +24,7 @@ from .style import (
     as_times,
     column_number,
     legend_above,
+    literal,
     new_axes,
     panels,
     time_axis,
@@ -228,7 +229,7 @@ class RegimeDisplay:
             here = likely == k
             axes.plot(self.times[here], self.series[here, j], ".", color=_colour(k), **dots)
             axes.plot([], [], "s", color=_colour(k), label=label)  # large enough for the legend
-        axes.set_ylabel(self.names[j])
+        axes.set_ylabel(literal(self.names[j]))
 
     def _draw_probabilities(self, axes) -> None:
         colours = [_colour(k) for k in range(len(self.labels))]
@@ -328,11 +329,11 @@ class EmissionDisplay:
             bins = np.linspace(self.grid[0], self.grid[-1], BINS)
             ax.hist(self.observed, bins, density=True, color=DATA, alpha=0.25, lw=0)
         for k, density in enumerate(self.densities):
-            label = f"{self.labels[k]} ({100 * self.shares[k]:.0f}%)"
+            label = f"{literal(self.labels[k])} ({100 * self.shares[k]:.0f}%)"
             ax.fill_between(self.grid, density, color=_colour(k), alpha=0.12, lw=0)
             ax.plot(self.grid, density, color=_colour(k), lw=1.8, label=label)
         ax.plot(self.grid, self.mixture, "--", color=TRUTH, lw=1.2, label="all states")
-        ax.set(xlabel=self.name, ylabel="density", xlim=self.grid[[0, -1]])
+        ax.set(xlabel=literal(self.name), ylabel="density", xlim=self.grid[[0, -1]])
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False, fontsize=8)
         return self
@@ -401,7 +402,7 @@ class EmissionImageDisplay:
         low, high = self.images.min(), self.images.max()  # the same greys in all panels
         for axes, image, label in zip(self.axes_, self.images, self.labels, strict=True):
             axes.imshow(image, cmap="gray_r", vmin=low, vmax=high)
-            axes.set(title=label, xticks=[], yticks=[])
+            axes.set(title=literal(label), xticks=[], yticks=[])
         return self
 
     def _panels(self, ax) -> np.ndarray:

@@ -22,6 +22,7 @@ from .style import (
     as_times,
     column_number,
     legend_above,
+    literal,
     new_axes,
     panels,
     shade,
@@ -139,7 +140,7 @@ class ForecastDisplay:
         for j, axes in enumerate(self.axes_):
             self._draw(axes, j)
             self._draw_ahead(axes, j)
-            axes.set_ylabel(self.names[j])
+            axes.set_ylabel(literal(self.names[j]))
         time_axis(self.axes_[-1], self.times)
         legend_above(self.axes_[0])
         return self
@@ -239,7 +240,8 @@ class TransitionDisplay:
         shade(ax, self.grid, self.grid, self.density)
         ax.plot(self.grid, self.grid, "--", color=DATA, lw=1)
         ax.plot(self.grid, self.mean, color=PLAIN, lw=1.8)
-        ax.set(xlabel=f"{self.name} now", ylabel=f"{self.name} one row later")
+        name = literal(self.name)
+        ax.set(xlabel=f"{name} now", ylabel=f"{name} one row later")
         ax.set(xlim=self.grid[[0, -1]], ylim=self.grid[[0, -1]])
         return self
 
@@ -319,7 +321,7 @@ class ObservationDisplay:
         self.ax_ = ax = new_axes(ax)
         shade(ax, self.grid_x, self.grid_y, self.density)
         ax.plot(self.grid_x, self.mean, color=PLAIN, lw=1.8)
-        ax.set(xlabel=self.latent_name, ylabel=self.name)
+        ax.set(xlabel=literal(self.latent_name), ylabel=literal(self.name))
         ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
         return self
 

@@ -13,7 +13,7 @@ from ..core.checks import as_vector
 from ..instruments.inference import confidence_limits, ridge_coefficients
 from ..instruments.kernel_iv import KernelIV
 from ..instruments.summary import regressor_names
-from .style import CURVE, DATA, DRAWN, PLAIN, column_number, new_axes
+from .style import CURVE, DATA, DRAWN, PLAIN, column_number, literal, new_axes
 
 
 @dataclass
@@ -116,7 +116,7 @@ class StructuralCurveDisplay:
         ax.plot(self.grid, self.structural, color=CURVE, lw=2, label="structural (KernelIV)")
         if self.plain is not None:
             ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
-        ax.set(xlabel=self.x_name, ylabel=self.y_name)
+        ax.set(xlabel=literal(self.x_name), ylabel=literal(self.y_name))
         ax.legend(frameon=False)
         return self
 

@@ -13,6 +13,15 @@ DRAWN = 2_000  # points in a picture, at most
 ROOT = 0.65
 
 
+def literal(text) -> str:
+    r"""A name as matplotlib draws it letter by letter: without formulas between dollar signs.
+
+    >>> print(literal("rev_$k_of_$m"))
+    rev_\$k_of_\$m
+    """
+    return str(text).replace("$", r"\$")
+
+
 def new_axes(ax) -> Any:
     """The axes given, or those of a new picture."""
     if ax is not None:
@@ -48,7 +57,7 @@ def shade(axes, grid_x: np.ndarray, grid_y: np.ndarray, density: np.ndarray) -> 
 def legend_above(axes) -> None:
     """One entry for each label, however many lines carry it."""
     handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
+    once = dict(zip(map(literal, labels), handles, strict=True))
     place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}  # above the panel
     axes.legend(
         once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place

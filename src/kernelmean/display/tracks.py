@@ -21,6 +21,7 @@ from .style import (
     TRUTH,
     as_times,
     legend_above,
+    literal,
     new_axes,
     panels,
     time_axis,
@@ -169,7 +170,7 @@ class TrackDisplay:
         lost = self.collapsed
         if lost.any():
             axes.plot(self.times[lost], self.mean[lost, j], "x", color=PLAIN, label="collapsed")
-        axes.set_ylabel(self.names[j])
+        axes.set_ylabel(literal(self.names[j]))
 
 
 @dataclass
