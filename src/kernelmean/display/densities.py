@@ -372,26 +372,11 @@ class DensityContourDisplay:
             At least as many as there are x; new ones when left out.
         """
         self.axes_ = self._panels(ax)
-        for i, axes in enumerate(self.axes_):
-            self._draw(axes, i)
-        self._legend(self.axes_[0])
+        regions = [self._draw(axes, i) for i, axes in enumerate(self.axes_)]
+        patches = regions[0].legend_elements()[0][::-1]
+        names = [f"{100 * level:g}%" for level in self.levels]
+        self.axes_[0].legend(patches, names, frameon=False, fontsize=8, handlelength=1.2)
         return self
-
-    def _shades(self, count: int) -> list:
-        """From the outermost region to the innermost."""
-        from matplotlib.colors import to_rgba
-
-        return [to_rgba(CURVE, alpha) for alpha in np.linspace(0.6, 0.15, count)[::-1]]
-
-    def _legend(self, axes) -> None:
-        from matplotlib.patches import Patch
-
-        count = len(self.levels)
-        patches = [
-            Patch(facecolor=shade, edgecolor=CURVE, lw=0.7, label=f"{100 * level:g}%")
-            for shade, level in zip(self._shades(count), self.levels[::-1], strict=True)
-        ]
-        axes.legend(handles=patches[::-1], frameon=False, fontsize=8, handlelength=1.2)
 
     def _panels(self, ax) -> np.ndarray:
         k = len(self.densities)
@@ -411,12 +396,13 @@ class DensityContourDisplay:
             unused.set_axis_off()
         return axes[:k]
 
-    def _draw(self, axes, i: int) -> None:
+    def _draw(self, axes, i: int) -> Any:
+        """One panel; its filled regions, from the outermost to the innermost."""
         p, heights = self.densities[i].T, self.heights[i][::-1]
         heights = heights + 1e-9 * p.max() * np.arange(len(heights))  # apart, as contours must be
-        shades = self._shades(len(heights))
+        shades = [(CURVE, alpha) for alpha in np.linspace(0.15, 0.6, len(heights))]
         grid = self.grid_1, self.grid_2
-        axes.contourf(*grid, p, levels=[*heights, np.inf], colors=shades)
+        filled = axes.contourf(*grid, p, levels=[*heights, np.inf], colors=shades)
         axes.contour(*grid, p, levels=heights, colors=CURVE, linewidths=0.7)
         if self.near is not None:
             axes.plot(*self.near[i].T, ".", color=TRUTH, ms=3.5, alpha=0.6, mew=0)
@@ -427,6 +413,7 @@ class DensityContourDisplay:
             axes.tick_params(labelbottom=True)
         if spec is None or spec.is_first_col():
             axes.set_ylabel(literal(self.y_names[1]))
+        return filled
 
 
 # ---------------------------------------------------------------- what they share
