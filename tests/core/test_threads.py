@@ -28,21 +28,22 @@ def test_one_inside_and_as_before_outside():
     assert blas_threads() == before
 
 
-def test_the_last_to_leave_restores():
-    before, entered, leave = blas_threads(), threading.Event(), threading.Event()
+def test_a_second_thread_neither_sets_nor_restores():
+    before, entered, leave, seen = blas_threads(), threading.Event(), threading.Event(), []
 
     def stay():
         with one_thread():
             entered.set()
             leave.wait(10)
+        seen.append(blas_threads())
 
     other = threading.Thread(target=stay)
     with one_thread():
         other.start()
         entered.wait(10)
-    assert blas_threads() == {1}
-    leave.set()
-    other.join()
+        leave.set()
+        other.join()
+        assert seen == [{1}]
     assert blas_threads() == before
 
 

@@ -13,30 +13,38 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, wraps
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class _Door:
-    """BLAS at one thread while anybody is inside, whichever thread came first or leaves last."""
+    """BLAS at one thread from where a thread of the user's comes in until the same one leaves.
+
+    A second thread that comes meanwhile finds the limit set, and leaves it alone: OpenBLAS does not
+    let another thread than the one that lowered its number raise it again.
+    """
 
     def __init__(self) -> None:
-        self._lock, self._inside = Lock(), 0
+        self._lock, self._owner, self._depth = Lock(), 0, 0
         self._limit: Any = None
 
     def enter(self) -> None:
         with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._limit = _controller().limit(limits=1, user_api="blas")
+            if not self._depth:
+                self._owner, self._limit = (
+                    get_ident(),
+                    _controller().limit(limits=1, user_api="blas"),
+                )
+            self._depth += self._owner == get_ident()
 
     def leave(self) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._limit.restore_original_limits()
+            if self._owner == get_ident() and self._depth:
+                self._depth -= 1
+                if not self._depth:
+                    self._limit.restore_original_limits()
 
 
 @cache
