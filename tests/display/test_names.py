@@ -71,6 +71,15 @@ def test_conditional_densities(model, table):
     assert {NAME, OTHER, f"{NAME} = 0.5, {OTHER} = 0.2"} <= drawn(contours)
 
 
+def test_legends_keep_names_that_begin_with_an_underscore():
+    shares = (np.arange(5), STEPS, np.ones(2), NEVER, NEVER, ["_x", "_$y_$"], 0.95, ROWS)
+    emissions = (GRID, np.ones((2, 5)), np.full(2, 0.5), None, "y", ["_x", "_$y_$"])
+    for display in (km.display.SpreadDisplay(*shares), km.display.EmissionDisplay(*emissions)):
+        texts = [understood(t.get_text()) for t in display.plot().ax_.get_legend().get_texts()]
+        assert texts[0].startswith("\u200b_x")
+        assert texts[1].startswith("\u200b_$y_$")
+
+
 @pytest.mark.parametrize(
     ("display", "expected"),
     [

@@ -23,6 +23,7 @@ from .style import (
     TRUTH,
     as_times,
     column_number,
+    in_legend,
     legend_above,
     literal,
     new_axes,
@@ -228,7 +229,9 @@ class RegimeDisplay:
         for k, label in enumerate(self.labels):
             here = likely == k
             axes.plot(self.times[here], self.series[here, j], ".", color=_colour(k), **dots)
-            axes.plot([], [], "s", color=_colour(k), label=label)  # large enough for the legend
+            axes.plot(
+                [], [], "s", color=_colour(k), label=in_legend(label)
+            )  # large enough for the legend
         axes.set_ylabel(literal(self.names[j]))
 
     def _draw_probabilities(self, axes) -> None:
@@ -329,7 +332,7 @@ class EmissionDisplay:
             bins = np.linspace(self.grid[0], self.grid[-1], BINS)
             ax.hist(self.observed, bins, density=True, color=DATA, alpha=0.25, lw=0)
         for k, density in enumerate(self.densities):
-            label = f"{literal(self.labels[k])} ({100 * self.shares[k]:.0f}%)"
+            label = f"{in_legend(literal(self.labels[k]))} ({100 * self.shares[k]:.0f}%)"
             ax.fill_between(self.grid, density, color=_colour(k), alpha=0.12, lw=0)
             ax.plot(self.grid, density, color=_colour(k), lw=1.8, label=label)
         ax.plot(self.grid, self.mixture, "--", color=TRUTH, lw=1.2, label="all states")

@@ -22,6 +22,11 @@ def literal(text) -> str:
     return str(text).replace("$", r"\$")
 
 
+def in_legend(name) -> str:
+    """A name that a legend shows: matplotlib leaves out labels that begin with an underscore."""
+    return f"\u200b{name}" if str(name).startswith("_") else str(name)
+
+
 def new_axes(ax) -> Any:
     """The axes given, or those of a new picture."""
     if ax is not None:

@@ -20,6 +20,7 @@ from .style import (
     PLAIN,
     TRUTH,
     as_times,
+    in_legend,
     legend_above,
     literal,
     new_axes,
@@ -276,7 +277,7 @@ class SpreadDisplay:
             style = {"color": f"C{j}" if len(self.names) > 1 else CURVE, "lw": 1.5, **line}
             shown = name if label is None else f"{label}, {name}"
             for s in self.sequences:
-                ax.plot(self.times[s], shares[s, j], label=shown, **style)
+                ax.plot(self.times[s], shares[s, j], label=in_legend(shown), **style)
         ax.axhline(1.0, color=DATA, lw=0.8, ls=":")
         ax.set_ylabel(f"relative width of the {100 * self.level:g}% interval")
         time_axis(ax, self.times)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...core.extras import require
 from ...core.progress import track
 from ...core.threads import one_thread
 from ...display import PLAIN, TrackDisplay
@@ -34,8 +33,13 @@ TODAY, BEFORE = "the polls of the day", "those of a week before too"
 
 def load_approval() -> pd.DataFrame:
     """Approval of Donald Trump in percent, day by day: FiveThirtyEight's average and five polls."""
-    data = require("river.datasets", "the series of approval", 'pip install "kernelmean[app]"')
-    frame = pd.read_csv(data.TrumpApproval().path)
+    try:
+        from river.datasets import TrumpApproval
+    except ImportError as err:
+        raise ImportError(
+            'the approval series comes with the package river: pip install "kernelmean[app]"'
+        ) from err
+    frame = pd.read_csv(TrumpApproval().path)
     days = pd.DatetimeIndex([date.fromordinal(int(d)) for d in frame["ordinal_date"]], name="day")
     return frame.set_index(days)[[STATE, *POLLS]]
 

@@ -12,7 +12,6 @@ from scipy import stats
 
 from ...chains.order import MAX_COMPONENTS, Order
 from ...core.checks import NumericalWarning
-from ...core.extras import require
 from ...core.progress import track
 from ...display import EmissionDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm.estimate_order import estimate_order
@@ -33,8 +32,13 @@ ITERATIONS = 50  # of EM, where the normal laws begin
 
 def load_returns() -> pd.DataFrame:
     """Daily log returns of the S&P 500 index in percent, 1999 to 2018."""
-    data = require("arch.data.sp500", "the series of prices", 'pip install "kernelmean[app]"')
-    prices = data.load()["Adj Close"]
+    try:
+        from arch.data import sp500
+    except ImportError as err:
+        raise ImportError(
+            'the prices come with the package arch: pip install "kernelmean[app]"'
+        ) from err
+    prices = sp500.load()["Adj Close"]
     return (100 * np.log(prices).diff().dropna()).rename(RETURN).to_frame()
 
 
