@@ -229,9 +229,8 @@ class RegimeDisplay:
         for k, label in enumerate(self.labels):
             here = likely == k
             axes.plot(self.times[here], self.series[here, j], ".", color=_colour(k), **dots)
-            axes.plot(
-                [], [], "s", color=_colour(k), label=in_legend(label)
-            )  # large enough for the legend
+            large = {"marker": "s", "ls": "", "label": in_legend(label)}  # enough for the legend
+            axes.plot([], [], color=_colour(k), **large)
         axes.set_ylabel(literal(self.names[j]))
 
     def _draw_probabilities(self, axes) -> None:
