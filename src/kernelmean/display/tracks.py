@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +36,22 @@ class _Followed:
     names: list[str]
     level: float
     sequences: list[slice]
+    from_result: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *truth, smooth: bool = False, **options) -> Any:
+        """Filter (or smooth) the observations `X`, and show the result.
+
+        Parameters
+        ----------
+        estimator : fitted KernelBayesFilter
+        X : array or DataFrame of shape (n, d_x)
+        truth, **options
+            As for `from_result`.
+        smooth : bool
+        """
+        result = (estimator.smooth if smooth else estimator.filter)(X, options.get("lengths"))
+        return cls.from_result(result, *truth, **options)
 
     @classmethod
     def _of(cls, result: FilterResult, level: float, times, lengths, **own) -> Any:
@@ -89,24 +106,6 @@ class TrackDisplay(_Followed):
     truth: np.ndarray | None = None
     observations: np.ndarray | None = None
     axes_: Any = None
-
-    @classmethod
-    def from_estimator(
-        cls, estimator, X, truth=None, *, smooth: bool = False, **options
-    ) -> TrackDisplay:
-        """Filter (or smooth) the observations `X`, and show the track.
-
-        Parameters
-        ----------
-        estimator : fitted KernelBayesFilter
-        X : array or DataFrame of shape (n, d_x)
-        truth : array of shape (n,) or (n, d_z), optional
-        smooth : bool
-        **options
-            As for `from_result`.
-        """
-        run = estimator.smooth if smooth else estimator.filter
-        return cls.from_result(run(X, options.get("lengths")), truth, **options)
 
     @classmethod
     def from_result(
@@ -214,21 +213,6 @@ class SpreadDisplay(_Followed):
     width: np.ndarray
     reference: np.ndarray
     ax_: Any = None
-
-    @classmethod
-    def from_estimator(cls, estimator, X, *, smooth: bool = False, **options) -> SpreadDisplay:
-        """Filter (or smooth) the observations `X`, and show the spread.
-
-        Parameters
-        ----------
-        estimator : fitted KernelBayesFilter
-        X : array or DataFrame of shape (n, d_x)
-        smooth : bool
-        **options
-            As for `from_result`.
-        """
-        run = estimator.smooth if smooth else estimator.filter
-        return cls.from_result(run(X, options.get("lengths")), **options)
 
     @classmethod
     def from_result(
