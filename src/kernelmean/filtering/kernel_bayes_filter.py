@@ -31,6 +31,7 @@ from ..core.parameters import check_parameters, choice, count, optional, positiv
 from ..core.saving import Saveable
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line, Summary
+from ..core.threads import one_thread
 from . import inputs
 from .fit import Plan
 from .machine import Machine, Step
@@ -164,8 +165,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
         plan = Plan(**self.get_params(deep=False))
-        draft = plan.draft(frozen(points_z), sequences, column_names(Z))
-        self._adopt(plan.finish(draft, frozen(points_x), column_names(X)))
+        with one_thread():
+            draft = plan.draft(frozen(points_z), sequences, column_names(Z))
+            self._adopt(plan.finish(draft, frozen(points_x), column_names(X)))
         self.one_output_ = as_floats(Z, "Z").ndim == 1
         self.state_names_ = column_names(Z)
         return self
@@ -382,10 +384,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         inputs.warn_of_collapse(steps, stacklevel=4)
         return steps, missing, sequences
 
-    def _supervisor(self, supervision, n: int) -> Callable:
+    def _supervisor(self, supervision, n: int) -> Callable | None:
         """Row number, observation, prediction ↦ checked supervision of that step, or None."""
         if supervision is None:
-            return lambda i, x, step: None
+            return None
         machine = self.machine_
         inputs.check_supervised(machine)
         if not callable(supervision):

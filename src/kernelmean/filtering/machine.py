@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -21,8 +20,6 @@ from ..features.base import FeatureMap
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
 from .steps import COLLAPSE, FADED, Importance, Shares, Squared, Transition
-
-ONE_THREAD = 1_000_000  # training coordinates in all, below which one BLAS thread is best
 
 
 @dataclass(frozen=True)
@@ -161,20 +158,22 @@ class Machine(Saveable):
 
     # ------------------------------------------------------------ many steps
 
-    def advance(self, first: Step, points, missing, sequences, supervise: Callable) -> list[Step]:
+    def advance(
+        self, first: Step, points, missing, sequences, supervise: Callable | None = None
+    ) -> list[Step]:
         """All sequences, side by side, one time after the other.
 
         `supervise` maps row number, observation and prediction to the supervision, or None.
         """
         coordinates = self.features_x.transform(points)
         steps: list[Any] = [None] * points.shape[0]
-        with self._threads():
+        with one_thread():
             for t in range(max(s.stop - s.start for s in sequences)):
                 rows = [s.start + t for s in sequences if s.start + t < s.stop]
                 for i in rows:
                     steps[i] = first if t == 0 else self.predicted(steps[i - 1])
                 seen = [i for i in rows if not missing[i]]
-                given = {i: supervise(i, points[i, :], steps[i]) for i in seen}
+                given = {i: supervise and supervise(i, points[i, :], steps[i]) for i in seen}
                 self._observe(steps, given, points, coordinates)
         return steps
 
@@ -192,7 +191,7 @@ class Machine(Saveable):
     def backward(self, steps: list[Step], sequences: list[slice]) -> list[Step]:
         """Every step given all of its sequence, from filtered ones."""
         steps = list(steps)
-        with self._threads():
+        with one_thread():
             for sequence in sequences:
                 for i in range(sequence.stop - 2, sequence.start - 1, -1):
                     steps[i] = self.smoothed(steps[i], steps[i + 1])
@@ -201,11 +200,6 @@ class Machine(Saveable):
     def ahead(self, step: Step, count: int) -> list[Step]:
         """The next predictions."""
         return [step := self.predicted(step) for _ in range(count)]
-
-    def _threads(self) -> AbstractContextManager:
-        """One BLAS thread for small models: threads that take turns cost more than they compute."""
-        rows, rank = self.rule.Phi.shape
-        return one_thread() if rows * rank < ONE_THREAD else nullcontext()
 
     # ------------------------------------------------------------ what steps stand for
 
