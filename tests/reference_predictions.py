@@ -439,7 +439,7 @@ def filter_answers(model, X, Z) -> Answers:
         found = getattr(model, name)(gaps, [10, len(X) - 10])
         told |= {
             f"{name} mean": value(found.mean),
-            f"{name} weights": value(found.embeddings).weights,
+            f"{name} weights": value(found.embedding).weights,
             f"{name} interval": np.array(found.interval(0.8)),
             f"{name} collapsed": value(found.collapsed),
             f"{name} missing": value(found.missing),

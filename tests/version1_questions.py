@@ -109,7 +109,7 @@ def of_filter(points: np.ndarray, prior: np.ndarray) -> Callable[[Any], Answers]
         return {
             "filter": value(filtered.mean),
             "collapsed": value(filtered.collapsed),
-            "weights": value(filtered.embeddings).weights,
+            "weights": value(filtered.embedding).weights,
             "low": low,
             "high": high,
             "smooth": value(smoothed.mean),

@@ -225,7 +225,7 @@ class TestTrack:
         display = km.display.TrackDisplay.from_estimator(model, X, Z, smooth=smooth, level=0.8)
         result = model.smooth(X) if smooth else model.filter(X)
         lower, upper = result.interval(0.8)
-        assert_array_equal(display.mean, result.mean)
+        assert_array_equal(display.mean, result.mean())
         assert_array_equal(display.lower, lower)
         assert_array_equal(display.upper, upper)
         assert_array_equal(display.truth, Z)

@@ -173,6 +173,16 @@ def check_columns(X, d: int, name: str, where: str) -> None:
         raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
 
 
+def check_library(X, fitted, name: str) -> None:
+    """Arrays must be of the library of those that the model was fitted on."""
+    found, needed = (array_namespace(A).__name__.rpartition(".")[2] for A in (X, fitted))
+    if found != needed:
+        raise ValueError(
+            f"{name} is of {found} but the training data are of {needed}; convert {name} to "
+            f"{needed} arrays, or fit on {found} arrays"
+        )
+
+
 def check_positive(value, name: str, *, zero: bool = False) -> float:
     """A finite positive number (or zero, when that has a meaning)."""
     bound = "non-negative" if zero else "positive"

@@ -26,6 +26,7 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.progress import track
 from ..core.saving import Saveable
+from ..core.summary import Summary
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
 from ..features.landmarks import Nystroem
@@ -46,7 +47,7 @@ from .second_stage import (
     influence,
     second_moments,
 )
-from .summary import Summary, account
+from .summary import account
 
 SEARCH_COST = 4e7  # rows × ranks of a step of the search over lengthscales
 FEWEST = 1000  # rows of the search, whatever the ranks
