@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ..core import arrays
@@ -18,8 +19,8 @@ KEPT = 2**26  # floats of coordinates that are kept between passes over the rows
 class Group:
     """Rows that play the same part, in coordinates: blocks of (Φ, Θ, y, M).
 
-    M, the embeddings of the rows by a first stage, are there once `stage` is. Coordinates are kept
-    between passes where they fit in memory, and computed again otherwise.
+    M, the embeddings of the rows by a first stage, are None until `stage` is there. Coordinates are
+    kept between passes where they fit in memory, and computed again otherwise.
     """
 
     basis_x: Basis
@@ -34,7 +35,6 @@ class Group:
 
     def __post_init__(self) -> None:
         self._kept: list | None = None
-        self._embedded: list | None = None
         self._keep = self.n * (self.basis_x.width + self.basis_z.width) <= KEPT
 
     @property
@@ -42,39 +42,25 @@ class Group:
         return self.Z.shape[0]
 
     def blocks(self) -> Iterator[tuple]:
-        if self._kept is not None:
-            yield from self._kept
-            return
         kept = []
-        rows = block_rows(self.basis_x.width + self.basis_z.width)
-        for X, Z, y in row_blocks(self.X, self.Z, self.y, rows=rows):
-            block = self.basis_x.transform(X), self.basis_z.transform(Z), y
+        for Phi, Theta, y, M in self._kept or self._coordinates():
+            block = Phi, Theta, y, self._embedded(Phi, Theta) if M is None else M
             if self._keep:
                 kept.append(block)
             yield block
         self._kept = kept if self._keep else None
 
-    def embedded(self) -> Iterator[tuple]:
-        """Blocks with M."""
-        if self._embedded is not None:
-            yield from self._embedded
-            return
-        kept = []
-        for Phi, Theta, y in self.blocks():
-            block = Phi, Theta, y, self.stage.rows(Phi, Theta, self.own)
-            if self._keep:
-                kept.append(block)
-            yield block
-        self._embedded = kept if self._keep else None
+    def _coordinates(self) -> Iterator[tuple]:
+        rows = block_rows(self.basis_x.width + self.basis_z.width)
+        for X, Z, y in row_blocks(self.X, self.Z, self.y, rows=rows):
+            yield self.basis_x.transform(X), self.basis_z.transform(Z), y, None
+
+    def _embedded(self, Phi, Theta) -> Array | None:
+        return None if self.stage is None else self.stage.rows(Phi, Theta, self.own)
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
-        """Sums over all rows of products of the columns that `columns(Φ, Θ, y, M)` gives.
-
-        Before there is a first stage, M is None.
-        """
-        if self.stage is None:
-            return accumulate(((*block, None) for block in self.blocks()), names, columns)
-        return accumulate(self.embedded(), names, columns)
+        """Sums over all rows of products of the columns that `columns(Φ, Θ, y, M)` gives."""
+        return accumulate(self.blocks(), names, columns)
 
     def mean_norm(self) -> float:
         """Mean of k(x, x), part of the stage-1 loss on these rows."""
@@ -82,29 +68,27 @@ class Group:
         return float(arrays.namespace(diagonal).mean(diagonal))
 
     def few(self, limit: int) -> tuple:
-        """(Φ, Θ, y) at evenly spaced rows, at most `limit`."""
+        """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
         if self.n <= limit and self._kept is not None:
-            parts = zip(*self._kept, strict=True)
-            return tuple(_stacked(list(part)) for part in parts)
+            return tuple(stacked(part) for part in zip(*self.blocks(), strict=True))
         rows = evenly(self.n, limit)
         X, Z, y = (arrays.take(part, rows, axis=0) for part in (self.X, self.Z, self.y))
-        return self.basis_x.transform(X), self.basis_z.transform(Z), y
-
-    def few_embedded(self, limit: int) -> tuple:
-        """(Φ, Θ, y, M) at the same rows."""
-        if self.n <= limit and self._embedded is not None:
-            parts = zip(*self._embedded, strict=True)
-            return tuple(_stacked(list(part)) for part in parts)
-        Phi, Theta, y = self.few(limit)
-        return Phi, Theta, y, self.stage.rows(Phi, Theta, self.own)
+        Phi, Theta = self.basis_x.transform(X), self.basis_z.transform(Z)
+        return Phi, Theta, y, self._embedded(Phi, Theta)
 
 
-def _stacked(blocks: list[Array]) -> Array:
-    return blocks[0] if len(blocks) == 1 else arrays.namespace(blocks[0]).concat(blocks)
+def stacked(blocks) -> Array:
+    """Blocks of rows put together; None where they are None."""
+    if len(blocks) == 1 or blocks[0] is None:
+        return blocks[0]
+    return arrays.namespace(blocks[0]).concat(list(blocks))
 
 
-def _merged(parts: list[Moments]) -> Moments:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.merge(part)
-    return whole
+def merged(parts: Iterable[Moments]) -> Moments:
+    """The moments of all rows together."""
+    return reduce(Moments.merge, parts)
+
+
+def summed(groups: list[Group], names: list[str], columns: Callable[..., dict]) -> Moments:
+    """`Group.total` over several groups."""
+    return merged(group.total(names, columns) for group in groups)

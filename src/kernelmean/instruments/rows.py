@@ -1,4 +1,14 @@
-"""Which rows serve which stage of an instrumental-variable regression."""
+"""Which rows serve which stage of an instrumental-variable regression.
+
+Rows come in parts. A part knows whether its rows taught the first stage (then their embeddings
+leave the row itself out) and whether they have a share in the second. The ways of sharing rows
+differ in nothing else:
+
+- the jackknife: one part, in both stages;
+- a share: one part in stage 1, another in stage 2;
+- K folds: K parts, each with a first stage learned from the others;
+- two samples: rows in both stages, in the first only and in the second only, by what they lack.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +23,7 @@ from ..core import arrays
 from ..core.checks import Array, check_count, check_positive, generator
 from ..core.moments import evenly
 from .basis import Basis
-from .groups import Group
+from .groups import Group, stacked
 
 
 @dataclass(frozen=True)
@@ -132,8 +142,12 @@ def _rows(part, rows) -> Array:
 
 def together(parts: list[Part], name: str) -> Array:
     """One array of all the parts' rows."""
-    columns = [getattr(part, name) for part in parts]
-    return columns[0] if len(columns) == 1 else arrays.namespace(columns[0]).concat(columns)
+    return stacked([getattr(part, name) for part in parts])
+
+
+def complete(parts: list, kind: str) -> list:
+    """Parts or groups whose rows have regressors and outcomes: all, but for two samples."""
+    return [part for part in parts if kind != "samples" or (part.teaches and part.outcome)]
 
 
 def thinned_parts(parts: list[Part], limit: int) -> list[Part]:
