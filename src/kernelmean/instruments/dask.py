@@ -8,7 +8,7 @@ same rows that a fit in memory looks at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import dask.array as da
 import numpy as np
 
 from ..core.checks import as_points, as_vector, check_lengths
-from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
+from ..core.moments import Moments, evenly
 from .basis import Basis
 from .groups import Group, merged, stacked
 from .rows import Part, is_dask, kind_of
@@ -159,8 +159,7 @@ class DaskPart(Part):
         return self.rows.n
 
     def thinned(self, limit: int) -> Part:
-        here = Part(self.X, self.Z, self.y)
-        return here.thinned(limit) if limit < here.n else here
+        return Part(self.X, self.Z, self.y).thinned(limit)
 
     def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> DaskGroup:
         return DaskGroup(basis_x, basis_z, **{**vars(self), "y": self.y - middle}, middle=middle)
@@ -185,22 +184,12 @@ class DaskGroup(Group):
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):
             return sums[0].compute()
 
-    def few(self, limit: int) -> tuple:
-        here = evenly(self.y.shape[0], limit)
-        Phi, Theta = self.basis_x.transform(self.X[here]), self.basis_z.transform(self.Z[here])
-        return Phi, Theta, self.y[here], self._embedded(Phi, Theta)
-
 
 def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
     basis_x, basis_z, middle, stage = given
-    rows = row_blocks(*_checked(*block), rows=block_rows(basis_x.width + basis_z.width))
-
-    def coordinates() -> Iterator[tuple]:
-        for X, Z, y in rows:
-            Phi, Theta = basis_x.transform(X), basis_z.transform(Z)
-            yield Phi, Theta, y - middle, None if stage is None else stage.rows(Phi, Theta, True)
-
-    return accumulate(coordinates(), names, columns)
+    X, Z, y = _checked(*block)
+    group = Group(basis_x, basis_z, X, Z, y - middle, stage=stage, keep=False)  # one pass is made
+    return group.total(names, columns)
 
 
 def _checked(X, y, Z, C) -> tuple:

@@ -18,6 +18,7 @@ from ..features.landmarks import Nystroem
 from .basis import Basis, Polynomial
 from .first_stage import embed
 from .moment_test import moment_test
+from .roles import Roles
 from .rows import Part, complete, thinned_parts, together
 from .search import Pair, seek_scales
 from .second_stage import influence, regress
@@ -41,6 +42,7 @@ class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
     draft: StructuralDraft
+    roles: Roles
     coef: Array
     covariance: Array
     regs: tuple[float, float]
@@ -74,7 +76,7 @@ class Plan:
     regs: tuple[float | None, float | None]  # of stage 1 and stage 2
     features: FeatureMap | None
     verbose: Verbose
-    endogenous: int  # columns of X
+    roles: Roles
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts from a few rows, the better of them, then both stages with all rows."""
@@ -83,7 +85,7 @@ class Plan:
         if len(drafts) == 1:
             return self.finish(drafts[0], parts)
         level, plane = (self.finish(draft, few) for draft in drafts)
-        best = better(level, plane, self.endogenous)
+        best = better(level, plane)
         return best if few is parts else self.finish(best.draft, parts)
 
     def drafts(self, few: list[Part]) -> list[StructuralDraft]:
@@ -129,8 +131,8 @@ class Plan:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
         kept = complete(few, self.split) or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
-        regs, losses = (lam, xi), (loss_1, loss_2)
-        return StructuralFit(draft, coef, covariance, regs, losses, (n, m), p, (X, Z, y))
+        told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
+        return StructuralFit(draft, self.roles, *told)
 
     def _scales(self, few: list[Part], powers: int) -> tuple[np.ndarray, np.ndarray]:
         known = complete(few, self.split)
@@ -141,14 +143,13 @@ class Plan:
 
     def _feature_map(self, tuned: bool) -> FeatureMap:
         """What was asked for; landmarks are closer together where lengthscales were tuned."""
-        return (
-            Nystroem(tol=FINE) if self.features is None and tuned else as_feature_map(self.features)
-        )
+        fine = self.features is None and tuned
+        return Nystroem(tol=FINE) if fine else as_feature_map(self.features)
 
 
-def better(level: StructuralFit, plane: StructuralFit, endogenous: int) -> StructuralFit:
+def better(level: StructuralFit, plane: StructuralFit) -> StructuralFit:
     """With an intercept, or a plane: the smaller causal loss that the instruments allow."""
-    differ = slopes_differ(plane, level, endogenous)
+    differ = slopes_differ(plane, level, len(plane.roles.x))
     contradicted = level.specification_p < LEVEL or differ < LEVEL
     return level if level.losses[1] <= plane.losses[1] and not contradicted else plane
 

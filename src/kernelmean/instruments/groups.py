@@ -32,10 +32,11 @@ class Group:
     teaches: bool = True  # some stage 1 is learned from them
     outcome: bool = True  # stage 2 is learned from them
     stage: Any = None  # the FirstStage that embeds the rows
+    keep: bool = True  # coordinates, where they fit in memory
 
     def __post_init__(self) -> None:
         self._kept: list | None = None
-        self._keep = self.n * (self.basis_x.width + self.basis_z.width) <= KEPT
+        self.keep &= self.n * (self.basis_x.width + self.basis_z.width) <= KEPT
 
     @property
     def n(self) -> int:
@@ -45,10 +46,10 @@ class Group:
         kept = []
         for Phi, Theta, y, M in self._kept or self._coordinates():
             block = Phi, Theta, y, self._embedded(Phi, Theta) if M is None else M
-            if self._keep:
+            if self.keep:
                 kept.append(block)
             yield block
-        self._kept = kept if self._keep else None
+        self._kept = kept if self.keep else None
 
     def _coordinates(self) -> Iterator[tuple]:
         rows = block_rows(self.basis_x.width + self.basis_z.width)
@@ -71,7 +72,7 @@ class Group:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
         if self.n <= limit and self._kept is not None:
             return tuple(stacked(part) for part in zip(*self.blocks(), strict=True))
-        rows = evenly(self.n, limit)
+        rows = evenly(self.y.shape[0], limit)
         X, Z, y = (arrays.take(part, rows, axis=0) for part in (self.X, self.Z, self.y))
         Phi, Theta = self.basis_x.transform(X), self.basis_z.transform(Z)
         return Phi, Theta, y, self._embedded(Phi, Theta)

@@ -20,7 +20,6 @@ from .basis import Basis
 from .first_stage import FirstStage
 from .fit import StructuralFit
 from .moment_test import weighted_chi2
-from .roles import Roles
 from .second_stage import CausalLeaveOneOut, SecondStage
 
 DRAWS = 2000  # of the multiplier bootstrap
@@ -121,7 +120,6 @@ class StructuralInference:
     with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
     """
 
-    roles_: Roles
     regressors: Any
     predict: Any
     _fit: StructuralFit
@@ -150,7 +148,7 @@ class StructuralInference:
         """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index."""
         limits = self.predict_interval(X, C, level=level, simultaneous=simultaneous)
         parts = {"": self.predict(X, C), "_lower": limits.lower, "_upper": limits.upper}
-        return Labels((self.roles_.y,), Labels.of(X).index).frame(parts)
+        return Labels((self._fit.roles.y,), Labels.of(X).index).frame(parts)
 
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.
@@ -171,7 +169,7 @@ class StructuralInference:
             If the kernel has no derivative (Laplace, Delta), or the column does not exist.
         """
         check_is_fitted(self)
-        width = len(self.roles_.regressors)
+        width = len(self._fit.roles.regressors)
         if column is not None or width == 1:
             return self._slopes(X, C, column or 0) @ self._fit.coef
         slopes = [self._slopes(X, C, j) @ self._fit.coef for j in range(width)]
@@ -203,7 +201,7 @@ class StructuralInference:
         """
         check_is_fitted(self)
         points = None if X is None else self.regressors(X, C)
-        return average_slope(self._fit, self.roles_, column, level, points)
+        return average_slope(self._fit, column, level, points)
 
     def contrast(self, X1, X0, C=None, *, level=0.95) -> Estimate:
         """h(x1) − h(x0), row by row, with standard errors.
@@ -230,7 +228,7 @@ class StructuralInference:
         the linear movement of X: a structural function that bends asks for more.
         """
         check_is_fitted(self)
-        return strength(self._fit, self.roles_)
+        return strength(self._fit)
 
     def endogeneity_test(self) -> Endogeneity:
         """Whether regression would have done: distance of h from kernel ridge, with a p-value.
@@ -254,30 +252,31 @@ class StructuralInference:
 
     def _slopes(self, X, C, column) -> Array:
         check_is_fitted(self)
-        return slope_rows(self._fit.basis, self.regressors(X, C), column, self.roles_)
+        return slope_rows(self._fit, self.regressors(X, C), column)
 
 
-def slope_rows(basis: Basis, points, column, roles: Roles) -> Array:
+def slope_rows(fit: StructuralFit, points, column) -> Array:
     """∂/∂x_column of every coordinate at the points, (m, width)."""
-    j = check_column(column, roles.regressors)
+    basis, j = fit.basis, check_column(column, fit.roles.regressors)
     return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
-def average_slope(fit: StructuralFit, roles: Roles, column, level: float, points=None) -> Estimate:
+def average_slope(fit: StructuralFit, column, level: float, points=None) -> Estimate:
     """The estimate of `KernelIV.average_derivative`; over the training rows without points."""
     training = points is None
     points = arrays.like(fit.sample[0], fit.coef) if training else points
-    rows = slope_rows(fit.basis, points, column, roles)
+    rows = slope_rows(fit, points, column)
     n = max(fit.sizes) if training else rows.shape[0]
     spread = arrays.to_numpy(rows @ fit.coef).var() / n
-    name = f"average derivative in {roles.regressors[check_column(column, roles.regressors)]}"
+    names = fit.roles.regressors
+    name = f"average derivative in {names[check_column(column, names)]}"
     return _estimate(name, arrays.namespace(rows).mean(rows, axis=0), fit, level, spread)
 
 
-def strength(fit: StructuralFit, roles: Roles) -> Strength:
+def strength(fit: StructuralFit) -> Strength:
     """The statistics of `KernelIV.first_stage`."""
     (X, Z, _), basis = fit.sample, fit.draft.bases[1]
-    d, own = len(roles.x), len(roles.z)
+    d, own = len(fit.roles.x), len(fit.roles.z)
     frozen = Z.copy()
     frozen[:, :own] = Z[:, :own].mean(0)
     targets = X[:, :d] - X[:, :d].mean(0)
@@ -288,7 +287,7 @@ def strength(fit: StructuralFit, roles: Roles) -> Strength:
     per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
     n = max(fit.sizes[0], len(X))
     f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
-    return Strength(list(roles.x), gain / sse0, f, np.full(d, extra))
+    return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra))
 
 
 def endogeneity_of(fit: StructuralFit) -> Endogeneity:

@@ -116,6 +116,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     True
     """
 
+    design_: Design | None
+
     ALLOWED: ClassVar = {
         "reg_stage1": optional(positive(zero=True)),
         "reg_stage2": optional(positive(zero=True)),
@@ -177,8 +179,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         ValueError
             If Z is missing, or anything is malformed, non-finite or constant.
         """
-        parts = self._check(X, y, Z, C)
-        plan = self._plan(thinned_parts(parts, SEARCH_ROWS))
+        parts, roles = self._check(X, y, Z, C)
+        plan = self._plan(thinned_parts(parts, SEARCH_ROWS), roles)
         return self._adopt(plan.fit(parts))
 
     @classmethod
@@ -260,11 +262,6 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """Coordinates of the instruments' kernel."""
         return self.basis_z_.features
 
-    @property
-    def target_name_(self) -> str:
-        """Name of the outcome."""
-        return self.roles_.y
-
     def score(self, X, y, C=None, sample_weight=None) -> float:
         """R² of the structural function.
 
@@ -277,7 +274,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """An account of the fit: a text, which shows as a table in a notebook."""
         check_is_fitted(self)
         formula = None if self.design_ is None else self.design_.formula
-        return account(self._fit, self.roles_, self.get_params(deep=False), formula)
+        return account(self._fit, self.get_params(deep=False), formula)
 
     def plot(self, X=None, y=None, *, ax=None, **options) -> Any:
         """Deprecated: `display.StructuralCurveDisplay.from_estimator(…).plot(ax)`.
@@ -293,8 +290,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------ the door
 
-    def _check(self, X, y, Z, C) -> list[Part]:
-        """The rows, in parts that play the same part."""
+    def _check(self, X, y, Z, C) -> tuple[list[Part], Roles]:
+        """The rows by the part they play in the stages, the columns by theirs."""
         rows = None
         if is_dask(X, y, Z, C):
             from .dask import rows_to_fit
@@ -302,57 +299,62 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             rows = rows_to_fit(self.split, X, y, Z, C)
             X, y, Z, C = rows.few(SEARCH_ROWS)
         check_parameters(self)
-        data = self._check_data(X, y, Z, C)
-        self.design_: Design | None = None
-        return share(self.split, self.random_state, *data) if rows is None else [rows.part(*data)]
+        tables = {"X": X, "Z": Z, "C": C}
+        points, outcome = self._check_points(tables, y)
+        exogenous = [] if C is None else [points["C"]]
+        sides = {
+            name.lower(): (column_names(table), 0 if table is None else points[name].shape[1])
+            for name, table in tables.items()
+        }
+        roles = Roles.of((column_names(y) or ["y"])[0], **sides)
+        join = arrays.namespace(points["X"]).concat
+        data = *(join([points[side], *exogenous], axis=1) for side in "XZ"), outcome
+        if rows is not None:
+            return [rows.part(*data)], roles
+        return share(self.split, self.random_state, *data), roles
 
-    def _check_data(self, X, y, Z, C) -> tuple[Array, Array, Array]:
-        """(X, C), (Z, C) and y as arrays."""
+    def _check_points(self, tables: dict, y) -> tuple[dict, Array]:
+        """The tables X, Z and C (or None) as arrays, and the outcome."""
         gaps = kind_of(self.split) == "samples"
-        points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
-        validate_data(self, X, skip_check_array=True)
+        X = as_points(tables["X"], "X", min_rows=4, one_d=False, gaps=gaps)
+        validate_data(self, tables["X"], skip_check_array=True)
         check_target(y)
-        outcome = _outcome(y, points.shape[0], gaps)
-        if Z is None:
+        outcome = _outcome(y, X.shape[0], gaps)
+        if tables["Z"] is None:
             raise ValueError(
                 "Z is None; instruments are needed. For a regression without instruments use "
                 "ConditionalEmbedding or scikit-learn's KernelRidge"
             )
-        others = {name: as_points(t, name) for name, t in (("Z", Z), ("C", C)) if t is not None}
-        for name, part in others.items():
-            check_lengths(points.shape[0], part.shape[0], "X", name)
-        tables = {"x": (X, points), "z": (Z, others["Z"]), "c": (C, others.get("C"))}
-        sides = {
-            side: (column_names(table), 0 if part is None else part.shape[1])
-            for side, (table, part) in tables.items()
-        }
-        self.roles_ = Roles.of((column_names(y) or ["y"])[0], **sides)
-        exogenous = [others["C"]] if "C" in others else []
-        join = arrays.namespace(points).concat
-        return join([points, *exogenous], axis=1), join([others["Z"], *exogenous], axis=1), outcome
+        points = {"X": X, "Z": as_points(tables["Z"], "Z"), "C": tables["C"]}
+        if points["C"] is not None:
+            points["C"] = as_points(points["C"], "C")
+            check_lengths(X.shape[0], points["C"].shape[0], "X", "C")
+        check_lengths(X.shape[0], points["Z"].shape[0], "X", "Z")
+        return points, outcome
 
-    def _plan(self, few: list[Part]) -> Plan:
+    def _plan(self, few: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
-        kind = kind_of(self.split)
-        known = [part for part in few if part.teaches or kind != "samples"]
-        kernels = self._kernel("x", together(known, "X")), self._kernel("z", together(few, "Z"))
+        known = [part for part in few if part.teaches or kind_of(self.split) != "samples"]
         return Plan(
-            kind,
-            kernels,
+            kind_of(self.split),
+            (
+                self._kernel("x", together(known, "X"), roles),
+                self._kernel("z", together(few, "Z"), roles),
+            ),
             self._trends(few),
             self._tunes,
             (self.reg_stage1, self.reg_stage2),
             self.features,
             self.verbose,
-            self.n_features_in_,
+            roles,
         )
 
-    def _kernel(self, side: str, points) -> Kernel:
+    def _kernel(self, side: str, points, roles: Roles) -> Kernel:
         """At the lengthscale that these points suggest."""
         return fitted_kernel(
             getattr(self, f"kernel_{side}"),
             points,
-            names=self.roles_.for_kernel(side),
+            names=roles.for_kernel(side),
             name=f"kernel_{side}",
             columnwise=True,
             argument=f"({side.upper()}, C)",
@@ -378,14 +380,17 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         x, z = (isinstance(k, str) and k in TUNABLE for k in (self.kernel_x, self.kernel_z))
         return x, z
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fit")
+
     def _adopt(self, fit: StructuralFit) -> KernelIV:
-        self._fit, draft = fit, fit.draft
+        self._fit, self.design_, draft = fit, None, fit.draft
         self.coef_, self.covariance_ = fit.coef, fit.covariance
         self.reg_stage1_, self.reg_stage2_ = fit.regs
         self.loss_stage1_, self.loss_stage2_ = fit.losses
         self.n_stage1_, self.n_stage2_ = fit.sizes
         self.specification_p_, self.sample_ = fit.specification_p, fit.sample
-        self.trend_ = draft.trend
+        self.roles_, self.target_name_, self.trend_ = fit.roles, fit.roles.y, draft.trend
         self.kernel_x_, self.kernel_z_ = draft.kernels
         self.scales_x_, self.scales_z_ = draft.scales
         self.basis_x_, self.basis_z_ = draft.bases
@@ -398,11 +403,12 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         names_c, d_c = state.pop("_names_c"), state.pop("_columns_c")
         d_x, d_z = state["n_features_in_"], len(state["scales_z_"]) - d_c
         x, z = (names and names[:d] for names, d in ((names_x, d_x), (names_z, d_z)))
-        roles = Roles.of(state.pop("target_name_"), x=(x, d_x), z=(z, d_z), c=(names_c, d_c))
+        roles = Roles.of(state["target_name_"], x=(x, d_x), z=(z, d_z), c=(names_c, d_c))
         pair = lambda name, a="1", b="2": (state[f"{name}{a}_"], state[f"{name}{b}_"])  # noqa: E731
         kernels, scales, bases = (pair(name, "x", "z") for name in ("kernel_", "scales_", "basis_"))
         fit = StructuralFit(
             StructuralDraft(state["trend_"], kernels, scales, bases),
+            roles,
             state["coef_"],
             state["covariance_"],
             pair("reg_stage"),

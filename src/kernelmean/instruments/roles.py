@@ -31,7 +31,7 @@ class Roles(Saveable):
 
     @classmethod
     def of(cls, y: str, **sides: tuple[list[str] | None, int]) -> Roles:
-        """From the tables' own names, or None, and the number of columns of x, z and c."""
+        """From the tables' own names (or None) and numbers of columns, of x, z and c."""
         named = "".join(side for side, (own, _) in sides.items() if own)
         names = {
             side: tuple(own or (f"{side}{j}" for j in range(count)))

@@ -10,7 +10,6 @@ import numpy as np
 from ..core.summary import Block, Line, Summary
 from .fit import StructuralFit
 from .inference import average_slope, endogeneity_of, strength
-from .roles import Roles
 from .rows import kind_of
 
 WAYS = {
@@ -21,30 +20,28 @@ WAYS = {
 }
 
 
-def account(
-    fit: StructuralFit, roles: Roles, asked: Mapping[str, Any], formula: str | None
-) -> Summary:
+def account(fit: StructuralFit, asked: Mapping[str, Any], formula: str | None) -> Summary:
     """Everything a fitted instrumental-variable regression has to say.
 
     `asked` are the parameters: what was given, and what was left to be chosen.
     """
-    title = f"Kernel instrumental-variable regression of {roles.y}"
+    title = f"Kernel instrumental-variable regression of {fit.roles.y}"
     blocks = [
-        _stages(fit, roles, asked["split"], formula),
-        *_kernels(fit, roles),
+        _stages(fit, asked["split"], formula),
+        *_kernels(fit),
         _numbers(fit, asked),
-        _effects(fit, roles),
-        _tests(fit, roles),
+        _effects(fit),
+        _tests(fit),
     ]
     return Summary(title, [block for block in blocks if block.lines])
 
 
-def _stages(fit: StructuralFit, roles: Roles, split, formula: str | None) -> Block:
+def _stages(fit: StructuralFit, split, formula: str | None) -> Block:
     n, m = fit.sizes
     lines = [
-        _listed("endogenous regressors", roles.x),
-        _listed("exogenous regressors", roles.c),
-        _listed("instruments", roles.z),
+        _listed("endogenous regressors", fit.roles.x),
+        _listed("exogenous regressors", fit.roles.c),
+        _listed("instruments", fit.roles.z),
         Line("rows in stage 1 / stage 2", (n, m), f"{n:,} / {m:,}"),
         Line("sharing of rows", split, f"{split!r}: {WAYS[kind_of(split)]}"),
     ]
@@ -58,13 +55,16 @@ def _listed(name: str, columns: Iterable[str]) -> Line:
     return Line(name, text, text)
 
 
-def _kernels(fit: StructuralFit, roles: Roles) -> list[Block]:
+def _kernels(fit: StructuralFit) -> list[Block]:
     degree = fit.draft.trend
     trend = "none" if degree is None else f"polynomial of degree {degree}"
     of_x, of_z = (
         _kernel(kernel, basis.features.rank_, names)
         for kernel, basis, names in zip(
-            fit.draft.kernels, fit.draft.bases, (roles.regressors, roles.instruments), strict=True
+            fit.draft.kernels,
+            fit.draft.bases,
+            (fit.roles.regressors, fit.roles.instruments),
+            strict=True,
         )
     )
     return [
@@ -102,12 +102,12 @@ def _numbers(fit: StructuralFit, asked: Mapping[str, Any]) -> Block:
     )
 
 
-def _effects(fit: StructuralFit, roles: Roles) -> Block:
+def _effects(fit: StructuralFit) -> Block:
     """The average derivative in each endogenous regressor, where the kernel has one."""
     lines = []
-    for j, name in enumerate(roles.x):
+    for j, name in enumerate(fit.roles.x):
         try:
-            found = average_slope(fit, roles, j, level=0.95)
+            found = average_slope(fit, j, level=0.95)
         except ValueError:  # a kernel without a derivative
             break
         limits = f"{100 * found.level:g}% [{found.low:.4g}, {found.high:.4g}]"
@@ -116,8 +116,8 @@ def _effects(fit: StructuralFit, roles: Roles) -> Block:
     return Block("Average derivatives", lines)
 
 
-def _tests(fit: StructuralFit, roles: Roles) -> Block:
-    found = strength(fit, roles)
+def _tests(fit: StructuralFit) -> Block:
+    found = strength(fit)
     rows = zip(found.names, found.partial_r2, found.f, found.df, strict=True)
     lines = [
         Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}")
