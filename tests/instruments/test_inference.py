@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import f_oneway, norm
 
 import kernelmean as km
@@ -236,3 +237,55 @@ def test_bad_levels_are_refused(fitted):
     for level in (0.0, 1.0, "0.9", None, 1j):
         with pytest.raises(ValueError, match="level"):
             fitted.predict_interval(np.zeros((1, 2)), level=level)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    pd = pytest.importorskip("pandas")
+    X, y, Z = market(60)
+    C = np.arange(60.0) % 7
+    days = pd.date_range("2020-01-01", periods=60)
+    tables = (
+        pd.DataFrame(X, columns=["price"], index=days),
+        pd.Series(y, name="sold", index=days),
+        pd.DataFrame(Z, index=days).add_prefix("wave"),
+        pd.DataFrame({"weekday": C}, index=days),
+    )
+    return km.KernelIV(tune_lengthscale=False).fit(*tables), *tables
+
+
+class TestNames:
+    """Names of columns, and the index of rows, go in and come out."""
+
+    def test_columns_are_asked_for_by_name(self, tables):
+        iv, X, _, _, C = tables
+        for number, name in enumerate(["price", "weekday"]):
+            by_name, by_number = (iv.average_derivative(column=column) for column in (name, number))
+            assert by_name == by_number
+            assert by_name.name == f"average derivative in {name}"
+            assert_allclose(iv.derivative(X, C, column=name), iv.derivative(X, C, column=number))
+            assert_allclose(
+                iv.derivative_interval(X, C, column=name),
+                iv.derivative_interval(X, C, column=number),
+            )
+
+    @pytest.mark.parametrize("column", ["day", 2, -1, 0.5, True])
+    def test_a_column_that_is_not_there_is_refused(self, tables, column):
+        with pytest.raises(ValueError, match=r"column is .*0 to 1, or one of \['price', 'weekday'"):
+            tables[0].average_derivative(column=column)
+
+    def test_frames_have_the_index_of_the_rows_and_the_name_of_the_outcome(self, tables):
+        iv, X, _, _, C = tables
+        table = iv.to_frame(X, C, level=0.8)
+        assert list(table.columns) == ["sold", "sold_lower", "sold_upper"]
+        assert table.index.equals(X.index)
+        lower, upper = iv.predict_interval(X, C, level=0.8)
+        assert_allclose(table.to_numpy(), np.column_stack([iv.predict(X, C), lower, upper]))
+
+    def test_roles_are_told_once(self, tables):
+        roles = tables[0].roles_
+        assert (roles.y, roles.regressors) == ("sold", ["price", "weekday"])
+        assert roles.instruments[-1] == "weekday"
+        data = km.datasets.make_iv_demand(30, random_state=40)
+        roles = km.KernelIV(split=0.5).fit(data.X, data.y, data.Z, data.C).roles_
+        assert (roles.regressors, roles.instruments) == (["x0", "c0", "c1"], ["z0", "c0", "c1"])
