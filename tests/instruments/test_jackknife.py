@@ -61,7 +61,7 @@ def fitted_group(X, y, Z, degree: int | None) -> groups.Group:
         basis.Basis(basis.Polynomial.of(points, powers), km.Exact().fit(points, kernel))
         for points, kernel in ((X, KX), (Z, KZ))
     ]
-    return groups.Group(*bases, X, Z, y)
+    return groups.Group(groups.Part(X, Z, y), *bases)
 
 
 # ---------------------------------------------------------------------- stage 1, by real refits

@@ -19,8 +19,8 @@ import numpy as np
 from ..core.checks import as_points, as_vector, check_lengths
 from ..core.moments import Moments, evenly
 from .basis import Basis
-from .groups import Group, merged, stacked
-from .rows import Part, is_dask, kind_of
+from .groups import Group, Part, merged, stacked
+from .rows import is_dask, kind_of
 
 FAN = 8  # sums that are merged at a time
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
@@ -159,26 +159,20 @@ class DaskPart(Part):
         return self.rows.n
 
     def thinned(self, limit: int) -> Part:
-        return Part(self.X, self.Z, self.y).thinned(limit)
+        return Part(*self.few(limit))
 
     def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> DaskGroup:
-        return DaskGroup(basis_x, basis_z, **{**vars(self), "y": self.y - middle}, middle=middle)
+        return DaskGroup(self, basis_x, basis_z, middle)
 
 
-@dataclass
 class DaskGroup(Group):
     """A group in Dask's blocks: coordinates are made, and summed, where the rows are."""
 
-    rows: Rows = field(kw_only=True)
-    middle: float = field(kw_only=True)  # taken off the outcomes
-
-    @property
-    def n(self) -> int:
-        return self.rows.n
+    part: DaskPart
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
         given = (self.basis_x, self.basis_z, self.middle, self.stage), names, columns
-        sums = self.rows.map(_sums, *given)
+        sums = self.part.rows.map(_sums, *given)
         while len(sums) > 1:
             sums = [dask.delayed(merged)(sums[i : i + FAN]) for i in range(0, len(sums), FAN)]
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):
@@ -187,9 +181,8 @@ class DaskGroup(Group):
 
 def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
     basis_x, basis_z, middle, stage = given
-    X, Z, y = _checked(*block)
-    group = Group(basis_x, basis_z, X, Z, y - middle, stage=stage, keep=False)  # one pass is made
-    return group.total(names, columns)
+    here = Group(Part(*_checked(*block)), basis_x, basis_z, middle, stage, keep=False)
+    return here.total(names, columns)
 
 
 def _checked(X, y, Z, C) -> tuple:

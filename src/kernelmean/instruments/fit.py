@@ -17,9 +17,10 @@ from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from .basis import Basis, Polynomial
 from .first_stage import embed
+from .groups import Part
 from .moment_test import moment_test
 from .roles import Roles
-from .rows import Part, complete, thinned_parts, together
+from .rows import complete, thinned_parts, together
 from .search import Pair, seek_scales
 from .second_stage import influence, regress
 

@@ -1,4 +1,4 @@
-"""Rows of one group in coordinates, kept or made again block by block."""
+"""Rows that play one part, and the same in coordinates, kept or made again block by block."""
 
 from __future__ import annotations
 
@@ -15,32 +15,56 @@ from .basis import Basis
 KEPT = 2**26  # floats of coordinates that are kept between passes over the rows: 512 MiB
 
 
-@dataclass
-class Group:
-    """Rows that play the same part, in coordinates: blocks of (Φ, Θ, y, M).
+@dataclass(frozen=True)
+class Part:
+    """Rows that play the same part."""
 
-    M, the embeddings of the rows by a first stage, are None until `stage` is there. Coordinates are
-    kept between passes where they fit in memory, and computed again otherwise.
-    """
-
-    basis_x: Basis
-    basis_z: Basis
     X: Array
     Z: Array
     y: Array
     own: bool = True  # the stage 1 that embeds the rows was learned from them, among others
     teaches: bool = True  # some stage 1 is learned from them
     outcome: bool = True  # stage 2 is learned from them
+
+    @property
+    def n(self) -> int:
+        return self.y.shape[0]
+
+    def few(self, limit: int) -> tuple:
+        """(X, Z, y) at evenly spaced rows, at most `limit`."""
+        rows = evenly(self.y.shape[0], limit)
+        return tuple(arrays.take(column, rows, axis=0) for column in (self.X, self.Z, self.y))
+
+    def thinned(self, limit: int) -> Part:
+        """The same part with evenly spaced rows only, at most `limit`."""
+        X, Z, y = self.few(limit)
+        return Part(X, Z, y, self.own, self.teaches, self.outcome)
+
+    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
+        """The rows in coordinates, outcomes less `middle`."""
+        return Group(self, basis_x, basis_z, middle)
+
+
+@dataclass
+class Group:
+    """A part in coordinates: blocks of (Φ, Θ, y, M), outcomes less `middle`.
+
+    M, the embeddings of the rows by a first stage, are None until `stage` is there. Coordinates are
+    kept between passes where they fit in memory, and computed again otherwise.
+    """
+
+    part: Part
+    basis_x: Basis
+    basis_z: Basis
+    middle: float = 0.0
     stage: Any = None  # the FirstStage that embeds the rows
     keep: bool = True  # coordinates, where they fit in memory
 
     def __post_init__(self) -> None:
-        self._kept: list | None = None
+        self.own, self.teaches = self.part.own, self.part.teaches
+        self.outcome, self.n = self.part.outcome, self.part.n
         self.keep &= self.n * (self.basis_x.width + self.basis_z.width) <= KEPT
-
-    @property
-    def n(self) -> int:
-        return self.Z.shape[0]
+        self._kept: list | None = None
 
     def blocks(self) -> Iterator[tuple]:
         kept = []
@@ -52,9 +76,9 @@ class Group:
         self._kept = kept if self.keep else None
 
     def _coordinates(self) -> Iterator[tuple]:
-        rows = block_rows(self.basis_x.width + self.basis_z.width)
-        for X, Z, y in row_blocks(self.X, self.Z, self.y, rows=rows):
-            yield self.basis_x.transform(X), self.basis_z.transform(Z), y, None
+        rows, part = block_rows(self.basis_x.width + self.basis_z.width), self.part
+        for X, Z, y in row_blocks(part.X, part.Z, part.y, rows=rows):
+            yield self.basis_x.transform(X), self.basis_z.transform(Z), y - self.middle, None
 
     def _embedded(self, Phi, Theta) -> Array | None:
         return None if self.stage is None else self.stage.rows(Phi, Theta, self.own)
@@ -65,17 +89,16 @@ class Group:
 
     def mean_norm(self) -> float:
         """Mean of k(x, x), part of the stage-1 loss on these rows."""
-        diagonal = self.basis_x.features.kernel_.diag_of(self.X)
+        diagonal = self.basis_x.features.kernel_.diag_of(self.part.X)
         return float(arrays.namespace(diagonal).mean(diagonal))
 
     def few(self, limit: int) -> tuple:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
         if self.n <= limit and self._kept is not None:
             return tuple(stacked(part) for part in zip(*self.blocks(), strict=True))
-        rows = evenly(self.y.shape[0], limit)
-        X, Z, y = (arrays.take(part, rows, axis=0) for part in (self.X, self.Z, self.y))
+        X, Z, y = self.part.few(limit)
         Phi, Theta = self.basis_x.transform(X), self.basis_z.transform(Z)
-        return Phi, Theta, y, self._embedded(Phi, Theta)
+        return Phi, Theta, y - self.middle, self._embedded(Phi, Theta)
 
 
 def stacked(blocks) -> Array:

@@ -30,9 +30,10 @@ from ..kernels import Kernel, Precomputed, fitted_kernel
 from ..regression.lengthscales import TUNABLE
 from .fit import Plan, StructuralDraft, StructuralFit
 from .formula import Design, read_formula
+from .groups import Part
 from .inference import StructuralInference
 from .roles import Roles
-from .rows import Part, is_dask, kind_of, share, thinned_parts, together
+from .rows import is_dask, kind_of, share, thinned_parts, together
 from .summary import account
 
 
@@ -299,38 +300,28 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             rows = rows_to_fit(self.split, X, y, Z, C)
             X, y, Z, C = rows.few(SEARCH_ROWS)
         check_parameters(self)
-        tables = {"X": X, "Z": Z, "C": C}
-        points, outcome = self._check_points(tables, y)
-        exogenous = [] if C is None else [points["C"]]
-        sides = {
-            name.lower(): (column_names(table), 0 if table is None else points[name].shape[1])
-            for name, table in tables.items()
-        }
-        roles = Roles.of((column_names(y) or ["y"])[0], **sides)
-        join = arrays.namespace(points["X"]).concat
-        data = *(join([points[side], *exogenous], axis=1) for side in "XZ"), outcome
-        if rows is not None:
-            return [rows.part(*data)], roles
-        return share(self.split, self.random_state, *data), roles
-
-    def _check_points(self, tables: dict, y) -> tuple[dict, Array]:
-        """The tables X, Z and C (or None) as arrays, and the outcome."""
         gaps = kind_of(self.split) == "samples"
-        X = as_points(tables["X"], "X", min_rows=4, one_d=False, gaps=gaps)
-        validate_data(self, tables["X"], skip_check_array=True)
+        points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
+        validate_data(self, X, skip_check_array=True)
         check_target(y)
-        outcome = _outcome(y, X.shape[0], gaps)
-        if tables["Z"] is None:
+        outcome = _outcome(y, points.shape[0], gaps)
+        if Z is None:
             raise ValueError(
                 "Z is None; instruments are needed. For a regression without instruments use "
                 "ConditionalEmbedding or scikit-learn's KernelRidge"
             )
-        points = {"X": X, "Z": as_points(tables["Z"], "Z"), "C": tables["C"]}
-        if points["C"] is not None:
-            points["C"] = as_points(points["C"], "C")
-            check_lengths(X.shape[0], points["C"].shape[0], "X", "C")
-        check_lengths(X.shape[0], points["Z"].shape[0], "X", "Z")
-        return points, outcome
+        instruments = as_points(Z, "Z")
+        exogenous = points[:, :0] if C is None else as_points(C, "C")
+        for name, part in (("Z", instruments), ("C", exogenous)):
+            check_lengths(points.shape[0], part.shape[0], "X", name)
+        sides = {"x": (X, points), "z": (Z, instruments), "c": (C, exogenous)}
+        names = {side: (column_names(t), part.shape[1]) for side, (t, part) in sides.items()}
+        roles = Roles.of((column_names(y) or ["y"])[0], **names)
+        join = arrays.namespace(points).concat
+        X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
+        if rows is not None:
+            return [rows.part(X, Z, outcome)], roles
+        return share(self.split, self.random_state, X, Z, outcome), roles
 
     def _plan(self, few: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
@@ -399,25 +390,21 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
         """Format version 1 kept what is now a fit and roles attribute by attribute."""
-        names_x, names_z = state.pop("_names")
-        names_c, d_c = state.pop("_names_c"), state.pop("_columns_c")
-        d_x, d_z = state["n_features_in_"], len(state["scales_z_"]) - d_c
-        x, z = (names and names[:d] for names, d in ((names_x, d_x), (names_z, d_z)))
-        roles = Roles.of(state["target_name_"], x=(x, d_x), z=(z, d_z), c=(names_c, d_c))
-        pair = lambda name, a="1", b="2": (state[f"{name}{a}_"], state[f"{name}{b}_"])  # noqa: E731
+        d_x, d_c = state["n_features_in_"], state.pop("_columns_c")
+        d_z = len(state["scales_z_"]) - d_c
+        (x, z), c, _ = (state.pop(name) for name in ("_names", "_names_c", "_powers"))
+        sides = {"x": (x and x[:d_x], d_x), "z": (z and z[:d_z], d_z), "c": (c, d_c)}
+        roles = Roles.of(state["target_name_"], **sides)
+
+        def pair(name: str, one: str = "1", other: str = "2") -> Any:
+            return state[f"{name}{one}_"], state[f"{name}{other}_"]
+
         kernels, scales, bases = (pair(name, "x", "z") for name in ("kernel_", "scales_", "basis_"))
-        fit = StructuralFit(
-            StructuralDraft(state["trend_"], kernels, scales, bases),
-            roles,
-            state["coef_"],
-            state["covariance_"],
-            pair("reg_stage"),
-            pair("loss_stage"),
-            pair("n_stage"),
-            state["specification_p_"],
-            state["sample_"],
-        )
-        del state["_powers"]
+        draft = StructuralDraft(state["trend_"], kernels, scales, bases)
+        told: list[Any] = [state["coef_"], state["covariance_"]]
+        told += map(pair, ("reg_stage", "loss_stage", "n_stage"))
+        told += [state["specification_p_"], state["sample_"]]
+        fit = StructuralFit(draft, roles, *told)
         return {**state, "roles_": roles, "_fit": fit}
 
 

@@ -13,7 +13,7 @@ differ in nothing else:
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -21,39 +21,7 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, check_count, check_positive, generator
-from ..core.moments import evenly
-from .basis import Basis
-from .groups import Group, stacked
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows that play the same part.
-
-    `own`: the stage 1 that embeds them was learned from them, so each is left out of its own
-    embedding. `teaches`: some stage 1 is learned from them. `outcome`: stage 2 is.
-    """
-
-    X: Array
-    Z: Array
-    y: Array
-    own: bool = True
-    teaches: bool = True
-    outcome: bool = True
-
-    @property
-    def n(self) -> int:
-        return self.y.shape[0]
-
-    def thinned(self, limit: int) -> Part:
-        """The same part with evenly spaced rows only, at most `limit`."""
-        rows = evenly(self.n, limit)
-        data = {name: arrays.take(getattr(self, name), rows, axis=0) for name in ("X", "Z", "y")}
-        return replace(self, **data)
-
-    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
-        """The rows in coordinates, outcomes less `middle`."""
-        return Group(basis_x, basis_z, **{**vars(self), "y": self.y - middle})
+from .groups import Part, stacked
 
 
 def kind_of(split) -> str:

@@ -26,13 +26,8 @@ def account(fit: StructuralFit, asked: Mapping[str, Any], formula: str | None) -
     `asked` are the parameters: what was given, and what was left to be chosen.
     """
     title = f"Kernel instrumental-variable regression of {fit.roles.y}"
-    blocks = [
-        _stages(fit, asked["split"], formula),
-        *_kernels(fit),
-        _numbers(fit, asked),
-        _effects(fit),
-        _tests(fit),
-    ]
+    stages, numbers = _stages(fit, asked["split"], formula), _numbers(fit, asked)
+    blocks = [stages, *_kernels(fit), numbers, _effects(fit), _tests(fit)]
     return Summary(title, [block for block in blocks if block.lines])
 
 
@@ -45,9 +40,9 @@ def _stages(fit: StructuralFit, split, formula: str | None) -> Block:
         Line("rows in stage 1 / stage 2", (n, m), f"{n:,} / {m:,}"),
         Line("sharing of rows", split, f"{split!r}: {WAYS[kind_of(split)]}"),
     ]
-    return Block(
-        "Data and stages", [*([Line("formula", formula, formula)] if formula else []), *lines]
-    )
+    if formula is not None:
+        lines.insert(0, Line("formula", formula, formula))
+    return Block("Data and stages", lines)
 
 
 def _listed(name: str, columns: Iterable[str]) -> Line:
@@ -59,13 +54,8 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     degree = fit.draft.trend
     trend = "none" if degree is None else f"polynomial of degree {degree}"
     of_x, of_z = (
-        _kernel(kernel, basis.features.rank_, names)
-        for kernel, basis, names in zip(
-            fit.draft.kernels,
-            fit.draft.bases,
-            (fit.roles.regressors, fit.roles.instruments),
-            strict=True,
-        )
+        _kernel(fit.draft.kernels[i], fit.draft.bases[i].features.rank_, names)
+        for i, names in enumerate((fit.roles.regressors, fit.roles.instruments))
     )
     return [
         Block("Kernel on the regressors", [*of_x, Line("trend beside the kernel", degree, trend)]),
