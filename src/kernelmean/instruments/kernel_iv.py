@@ -24,6 +24,7 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, count, either, flag, optional, positive
 from ..core.saving import Saveable
 from ..core.summary import Summary
+from ..core.threads import doors
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel
@@ -37,6 +38,7 @@ from .rows import is_dask, kind_of, share, thinned_parts, together
 from .summary import account
 
 
+@doors("fit", "predict", "summary")
 class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     """Structural function h in Y = h(X) + e, E[e | Z] = 0, by two-stage kernel ridge regression.
 
@@ -326,12 +328,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def _plan(self, few: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
         known = [part for part in few if part.teaches or kind_of(self.split) != "samples"]
+        X, Z = together(known, "X"), together(few, "Z")
         return Plan(
             kind_of(self.split),
-            (
-                self._kernel("x", together(known, "X"), roles),
-                self._kernel("z", together(few, "Z"), roles),
-            ),
+            (self._kernel("x", X, roles), self._kernel("z", Z, roles)),
             self._trends(few),
             self._tunes,
             (self.reg_stage1, self.reg_stage2),
