@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..chains.model import MarkovModel
 from ..chains.order import Order
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_count
+from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
 from .style import (
@@ -22,7 +22,6 @@ from .style import (
     PLAIN,
     TRUTH,
     as_times,
-    column_number,
     in_legend,
     legend_above,
     literal,
@@ -307,7 +306,7 @@ class EmissionDisplay:
         check_is_fitted(estimator)
         check_count(n_grid, "n_grid")
         names = column_names_of(estimator)
-        j = column_number(column, names)
+        j = check_column(column, names)
         points = to_numpy(estimator.emissions_.points)[:, j]
         low, high = np.quantile(points, TAILS)
         margin = MARGIN * (high - low) or 1.0

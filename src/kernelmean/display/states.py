@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_count, check_level
+from ..core.checks import as_points, check_column, check_count, check_level
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
@@ -20,7 +20,6 @@ from .style import (
     DATA,
     PLAIN,
     as_times,
-    column_number,
     legend_above,
     literal,
     new_axes,
@@ -301,7 +300,7 @@ class ObservationDisplay:
         """
         k, grid = _latent_grid(estimator, latent, n_grid)
         names = column_names_of(estimator)
-        j = column_number(column, names)
+        j = check_column(column, names)
         shares = _given_coordinate(estimator, k, grid)
         law = estimator._mixture(shares).marginal(j)
         low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
@@ -330,7 +329,7 @@ def _latent_grid(estimator: KernelStateSpace, latent: int, n_grid: int) -> tuple
     """The coordinate, and values between its far quantiles under the stationary law."""
     check_is_fitted(estimator)
     check_count(n_grid, "n_grid", minimum=2)
-    k = column_number(latent, latent_names(estimator), "latent")
+    k = check_column(latent, latent_names(estimator), "latent")
     law = MeanEmbedding(np.ascontiguousarray(estimator.nodes_[:, [k]]), estimator.startprob_)
     low, high = law.quantile(RANGE)[:, 0]
     return k, np.linspace(low, high, n_grid)

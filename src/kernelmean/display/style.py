@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,18 +66,6 @@ def legend_above(axes) -> None:
     axes.legend(
         once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
     )
-
-
-def column_number(column: int | str, names: Sequence[str], argument: str = "column") -> int:
-    """Which column is meant, by number or name."""
-    if isinstance(column, str) and column in names:
-        return list(names).index(column)
-    if not isinstance(column, int) or not 0 <= column < len(names):
-        raise ValueError(
-            f"{argument} is {column!r}; a column number from 0 to {len(names) - 1} is needed, or "
-            f"one of {list(names)}"
-        )
-    return column
 
 
 def as_times(times, n: int) -> np.ndarray:

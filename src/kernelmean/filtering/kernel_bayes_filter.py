@@ -230,7 +230,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         self.reg_transition_, self.reg_smoother_ = machine.reg_transition, machine.smoother.reg
 
     @classmethod
-    def _from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
         kept = {name: value for name, value in state.items() if not name.startswith("_")}
         if "_rule" in state:
             fields = {name.rstrip("_"): value for name, value in state.items() if name[-1] == "_"}
