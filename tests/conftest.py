@@ -15,6 +15,21 @@ import pytest
 DATA = Path(__file__).parent / "data"
 
 
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Say which tests took over a second and are not marked `slow`. No test fails by a clock."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
+    late = {
+        r.nodeid: r.duration
+        for r in reports
+        if r.when == "call" and r.duration > 1 and "slow" not in r.keywords
+    }
+    late = {test: t for test, t in late.items() if test.startswith("tests/")}
+    if late:
+        terminalreporter.section("over a second and not marked slow")
+    for test, seconds in sorted(late.items(), key=lambda pair: -pair[1]):
+        terminalreporter.write_line(f"{seconds:6.1f} s  {test}")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20240601)
