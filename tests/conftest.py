@@ -31,6 +31,18 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 
 @pytest.fixture
+def short_searches(monkeypatch) -> None:
+    """Searches for lengthscales stop after a few steps.
+
+    For tests whose assertions do not depend on how good the lengthscales are: refusals, copies,
+    repetitions, odd data.
+    """
+    monkeypatch.setattr("kernelmean.instruments.search.STEPS", 4)
+    monkeypatch.setattr("kernelmean.densities.search.STEPS", 4)
+    monkeypatch.setattr("kernelmean.densities.location.STEPS", 4)
+
+
+@pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20240601)
 

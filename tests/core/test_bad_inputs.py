@@ -19,6 +19,7 @@ from scipy import sparse
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
 N, D = 24, 2
 
 

@@ -129,6 +129,7 @@ def expected_failures(estimator) -> dict[str, str]:
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -167,6 +168,7 @@ def test_a_filter_fails_only_what_it_is_expected_to(estimator):
     [(DensityOfPairs(km.Gaussian(), bandwidth=0.5, reg=0.1), 40), (km.EmbeddedDensity(), 47)],
     ids=["conditional", "embedded"],
 )
+@pytest.mark.usefixtures("short_searches")
 def test_a_density_fails_no_check(estimator, passed):
     """The checks that ran are counted; two more run where SciPy has array API support."""
     with warnings.catch_warnings():
@@ -283,8 +285,9 @@ class TestDensities:
         assert_allclose(pipe.fit(X, y).predict(X), expected.predict(Z))
         assert_allclose(pipe.score(X, y), expected.score(Z, y))
 
+    @pytest.mark.usefixtures("short_searches")
     def test_fit_does_not_change_parameters_and_forgets_the_last_fit(self):
-        X, y = self.data()
+        X, y = self.data(60)
         features = km.Nystroem(tol=1e-3)
         model = km.ConditionalDensity(features=features)
         before = model.get_params(deep=False)
