@@ -5,6 +5,7 @@ screen.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -28,6 +29,19 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.section("over a second and not marked slow")
     for test, seconds in sorted(late.items(), key=lambda pair: -pair[1]):
         terminalreporter.write_line(f"{seconds:6.1f} s  {test}")
+
+
+@pytest.fixture(scope="session")
+def once() -> Callable:
+    """`once(key, make)`: what `make()` answers, made once for all tests, which leave it alone."""
+    made: dict = {}
+
+    def get(key, make):
+        if key not in made:
+            made[key] = make()
+        return made[key]
+
+    return get
 
 
 @pytest.fixture

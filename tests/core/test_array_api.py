@@ -239,10 +239,11 @@ def test_tuned_lengthscale(theirs, xy):
 )
 class TestConditionalDensity:
     @pytest.fixture
-    def pair(self, parameters, columns, theirs, xy):
+    def pair(self, parameters, columns, theirs, xy, once):
         X, Y = xy[0], xy[1][:, :columns]
         make = lambda: km.ConditionalDensity(**parameters)  # noqa: E731
-        return make().fit(X, Y), make().fit(theirs(X), theirs(Y)), Y
+        fits = lambda: (make().fit(X, Y), make().fit(theirs(X), theirs(Y)))  # noqa: E731
+        return *once(("density", str(parameters), columns, theirs), fits), Y
 
     def test_choices(self, pair):
         ours, other, _ = pair
@@ -296,14 +297,15 @@ class TestKernelHMM:
     """The same rotation is chosen only up to rounding, and EM goes on from there: 1e-5."""
 
     @pytest.fixture
-    def pair(self, refine, inference, theirs):
+    def pair(self, refine, inference, theirs, once):
         data = km.datasets.make_hmm("separated", 150, random_state=40)
         X = data.X.copy()
         X[40] = np.nan
         make = lambda: km.KernelHMM(  # noqa: E731
             2, km.Gaussian(0.4), refine, inference, 0, bandwidth=0.1, n_init=2, max_iter=8
         )
-        return make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]), X[30:60]
+        fits = lambda: (make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]))  # noqa: E731
+        return *once(("hmm", refine, inference, theirs), fits), X[30:60]
 
     def test_states(self, pair, theirs):
         ours, other, X = pair
@@ -344,12 +346,13 @@ class TestKernelHMM:
 )
 class TestKernelStateSpace:
     @pytest.fixture
-    def pair(self, parameters, theirs):
+    def pair(self, parameters, theirs, once):
         X = km.datasets.make_state_space("linear", 150, random_state=40).X.copy()
         X[40] = np.nan
         quick = {"bandwidth": 0.4, "n_nodes": 15, "n_init": 1, "max_iter": 5, "n_particles": 30}
-        a, b = (km.KernelStateSpace(random_state=0, **quick, **parameters) for _ in range(2))
-        return a.fit(X, [50, 100]), b.fit(theirs(X), [50, 100]), X[30:60]
+        make = lambda: km.KernelStateSpace(random_state=0, **quick, **parameters)  # noqa: E731
+        fits = lambda: (make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]))  # noqa: E731
+        return *once(("states", str(parameters), theirs), fits), X[30:60]
 
     def test_states(self, pair, theirs):
         ours, other, X = pair

@@ -58,6 +58,11 @@ def fitted(kind: str) -> km.ConditionalDensity:
 
 
 @cache
+def of_wave(location) -> km.ConditionalDensity:
+    return km.ConditionalDensity(location=location).fit(*wave())
+
+
+@cache
 def fitted_plane(location: bool) -> km.ConditionalDensity:
     return km.ConditionalDensity(location=location).fit(*plane())
 
@@ -567,8 +572,7 @@ class TestSymmetries:
     @pytest.mark.parametrize("location", ["auto", False])
     @pytest.mark.parametrize(("scale", "by"), [(3.0, -7.0), (-1.0, 0.0), (1e-8, 0.0), (1e8, 1e9)])
     def test_rescaled_and_shifted_y(self, scale, by, location):
-        X, y = wave()
-        a = km.ConditionalDensity(location=location).fit(X, y)
+        (X, y), a = wave(), of_wave(location)
         b = km.ConditionalDensity(location=location).fit(X, scale * y + by)
         size = abs(scale)
         assert_allclose(b.bandwidth_, size * a.bandwidth_, rtol=1e-4)
@@ -634,6 +638,7 @@ def sound(model, X, y) -> None:
 
 
 class TestHardData:
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize("n", [5, 6, 10])
     @pytest.mark.parametrize("location", ["auto", False, True])
     def test_few_rows(self, n, location):

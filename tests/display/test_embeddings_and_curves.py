@@ -117,6 +117,7 @@ class TestStructuralCurve:
         with_data = len(display.plot().ax_.get_lines())
         assert len(display.plot(data=False).ax_.get_lines()) == with_data - 1
 
+    @pytest.mark.usefixtures("short_searches")
     def test_axes_are_named_after_the_columns(self, fitted):
         pd = pytest.importorskip("pandas")
         _, _, X, y, C = fitted

@@ -163,7 +163,9 @@ class TestKalman:
     def test_smoother(self, reg_smoother, within):
         """With a small λ as near as the filter; the default is made for harder cases than this."""
         X, Z, X_new, Z_new = linear_data()
-        model = km.KernelBayesFilter(reg_smoother=reg_smoother).fit(X, Z)
+        model = linear_filter()
+        if reg_smoother is not None:
+            model = km.KernelBayesFilter(reg_smoother=reg_smoother).fit(X, Z)
         _, best, *_ = LAW.kalman(X_new)
         error = np.mean((model.smooth(X_new).mean - Z_new) ** 2)
         assert error < within * np.mean((best - Z_new) ** 2)

@@ -306,7 +306,7 @@ class TestTables:
     @pytest.mark.parametrize("kernel", ["laplace", "matern", "linear", km.Linear(offset=1.0)])
     @pytest.mark.parametrize("rule", RULES)
     def test_other_kernels(self, rule, kernel):
-        model = quietly(km.KernelBayesFilter(rule, kernel, kernel).fit, TRAIN.X, TRAIN.Z)
+        model = quietly(km.KernelBayesFilter(rule, kernel, kernel).fit, TRAIN.X[:80], TRAIN.Z[:80])
         check_sound(quietly(model.smooth, TEST.X))
 
     @pytest.mark.parametrize("scale", [1e-12, 1e12, 1e35])
@@ -376,9 +376,9 @@ class TestManifolds:
         X, Z = self.spinning(400, rng)
         model = km.KernelBayesFilter(rule, kernel_z=kernel)
         model = quietly(model.fit, X[:340], Z[:340])
-        found = quietly(model.predict, X[340:], point="mode").reshape(-1, 3, 3)
-        assert_allclose(found @ np.swapaxes(found, 1, 2), np.tile(np.eye(3), (60, 1, 1)), atol=1e-8)
+        found = quietly(model.predict, X[340:370], point="mode").reshape(-1, 3, 3)
+        assert_allclose(found @ np.swapaxes(found, 1, 2), np.tile(np.eye(3), (30, 1, 1)), atol=1e-8)
         assert_allclose(np.linalg.det(found), 1.0, atol=1e-8)
-        truth = Turn.from_matrix(Z[340:].reshape(-1, 3, 3))
+        truth = Turn.from_matrix(Z[340:370].reshape(-1, 3, 3))
         angles = (truth.inv() * Turn.from_matrix(found)).magnitude()
         assert np.median(angles) < 0.35

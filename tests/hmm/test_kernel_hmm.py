@@ -52,6 +52,12 @@ def model(d: int = 1, inference: str = "kbr", refine: bool = True, n: int = 300,
     return learner(inference=inference, refine=refine, **parameters).fit(X)
 
 
+@cache
+def searched(**parameters) -> km.KernelHMM:
+    """As users have it, on two thousand rows."""
+    return learner(**SEARCH, **parameters).fit(normal_data(2_000, 43)[0])
+
+
 def table(m: km.KernelHMM, Y: np.ndarray) -> np.ndarray:
     """log f_k(y); zero for missing rows."""
     gone = np.isnan(Y).any(axis=1)
@@ -477,8 +483,7 @@ class TestForecast:
     @pytest.mark.parametrize(("level", "kind"), [(0.5, "central"), (0.9, "shortest")])
     def test_intervals_cover(self, level, kind):
         """One step after each of 400 windows of 30 rows."""
-        X, _ = normal_data(2_000, 43)
-        m = learner(**SEARCH).fit(X)
+        m = searched()
         new, _ = normal_data(400 * 31, 55)
         windows = new.reshape(400, 31)
         ahead = m.forecast(windows[:, :30].reshape(-1, 1), 1, [30] * 400)
@@ -733,7 +738,7 @@ class TestInput:
         }[kind]
         if kind == "read-only":
             given.flags.writeable = False
-        m, same = learner().fit(given), learner().fit(X)
+        m, same = (learner(max_iter=4).fit(rows) for rows in (given, X))
         assert_array_equal(m.filter(given), same.filter(X))
         assert_array_equal(m.transmat_, same.transmat_)
         assert isinstance(m.filter(given), np.ndarray)
@@ -947,7 +952,7 @@ class TestCopies:
     )
     def test_save_and_load_kernels(self, kernel, tmp_path):
         X = np.round(normal_data(200, 66)[0])
-        m = learner(kernel=kernel, bandwidth=None).fit(X)
+        m = learner(kernel=kernel, bandwidth=None, max_iter=4).fit(X)
         m.save(tmp_path / "hmm.km")
         self.assert_same(km.load(tmp_path / "hmm.km"), m, X)
 

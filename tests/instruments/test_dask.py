@@ -98,9 +98,9 @@ def test_chunks_do_not_matter(sigmoid, x, y, z):
     ],
 )
 def test_equals_the_fit_in_memory_with_exogenous_columns(settings):
-    data = km.datasets.make_iv_demand(600, random_state=42)
+    data = km.datasets.make_iv_demand(300, random_state=42)
     theirs = km.KernelIV(**settings).fit(data.X, data.y, data.Z, data.C)
-    rows = (chunked(A, c) for A, c in [(data.X, 250), (data.y, 100), (data.Z, 600), (data.C, 7)])
+    rows = (chunked(A, c) for A, c in [(data.X, 125), (data.y, 50), (data.Z, 300), (data.C, 7)])
     ours = km.KernelIV(**settings).fit(*rows)
     assert_same(ours, theirs)
     both = chunked(np.hstack([data.X, data.C]), 130)
@@ -124,7 +124,7 @@ def test_unknown_chunk_sizes_are_counted(sigmoid):
 
 
 def test_rows_of_a_table():
-    data = km.datasets.make_iv_demand(900, random_state=43)
+    data = km.datasets.make_iv_demand(300, random_state=43)
     table = pd.DataFrame(
         {
             "price": data.X[:, 0],

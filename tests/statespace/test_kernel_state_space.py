@@ -1269,10 +1269,11 @@ class TestTune:
         told = []
         grid = {"widths": [1, 2], "guards": [1]}
         base = learner(max_iter=3, n_init=1, n_nodes=9)
-        one = base.tune(self.X, self.X_val, **grid, verbose=lambda *a: told.append(a))
-        two = base.tune(self.X, self.X_val, **grid, n_jobs=2)
+        X, X_val = self.X[:80], self.X_val[:40]
+        one = base.tune(X, X_val, **grid, verbose=lambda *a: told.append(a))
+        two = base.tune(X, X_val, **grid, n_jobs=2)
         assert told
-        assert_allclose(one.predict(self.X_val), two.predict(self.X_val), atol=1e-9)
+        assert_allclose(one.predict(X_val), two.predict(X_val), atol=1e-9)
 
     @pytest.mark.parametrize(
         ("name", "value"),
