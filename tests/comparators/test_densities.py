@@ -252,6 +252,7 @@ def test_the_gradient_of_the_score_is_that_of_differences(cells, monkeypatch):
     assert_allclose([*slope_x, *slope_y], approx_fprime(at, score, 1e-6), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bimodal", "beta", "dirichlet"])
 def test_bandwidths_of_kcde_minimise_the_score(name):
     data = km.datasets.make_conditional_density(name, 100, random_state=40)

@@ -122,6 +122,7 @@ def test_the_mvn_model_has_the_covariance_of_the_thesis():
     assert uniform((data.Y[:, 0] + data.Y[:, 1])[:2000] / np.sqrt(3.8), "norm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.2, 0.5])
 def test_points_lie_about_the_edges_of_the_triangle(sigma):
     data = make_triangle(3000, sigma=sigma, given=("x", "z"), random_state=40)

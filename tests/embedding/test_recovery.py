@@ -103,6 +103,7 @@ class TestModesOfABatch:
         left, right = rng.normal(0.3, 1, size=(13, 4)), rng.normal(0.3, 1, size=(40, 4))
         return km.MeanEmbedding.of_parts(points, left, right, km.Gaussian(0.8))
 
+    @pytest.mark.slow
     def test_equal_the_textbook_iteration(self, batch):
         got = batch.mode()
         assert got.shape == (13, 2)

@@ -236,6 +236,7 @@ class TestTables:
         assert masked.iloc[3, 0] is pd.NA
         assert_allclose(model.filter(masked).mean, result.mean, atol=1e-10)
 
+    @pytest.mark.slow
     def test_kernels_by_column_name(self):
         X, Z = pd.DataFrame(TRAIN.X, columns=["a", "b"]), pd.DataFrame(TRAIN.Z, columns=["u", "v"])
         by_name = km.KernelBayesFilter(
@@ -303,6 +304,7 @@ class TestTables:
         model = km.KernelBayesFilter(rule, **{name: value}).fit(TRAIN.X[:80], TRAIN.Z[:80])
         check_sound(quietly(model.smooth, TEST.X))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", ["laplace", "matern", "linear", km.Linear(offset=1.0)])
     @pytest.mark.parametrize("rule", RULES)
     def test_other_kernels(self, rule, kernel):
@@ -338,6 +340,7 @@ def gap(a, b) -> np.ndarray:
 
 
 class TestManifolds:
+    @pytest.mark.slow
     @pytest.mark.parametrize("rule", RULES)
     def test_angles(self, rule):
         train, test = (make_hidden_angle(n, random_state=1000 + n) for n in (400, 100))
@@ -367,6 +370,7 @@ class TestManifolds:
         seen = np.concatenate([R[:, :, 0], R[:, :, 1]], axis=1)
         return seen + 0.2 * rng.normal(size=seen.shape), R.reshape(n, 9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "kernel", [km.Rotation(), km.Frobenius(rotations=True)], ids=["geodesic", "trace"]
     )

@@ -128,6 +128,7 @@ def expected_failures(estimator) -> dict[str, str]:
     return {}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
@@ -145,6 +146,7 @@ def test_the_checks_are_all_there(estimator):
     assert is_regressor(estimator) or isinstance(estimator, others | chains)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [FilterOfRows(reg=0.1), RegimesOfRows(**QUICK), StatesOfRows(**LATENT, inference="kbr")],
@@ -285,6 +287,7 @@ class TestDensities:
         assert_allclose(pipe.fit(X, y).predict(X), expected.predict(Z))
         assert_allclose(pipe.score(X, y), expected.score(Z, y))
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("short_searches")
     def test_fit_does_not_change_parameters_and_forgets_the_last_fit(self):
         X, y = self.data(60)
@@ -435,6 +438,7 @@ class TestKernelHMM:
 class TestKernelStateSpace:
     X = km.datasets.make_state_space("linear", 150, random_state=40).X
 
+    @pytest.mark.slow
     def test_grid_search_by_the_log_likelihood(self):
         """Of what comes later, in the order of time."""
         grid = {"bandwidth": [1e-3, 0.5, 50.0]}

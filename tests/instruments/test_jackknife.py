@@ -511,6 +511,7 @@ def test_equivariance_in_the_outcome(split, shift, trend):
         assert_allclose(b.covariance_, 16 * a.covariance_, rtol=0.02, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_equivariance_of_a_search():
     X, y, Z = curve(150)
     a, b = (km.KernelIV().fit(X, v, Z) for v in (y, 1e3 - 4 * y))
@@ -599,6 +600,7 @@ def test_linear_slope_and_error_are_those_of_2sls(split, trend):
     assert np.sqrt(step @ iv.covariance_ @ step) == pytest.approx(error, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 3, 0.5, "samples"])
 def test_the_covariance_is_one(split):
@@ -647,6 +649,7 @@ def test_blocks_are_kept_or_computed_again(monkeypatch):
 
 
 # ------------------------------------------------------------------------------- the search
+@pytest.mark.slow
 def test_lengthscales_are_searched_for_names_only():
     X, y, Z = confounded(50)
     named = km.KernelIV(trend=0).fit(X, y, Z)
@@ -679,6 +682,7 @@ def test_they_are_searched_when_asked_for(split):
     assert_allclose(iv.kernel_x_.lengthscale, 0.9 * iv.scales_x_)
 
 
+@pytest.mark.slow
 def test_tuning_pays_on_demand():
     """Four draws; published KernelIV is at 3.7, the best published method at 3.1."""
     errors = {True: [], False: []}
@@ -691,6 +695,7 @@ def test_tuning_pays_on_demand():
     assert (10 * np.array(errors[True]) < errors[False]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [40, 41, 42])
 def test_ten_columns_in_any_order(seed):
     """A linear function of three columns in ten: a product of ten median kernels sees nothing."""
@@ -703,6 +708,7 @@ def test_ten_columns_in_any_order(seed):
         assert iv.score(X, y) > 0.8
 
 
+@pytest.mark.slow
 def test_the_callback_counts_rounds():
     X, y, Z = curve(60)
     for trend, trials in ((0, 1), (1, 1), ("auto", 2)):
@@ -725,6 +731,7 @@ def test_progress_is_shown_on_request_only(capsys):
 
 
 # ------------------------------------------------------------------------ repeats and files
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 3, "samples"])
 def test_fits_repeat_and_inputs_stay(split):
@@ -739,6 +746,7 @@ def test_fits_repeat_and_inputs_stay(split):
     assert_array_equal(np.random.get_state()[1], state)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 def test_a_second_fit_forgets_the_first():
     X, y, Z = confounded(40)
@@ -749,6 +757,7 @@ def test_a_second_fit_forgets_the_first():
     assert iv.scales_x_.shape == (1,)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     "parameters",
@@ -783,6 +792,7 @@ def test_files_keep_a_fit(parameters, tmp_path):
     assert_array_equal(again.fit(X, y, Z).coef_, iv.coef_)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 def test_data_frames_of_a_searched_fit():
     pd = pytest.importorskip("pandas")
@@ -810,6 +820,7 @@ def sound(X, y, Z, C=None, **parameters) -> km.KernelIV:
     return iv
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 2, 0.5, "samples"])
 @pytest.mark.parametrize("n", [4, 5, 7, 12])
@@ -853,6 +864,7 @@ def odd() -> dict[str, tuple]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("split", "trend"), [("loo", "auto"), (3, 2), (0.5, 1)])
 @pytest.mark.parametrize("case", odd())
@@ -873,6 +885,7 @@ def test_a_constant_outcome_is_that_constant(trend, value, split):
     assert iv.specification_p_ > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [2.0**27, 2.0**-27])
 @pytest.mark.parametrize("which", ["X", "y", "Z"])
 def test_units_of_measurement(which, unit):
@@ -884,6 +897,7 @@ def test_units_of_measurement(which, unit):
     assert_allclose(got, expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_instruments_of_nothing_move_little():
     """No instrument, no slope: a plane that is not identified stays within the data's range."""
     for seed in (40, 41, 42):

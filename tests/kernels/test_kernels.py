@@ -630,6 +630,7 @@ def test_bandwidth_replaces_the_lengthscale(kernel):
     assert_allclose(kernel.density(X, Y, bandwidth=2.1), wide.density(X, Y), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [k for k in density_kernels(0.7) if k.columnwise], ids=ids)
 def test_columnwise_density_integrates_to_one_in_space(kernel):
     total = oracles.integral_box(
