@@ -210,7 +210,7 @@ class TestTune:
         """Columns of the state in different units weigh the same in the choice."""
         kernels = [km.on_columns({0: km.Gaussian(0.6), 1: km.Gaussian(s * 0.6)}) for s in (1, unit)]
         a, b = (
-            quick(kernel_z=k).tune(TRAIN.X[:80], TRAIN.Z[:80] * [1, s], validation=0.2)
+            quick(kernel_z=k).tune(TRAIN.X[:40], TRAIN.Z[:40] * [1, s], validation=0.2)
             for k, s in zip(kernels, (1, unit), strict=True)
         )
         assert [r["error"] for r in a.tuning_] == pytest.approx([r["error"] for r in b.tuning_])

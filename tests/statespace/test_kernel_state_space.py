@@ -569,7 +569,7 @@ class TestKnownTransition:
     def test_odd_simulators(self, move):
         """A fit, or an error that names the argument."""
         try:
-            m = learner(transition=move).fit(data(200).X)
+            m = learner(transition=move, n_init=1, max_iter=3).fit(data(200).X)
         except ValueError as err:
             assert re.search(r"\btransition\b", str(err)), str(err)
         else:
@@ -588,7 +588,7 @@ class TestKnownTransition:
     )
     def test_odd_latent_laws(self, draw):
         try:
-            m = learner(latent=draw).fit(data(200).X)
+            m = learner(latent=draw, n_init=1, max_iter=3).fit(data(200).X)
         except ValueError as err:
             assert re.search(r"\blatent\b", str(err)), str(err)
         else:
@@ -897,11 +897,13 @@ class TestKernels:
 
     @pytest.mark.slow
     def test_a_given_bandwidth(self):
+        brief = {"n_init": 1, "max_iter": 2}
         for h in (0.4, [0.4], (0.4,)):
-            assert_allclose(learner(bandwidth=h).fit(data(200).X).bandwidth_, 0.4)
+            assert_allclose(learner(bandwidth=h, **brief).fit(data(200).X).bandwidth_, 0.4)
         Y = wide()[:, :2]
         for h in (0.4, [0.4], (0.4, 0.7)):
-            assert_allclose(learner(bandwidth=h).fit(Y).bandwidth_, h if np.ndim(h) else 0.4)
+            found = learner(bandwidth=h, **brief).fit(Y).bandwidth_
+            assert_allclose(found, h if np.ndim(h) else 0.4)
 
     @pytest.mark.slow
     def test_guards(self):
