@@ -23,7 +23,7 @@ from kernelmean.chains.draft import REGS, Draft, choose_bayes
 from kernelmean.chains.markov import Chain
 from kernelmean.comparators import matched_accuracy, tmse
 from kernelmean.datasets import make_hmm
-from kernelmean.hmm.learn import choose_reg
+from kernelmean.hmm.learn import choose_reg, spectral
 
 FAST = {"random_state": 0, "n_init": 2, "max_iter": 20, "bandwidth": 0.4}
 SEARCH = {"bandwidth": None, "max_iter": 50}  # as users have it
@@ -697,7 +697,7 @@ class TestRegulariser:
     def test_the_best_prediction_of_the_next_features(self):
         """‖φ(y_t) − O p_t‖² by n x n matrices."""
         draft, X, k = self.draft()
-        fit = draft.spectral(2, np.random.default_rng(0))
+        fit = spectral(draft, 2, np.random.default_rng(0))
         W = draft.weighted_rows(fit.embeddings).weights.T
         N, Ny, chain = W.T @ k @ W, k @ W, fit.chain
         regs, losses = REGS * np.trace(N) / 2, []
