@@ -295,7 +295,7 @@ def embedding_answers(m, points) -> Answers:
         "call": m(points),
         "mean": value(m.mean),
         "total": value(m.total),
-        "covariance": value(m.covariance),
+        "covariance": value(m.cov),
         "expectation": m.expectation(lambda y: y**3),
         "normalised": m.normalised().weights,
         "density": m.density(points),

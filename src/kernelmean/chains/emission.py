@@ -55,8 +55,8 @@ def is_constant(points) -> bool:
 
 def renumbered(laws: MeanEmbedding, order: np.ndarray) -> MeanEmbedding:
     """A batch of embeddings in another order."""
-    left = arrays.take(laws._left, order, axis=0)
-    return MeanEmbedding.of_parts(laws.points, left, laws._right, laws.kernel)
+    left, _ = laws.factors
+    return laws.reweighted(arrays.take(left, order, axis=0))
 
 
 def rule_of_thumb(n: int, d: int) -> float:

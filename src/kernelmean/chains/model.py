@@ -191,9 +191,7 @@ class MarkovModel(Saveable, BaseEstimator):
         """The densities of embedded laws, of variates where densities are theirs."""
         if self.variates_ is not None:
             points = self.variates_(laws.points)
-            laws = MeanEmbedding.of_parts(
-                points, laws._left, laws._right, Gaussian().resolve(points)
-            )
+            laws = MeanEmbedding.of_parts(points, *laws.factors, Gaussian().resolve(points))
         return SignedEmissions.of(laws, self.bandwidth_, counts)
 
     def _remember(self, chain: Chain, laws: Emissions | SignedEmissions) -> None:
@@ -280,8 +278,8 @@ class MarkovModel(Saveable, BaseEstimator):
 
 def mixture(states: np.ndarray, laws: MeanEmbedding) -> MeanEmbedding:
     """Σ_k P(x = k) μ_k for rows of probabilities: as many embeddings."""
-    left = arrays.like(states, laws.points) @ laws._left
-    return MeanEmbedding.of_parts(laws.points, left, laws._right, laws.kernel)
+    left, _ = laws.factors
+    return laws.reweighted(arrays.like(states, laws.points) @ left)
 
 
 def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
