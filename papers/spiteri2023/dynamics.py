@@ -77,11 +77,11 @@ def forecasts(data: StateSpaceData, n: int, seed: int) -> Iterator[tuple[str, Fo
     if find_spec("particles"):
         mean = particle_predict(law, X, PARTICLES, random_state=seed)
         yield PACKAGE, Forecasts(mean)
-    ours = km.KernelStateSpace(inference="kbr", n_particles=PARTICLES, random_state=seed)
+    ours = km.KernelStateSpace(inference="kbr", random_state=seed)
     model, seconds = fitted(ours, train)
     yield "default, kbr", of_model(model, X, seconds)
     yield DEFAULT, of_model(model.set_params(inference="nodes"), X, seconds)
-    yield "default, particles", of_model(model.set_params(inference="particles"), X, seconds)
+    yield "default, particles", of_model(model.set_params(inference=km.Particles(PARTICLES)), X, seconds)
     moments = fitted(km.KernelStateSpace(refine=False, random_state=seed), train)
     yield MOMENTS, of_model(moments[0], X, moments[1])
     yield START, of_laws(algorithm3.first(train, seed), X)

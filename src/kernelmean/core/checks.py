@@ -173,6 +173,17 @@ def check_columns(X, d: int, name: str, where: str) -> None:
         raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
 
 
+def check_library(X, fitted, name: str) -> None:
+    """Arrays come from the library that the model was fitted with."""
+    given, needed = array_namespace(X), array_namespace(fitted)
+    if given is not needed:
+        words = [xp.__name__.removeprefix("array_api_compat.") for xp in (given, needed)]
+        raise ValueError(
+            f"{name} is an array of {words[0]}, but the model was fitted with {words[1]}; "
+            f"convert {name}, or fit with the arrays to predict at"
+        )
+
+
 def check_positive(value, name: str, *, zero: bool = False) -> float:
     """A finite positive number (or zero, when that has a meaning)."""
     bound = "non-negative" if zero else "positive"

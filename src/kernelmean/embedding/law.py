@@ -18,13 +18,9 @@ class Law:
     `labels`. Shapes below are those of a batch; a single law is without the m in front.
     """
 
+    embedding: MeanEmbedding
     bandwidth: float | tuple[float, ...] | None = None
     labels: Labels = Labels()
-
-    @property
-    def embedding(self) -> MeanEmbedding:
-        """The (batch of) weighted points."""
-        raise AttributeError(f"{type(self).__name__} has no embedding")
 
     def mean(self) -> Array:
         """E y, (m, d)."""
