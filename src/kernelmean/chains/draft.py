@@ -29,7 +29,6 @@ from .markov import Chain
 from .model import FittedChain
 from .model_bayes import ModelBayes
 from .moments import Coordinates, Moments
-from .options import EM
 from .order import Spectrum
 from .rows import Rows
 from .variates import Variates
@@ -201,9 +200,9 @@ class Fit:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for, whichever kind it is; nothing of `em` is left open."""
+    """What is asked for, whichever kind it is."""
 
-    em: EM
+    em: Any  # EM, with nothing left open
     refine: bool
     bandwidth: Any
     reg: float | None

@@ -98,7 +98,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
         """The fit, a value."""
 
-    def adopt(self, fit: Fit) -> None:
+    def adopt(self, fit: Any) -> None:
         """Make a fit the estimator's own."""
         self.adopt_chain(fit.chain)
         self.kernel_, self.features_ = fit.draft.kernel, fit.draft.coordinates.features

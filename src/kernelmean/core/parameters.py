@@ -98,11 +98,11 @@ class Options(Saveable):
 
     ALLOWED: ClassVar[Mapping[str, Rule]] = {}
 
-    def filled(self, **defaults: Any) -> Any:
+    def filled(self: Any, **defaults: Any) -> Any:
         """With these in place of what is None."""
         return replace(self, **{k: v for k, v in defaults.items() if getattr(self, k) is None})
 
-    def __repr__(self) -> str:
+    def __repr__(self: Any) -> str:
         given = [f for f in fields(self) if getattr(self, f.name) != f.default]
         inside = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in given)
         return f"{type(self).__name__}({inside})"

@@ -49,7 +49,7 @@ def as_em(em: Any) -> Any:
     return EM() if em is None else em
 
 
-def of_filter(kind: type, field: str):
+def of_filter(kind: Any, field: str) -> Any:
     """A keyword of one of the filters, which others have no use for."""
 
     def change(inference: Any, value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
-from .options import KernelRule, Normal, Particles
+from .options import KernelRule, Particles
 from .pairing import WINDOWS, Pairing
 from .space import Space
 
@@ -54,8 +55,8 @@ class Fit(drafts.Fit):
 class Plan(drafts.Plan):
     """What is asked of a state-space model."""
 
-    law: Normal
-    inference: object
+    law: Any  # Normal, its dimension given
+    inference: Any
 
     def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
         """Nodes, pairings, moments from each of these, EM."""

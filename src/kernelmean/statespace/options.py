@@ -73,7 +73,7 @@ class Sampled(Normal):
         A sampler (n, rng) -> array (n, d).
     """
 
-    law: Callable | None = None  # type: ignore[misc]
+    law: Callable | None = None  # type: ignore[assignment,misc]
 
     ALLOWED: ClassVar = Normal.ALLOWED | {"law": function}
 

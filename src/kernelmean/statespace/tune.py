@@ -12,7 +12,7 @@ from ..chains.rows import observed
 from ..chains.search import NextError, NextLikelihood, best_fit, factors
 from ..core.checks import check_choice
 
-SCORES = {"likelihood": NextLikelihood, "mse": NextError}
+SCORES: dict[str, Any] = {"likelihood": NextLikelihood, "mse": NextError}
 SCALES = (0.125, 0.25, 0.5, 1.0)
 WIDTHS = (0.5, 1.0, 2.0)
 GUARDS = (0.25, 1.0, 4.0)
