@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from ..core import arrays
 from ..core.checks import (
@@ -25,6 +25,7 @@ from ..core.parameters import check_parameters
 from ..core.saving import Saveable
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line, Summary
+from ..core.threads import one_thread
 from ..embedding.embedding import MeanEmbedding
 from .draft import SEARCHED, Draft, Fit
 from .emission import Emissions, SignedEmissions
@@ -77,7 +78,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         validate_data(self, X, skip_check_array=True)
         few = draft.rows.seen.size <= SEARCHED
         # threads that take turns cost more than they compute
-        with threadpool_limits(1 if few else None, user_api="blas"):
+        with one_thread() if few else nullcontext():
             self.adopt(self.learned(draft, generator(self.random_state)))
         return self
 
