@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -84,3 +84,8 @@ class EM(Options):
         "guard": optional(one_or_two),
         "penalty": optional(pair),
     }
+
+
+def as_em(em: Any) -> Any:
+    """Options of EM; None is the defaults."""
+    return EM() if em is None else em

@@ -150,9 +150,12 @@ def moved(**moves: tuple[str, Change]) -> Callable[[type], type]:
     def change(estimator, old: list[tuple[str, Any]]) -> None:
         for name, value in old:
             parameter, made = moves[name]
-            new = made(getattr(estimator, parameter), value)
-            setattr(estimator, parameter, new)
-            warnings.warn(f"{name}= is now {parameter}={new!r}", FutureWarning, stacklevel=3)
+            setattr(estimator, parameter, made(getattr(estimator, parameter), value))
+        if old:
+            names = ", ".join(f"{name}=" for name, _ in old)
+            now = dict.fromkeys(moves[name][0] for name, _ in old)
+            new = ", ".join(f"{name}={getattr(estimator, name)!r}" for name in now)
+            warnings.warn(f"{names} moved: give {new}", FutureWarning, stacklevel=3)
 
     def decorate(cls: Any) -> Any:
         init, set_params = cls.__init__, cls.set_params

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..chains import markov
 from ..chains.draft import Draft
 from ..chains.estimator import ChainEstimator, version2
-from ..chains.options import EM
+from ..chains.options import EM, as_em
 from ..chains.order import Order
 from ..core import arrays
 from ..core.checks import Array, check_choice
@@ -22,11 +22,6 @@ from .learn import Fit, Plan
 
 ALGORITHMS = ("viterbi", "map")
 DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
-
-
-def as_em(em: Any) -> Any:
-    """Options of EM; None is the defaults."""
-    return EM() if em is None else em
 
 
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}

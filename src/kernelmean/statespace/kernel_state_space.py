@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chains.draft import Draft
 from ..chains.estimator import ChainEstimator, version2
-from ..chains.options import EM
+from ..chains.options import EM, as_em
 from ..chains.results import RegimeForecast
 from ..chains.rows import Rows
 from ..core import arrays
@@ -42,11 +42,6 @@ DEFAULTS = {
     "guard": (200.0, 1000.0),
     "penalty": (1, 1),
 }  # of EM
-
-
-def as_em(em: Any) -> Any:
-    """Options of EM; None is the defaults."""
-    return EM() if em is None else em
 
 
 def of_filter(kind: Any, field: str) -> Any:
