@@ -57,8 +57,8 @@ class Saveable:
             raise TypeError(f"two classes are saved as {cls.__name__}: {known.__module__} has one")
 
     @classmethod
-    def _from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
-        """The state of today from one that version 1 has saved."""
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """What a file of format version 1 held, as the class holds it today."""
         return state
 
     def save(self, path) -> None:
@@ -241,8 +241,8 @@ def _class(name: str) -> type[Saveable]:
 
 def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
     cls = _class(name)
-    if "." in name:  # of version 1
-        state = cls._from_version1(state)
+    if "." in name:  # version 1 put the module in front
+        state = cls.from_version1(state)
     value = cls.__new__(cls)
     if is_dataclass(cls):
         for key, item in state.items():

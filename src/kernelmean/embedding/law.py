@@ -21,6 +21,7 @@ class Law:
     embedding: MeanEmbedding
     bandwidth: float | tuple[float, ...] | None = None
     labels: Labels = Labels()
+    stem = "y"  # of columns without names
 
     def mean(self) -> Array:
         """E y, (m, d)."""
@@ -64,7 +65,7 @@ class Law:
 
     def to_frame(self, level: float = 0.95):
         """A pandas DataFrame, a row for each law: mean, std and interval of every column."""
-        return law_frame(self, self.labels, level)
+        return law_frame(self, self.labels, level, self.stem)
 
     @property
     def _smoothing(self) -> float | tuple[float, ...]:
@@ -72,10 +73,10 @@ class Law:
         return 0.0 if self.bandwidth is None else self.bandwidth
 
 
-def law_frame(law, labels: Labels, level: float):
+def law_frame(law, labels: Labels, level: float, stem: str = "y"):
     """Mean (the column's own name), `_std`, `_lower` and `_upper` of every column."""
     lower, upper = law.interval(level)
     parts = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
     if parts[""].ndim == 1:  # a single law
         parts = {suffix: part[None, ...] for suffix, part in parts.items()}
-    return labels.frame(parts)
+    return labels.frame(parts, stem)

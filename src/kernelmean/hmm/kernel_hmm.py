@@ -343,5 +343,6 @@ class KernelHMM(ChainEstimator):
         return [Block("States", lines)]
 
     @classmethod
-    def _from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of today of what version 1 has saved."""
         return version2(cls, state)

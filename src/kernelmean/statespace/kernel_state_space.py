@@ -534,5 +534,6 @@ class KernelStateSpace(ChainEstimator):
         return [Block("Latent states", lines)]
 
     @classmethod
-    def _from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of today of what version 1 has saved."""
         return version2(cls, state)
