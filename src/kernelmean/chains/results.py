@@ -116,7 +116,7 @@ class RegimeBelief(ObservationLaw):
         return self
 
     @property
-    def embedding(self) -> MeanEmbedding:  # type: ignore[override]
+    def embedding(self) -> MeanEmbedding:
         """The embedded law of the observation."""
         return self._model.mixture(self._probabilities[None])[0]
 

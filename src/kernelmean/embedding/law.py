@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..core.checks import Array
 from ..core.interval import Interval
@@ -18,7 +19,13 @@ class Law:
     `labels`. Shapes below are those of a batch; a single law is without the m in front.
     """
 
-    embedding: MeanEmbedding
+    if TYPE_CHECKING:  # a property, or a field of a dataclass
+
+        @property
+        def embedding(self) -> MeanEmbedding:
+            """The (batch of) weighted points."""
+            ...
+
     bandwidth: float | tuple[float, ...] | None = None
     labels: Labels = Labels()
     stem = "y"  # of columns without names
