@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chain_options import hidden, latent
 
 import kernelmean as km
 from kernelmean.statespace import particles
@@ -538,7 +539,7 @@ def hmm_answers(model, X) -> Answers:
 def hmm_case(n_components: int | None = 2, **parameters) -> Answers:
     train, test = (km.datasets.make_hmm("separated", n, random_state=n) for n in (150, 40))
     parameters = {"n_init": 2, "random_state": 0} | parameters
-    return hmm_answers(km.KernelHMM(n_components, **parameters).fit(train.X), test.X)
+    return hmm_answers(km.KernelHMM(n_components, **hidden(**parameters)).fit(train.X), test.X)
 
 
 @case()
@@ -575,13 +576,13 @@ def wide(n: int) -> np.ndarray:
 @case()
 def hmm_variates() -> Answers:
     X = wide(150)
-    return hmm_answers(km.KernelHMM(3, n_init=2, random_state=0).fit(X), X[:30])
+    return hmm_answers(km.KernelHMM(3, em=km.EM(n_init=2), random_state=0).fit(X), X[:30])
 
 
 @case()
 def hmm_discrete() -> Answers:
     X = np.round(3 * km.datasets.make_hmm("separated", 200, random_state=0).X)
-    model = km.KernelHMM(2, km.Delta(), n_init=2, random_state=0).fit(X)
+    model = km.KernelHMM(2, km.Delta(), em=km.EM(n_init=2), random_state=0).fit(X)
     return {"filter": model.filter(X[:20]), "density": model.density(X[:9])}
 
 
@@ -644,7 +645,7 @@ def state_answers(model, X) -> Answers:
 def state_case(design: str = "linear", **parameters) -> Answers:
     train, test = (km.datasets.make_state_space(design, n, random_state=n) for n in (120, 30))
     parameters = {"n_nodes": 15, "n_init": 2, "max_iter": 15, "random_state": 0} | parameters
-    return state_answers(km.KernelStateSpace(**parameters).fit(train.X), test.X)
+    return state_answers(km.KernelStateSpace(**latent(**parameters)).fit(train.X), test.X)
 
 
 @case()
@@ -677,14 +678,14 @@ def state_two() -> Answers:
     X = km.datasets.make_state_space("linear", 100, random_state=4).X
     both = np.hstack([X, np.roll(X, 1)])
     parts = {"n_nodes": 20, "n_init": 1, "max_iter": 5, "random_state": 0}
-    return state_answers(km.KernelStateSpace(2, **parts).fit(both), both[:25])
+    return state_answers(km.KernelStateSpace(2, **latent(**parts)).fit(both), both[:25])
 
 
 @case()
 def state_particles() -> Answers:
     train, test = (km.datasets.make_state_space("linear", n, random_state=n) for n in (100, 20))
     parts = {"n_nodes": 15, "n_init": 1, "max_iter": 8, "random_state": 0, "n_particles": 50}
-    model = km.KernelStateSpace(inference="particles", **parts).fit(train.X)
+    model = km.KernelStateSpace(**latent(inference="particles", **parts)).fit(train.X)
     return {
         "filter": value(model.filter(test.X).mean),
         "predict": model.predict(test.X),

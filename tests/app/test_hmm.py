@@ -42,7 +42,7 @@ def table(tmp_path, monkeypatch) -> pd.DataFrame:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Fewer starts of EM: what the page says does not depend on how good the fit is."""
-    monkeypatch.setattr(Settings, "model", lambda *a: model(*a).set_params(n_init=2))
+    monkeypatch.setattr(Settings, "model", lambda *a: model(*a).set_params(em=km.EM(n_init=2)))
 
 
 model = Settings.model

@@ -49,7 +49,7 @@ def table(tmp_path, monkeypatch) -> pd.DataFrame:
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     """One start and a few steps: what the page says does not depend on how good the fit is."""
-    small = {"n_init": 1, "max_iter": 3, "n_particles": 20, "n_nodes": 15}
+    small = {"em": km.EM(n_init=1, max_iter=3), "latent": km.Normal(nodes=15)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Settings, "model", lambda *a: model(*a).set_params(**small))
         yield
@@ -279,14 +279,14 @@ class TestTrial:
 
         def tune(self, X, X_val, lengths, lengths_val, *, verbose):
             seen.append((len(X), len(X_val), lengths, lengths_val))
-            tuned = km.KernelStateSpace(guard=7.0, n_init=1, max_iter=2).fit(X, lengths)
+            tuned = km.KernelStateSpace(em=km.EM(guard=7.0, n_init=1, max_iter=2)).fit(X, lengths)
             tuned.tuning_ = [{"guard": 7.0, "likelihood": -1.0}]
             return tuned
 
         monkeypatch.setattr(km.KernelStateSpace, "tune", tune)
         a = found(table[["level"]], lengths=[100, 100], names=["a", "b"], tune=True)
         assert seen == [(128, 32, [64, 64], [16, 16])]
-        assert a.model.guard == 7.0
+        assert a.model.em.guard == 7.0
         assert ("Settings", "best of 1") in [pair[:2] for pair in facts(a)]
 
 

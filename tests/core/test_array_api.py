@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from array_api_compat import array_namespace
+from chain_options import latent
 from numpy.testing import assert_allclose
 
 import kernelmean as km
@@ -306,7 +307,7 @@ class TestKernelHMM:
         X = data.X.copy()
         X[40] = np.nan
         make = lambda: km.KernelHMM(  # noqa: E731
-            2, km.Gaussian(0.4), refine, inference, 0, bandwidth=0.1, n_init=2, max_iter=8
+            2, km.Gaussian(0.4), refine, inference, 0, bandwidth=0.1, em=km.EM(n_init=2, max_iter=8)
         )
         fits = lambda: (make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]))  # noqa: E731
         return *once(("hmm", refine, inference, theirs), fits), X[30:60]
@@ -333,12 +334,12 @@ class TestKernelHMM:
         new = theirs(X)
         for ask in (
             lambda m, X: m.density(X[:5, :]),
-            lambda m, X: m.forecast(X, 2).mean,
+            lambda m, X: m.forecast(X, 2).mean(),
             lambda m, X: m.forecast(X, 2).density(X[:5, :]),
             lambda m, X: m.forecast(X, 2).quantile(0.4),
             lambda m, X: m.sample(7, 0)[0],
             lambda m, X: m.emissions_.mean(),
-            lambda m, X: m.start().update(X[0, :]).predict().mean,
+            lambda m, X: m.start().update(X[0, :]).predict().mean(),
         ):
             check(ask(other, new), ask(ours, X), new, atol=1e-4)
         assert other.score(new) == pytest.approx(ours.score(X), abs=1e-3)
@@ -356,7 +357,9 @@ class TestKernelStateSpace:
         X = km.datasets.make_state_space("linear", 150, random_state=40).X.copy()
         X[40] = np.nan
         quick = {"bandwidth": 0.4, "n_nodes": 15, "n_init": 1, "max_iter": 5, "n_particles": 30}
-        make = lambda: km.KernelStateSpace(random_state=0, **quick, **parameters)  # noqa: E731
+        make = lambda: km.KernelStateSpace(  # noqa: E731
+            **latent(random_state=0, **quick, **parameters)
+        )
         fits = lambda: (make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]))  # noqa: E731
         return *once(("states", str(parameters), theirs), fits), X[30:60]
 
@@ -366,16 +369,16 @@ class TestKernelStateSpace:
         new = theirs(X)
         for ask in (
             lambda m, X: m.filter(X).probabilities,
-            lambda m, X: m.filter(X, [10, 20]).mean,
+            lambda m, X: m.filter(X, [10, 20]).mean(),
             lambda m, X: m.filter(X).interval()[0],
-            lambda m, X: m.smooth(X).variance,
+            lambda m, X: m.smooth(X).variance(),
             lambda m, X: m.forecast(X, 3).states,
             lambda m, X: m.sample(7, 0)[1],
         ):
             check(ask(other, new), ask(ours, X), new, atol=1e-5)
         assert_allclose(other.transmat_, ours.transmat_, atol=1e-6)
-        latent = [m.start().update(x[3, :]).latent for m, x in ((other, new), (ours, X))]
-        assert_allclose(latent[0], latent[1], atol=1e-5)
+        states = [m.start().update(x[3, :]).latent for m, x in ((other, new), (ours, X))]
+        assert_allclose(states[0], states[1], atol=1e-5)
 
     @pytest.mark.slow
     def test_observations(self, pair, theirs):
@@ -385,12 +388,12 @@ class TestKernelStateSpace:
             lambda m, X: m.predict(X),
             lambda m, X: m.predict_interval(X)[1],
             lambda m, X: m.predict_quantile(X, [0.2, 0.5]),
-            lambda m, X: m.forecast(X, 2).mean,
+            lambda m, X: m.forecast(X, 2).mean(),
             lambda m, X: m.forecast(X, 2).density(X[:5, :]),
             lambda m, X: m.forecast(X, 2).quantile(0.4),
             lambda m, X: m.sample(7, 0)[0],
             lambda m, X: m.emission_at(x).mean(),
-            lambda m, X: m.start().update(X[0, :]).predict().mean,
+            lambda m, X: m.start().update(X[0, :]).predict().mean(),
         ):
             check(ask(other, new), ask(ours, X), new, atol=1e-4)
         assert other.score(new) == pytest.approx(ours.score(X), abs=1e-3)

@@ -15,6 +15,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from chain_options import latent
 from scipy import sparse
 
 import kernelmean as km
@@ -148,15 +149,16 @@ def fit_iv(X, y, Z, C=None, **parameters) -> list:
 
 @cache
 def fitted_regimes(inference: str = "kbr", refine: bool = True) -> km.KernelHMM:
-    return km.KernelHMM(2, "gaussian", refine, inference, 0, n_init=1, max_iter=3).fit(good())
+    em = km.EM(n_init=1, max_iter=3)
+    return km.KernelHMM(2, "gaussian", refine, inference, 0, em=em).fit(good())
 
 
 def fit_regimes(X, lengths=None, **parameters) -> list:
-    quick = {"random_state": 0, "n_init": 1, "max_iter": 3, "n_components": 2}
+    quick = {"random_state": 0, "em": km.EM(n_init=1, max_iter=3), "n_components": 2}
     m = km.KernelHMM(**{**quick, **parameters}).fit(X, lengths)
     points = m.emissions_.points[:5]
     parts = [m.filter(points), m.predict_proba(points), m.density(points), m.decode(points)[0]]
-    parts += [m.log_predictive(points), m.forecast(points, 2).mean, m.sample(3, 0)[0]]
+    parts += [m.log_predictive(points), m.forecast(points, 2).mean(), m.sample(3, 0)[0]]
     return [*parts, m.transmat_, m.startprob_, m.reg_, m.emissions_.weights]
 
 
@@ -165,27 +167,27 @@ LATENT = {"random_state": 0, "n_init": 1, "max_iter": 3, "n_nodes": 9, "n_partic
 
 @cache
 def fitted_states(inference: str = "nodes", n_latent: int = 1) -> km.KernelStateSpace:
-    return km.KernelStateSpace(n_latent, inference=inference, **LATENT).fit(good())
+    return km.KernelStateSpace(n_latent, **latent(inference=inference, **LATENT)).fit(good())
 
 
 def fit_states(X, lengths=None, **parameters) -> list:
-    m = km.KernelStateSpace(**{**LATENT, **parameters}).fit(X, lengths)
+    m = km.KernelStateSpace(**latent(**{**LATENT, **parameters})).fit(X, lengths)
     points = m.emissions_.points[:5]
-    parts = [m.filter(points).mean, m.smooth(points).probabilities, m.predict(points)]
-    parts += [m.log_predictive(points), m.forecast(points, 2).mean, m.sample(3, 0)[0], m.loss_]
+    parts = [m.filter(points).mean(), m.smooth(points).probabilities, m.predict(points)]
+    parts += [m.log_predictive(points), m.forecast(points, 2).mean(), m.sample(3, 0)[0], m.loss_]
     if parameters.get("kernel") != "delta":
         parts.append(m.predict_quantile(points, 0.3))
     return [*parts, m.transmat_, m.startprob_, m.emissions_.weights, m.U_, m.V_]
 
 
 def tune_states(X, X_val) -> np.ndarray:
-    m = km.KernelStateSpace(**LATENT).tune(X, X_val, widths=[1], guards=[1])
+    m = km.KernelStateSpace(**latent(**LATENT)).tune(X, X_val, widths=[1], guards=[1])
     return m.predict(m.emissions_.points[:5])
 
 
 def _of_states(inference: str, verb: str, b) -> list:
     answer = getattr(fitted_states(inference), verb)(b)
-    return [answer.mean, answer.variance] if verb in ("filter", "smooth") else [answer]
+    return [answer.mean(), answer.variance()] if verb in ("filter", "smooth") else [answer]
 
 
 def _with(b, place: int) -> list:
@@ -524,11 +526,11 @@ for _inference in ("kbr", "forward"):
         )
     DOORS[f"KernelHMM.forecast X, {_inference}"] = (
         "X",
-        lambda b, i=_inference: fitted_regimes(i).forecast(b, 2).mean,
+        lambda b, i=_inference: fitted_regimes(i).forecast(b, 2).mean(),
     )
     DOORS[f"RegimeBelief.update x, {_inference}"] = (
         "x",
-        lambda b, i=_inference: fitted_regimes(i).start().update(b).predict().mean,
+        lambda b, i=_inference: fitted_regimes(i).start().update(b).predict().mean(),
     )
 DOORS |= {
     "KernelStateSpace.fit X": ("X", fit_states),
@@ -568,7 +570,7 @@ DOORS |= {
     "KernelStateSpace.tune X_val": ("X_val|X", lambda b: tune_states(good(), b)),
     "LatentBelief.update x": (
         "x",
-        lambda b: fitted_states().start().update(b).predict().mean,
+        lambda b: fitted_states().start().update(b).predict().mean(),
     ),
 }
 for _inference in ("nodes", "kbr", "particles"):
@@ -579,7 +581,7 @@ for _inference in ("nodes", "kbr", "particles"):
         )
     DOORS[f"KernelStateSpace.forecast X, {_inference}"] = (
         "X",
-        lambda b, i=_inference: fitted_states(i).forecast(b, 2).mean,
+        lambda b, i=_inference: fitted_states(i).forecast(b, 2).mean(),
     )
 for _name, _kernel in KERNELS.items():
     DOORS[f"{_name} X"] = ("X", lambda b, k=_kernel: k(b, good()))

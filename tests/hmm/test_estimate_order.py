@@ -191,7 +191,10 @@ class TestOrder:
         assert repr(found) == "2"
         assert f"{found:02d}" == "02"
         assert (
-            km.KernelHMM(found, random_state=0, n_init=1, bandwidth=0.5).fit(X2).n_components_ == 2
+            km.KernelHMM(found, random_state=0, em=km.EM(n_init=1), bandwidth=0.5)
+            .fit(X2)
+            .n_components_
+            == 2
         )
 
     def test_what_it_remembers(self):
@@ -298,7 +301,7 @@ def test_the_data_are_left_alone():
 
 
 def test_the_limit_reaches_every_rule():
-    spectrum = Spectrum(km.KernelHMM(**FIXED)._moments_of(states_of(4, 500, 66), None), 2)
+    spectrum = Spectrum(km.KernelHMM(**FIXED).draft(states_of(4, 500, 66)).moments, 2)
     assert spectrum.limit == 2
     for rule in (spectrum.by_ratio, spectrum.by_correlations, lambda: spectrum.by_threshold(1e-9)):
         assert rule() <= 2

@@ -73,12 +73,16 @@ class StatesOfRows(km.KernelStateSpace):
         return super().score(X, lengths)
 
 
-LATENT = {"random_state": 0, "n_init": 1, "max_iter": 3, "bandwidth": 0.5, "n_nodes": 9}
+LATENT = {
+    "random_state": 0,
+    "bandwidth": 0.5,
+    "em": km.EM(n_init=1, max_iter=3),
+    "latent": km.Normal(nodes=9),
+}
 QUICK = {
     "n_components": 2,
     "random_state": 0,
-    "n_init": 1,
-    "max_iter": 3,
+    "em": km.EM(n_init=1, max_iter=3),
     "bandwidth": 0.5,
     "reg": 0.1,
 }
@@ -241,8 +245,8 @@ def test_init_does_nothing_but_store():
     km.EmbeddedDensity("nonsense", bandwidth=-1)
     km.Nystroem(tol=-1)
     km.KernelBayesFilter("nonsense", reg=-1, kernel_x="nonsense", features=7, max_active="few")
-    km.KernelHMM("nonsense", "nonsense", "nonsense", "nonsense", bandwidth="wide", n_init=-1)
-    km.KernelStateSpace("nonsense", 3, "nonsense", "nonsense", transition="nonsense", guard="wide")
+    km.KernelHMM("nonsense", "nonsense", "nonsense", "nonsense", bandwidth="wide", em=-1)
+    km.KernelStateSpace("nonsense", 3, refine="nonsense", random_state="nonsense", em="nonsense")
 
 
 def test_fit_does_not_change_parameters(xy):
@@ -415,7 +419,7 @@ class TestKernelHMM:
     def test_grid_search_by_the_log_likelihood(self):
         """Of what comes later, in the order of time."""
         grid = {"bandwidth": [1e-3, 0.1, 5.0]}
-        model = km.KernelHMM(2, random_state=0, n_init=1, max_iter=5, reg=0.1)
+        model = km.KernelHMM(2, random_state=0, em=km.EM(n_init=1, max_iter=5), reg=0.1)
         search = GridSearchCV(model, grid, cv=TimeSeriesSplit(2)).fit(self.X)
         assert search.best_params_ == {"bandwidth": 0.1}
         again = clone(model).set_params(bandwidth=0.1).fit(self.X[:80])

@@ -11,9 +11,10 @@ from scipy.stats import norm
 
 import kernelmean as km
 from kernelmean.chains.draft import Draft, Settings
-from kernelmean.chains.em import Rows, climb, expectation
+from kernelmean.chains.em import climb, expectation
 from kernelmean.chains.emission import Smoothing
 from kernelmean.chains.markov import Chain, smoothed, stationary
+from kernelmean.chains.rows import Rows
 from kernelmean.core.sequences import check_sequences
 from kernelmean.kernels import Gaussian
 from kernelmean.statespace import learn, pairing

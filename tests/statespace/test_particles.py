@@ -14,7 +14,6 @@ from kernelmean.core.checks import NumericalWarning
 from kernelmean.embedding.embedding import MeanEmbedding
 from kernelmean.statespace.particles import (
     _resampled,
-    ahead,
     bootstrap,
     forecast_quantile,
     systematic,
@@ -450,20 +449,6 @@ def test_one_level_leaves_no_axis():
 def test_quantiles_need_particles():
     with pytest.raises(ValueError, match="result has no particles; .*keep=True"):
         forecast_quantile(line(), run(line(), np.zeros((2, 1))), 0.5, np.random.default_rng(0))
-
-
-def test_ahead_has_the_moments_of_the_chain():
-    model, x0 = line(), np.array([[3.0], [-1.0]])
-    x = np.repeat(x0, 10_000, axis=0)
-    weights = np.repeat([0.8, 0.2], 10_000) / 10_000
-    states, observations = ahead(model, x, weights, 4, np.random.default_rng(53))
-    assert states.shape == observations.shape == (4, 20_000, 1)
-    for h, (found, y) in enumerate(zip(states[:, :, 0], observations[:, :, 0], strict=True), 1):
-        noise = 0.3 * (1 - 0.81**h) / 0.19
-        # 16,000 draws from 3 and 4,000 from −1: 3·0.8 − 1·0.2 = 2.2, 9·0.8 + 0.2 − 2.2² = 2.56
-        variance = 2.56 * 0.81**h + noise
-        assert found.mean() == pytest.approx(2.2 * 0.9**h, abs=4.5 * (noise / 20_000) ** 0.5)
-        assert y.var() == pytest.approx(variance + 0.4, rel=0.05)
 
 
 # ------------------------------------------------------------ recovered models

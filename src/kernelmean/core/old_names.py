@@ -66,3 +66,13 @@ def install() -> None:
     """Let old paths be imported."""
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
         sys.meta_path.append(_Moved())
+
+
+def attribute(old: str, new: str) -> property:
+    """An attribute by its old name, with a warning that names the new one."""
+
+    def get(self):
+        warnings.warn(f"{old} is now {new}", FutureWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(get, doc=f"The old name of `{new}`.")

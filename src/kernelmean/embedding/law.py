@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..core.checks import Array
 from ..core.interval import Interval
@@ -18,14 +19,16 @@ class Law:
     `labels`. Shapes below are those of a batch; a single law is without the m in front.
     """
 
+    if TYPE_CHECKING:  # a property, or a field of a dataclass
+
+        @property
+        def embedding(self) -> MeanEmbedding:
+            """The (batch of) weighted points."""
+            ...
+
     bandwidth: float | tuple[float, ...] | None = None
     labels: Labels = Labels()
     stem = "y"  # of columns without names
-
-    @property
-    def embedding(self) -> MeanEmbedding:
-        """The (batch of) weighted points."""
-        raise AttributeError(f"{type(self).__name__} has no embedding")
 
     def mean(self) -> Array:
         """E y, (m, d)."""
