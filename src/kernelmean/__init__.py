@@ -11,12 +11,11 @@ Estimators
     KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior, ConditionalDensity,
     EmbeddedDensity, KernelHMM, estimate_order, KernelStateSpace
 And
-    load, NumericalWarning, datasets, display, econml, moments, progress
+    load, Interval, NumericalWarning, datasets, display, econml, moments, progress
 """
 
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .bayes.density_ratio import DensityRatio
 from .bayes.kernel_bayes import KernelBayes, bayes_rule
@@ -24,6 +23,7 @@ from .bayes.rules import product_rule, sum_rule
 from .bayes.simulate import simulate_posterior
 from .core import moments, old_names, progress
 from .core.checks import NumericalWarning
+from .core.interval import Interval
 from .core.saving import load
 from .densities.conditional_density import ConditionalDensity
 from .densities.embedded_density import EmbeddedDensity
@@ -31,10 +31,6 @@ from .embedding.embedding import MeanEmbedding
 from .features.base import FeatureMap
 from .features.fourier import RandomFourier
 from .features.landmarks import Exact, Nystroem
-from .filtering.kernel_bayes_filter import KernelBayesFilter
-from .hmm.estimate_order import estimate_order
-from .hmm.kernel_hmm import KernelHMM
-from .instruments.kernel_iv import KernelIV
 from .kernels import (
     Delta,
     Frobenius,
@@ -52,7 +48,13 @@ from .kernels import (
     on_columns,
 )
 from .regression.conditional import ConditionalEmbedding
-from .statespace.kernel_state_space import KernelStateSpace
+
+if TYPE_CHECKING:  # on first use otherwise, as LAZY says
+    from .filtering.kernel_bayes_filter import KernelBayesFilter
+    from .hmm.estimate_order import estimate_order
+    from .hmm.kernel_hmm import KernelHMM
+    from .instruments.kernel_iv import KernelIV
+    from .statespace.kernel_state_space import KernelStateSpace
 
 __version__ = "0.1.0"
 
@@ -67,6 +69,7 @@ __all__ = [
     "Frobenius",
     "Gaussian",
     "Gaussian4",
+    "Interval",
     "Kernel",
     "KernelBayes",
     "KernelBayesFilter",
@@ -102,12 +105,19 @@ __all__ = [
 
 
 LAZY = {
-    "comparators": "comparators",
-    "datasets": "datasets",
-    "display": "display",
     "econml": "adapters.econml",
+    "estimate_order": "hmm.estimate_order",
+    "KernelBayesFilter": "filtering.kernel_bayes_filter",
+    "KernelHMM": "hmm.kernel_hmm",
+    "KernelIV": "instruments.kernel_iv",
+    "KernelStateSpace": "statespace.kernel_state_space",
     "Neural": "features.neural",
 }
+PACKAGES = (
+    *("adapters", "app", "chains", "comparators", "datasets", "display"),
+    *("filtering", "hmm", "instruments", "metrics", "statespace"),
+)
+LAZY |= {name: name for name in PACKAGES}
 old_names.install()
 
 
@@ -117,10 +127,10 @@ def __getattr__(name: str) -> Any:
         return old_names.moved(name)
     if name not in LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Neural" and find_spec("torch") is None:
-        raise ImportError('Neural needs PyTorch: pip install "kernelmean[nn]"')
     module = import_module(f"{__name__}.{LAZY[name]}")
-    return getattr(module, name) if name[0].isupper() else module
+    found = getattr(module, name, module)  # a package, or what its file is there for
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
