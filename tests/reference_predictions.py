@@ -74,10 +74,10 @@ def iv_answers(model, x, C=None) -> Answers:
     strength, confounded = model.first_stage(), model.endogeneity_test()
     return {
         "predict": model.predict(x, C),
-        "interval": np.array(model.predict_interval(x, C)),
-        "pointwise": np.array(model.predict_interval(x, C, level=0.8, simultaneous=False)),
+        "interval": np.stack(model.predict_interval(x, C), axis=-1),
+        "pointwise": np.stack(model.predict_interval(x, C, level=0.8, simultaneous=False), axis=-1),
         "derivative": model.derivative(x, C),
-        "derivative_interval": np.array(model.derivative_interval(x, C)),
+        "derivative_interval": np.stack(model.derivative_interval(x, C), axis=-1),
         "average_derivative": [effect.value, effect.error, effect.low, effect.high],
         "average_derivative_p": value(effect.p_value),
         "contrast": [change.value, change.error, change.low, change.high],
@@ -137,7 +137,7 @@ def iv_exogenous() -> Answers:
     rows = data.grid[::400]
     return {
         "predict": model.predict(rows[:, :1], rows[:, 1:]),
-        "interval": np.array(model.predict_interval(rows[:, :1], rows[:, 1:])),
+        "interval": np.stack(model.predict_interval(rows[:, :1], rows[:, 1:]), axis=-1),
         "derivative": model.derivative(rows[:, :1], rows[:, 1:]),
         "summary": str(model.summary()),
     }
@@ -153,7 +153,7 @@ def iv_formula() -> Answers:
     model = km.KernelIV.from_formula("sales ~ t + C(s) + [p ~ z]", table)
     return {
         "predict": model.predict(table[:20]),
-        "interval": np.array(model.predict_interval(table[:20])),
+        "interval": np.stack(model.predict_interval(table[:20]), axis=-1),
         "summary": str(model.summary()),
     }
 
@@ -439,7 +439,7 @@ def filter_answers(model, X, Z) -> Answers:
         found = getattr(model, name)(gaps, [10, len(X) - 10])
         told |= {
             f"{name} mean": value(found.mean),
-            f"{name} weights": value(found.embeddings).weights,
+            f"{name} weights": value(found.embedding).weights,
             f"{name} interval": np.array(found.interval(0.8)),
             f"{name} collapsed": value(found.collapsed),
             f"{name} missing": value(found.missing),

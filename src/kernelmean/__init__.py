@@ -119,6 +119,9 @@ PACKAGES = (
 )
 LAZY |= {name: name for name in PACKAGES}
 old_names.install()
+old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(
+    f"{__name__}.display"
+).StructuralCurveDisplay.from_estimator(*given, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -149,7 +149,7 @@ def test_front_door(run):
     for args in ((), ("--help",)):
         result = run(*args)
         assert result.exit_code == 0
-        for command in ("iv", "posterior", "density", "filter", "hmm", "demo", "info", "reproduce"):
+        for command in ("iv", "posterior", "density", "filter", "hmm", "demo", "info"):
             assert command in result.stdout
 
 

@@ -88,7 +88,7 @@ def test_saved_model_predicts_as_the_page_says(run, csv):
     model = km.load("kernelmean-iv/model.km")
     new = table[["price", "season"]]
     np.testing.assert_allclose(model.predict(new), table["prediction"], rtol=1e-9)
-    low, high = model.predict_interval(new, simultaneous=False).T
+    low, high = model.predict_interval(new, simultaneous=False)
     np.testing.assert_allclose(low, table["prediction_low"], rtol=1e-9)
     np.testing.assert_allclose(high, table["prediction_high"], rtol=1e-9)
 

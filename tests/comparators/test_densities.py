@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -25,7 +26,6 @@ from kernelmean.comparators import (
     densities,
     kcde,
     leastsquares,
-    networks,
     operator,
 )
 
@@ -468,7 +468,7 @@ def test_settings_of_least_squares_are_checked(name):
 
 # ---------------------------------------------------------------- mixture networks
 def test_mixture_network_names_the_extra(monkeypatch):
-    monkeypatch.setattr(networks, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r'pip install "kernelmean\[nn\]"'):
         MixtureDensityNetwork().fit(*sample())
 

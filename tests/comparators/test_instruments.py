@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -234,7 +235,8 @@ def test_2sls_needs_an_instrument_for_every_regressor():
 
 @pytest.mark.parametrize("model", [TwoStageLeastSquares(), DeepIV()])
 def test_a_missing_extra_is_named(model, monkeypatch):
-    monkeypatch.setattr(networks, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "linearmodels", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     extra = "iv" if isinstance(model, TwoStageLeastSquares) else "nn"
     with pytest.raises(ImportError, match=rf'pip install "kernelmean\[{extra}\]"'):
         model.fit(*confounded()[:3])

@@ -214,7 +214,12 @@ def fitted_filter(rule: str = "importance") -> km.KernelBayesFilter:
 def fit_filter(X, Z, lengths=None, **parameters) -> list:
     model = km.KernelBayesFilter(**parameters).fit(X, Z, lengths)
     track, ahead = model.smooth(model.points_x_[:5]), model.forecast(model.points_x_[:5], 3)
-    parts = [track.mean, track.embeddings.weights, ahead.mean, ahead.observations.weights]
+    parts = [
+        track.mean(),
+        track.embedding.weights,
+        ahead.mean(),
+        ahead.observations.embedding.weights,
+    ]
     return [*parts, model.reg_, model.reg_prior_, model.reg_transition_]
 
 
@@ -226,7 +231,7 @@ def tune_filter(X, Z, lengths=None) -> list:
 
 def track(b=None, rule: str = "importance", verb: str = "filter", **named) -> list:
     result = getattr(fitted_filter(rule), verb)(moved()[0] if b is None else b, **named)
-    return [result.mean, result.embeddings.weights, result.interval()]
+    return [result.mean(), result.embedding.weights, result.interval()]
 
 
 def told(x_s=None, z_s=None, strength=0.1) -> list:
@@ -413,11 +418,11 @@ for _rule in ("importance", "squared"):
     )
     DOORS[f"KernelBayesFilter.forecast X, {_rule}"] = (
         "X",
-        lambda b, r=_rule: fitted_filter(r).forecast(b, 3).mean,
+        lambda b, r=_rule: fitted_filter(r).forecast(b, 3).mean(),
     )
     DOORS[f"Belief.update x, {_rule}"] = (
         "x",
-        lambda b, r=_rule: fitted_filter(r).start().update(b).predict().mean,
+        lambda b, r=_rule: fitted_filter(r).start().update(b).predict().mean(),
     )
 DOORS |= {
     "KernelBayesFilter.fit X, delta": (
@@ -500,7 +505,7 @@ DOORS |= {
     "EmbeddedDensity.score_samples": ("X", lambda b: np.exp(embedded().score_samples(b))),
     "KernelBayesFilter.score X": ("X", lambda b: fitted_filter().score(b, moved()[1])),
     "KernelBayesFilter.score Z": ("Z", lambda b: fitted_filter().score(moved()[0], b)),
-    "KernelBayesFilter.start": ("prior", lambda b: fitted_filter().start(b).mean),
+    "KernelBayesFilter.start": ("prior", lambda b: fitted_filter().start(b).mean()),
 }
 DOORS |= {
     "KernelHMM.fit X": ("X|n_components", fit_regimes),
@@ -765,7 +770,7 @@ def test_trajectories_without_a_transition():
 def test_what_a_filter_says_of_other_mistakes():
     X, Z = moved()
     model, squared = fitted_filter(), fitted_filter("squared")
-    batch = model.filter(X).embeddings
+    batch = model.filter(X).embedding
     for use, words in (
         (lambda: model.filter(X, prior=batch), "prior is a batch of 24"),
         (lambda: model.filter(X, prior=Z[:, :1]), "prior has 1 columns"),
@@ -786,7 +791,7 @@ def test_what_a_filter_says_of_other_mistakes():
         (lambda: model.filter(X, supervision=(X[:, :1], Z, 1.0)), "x_s has 1 columns"),
         (lambda: model.filter(X, supervision=(X, Z, [1.0, 2.0])), "strength has shape"),
         (lambda: model.filter(X, supervision=lambda t, x, m: 3), "supervision must be a tuple"),
-        (lambda: model.filter(X, supervision=lambda t, x, m: (x, m.mean)), "supervision must be"),
+        (lambda: model.filter(X, supervision=lambda t, x, m: (x, m.mean())), "supervision must be"),
         (lambda: model.start().update(X[0], (X[:1], Z[:1], -1.0)), "strength is -1"),
     ):
         with pytest.raises(ValueError, match=words):

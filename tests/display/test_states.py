@@ -80,7 +80,7 @@ class TestForecast:
         (ax,) = display.axes_
         assert ax.get_ylabel() == "y"
         texts = [t.get_text() for t in ax.get_legend().get_texts()]
-        assert texts == ["observed", "90% interval", "forecast one row ahead", "what comes next"]
+        assert texts == ["observed", "95% interval", "forecast one row ahead", "what comes next"]
         assert len(ax.collections) == 4  # a band for each sequence, and two of the fan
         lines = [line for line in ax.lines if line.get_linestyle() == "-"]
         assert [len(line.get_xdata()) for line in lines] == [200, 100, 5]

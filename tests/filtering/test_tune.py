@@ -51,7 +51,7 @@ class TestTune:
         assert_array_equal(best.points_, TRAIN.Z[:60])
         again = clone(best).fit(TRAIN.X[:60], TRAIN.Z[:60])
         assert_array_equal(again.predict(TEST.X), best.predict(TEST.X))
-        assert_array_equal(again.smooth(TEST.X).mean, best.smooth(TEST.X).mean)
+        assert_array_equal(again.smooth(TEST.X).mean(), best.smooth(TEST.X).mean())
         assert not hasattr(clone(best), "tuning_")
 
     @pytest.mark.parametrize("rule", RULES)
@@ -67,7 +67,9 @@ class TestTune:
         held = slice(len(TRAIN.X) - int(0.3 * len(TRAIN.X)), len(TRAIN.X))
         early = clone(best).set_params(features=km.Nystroem(tol=1e-4, max_rank=300))
         early.fit(TRAIN.X[: held.start], TRAIN.Z[: held.start])
-        off = (early.smooth(TRAIN.X[held]).mean - TRAIN.Z[held]) / TRAIN.Z[: held.start].std(axis=0)
+        off = (early.smooth(TRAIN.X[held]).mean() - TRAIN.Z[held]) / TRAIN.Z[: held.start].std(
+            axis=0
+        )
         assert np.mean(off**2) == pytest.approx(least["error"], rel=1e-6)
         with pytest.raises(ValueError, match="objective"):
             km.KernelBayesFilter().tune(TRAIN.X, TRAIN.Z, objective="both")
@@ -294,8 +296,8 @@ class TestDefaults:
         model = km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z)
         names = ("reg", "reg_prior", "reg_transition", "reg_smoother")
         given = km.KernelBayesFilter(rule, **{name: getattr(model, f"{name}_") for name in names})
-        found = given.fit(TRAIN.X, TRAIN.Z).smooth(TEST.X).mean
-        assert_allclose(found, model.smooth(TEST.X).mean, atol=1e-9)
+        found = given.fit(TRAIN.X, TRAIN.Z).smooth(TEST.X).mean()
+        assert_allclose(found, model.smooth(TEST.X).mean(), atol=1e-9)
 
     def test_the_squared_rule_takes_the_square(self):
         a, b = (km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z) for rule in RULES)
@@ -330,5 +332,5 @@ class TestDefaults:
     def test_smoothing_lowers_the_error(self, rule):
         train = make_rotation(500, random_state=1004)
         model = km.KernelBayesFilter(rule).fit(train.X, train.Z)
-        smoothed = np.mean((model.smooth(TEST.X).mean - TEST.Z) ** 2)
+        smoothed = np.mean((model.smooth(TEST.X).mean() - TEST.Z) ** 2)
         assert smoothed < error(model)

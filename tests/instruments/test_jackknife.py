@@ -18,7 +18,7 @@ from sklearn.base import clone
 import kernelmean as km
 from kernelmean.core import moments
 from kernelmean.instruments import basis, first_stage, groups, moment_test, second_stage
-from kernelmean.instruments.inference import slopes_differ
+from kernelmean.instruments.fit import slopes_differ
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
 DEGREES = [None, 0, 1, 2]
@@ -61,7 +61,7 @@ def fitted_group(X, y, Z, degree: int | None) -> groups.Group:
         basis.Basis(basis.Polynomial.of(points, powers), km.Exact().fit(points, kernel))
         for points, kernel in ((X, KX), (Z, KZ))
     ]
-    return groups.Group(*bases, X, Z, y)
+    return groups.Group(groups.Part(X, Z, y), *bases)
 
 
 # ---------------------------------------------------------------------- stage 1, by real refits
@@ -71,7 +71,7 @@ def test_embeddings_are_those_of_refits_without_the_row(lam, degree):
     X, y, Z = confounded()
     group, oracle = fitted_group(X, y, Z, degree), slow.Dense(KX, KZ, X, y, Z, lam, 1.0, degree)
     stage, reg, loss = first_stage.jackknife_stage([group], lam)
-    ((Phi, Theta, _),) = group.blocks()
+    ((Phi, Theta, _, _),) = group.blocks()
     M, p = stage.rows(Phi, Theta, own=True), oracle.trends
     assert reg == lam
     assert group.basis_x.trends == p
@@ -142,7 +142,7 @@ def test_coefficients_solve_the_penalised_normal_equations(degree):
     iv = full_rank(reg_stage1=1e-2, reg_stage2=1e-2, trend=degree).fit(X, y, Z)
     group = fitted_group(X, y, Z, degree)
     first = first_stage.jackknife_stage([group], 1e-2)[0]
-    ((Phi, Theta, _),) = group.blocks()
+    ((Phi, Theta, _, _),) = group.blocks()
     M = first.rows(Phi, Theta, own=True)
     middle = slow.middle(y, degree)
     A = slow.left_hand_side(M, 1e-2, degree, 2)
@@ -435,7 +435,7 @@ def test_auto_is_a_plane_unless_an_intercept_is_better_and_not_contradicted(data
     X, y, Z = data
     auto = full_rank().fit(X, y, Z)
     level, plane = (full_rank(trend=degree).fit(X, y, Z) for degree in (0, 1))
-    agree = slopes_differ(plane, level, X.shape[1]) >= 0.05
+    agree = slopes_differ(plane._fit, level._fit, X.shape[1]) >= 0.05
     better = level.loss_stage2_ <= plane.loss_stage2_
     best = level if better and agree and level.specification_p_ >= 0.05 else plane
     assert (auto.trend_, auto.loss_stage2_) == (best.trend_, best.loss_stage2_)
@@ -455,7 +455,7 @@ def test_slopes_differ_by_regressions_on_the_predictions(d):
     spread = np.cov(slopes(plane.basis_x_.transform(X) @ draws))
     statistic = gap @ np.linalg.solve(np.atleast_2d(spread), gap)
     expected = chi2.sf(statistic, d)
-    assert slopes_differ(plane, level, d) == pytest.approx(expected, abs=0.03)
+    assert slopes_differ(plane._fit, level._fit, d) == pytest.approx(expected, abs=0.03)
 
 
 def test_auto_is_an_intercept_on_few_rows_and_nothing_under_a_share():
@@ -554,7 +554,7 @@ def test_covariance_is_a_sum_over_rows_and_a_bias(degree, xi):
     X, y, Z = confounded()
     iv = full_rank(reg_stage1=1e-2, reg_stage2=xi, trend=degree).fit(X, y, Z)
     group = fitted_group(X, y, Z, degree)
-    ((Phi, Theta, _),) = group.blocks()
+    ((Phi, Theta, _, _),) = group.blocks()
     M = first_stage.jackknife_stage([group], 1e-2)[0].rows(Phi, Theta, own=True)
     A, b = slow.left_hand_side(M, xi, degree, 2), centred_coef(iv, y, degree)
     scores = [M[i] * (y[i] - Phi[i] @ iv.coef_) / 40 for i in range(40)]
@@ -641,7 +641,7 @@ def test_blocks_are_kept_or_computed_again(monkeypatch):
     again = fitted_group(X, y, Z, 0)
     assert len(list(again.blocks())) == 5
     assert first(again) is not first(again)
-    for ours, theirs in zip(again.few(37), group.few(37), strict=True):
+    for ours, theirs in zip(again.few(37)[:3], group.few(37)[:3], strict=True):
         assert_allclose(ours, theirs, atol=1e-12)
 
 

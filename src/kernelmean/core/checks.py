@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -177,15 +177,6 @@ def check_lengths(n: int, m: int, first: str, second: str) -> None:
         raise ValueError(f"{second} has {m} rows but {first} has {n}; they must be equal")
 
 
-def check_library(X, other, name: str, where: str = "the points this was fitted on") -> None:
-    """Arrays that meet must be of one library: none is converted, or moved, behind the back."""
-    ours, theirs = (array_namespace(A).__name__.rpartition("compat.")[2] for A in (X, other))
-    if ours != theirs:
-        raise ValueError(
-            f"{name} is an array of {ours}, but {where} are of {theirs}; convert one of them"
-        )
-
-
 def pairs_wanted(m: int, n: int, paired: bool | None) -> bool:
     """Whether answers are asked for pairs (y_i, x_i), or for all m rows y beside each of n rows x.
 
@@ -211,6 +202,16 @@ def check_columns(X, d: int, name: str, where: str) -> None:
         raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
 
 
+def check_library(X, fitted, name: str, where: str = "the training data") -> None:
+    """Arrays that meet must be of one library: none is converted behind the back."""
+    found, needed = (array_namespace(A).__name__.rpartition(".")[2] for A in (X, fitted))
+    if found != needed:
+        raise ValueError(
+            f"{name} is of {found} but {where} are of {needed}; convert {name} to "
+            f"{needed} arrays, or fit on {found} arrays"
+        )
+
+
 def check_positive(value, name: str, *, zero: bool = False) -> float:
     """A finite positive number (or zero, when that has a meaning)."""
     bound = "non-negative" if zero else "positive"
@@ -229,12 +230,17 @@ def check_count(value, name: str, *, minimum: int = 1) -> int:
     return int(value)
 
 
-def check_column(value, columns: int, name: str = "column") -> int:
-    """The number of one of the columns."""
-    column = check_count(value, name, minimum=0)
-    if column >= columns:
-        raise ValueError(f"{name} is {column}; a number from 0 to {columns - 1} is needed")
-    return column
+def check_column(value, columns: int | Sequence[str], name: str = "column") -> int:
+    """The number of one of the columns, given by number, or by name where names are known."""
+    names = [] if isinstance(columns, int) else list(columns)
+    if isinstance(value, str) and value in names:
+        return names.index(value)
+    last = (columns if isinstance(columns, int) else len(names)) - 1
+    number = isinstance(value, Integral) and not isinstance(value, bool)
+    if not number or not 0 <= int(value) <= last:
+        known = f", or one of {names}," if names else ""
+        raise ValueError(f"{name} is {value!r}; a column number from 0 to {last}{known} is needed")
+    return int(value)
 
 
 def check_level(level, name: str = "level") -> float:

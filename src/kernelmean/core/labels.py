@@ -83,13 +83,13 @@ class Labels(Saveable):
         return pd.DataFrame(columns, index=index)
 
 
-def law_frame(law, labels: Labels, level: float):
+def law_frame(law, labels: Labels, level: float, stem: str = "y"):
     """Mean (the column's own name), `_std`, `_lower` and `_upper` of every column of laws."""
     lower, upper = law.interval(level)
     parts = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
     if parts[""].ndim == 1:  # a single law
         parts = {suffix: part[None, ...] for suffix, part in parts.items()}
-    return labels.frame(parts)
+    return labels.frame(parts, stem)
 
 
 def pandas() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
@@ -35,6 +36,16 @@ def moved(name: str):
     new = f"{PACKAGE}.{MOVED[name]}"
     warnings.warn(f"{PACKAGE}.{name} is now {new}", FutureWarning, stacklevel=3)
     return importlib.import_module(new)
+
+
+METHODS = {"KernelIV.plot": "display.StructuralCurveDisplay.from_estimator"}
+HANDED_DOWN: dict[str, Callable] = {}  # by the roof: those of rooms that no method may look up
+
+
+def method(name: str) -> Callable:
+    """What the method `name` became, with a warning that names its new place."""
+    warnings.warn(f"{name} is now {PACKAGE}.{METHODS[name]}", FutureWarning, stacklevel=3)
+    return HANDED_DOWN[name]
 
 
 class _Moved(MetaPathFinder, Loader):

@@ -63,21 +63,23 @@ def instance(*classes: type) -> Rule:
     return rule
 
 
-def optional(rule: Rule, *also: Any) -> Rule:
-    """None, one of the values `also`, or what `rule` says."""
+def either(rule: Rule, *also: Any) -> Rule:
+    """What `rule` says, or one of the values `also`."""
 
     def wider(value, name: str) -> None:
-        if value is None or any(
-            value is a or (type(value) is type(a) and value == a) for a in also
-        ):
+        if any(value is a or (type(value) is type(a) and value == a) for a in also):
             return
         try:
             rule(value, name)
         except ValueError as err:
-            others = ", ".join(map(repr, (None, *also)))
-            raise ValueError(f"{err} (or {others})") from None
+            raise ValueError(f"{err} (or {', '.join(map(repr, also))})") from None
 
     return wider
+
+
+def optional(rule: Rule, *also: Any) -> Rule:
+    """None, one of the values `also`, or what `rule` says."""
+    return either(rule, None, *also)
 
 
 def each(rule: Rule) -> Rule:

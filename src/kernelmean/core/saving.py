@@ -61,6 +61,11 @@ class Saveable:
         """What a file holds of the object, by name of attribute."""
         return vars(self)
 
+    @classmethod
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """What a file of format version 1 held, as the class holds it today."""
+        return state
+
     def save(self, path) -> None:
         """Write the object to `path`: arrays and JSON in one zip file, no pickle.
 
@@ -248,6 +253,8 @@ def _class(name: str) -> type[Saveable]:
 
 def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
     cls = _class(name)
+    if "." in name:  # version 1 put the module in front
+        state = cls.from_version1(state)
     value = cls.__new__(cls)
     if is_dataclass(cls):
         for key, item in state.items():

@@ -84,9 +84,8 @@ class LeaveOneOutDisplay:
         cls, estimator: ConditionalEmbedding, n_grid: int = 60
     ) -> LeaveOneOutDisplay:
         """Evaluate the loss on a grid of regularisers."""
-        regs, loss = np.logspace(-10, 1, n_grid), estimator.leave_one_out()
-        losses = np.array([loss(float(reg)) for reg in regs])
-        return cls(regs, losses, estimator.reg_, estimator.loo_score_)
+        regs = np.logspace(-10, 1, n_grid)
+        return cls(regs, estimator.loo_score(regs), estimator.reg_, estimator.loo_score_)
 
     def plot(self, ax=None) -> LeaveOneOutDisplay:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""

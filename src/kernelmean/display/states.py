@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_count, check_level
+from ..core.checks import as_points, check_column, check_count, check_level
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
@@ -20,8 +20,8 @@ from .style import (
     DATA,
     PLAIN,
     as_times,
-    column_number,
     legend_above,
+    literal,
     new_axes,
     panels,
     shade,
@@ -139,7 +139,7 @@ class ForecastDisplay:
         for j, axes in enumerate(self.axes_):
             self._draw(axes, j)
             self._draw_ahead(axes, j)
-            axes.set_ylabel(self.names[j])
+            axes.set_ylabel(literal(self.names[j]))
         time_axis(self.axes_[-1], self.times)
         legend_above(self.axes_[0])
         return self
@@ -239,7 +239,8 @@ class TransitionDisplay:
         shade(ax, self.grid, self.grid, self.density)
         ax.plot(self.grid, self.grid, "--", color=DATA, lw=1)
         ax.plot(self.grid, self.mean, color=PLAIN, lw=1.8)
-        ax.set(xlabel=f"{self.name} now", ylabel=f"{self.name} one row later")
+        name = literal(self.name)
+        ax.set(xlabel=f"{name} now", ylabel=f"{name} one row later")
         ax.set(xlim=self.grid[[0, -1]], ylim=self.grid[[0, -1]])
         return self
 
@@ -299,7 +300,7 @@ class ObservationDisplay:
         """
         k, grid = _latent_grid(estimator, latent, n_grid)
         names = column_names_of(estimator)
-        j = column_number(column, names)
+        j = check_column(column, names)
         shares = _given_coordinate(estimator, k, grid)
         law = estimator._mixture(shares).marginal(j)
         low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
@@ -319,7 +320,7 @@ class ObservationDisplay:
         self.ax_ = ax = new_axes(ax)
         shade(ax, self.grid_x, self.grid_y, self.density)
         ax.plot(self.grid_x, self.mean, color=PLAIN, lw=1.8)
-        ax.set(xlabel=self.latent_name, ylabel=self.name)
+        ax.set(xlabel=literal(self.latent_name), ylabel=literal(self.name))
         ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
         return self
 
@@ -328,7 +329,7 @@ def _latent_grid(estimator: KernelStateSpace, latent: int, n_grid: int) -> tuple
     """The coordinate, and values between its far quantiles under the stationary law."""
     check_is_fitted(estimator)
     check_count(n_grid, "n_grid", minimum=2)
-    k = column_number(latent, latent_names(estimator), "latent")
+    k = check_column(latent, latent_names(estimator), "latent")
     law = MeanEmbedding(np.ascontiguousarray(estimator.nodes_[:, [k]]), estimator.startprob_)
     low, high = law.quantile(RANGE)[:, 0]
     return k, np.linspace(low, high, n_grid)

@@ -20,6 +20,7 @@ class Law:
 
     bandwidth: float | tuple[float, ...] | None = None
     labels: Labels = Labels()
+    stem = "y"  # of columns without names
 
     @property
     def embedding(self) -> MeanEmbedding:
@@ -68,7 +69,7 @@ class Law:
 
     def to_frame(self, level: float = 0.95):
         """A pandas DataFrame, a row for each law: mean, std and interval of every column."""
-        return law_frame(self, self.labels, level)
+        return law_frame(self, self.labels, level, self.stem)
 
     @property
     def _smoothing(self) -> str | float | tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -215,9 +216,12 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         return like_target(self.at(X).quantile(q), self.one_output_)
 
-    def loo_score(self, reg: float) -> float:
-        """Leave-one-out loss at another λ, from the training coordinates kept."""
-        return self.leave_one_out()(check_positive(reg, "reg"))
+    def loo_score(self, reg):
+        """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""
+        loss = self.leave_one_out()
+        if np.ndim(reg):
+            return np.array([loss(check_positive(value, "reg")) for value in reg])
+        return loss(check_positive(reg, "reg"))
 
     def leave_one_out(self) -> LeaveOneOut:
         """The leave-one-out loss as a function of λ."""
@@ -261,7 +265,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         return frozen(points_x), frozen(points_y)
 
     def _coordinates(self, X) -> Array:
-        return self.features_x_.transform(as_new_points(self, X))
+        points = as_new_points(self, X)
+        return self.features_x_.transform(points)
 
     def _solve(self, Phi, Psi) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
