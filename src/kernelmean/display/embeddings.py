@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
 from ..core.checks import as_points
@@ -85,7 +84,6 @@ class LeaveOneOutDisplay:
         cls, estimator: ConditionalEmbedding, n_grid: int = 60
     ) -> LeaveOneOutDisplay:
         """Evaluate the loss on a grid of regularisers."""
-        check_is_fitted(estimator)
         regs = np.logspace(-10, 1, n_grid)
         return cls(regs, estimator.loo_score(regs), estimator.reg_, estimator.loo_score_)
 
