@@ -100,6 +100,7 @@ def test_without_states_there_are_no_errors_and_without_a_horizon_no_forecast(ru
     assert km.load("here/model.km").rule == "squared"
 
 
+@pytest.mark.slow
 def test_trajectories_do_not_touch_each_other(run, trips):
     options = (*OPTIONS, "--sequence", "trip", "--forecast", "2")
     result = run("filter", "many.csv", "few.csv", *options)
@@ -128,6 +129,7 @@ def test_rows_left_out_end_a_trajectory(tables):
     assert sum(past.lengths) == len(past.frame)
 
 
+@pytest.mark.slow
 def test_tuning_shows_progress_and_can_be_left_out(run, tables, monkeypatch):
     monkeypatch.setattr("kernelmean.filtering.tune.SCALES", (1.0,))
     monkeypatch.setattr("kernelmean.filtering.tune.FINE", (1.0,))

@@ -71,6 +71,7 @@ class TestInTheModel:
         noise = np.random.default_rng(0).normal(size=(300, 4))
         return np.hstack([6 * DATA.X, noise])
 
+    @pytest.mark.slow
     def test_many_columns_have_densities_of_variates(self):
         X = self.wide()
         m = km.KernelHMM(**hidden(**QUICK)).fit(X)

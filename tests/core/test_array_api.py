@@ -125,6 +125,7 @@ class TestMeanEmbedding:
         k = km.Gaussian(0.8)
         return km.MeanEmbedding(xy[0], w, k), km.MeanEmbedding(theirs(xy[0]), theirs(w), k)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "verb",
         [
@@ -220,6 +221,7 @@ class TestConditionalEmbedding:
         )
 
 
+@pytest.mark.slow
 def test_tuned_lengthscale(theirs, xy):
     ours = km.ConditionalEmbedding(kernel_y=km.Gaussian(0.6), tune_lengthscale=True).fit(*xy)
     other = km.ConditionalEmbedding(kernel_y=km.Gaussian(0.6), tune_lengthscale=True)
@@ -240,11 +242,13 @@ def test_tuned_lengthscale(theirs, xy):
 )
 class TestConditionalDensity:
     @pytest.fixture
-    def pair(self, parameters, columns, theirs, xy):
+    def pair(self, parameters, columns, theirs, xy, once):
         X, Y = xy[0], xy[1][:, :columns]
         make = lambda: km.ConditionalDensity(**parameters)  # noqa: E731
-        return make().fit(X, Y), make().fit(theirs(X), theirs(Y)), Y
+        fits = lambda: (make().fit(X, Y), make().fit(theirs(X), theirs(Y)))  # noqa: E731
+        return *once(("density", str(parameters), columns, theirs), fits), Y
 
+    @pytest.mark.slow
     def test_choices(self, pair):
         ours, other, _ = pair
         assert other.loo_score_ == pytest.approx(ours.loo_score_, rel=1e-4)
@@ -252,6 +256,7 @@ class TestConditionalDensity:
         assert_allclose(np.asarray(other.bandwidth_), ours.bandwidth_, rtol=1e-3)
         assert other.loo_score(0.5, 0.1) == pytest.approx(ours.loo_score(0.5, 0.1), rel=1e-4)
 
+    @pytest.mark.slow
     def test_answers(self, pair, theirs, xy):
         ours, other, Y = pair
         X, y = xy[0][:6], Y[:6]
@@ -297,15 +302,17 @@ class TestKernelHMM:
     """The same rotation is chosen only up to rounding, and EM goes on from there: 1e-5."""
 
     @pytest.fixture
-    def pair(self, refine, inference, theirs):
+    def pair(self, refine, inference, theirs, once):
         data = km.datasets.make_hmm("separated", 150, random_state=40)
         X = data.X.copy()
         X[40] = np.nan
         make = lambda: km.KernelHMM(  # noqa: E731
             2, km.Gaussian(0.4), refine, inference, 0, bandwidth=0.1, em=km.EM(n_init=2, max_iter=8)
         )
-        return make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]), X[30:60]
+        fits = lambda: (make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]))  # noqa: E731
+        return *once(("hmm", refine, inference, theirs), fits), X[30:60]
 
+    @pytest.mark.slow
     def test_states(self, pair, theirs):
         ours, other, X = pair
         new = theirs(X)
@@ -321,6 +328,7 @@ class TestKernelHMM:
         assert_allclose(other.transmat_, ours.transmat_, atol=1e-5)
         assert other.reg_ == pytest.approx(ours.reg_, rel=1e-4)
 
+    @pytest.mark.slow
     def test_observations(self, pair, theirs):
         ours, other, X = pair
         new = theirs(X)
@@ -345,14 +353,17 @@ class TestKernelHMM:
 )
 class TestKernelStateSpace:
     @pytest.fixture
-    def pair(self, parameters, theirs):
+    def pair(self, parameters, theirs, once):
         X = km.datasets.make_state_space("linear", 150, random_state=40).X.copy()
         X[40] = np.nan
         quick = {"bandwidth": 0.4, "n_nodes": 15, "n_init": 1, "max_iter": 5, "n_particles": 30}
-        given = latent(random_state=0, **quick, **parameters)
-        a, b = (km.KernelStateSpace(**given) for _ in range(2))
-        return a.fit(X, [50, 100]), b.fit(theirs(X), [50, 100]), X[30:60]
+        make = lambda: km.KernelStateSpace(  # noqa: E731
+            **latent(random_state=0, **quick, **parameters)
+        )
+        fits = lambda: (make().fit(X, [50, 100]), make().fit(theirs(X), [50, 100]))  # noqa: E731
+        return *once(("states", str(parameters), theirs), fits), X[30:60]
 
+    @pytest.mark.slow
     def test_states(self, pair, theirs):
         ours, other, X = pair
         new = theirs(X)
@@ -369,6 +380,7 @@ class TestKernelStateSpace:
         states = [m.start().update(x[3, :]).latent for m, x in ((other, new), (ours, X))]
         assert_allclose(states[0], states[1], atol=1e-5)
 
+    @pytest.mark.slow
     def test_observations(self, pair, theirs):
         ours, other, X = pair
         new, x = theirs(X), ours.nodes_[:2]
@@ -433,6 +445,7 @@ class TestKernelIV:
         spread = theirs_at @ other.covariance_ @ theirs_at.T
         check(spread, at @ ours.covariance_ @ at.T, theirs(Y), atol=1e-4)
 
+    @pytest.mark.slow
     def test_everything_chosen(self, theirs, rows, Y):
         ours, other = km.KernelIV().fit(*rows), km.KernelIV().fit(*map(theirs, rows))
         C = rows[3][:9]
@@ -592,6 +605,7 @@ def test_a_filter_with_everything_chosen(rule, theirs):
     check(other.predict(theirs(X)), ours.predict(X), theirs(X), atol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_tuned_filter(theirs):
     data = km.datasets.make_rotation(40, random_state=0)
     model = km.KernelBayesFilter(reg=1e-2, features=km.Nystroem(tol=1e-2))

@@ -20,6 +20,7 @@ from scipy import sparse
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
 N, D = 24, 2
 
 
@@ -694,6 +695,7 @@ SPARED["KernelStateSpace.start"] = {"None"}
 SPARED["KernelStateSpace.tune X"] = SPARED["KernelStateSpace.tune X_val"] = {"NaN"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", DOORS)
 def test_a_value_error_that_names_the_argument_or_finite_numbers(door):
     with warnings.catch_warnings():
@@ -875,6 +877,7 @@ def _read_only(X: np.ndarray) -> np.ndarray:
     return X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", FINE)
 @pytest.mark.parametrize(
     "door",

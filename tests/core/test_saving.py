@@ -132,6 +132,8 @@ def test_conditional_embeddings_and_what_comes_out_of_them(tmp_path, xy):
     )
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize(
     "parameters",

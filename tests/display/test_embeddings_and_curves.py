@@ -32,6 +32,7 @@ def lines(ax) -> dict:
 
 
 class TestStructuralCurve:
+    @pytest.mark.slow
     def test_the_curve_is_predict(self, fitted):
         iv, _, X, y, _ = fitted
         display = km.display.StructuralCurveDisplay.from_estimator(iv, X, y)
@@ -120,6 +121,8 @@ class TestStructuralCurve:
         with_data = len(display.plot().ax_.get_lines())
         assert len(display.plot(data=False).ax_.get_lines()) == with_data - 1
 
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_axes_are_named_after_the_columns(self, fitted):
         pd = pytest.importorskip("pandas")
         _, _, X, y, C = fitted
@@ -346,6 +349,7 @@ class TestSpread:
             km.display.SpreadDisplay.from_estimator(model, seen).plot()
 
 
+@pytest.mark.slow
 def test_importing_the_package_does_not_import_matplotlib():
     import subprocess
     import sys

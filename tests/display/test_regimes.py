@@ -69,6 +69,7 @@ class TestSpectrum:
         assert_array_equal(display.plot().ax_.lines[2].get_xdata(), [2])
         assert_array_equal(display.values, [-1.2, -1.0, -1.1])
 
+    @pytest.mark.slow
     def test_an_estimator_shows_what_it_looked_at(self, data, model):
         given = Spectrum.from_estimator(model)
         assert (given.order, given.name, given.threshold) == (2, "singular value", None)
@@ -132,6 +133,7 @@ class TestRegimes:
         assert display.axes_[0].get_ylabel() == "return"
         assert display.times.dtype.kind == "M"
 
+    @pytest.mark.slow
     def test_a_panel_for_each_of_a_few_columns(self, plane):
         X, fitted = plane
         names = [ax.get_ylabel() for ax in Regimes.from_estimator(fitted, X).plot().axes_]
@@ -182,6 +184,7 @@ class TestImages:
 
 
 class TestHistory:
+    @pytest.mark.slow
     def test_values_are_those_of_the_model(self, data):
         fitted = km.KernelHMM(2, em=km.EM(n_init=2), random_state=0).fit(data.X)
         display = History.from_estimator(fitted).plot()

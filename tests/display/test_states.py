@@ -50,6 +50,7 @@ def plane(data):
 
 
 class TestForecast:
+    @pytest.mark.slow
     def test_rows_are_those_of_the_model(self, data, model):
         display = Forecast.from_estimator(model, data.X, level=0.8, lengths=[200, 100])
         assert_array_equal(display.mean, model.predict(data.X, [200, 100]))
@@ -97,6 +98,7 @@ class TestForecast:
         assert np.isfinite(display.mean).all()
         assert np.isnan(display.series[10:20]).all()
 
+    @pytest.mark.slow
     def test_a_panel_per_column_with_its_name(self, plane):
         pd = pytest.importorskip("pandas")
         X, _ = plane
@@ -230,6 +232,7 @@ class TestTrace:
         with pytest.raises(ValueError, match="ax has 2 axes; 1 are needed"):
             display.plot(plt.figure().subplots(1, 2))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("converged", "words"), [(True, "converged"), (False, "stopped at max_iter")]
     )

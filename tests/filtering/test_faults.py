@@ -62,6 +62,7 @@ def errors_after_faults(rule: str, n: int, seed: int) -> np.ndarray:
     return errors_after(fault_filter(rule), broken, Z, reach)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_two_hundred_runs_with_faults(rule):
     """Run by run: 20 steps after the last fault it is as if there had been none."""
@@ -101,6 +102,7 @@ def test_the_faults_are_of_all_kinds():
     assert reach.max() == BROKEN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_faults_in_a_smoother_and_a_forecast(rule):
     X, Z = simulated(30, 8)
@@ -222,6 +224,7 @@ class TestGaps:
         alone = tracker(rule).filter(TEST.X)
         assert_allclose(result.mean()[-20:], alone.mean()[-20:], atol=0.05)
 
+    @pytest.mark.slow
     def test_five_thousand_rows_smoothed(self, rule):
         X = np.concatenate([TEST.X[:5], np.full((5000, 2), np.nan), TEST.X[:5]])
         result = tracker(rule).smooth(X)

@@ -229,6 +229,7 @@ def errors_on_samples(n: int) -> list[float]:
     return errors
 
 
+@pytest.mark.slow
 def test_errors_fall_as_one_over_the_root_of_n():
     """Sixteen times the rows, about a quarter of the error."""
     few, many = np.mean(errors_on_samples(2_000)), np.mean(errors_on_samples(32_000))
@@ -307,6 +308,7 @@ def off_squares(R: np.ndarray, B: np.ndarray) -> float:
 
 
 class TestDiagonaliser:
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", SEEDS)
     @pytest.mark.parametrize("K", [1, 2, 3, 5])
     def test_exact_families(self, K, seed):
@@ -331,6 +333,7 @@ class TestDiagonaliser:
         best = slow.jointly_diagonal(np.tensordot(Theta, B, axes=1))
         assert off_squares(R, B) <= off_squares(best, B) * (1 + 1e-6)
 
+    @pytest.mark.slow
     def test_error_goes_down_with_the_noise(self):
         errors = []
         for noise in (1e-2, 1e-4, 1e-6):
@@ -363,6 +366,7 @@ class TestDiagonaliser:
         assert np.linalg.cond(R) < 1e12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [2, 3, 5, 8])
 def test_noise_alone_gives_a_chain(K):
     """No states to be found: still a transition matrix, its law, and finite coordinates."""

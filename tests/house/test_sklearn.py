@@ -132,7 +132,9 @@ def expected_failures(estimator) -> dict[str, str]:
     return {}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -148,6 +150,7 @@ def test_the_checks_are_all_there(estimator):
     assert is_regressor(estimator) or isinstance(estimator, others | chains)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [FilterOfRows(reg=0.1), RegimesOfRows(**QUICK), StatesOfRows(**LATENT, inference="kbr")],
@@ -171,6 +174,7 @@ def test_a_filter_fails_only_what_it_is_expected_to(estimator):
     [(DensityOfPairs(km.Gaussian(), bandwidth=0.5, reg=0.1), 40), (km.EmbeddedDensity(), 47)],
     ids=["conditional", "embedded"],
 )
+@pytest.mark.usefixtures("short_searches")
 def test_a_density_fails_no_check(estimator, passed):
     """The checks that ran are counted; two more run where SciPy has array API support."""
     with warnings.catch_warnings():
@@ -287,8 +291,10 @@ class TestDensities:
         assert_allclose(pipe.fit(X, y).predict(X), expected.predict(Z))
         assert_allclose(pipe.score(X, y), expected.score(Z, y))
 
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_fit_does_not_change_parameters_and_forgets_the_last_fit(self):
-        X, y = self.data()
+        X, y = self.data(60)
         features = km.Nystroem(tol=1e-3)
         model = km.ConditionalDensity(features=features)
         before = model.get_params(deep=False)
@@ -436,6 +442,7 @@ class TestKernelHMM:
 class TestKernelStateSpace:
     X = km.datasets.make_state_space("linear", 150, random_state=40).X
 
+    @pytest.mark.slow
     def test_grid_search_by_the_log_likelihood(self):
         """Of what comes later, in the order of time."""
         grid = {"bandwidth": [1e-3, 0.5, 50.0]}

@@ -138,6 +138,7 @@ class TestBands:
         expected = spread * reg**2 * inverse[:, 2:] @ inverse[2:, :]
         np.testing.assert_allclose(stage.bias_spread(reg, coef), expected, rtol=1e-8)
 
+    @pytest.mark.slow
     def test_simultaneous_bands_of_a_line_cover(self):
         """40 draws: a share below 80% has probability 1e-4 if the band covers 95%."""
         covered = []
@@ -206,6 +207,7 @@ class TestEndogeneity:
         ]
         assert max(p) < 0.01
 
+    @pytest.mark.slow
     def test_exogenous_regressors_are_let_through(self):
         """60 draws at 5%: more than 9 rejections have probability 6e-4 at the nominal level."""
         rejected = 0

@@ -511,6 +511,7 @@ def test_equivariance_in_the_outcome(split, shift, trend):
         assert_allclose(b.covariance_, 16 * a.covariance_, rtol=0.02, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_equivariance_of_a_search():
     X, y, Z = curve(150)
     a, b = (km.KernelIV().fit(X, v, Z) for v in (y, 1e3 - 4 * y))
@@ -599,6 +600,8 @@ def test_linear_slope_and_error_are_those_of_2sls(split, trend):
     assert np.sqrt(step @ iv.covariance_ @ step) == pytest.approx(error, rel=0.02)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 3, 0.5, "samples"])
 def test_the_covariance_is_one(split):
     X, y, Z = confounded(80)
@@ -646,6 +649,7 @@ def test_blocks_are_kept_or_computed_again(monkeypatch):
 
 
 # ------------------------------------------------------------------------------- the search
+@pytest.mark.slow
 def test_lengthscales_are_searched_for_names_only():
     X, y, Z = confounded(50)
     named = km.KernelIV(trend=0).fit(X, y, Z)
@@ -678,11 +682,12 @@ def test_they_are_searched_when_asked_for(split):
     assert_allclose(iv.kernel_x_.lengthscale, 0.9 * iv.scales_x_)
 
 
+@pytest.mark.slow
 def test_tuning_pays_on_demand():
     """Four draws; published KernelIV is at 3.7, the best published method at 3.1."""
     errors = {True: [], False: []}
     for seed in (40, 41, 42, 43):
-        d = km.datasets.make_iv_demand(600, random_state=seed)
+        d = km.datasets.make_iv_demand(400, random_state=seed)
         for tune in errors:
             iv = km.KernelIV(tune_lengthscale=tune, trend=1).fit(d.X, d.y, d.Z, d.C)
             errors[tune].append(np.mean((iv.predict(d.grid) - d.truth(d.grid)) ** 2))
@@ -690,18 +695,20 @@ def test_tuning_pays_on_demand():
     assert (10 * np.array(errors[True]) < errors[False]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [40, 41, 42])
 def test_ten_columns_in_any_order(seed):
     """A linear function of three columns in ten: a product of ten median kernels sees nothing."""
     rng = np.random.default_rng(40)
-    X = rng.normal(size=(150, 10))
-    y = X[:, :3].sum(axis=1) + 0.3 * rng.normal(size=150)
-    order = np.random.default_rng(seed).permutation(150)
+    X = rng.normal(size=(100, 10))
+    y = X[:, :3].sum(axis=1) + 0.3 * rng.normal(size=100)
+    order = np.random.default_rng(seed).permutation(100)
     for trend in (0, "auto"):
         iv = km.KernelIV(trend=trend).fit(X[order], y[order], X[order])
         assert iv.score(X, y) > 0.8
 
 
+@pytest.mark.slow
 def test_the_callback_counts_rounds():
     X, y, Z = curve(60)
     for trend, trials in ((0, 1), (1, 1), ("auto", 2)):
@@ -724,6 +731,8 @@ def test_progress_is_shown_on_request_only(capsys):
 
 
 # ------------------------------------------------------------------------ repeats and files
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 3, "samples"])
 def test_fits_repeat_and_inputs_stay(split):
     X, y, Z = confounded(60)
@@ -737,6 +746,8 @@ def test_fits_repeat_and_inputs_stay(split):
     assert_array_equal(np.random.get_state()[1], state)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_a_second_fit_forgets_the_first():
     X, y, Z = confounded(40)
     iv = km.KernelIV().fit(X, y, Z).fit(X[:, :1], y, Z[:, :1])
@@ -746,6 +757,8 @@ def test_a_second_fit_forgets_the_first():
     assert iv.scales_x_.shape == (1,)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -779,6 +792,8 @@ def test_files_keep_a_fit(parameters, tmp_path):
     assert_array_equal(again.fit(X, y, Z).coef_, iv.coef_)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_data_frames_of_a_searched_fit():
     pd = pytest.importorskip("pandas")
     X, y, Z = confounded(60)
@@ -805,6 +820,8 @@ def sound(X, y, Z, C=None, **parameters) -> km.KernelIV:
     return iv
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 2, 0.5, "samples"])
 @pytest.mark.parametrize("n", [4, 5, 7, 12])
 def test_few_rows(n, split):
@@ -847,6 +864,8 @@ def odd() -> dict[str, tuple]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("split", "trend"), [("loo", "auto"), (3, 2), (0.5, 1)])
 @pytest.mark.parametrize("case", odd())
 def test_odd_data(case, split, trend):
@@ -855,6 +874,7 @@ def test_odd_data(case, split, trend):
     sound(X, y, Z, C, split=split, trend=trend, **kernels)
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 3])
 @pytest.mark.parametrize("value", [0.0, 5.0, 1e8])
 @pytest.mark.parametrize("trend", ["auto", 1])
@@ -865,6 +885,7 @@ def test_a_constant_outcome_is_that_constant(trend, value, split):
     assert iv.specification_p_ > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [2.0**27, 2.0**-27])
 @pytest.mark.parametrize("which", ["X", "y", "Z"])
 def test_units_of_measurement(which, unit):
@@ -876,6 +897,7 @@ def test_units_of_measurement(which, unit):
     assert_allclose(got, expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_instruments_of_nothing_move_little():
     """No instrument, no slope: a plane that is not identified stays within the data's range."""
     for seed in (40, 41, 42):
@@ -946,6 +968,7 @@ def test_bad_parameters_are_refused_before_the_search(name, bad):
     assert not seen
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_numpy_numbers_are_numbers():
     X, y, Z = curve(40)
     for split, trend in ((np.int64(3), np.int64(1)), (np.float64(0.5), None), ("loo", np.int32(0))):

@@ -108,6 +108,7 @@ DESIGNS = pytest.mark.parametrize("design", ["linear", "bimodal", "volatility"])
 
 
 class TestWhatIsLearned:
+    @pytest.mark.slow
     @DESIGNS
     def test_forecasts_are_nearly_those_of_the_true_model(self, design):
         """200 rows after 500 of training, beside the exact filter of the law that drew them."""
@@ -157,6 +158,7 @@ class TestWhatIsLearned:
         assert abs(y[-1] - y[0]) > 1.5 * data(700, 41).X[:500].std()
         assert np.polyfit(z[:, 0], new, 1)[0] == pytest.approx(0.95, abs=0.08)
 
+    @pytest.mark.slow
     def test_a_finite_chain(self):
         """Two states three deviations apart: log-densities near those of the truth."""
         Q = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -230,6 +232,7 @@ class TestWhatIsLearned:
 
 
 class TestInvariance:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("scale", "refine"), [(2.0**-20, False), (2.0**30, False), (2.0**30, True)]
     )
@@ -243,6 +246,7 @@ class TestInvariance:
             assert_allclose(x / scale, y, atol=1e-7)
         assert b.score(scale * X) + 200 * np.log(scale) == pytest.approx(a.score(X), abs=1e-5)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("shift", "slope", "refine"), [(1e6, 1.0, True), (5.0, 3.3, True), (1e3, 2.0, False)]
     )
@@ -254,6 +258,7 @@ class TestInvariance:
         ahead = (b.forecast(shift + slope * X, 3).mean() - shift) / slope
         assert_allclose(ahead, a.forecast(X, 3).mean(), atol=1e-6)
 
+    @pytest.mark.slow
     def test_upside_down(self):
         """The nodes lie as they did, the other way round (ranks between two nodes may differ)."""
         X = data(200).X
@@ -268,6 +273,7 @@ class TestInvariance:
         assert_allclose(b.predict(Y[:, ::-1])[:, ::-1], a.predict(Y), atol=1e-4)
         assert a.score(Y) == pytest.approx(b.score(Y[:, ::-1]), abs=1e-3)
 
+    @pytest.mark.slow
     def test_the_latent_law_is_a_matter_of_representation(self):
         """Forecasts hardly change with it; latent means do."""
         X = data(200).X
@@ -334,6 +340,7 @@ class TestAgainstLoops:
 class TestLaws:
     """What is said about the next row is one law, whichever verb says it."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("setting", [s for s in SETTINGS if s != "laplace"])
     def test_log_predictive_integrates_to_one(self, setting):
         m, past = model(**SETTINGS[setting]), data(40, 46).X[:20]
@@ -415,6 +422,7 @@ class TestLaws:
 
 
 class TestInference:
+    @pytest.mark.slow
     def test_particles_are_nodes_with_noise(self):
         X = data(120, 46).X
         many = learner(inference="particles", n_particles=800).fit(data(200).X)
@@ -435,6 +443,7 @@ class TestInference:
         given = learner(inference="kbr", reg=float(a.reg_)).fit(data(200).X)
         assert given.reg_ == a.reg_
 
+    @pytest.mark.slow
     def test_probabilities_of_particles(self):
         for setting in ({}, {"n_latent": 2, "n_nodes": 30}):
             m = model(inference="particles", n_particles=60, **setting)
@@ -492,6 +501,7 @@ class TestKnownTransition:
     def move(x, rng):
         return 0.95 * x + 0.6 * rng.standard_normal(x.shape)
 
+    @pytest.mark.slow
     def test_the_emission_is_learned(self):
         """x keeps its own units: E[y | x] = x up to the sign, which y cannot tell."""
         d = data(700, 41)
@@ -508,6 +518,7 @@ class TestKnownTransition:
         assert np.corrcoef(found[:, 0], d.model.filter(d.X)[:, 0])[0, 1] > 0.98
         assert_allclose(m.transition_at([[1.0]]).mean(), 0.95, atol=0.15)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("refine", [True, False])
     def test_the_chain_is_that_of_the_simulator(self, refine):
         X = data(200).X
@@ -519,6 +530,7 @@ class TestKnownTransition:
         other = learner(transition=self.move, refine=refine).fit(data(200, 47).X)
         assert_array_equal(other.transmat_, a.transmat_)
 
+    @pytest.mark.slow
     def test_flat_answers_and_answers_in_place(self):
         def in_place(x, rng):
             x *= 0.9
@@ -546,6 +558,7 @@ class TestKnownTransition:
         free = mse(Y[300:], Y[:300].mean())
         assert mse(Y[300:], m.predict(Y)[300:]) < 0.5 * free
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "move",
         [
@@ -560,7 +573,7 @@ class TestKnownTransition:
     def test_odd_simulators(self, move):
         """A fit, or an error that names the argument."""
         try:
-            m = learner(transition=move).fit(data(200).X)
+            m = learner(transition=move, n_init=1, max_iter=3).fit(data(200).X)
         except ValueError as err:
             assert re.search(r"\btransition\b", str(err)), str(err)
         else:
@@ -579,7 +592,7 @@ class TestKnownTransition:
     )
     def test_odd_latent_laws(self, draw):
         try:
-            m = learner(latent=draw).fit(data(200).X)
+            m = learner(latent=draw, n_init=1, max_iter=3).fit(data(200).X)
         except ValueError as err:
             assert re.search(r"\blatent\b", str(err)), str(err)
         else:
@@ -619,6 +632,7 @@ class TestSequences:
         noise = 0.5 if inference == "particles" else 1e-9
         assert_allclose(first, m.startprob_ @ m.emissions_.mean() + np.zeros((4, 1)), atol=noise)
 
+    @pytest.mark.slow
     def test_learning_from_several(self):
         """No transition is counted from one to the next: levels last, sequences do not."""
         r = np.random.default_rng(48)
@@ -688,6 +702,7 @@ class TestMissingRows:
         assert_allclose(m.filter(X).probabilities[149], m.startprob_, atol=0.05)
         assert np.isfinite(m.predict(X)).all()
 
+    @pytest.mark.slow
     def test_gaps_hold_no_values(self):
         """NaN in one column or in both, first rows or last."""
         Y = wide()[:, :2].copy()
@@ -745,6 +760,7 @@ class TestBelief:
 
 
 class TestShapes:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("d", "n_latent", "refine"),
         [
@@ -793,6 +809,7 @@ class TestShapes:
         both, one = (learner(max_iter=20).fit(Y[:300, :d]).predict(Y[:, :d])[300:] for d in (2, 1))
         assert mse(Y[300:, :1], both[:, :1]) < 0.97 * mse(Y[300:, :1], one)
 
+    @pytest.mark.slow
     def test_variates(self):
         Y = wide()
         m = learner(bandwidth=None).fit(Y)
@@ -803,6 +820,7 @@ class TestShapes:
         y = m.recovered().draw_emission(m.nodes_[:5], np.random.default_rng(1))
         assert (y[:, None] == Y).all(axis=2).any(axis=1).all()  # rows, drawn by their weights
 
+    @pytest.mark.slow
     def test_particles_need_densities_of_columns(self):
         m = learner(inference="particles", n_particles=20, bandwidth=None).fit(wide())
         assert m.variates_ is None
@@ -810,6 +828,7 @@ class TestShapes:
         with pytest.raises(ValueError, match="directions is 2.*directions=0"):
             learner(inference="particles", directions=2).fit(wide())
 
+    @pytest.mark.slow
     def test_a_state_of_two_numbers_is_better_followed_in_two_dimensions(self):
         """A rotation seen in one coordinate needs the speed as well."""
         r = np.random.default_rng(43)
@@ -826,6 +845,7 @@ class TestShapes:
 
 
 class TestKernels:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "parameters",
         [
@@ -879,13 +899,17 @@ class TestKernels:
         p = [np.exp(m.log_predictive(np.append(past, [[v]], axis=0))[-1]) for v in values]
         assert_allclose(m.forecast(past, 1).embedding(values[:, None])[0], p, atol=1e-6)
 
+    @pytest.mark.slow
     def test_a_given_bandwidth(self):
+        brief = {"n_init": 1, "max_iter": 2}
         for h in (0.4, [0.4], (0.4,)):
-            assert_allclose(learner(bandwidth=h).fit(data(200).X).bandwidth_, 0.4)
+            assert_allclose(learner(bandwidth=h, **brief).fit(data(200).X).bandwidth_, 0.4)
         Y = wide()[:, :2]
         for h in (0.4, [0.4], (0.4, 0.7)):
-            assert_allclose(learner(bandwidth=h).fit(Y).bandwidth_, h if np.ndim(h) else 0.4)
+            found = learner(bandwidth=h, **brief).fit(Y).bandwidth_
+            assert_allclose(found, h if np.ndim(h) else 0.4)
 
+    @pytest.mark.slow
     def test_guards(self):
         """A strong guard is a linear model with noise of one law, a weak one is the data."""
         X = data(200).X
@@ -926,6 +950,7 @@ class TestInput:
         assert isinstance(m.predict(given), np.ndarray)
         assert m.predict(given).dtype == float
 
+    @pytest.mark.slow
     def test_frames_name_their_columns(self):
         X = pd.DataFrame(wide()[:, :3], columns=list("abc"))
         kernel = km.on_columns({"a": km.Gaussian(), ("b", "c"): km.Laplace()})
@@ -982,6 +1007,7 @@ class TestInput:
         m.predict(data(200).X)
         assert_array_equal(np.random.get_state()[1], state)
 
+    @pytest.mark.slow
     @REFINED
     def test_the_same_seed_gives_the_same_numbers(self, refine):
         def draws(n, rng):
@@ -995,11 +1021,13 @@ class TestInput:
         assert_array_equal(a.sample(5, 7)[0], b.sample(5, 7)[0])
         assert_array_equal(a.sample(5)[0], a.sample(5, 5)[0])
 
+    @pytest.mark.slow
     def test_a_normal_law_needs_no_seed(self):
         X = data(200).X
         a, b = (learner(random_state=None).fit(X) for _ in range(2))
         assert_array_equal(a.predict(X), b.predict(X))
 
+    @pytest.mark.slow
     def test_a_second_fit_forgets_the_first(self):
         X = data(200).X
         m = learner(inference="kbr", n_latent=2).fit(wide()[:, :3])
@@ -1016,6 +1044,7 @@ class TestInput:
         learner(verbose=lambda *told: seen.append(told)).fit(data(60).X)
         assert seen
 
+    @pytest.mark.slow
     def test_rows_are_searched_in_stretches(self, monkeypatch):
         """All rows at the end, and the forecasts of a fit on all."""
         d = data(900, 50)
@@ -1193,6 +1222,7 @@ class TestCopies:
         m.save(tmp_path / "states.km")
         assert_same(km.load(tmp_path / "states.km"), m, data(40, 46).X)
 
+    @pytest.mark.slow
     def test_save_and_load_variates_and_particles(self, tmp_path):
         m = learner(bandwidth=None).fit(wide())
         m.save(tmp_path / "wide.km")
@@ -1231,6 +1261,7 @@ class TestCopies:
 class TestTune:
     X, X_val = data(400, 51).X[:240], data(400, 51).X[240:]
 
+    @pytest.mark.slow
     def test_the_best_of_the_grid(self):
         """Every entry is the score of a fit that can be made by hand."""
         base = learner(bandwidth=None, max_iter=4, n_init=1, n_nodes=15)
@@ -1249,6 +1280,7 @@ class TestTune:
         assert not hasattr(base, "nodes_")
         assert base.bandwidth is None
 
+    @pytest.mark.slow
     def test_by_squared_error(self):
         best = learner(max_iter=4).tune(self.X, self.X_val, widths=[1, 4], guards=[1], score="mse")
         scores = [entry["mse"] for entry in best.tuning_]
@@ -1262,6 +1294,7 @@ class TestTune:
         assert {entry["scale"] for entry in best.tuning_} == {0.125, 0.25, 0.5, 1.0}
         assert best.em.penalty in [(1, 1), (0.1, 5)]
 
+    @pytest.mark.slow
     def test_several_columns_sequences_and_gaps(self):
         Y = wide()[:, :2].copy()
         Y[30] = NAN
@@ -1274,14 +1307,16 @@ class TestTune:
         want = best.log_predictive(Y[150:], [20, 30])[seen].mean()
         assert max(scores) == pytest.approx(want)
 
+    @pytest.mark.slow
     def test_processes_and_progress(self):
         told = []
         grid = {"widths": [1, 2], "guards": [1]}
         base = learner(max_iter=3, n_init=1, n_nodes=9)
-        one = base.tune(self.X, self.X_val, **grid, verbose=lambda *a: told.append(a))
-        two = base.tune(self.X, self.X_val, **grid, n_jobs=2)
+        X, X_val = self.X[:80], self.X_val[:40]
+        one = base.tune(X, X_val, **grid, verbose=lambda *a: told.append(a))
+        two = base.tune(X, X_val, **grid, n_jobs=2)
         assert told
-        assert_allclose(one.predict(self.X_val), two.predict(self.X_val), atol=1e-9)
+        assert_allclose(one.predict(X_val), two.predict(X_val), atol=1e-9)
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -1312,7 +1347,7 @@ class TestTune:
 
 def trouble() -> dict[str, np.ndarray]:
     r = np.random.default_rng(67)
-    X = make_state_space("linear", 120, random_state=67).X
+    X = make_state_space("linear", 60, random_state=67).X
     return {
         "three rows": X[:3],
         "four rows": X[:4],
@@ -1321,25 +1356,25 @@ def trouble() -> dict[str, np.ndarray]:
         "two values": (X > 0.5).astype(float),
         "one row unlike the others": np.concatenate([np.zeros((99, 1)), np.ones((1, 1))]),
         "rounded": np.round(X, 1),
-        "each row five times": np.repeat(X[:30], 5, axis=0),
-        "a constant column": np.column_stack([X, np.ones(120)]),
+        "each row five times": np.repeat(X[:12], 5, axis=0),
+        "a constant column": np.column_stack([X, np.ones(60)]),
         "a column twice": np.column_stack([X, X]),
         "tiny": 1e-30 * X,
         "huge": 1e30 * X,
         "far away": X + 1e8,
-        "one at 1e6": np.concatenate([X, [[1e6]], X[:50]]),
-        "heavy tails": r.standard_cauchy(size=(120, 1)),
-        "white noise": r.normal(size=(120, 1)),
-        "in turns": np.tile([[0.0], [1.0]], (60, 1)),
-        "in turns with noise": np.tile([[0.0], [1.0]], (60, 1)) + 0.01 * r.normal(size=(120, 1)),
-        "a cycle of three": np.tile([[0.0], [1.0], [5.0]], (40, 1)),
-        "one change": np.repeat([[0.0], [4.0]], 60, axis=0) + 0.1 * r.normal(size=(120, 1)),
-        "mostly missing": np.where(r.random((120, 1)) < 0.4, NAN, X),
+        "one at 1e6": np.concatenate([X, [[1e6]], X[:10]]),
+        "heavy tails": r.standard_cauchy(size=(60, 1)),
+        "white noise": r.normal(size=(60, 1)),
+        "in turns": np.tile([[0.0], [1.0]], (30, 1)),
+        "in turns with noise": np.tile([[0.0], [1.0]], (30, 1)) + 0.01 * r.normal(size=(60, 1)),
+        "a cycle of three": np.tile([[0.0], [1.0], [5.0]], (20, 1)),
+        "one change": np.repeat([[0.0], [4.0]], 30, axis=0) + 0.1 * r.normal(size=(60, 1)),
+        "mostly missing": np.where(r.random((60, 1)) < 0.4, NAN, X),
         "a trend": np.arange(100.0)[:, None],
-        "a random walk": r.normal(size=(120, 1)).cumsum(axis=0),
+        "a random walk": r.normal(size=(60, 1)).cumsum(axis=0),
         "many columns": r.normal(size=(60, 12)),
         "more columns than rows": r.normal(size=(20, 30)),
-        "states of a chain": make_hmm("separated", 120, random_state=67).states[:, None] * 1.0,
+        "states of a chain": make_hmm("separated", 60, random_state=67).states[:, None] * 1.0,
     }
 
 
@@ -1360,6 +1395,7 @@ SOME = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "way"), [(case, way) for way in WAYS for case in SOME[way]])
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_trouble(case, way):
@@ -1387,6 +1423,7 @@ def test_trouble(case, way):
     assert (m.predict(X) <= seen.max(axis=0) + near).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["heavy tails", "two values", "ten rows"])
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_trouble_with_particles(case):
@@ -1431,6 +1468,7 @@ def test_extreme_parameters(parameters):
     assert X.min() - 3 < m.predict(X).min() <= m.predict(X).max() < X.max() + 3
 
 
+@pytest.mark.slow
 @INFERENCE
 def test_far_from_everything(inference):
     """Finite log-densities, and forecasts that recover."""

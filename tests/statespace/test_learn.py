@@ -332,6 +332,7 @@ class TestLearner:
         found, _ = one.refine([(p.log_shares, p.chain) for p in one.pairings()])
         assert_array_equal(found.chain.transmat, chain.transmat)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("bandwidth", [0.5, None])
     def test_a_search_on_some_rows_ends_on_all(self, bandwidth, monkeypatch):
         monkeypatch.setattr(learn, "SEARCHED", 400)

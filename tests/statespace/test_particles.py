@@ -224,6 +224,7 @@ def test_agrees_with_the_forward_algorithm_on_a_finite_chain():
     assert_mean_is(np.exp(found["loglik"].sum(axis=1) - loglik.sum()), 1.0)
 
 
+@pytest.mark.slow
 def test_error_falls_with_the_number_of_particles():
     model = line()
     Y = observed(model, 30, seed=43)
@@ -497,6 +498,7 @@ def test_first_states_are_a_step_from_a_node():
     assert stats.kstest((drawn[:, 0] - 0.9) / 0.3**0.5, "norm").pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_a_recovered_model_filters_like_the_exact_law():
     Y = observed(line(), 8, seed=55)
     mean, _, state, _, loglik = line().exact(Y)
@@ -551,6 +553,7 @@ def test_a_draw_for_each_row_has_the_law_of_its_row():
         assert stats.ks_2samp(drawn[which::2], apart[which]).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "points",
     [np.array([[-0.4], [0.3], [1.0]]), np.array([[-0.4, 0.0], [0.3, 0.2], [1.0, -0.5]])],
