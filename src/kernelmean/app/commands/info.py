@@ -10,6 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..command import Command, Talk
+from ..report import Note, Numbers, Report, Section
+
 CORE = ("kernelmean", "numpy", "scipy", "scikit-learn")
 EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
     "app": (
@@ -167,3 +170,21 @@ def _old_kernel(library: dict[str, Any], flags: frozenset[str]) -> str | None:
         f"OpenBLAS did not recognise this processor and runs its {chosen} kernels without AVX2: "
         f"set OPENBLAS_CORETYPE={better} for matrix products several times as fast."
     )
+
+
+def run(options: Talk) -> Report:
+    """Versions, linear algebra, cores and memory, and what would make it faster."""
+    found, libraries, available = extras(), blas(), cores()
+    packages = [pair for extra in found.values() for pair in extra.items()]
+    shown = {
+        "Versions": list(versions().items()),
+        "Optional packages": [(name, present or "not installed") for name, present in packages],
+        "Machine": machine(libraries, available),
+    }
+    hints = advice(libraries, available, instructions(), found) or ["Nothing to improve."]
+    sections = [Section(t, [Numbers([(*p, "") for p in pairs])]) for t, pairs in shown.items()]
+    advised = Section("Advice", [Note(hint) for hint in hints])
+    return Report("What runs here", sections=[*sections, advised])
+
+
+COMMAND = Command("info", Talk, run)

@@ -1,0 +1,655 @@
+"""`kernelmean ssm`: a series forecast by a state-space model learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from sklearn.base import clone
+
+from ...core.progress import Verbose
+from ...core.sequences import check_sequences
+from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
+from ...display.states import following
+from ...statespace.kernel_state_space import KernelStateSpace
+from ...statespace.results import LatentResult, StateForecast
+from .. import report as blocks
+from .. import series, words
+from ..command import (
+    Command,
+    Data,
+    Names,
+    Refine,
+    SequenceColumn,
+    Shared,
+    Steps,
+    TimeColumn,
+    columns,
+    tune,
+)
+from ..errors import noted
+from ..report import Fact, Figure, Grid, Report, Section
+from ..series import COLUMNS, DRAWN, Rows, average, rmse
+from ..tables import Table
+from ..words import names, number, percent
+
+HELD_OUT = 0.2  # of each sequence: rows at its end
+SHORTEST = 20  # rows held out, below which they tell nothing
+APART = 0.1  # distance between coverage and level that is worth a word
+RIVALS = ("AR(1)", "no change", "mean")
+
+
+InferenceName = StrEnum("InferenceName", ["nodes", "particles", "kbr"])
+
+
+@dataclass(frozen=True)
+class Settings(Shared):
+    """What to do."""
+
+    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
+    sequence: SequenceColumn = None
+    time: TimeColumn = None
+    forecast: Steps = 0
+    latent_dim: Annotated[int, typer.Option(min=1, max=10, help="Size of the latent state.")] = 1
+    log_squares: Annotated[
+        bool,
+        typer.Option(
+            "--log-squares",
+            help="Model log y² in place of y, as for the volatility of returns y; zeros are "
+            "missing.",
+        ),
+    ] = False
+    tune: Annotated[bool, tune("Search for settings by rows held back (slow).")] = False
+    inference: Annotated[
+        InferenceName,
+        typer.Option(help="Bayes' rule on nodes or with particles, or kernel Bayes' rule."),
+    ] = InferenceName.nodes
+    refine: Refine = True
+
+    @property
+    def names(self) -> list[str]:
+        """What the model is of."""
+        return [f"log {name}²" if self.log_squares else name for name in self.columns]
+
+    def read(self, table: Table) -> Rows:
+        """The rows of a file; values may be missing."""
+        change = log_squares if self.log_squares else None
+        return series.read_series(self, table, self.columns, self.sequence, self.time, change)
+
+    def model(self, verbose: Verbose) -> KernelStateSpace:
+        """The estimator, not fitted."""
+        return KernelStateSpace(
+            self.latent_dim,
+            refine=self.refine,
+            inference=self.inference.value,
+            random_state=self.seed,
+            verbose=verbose,
+        )
+
+
+def log_squares(frame: pd.DataFrame) -> pd.DataFrame:
+    """log y² of every column; missing where y is 0."""
+    squares = frame.where(frame != 0) ** 2
+    return np.log(squares).rename(columns=lambda name: f"log {name}²")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Forecasts of the rows at the end of each sequence, by models that have not seen them.
+
+    Attributes
+    ----------
+    model : KernelStateSpace
+        Learned from the rows before.
+    first, n : int
+        Rows learned from, and rows held out.
+    truth : DataFrame
+        The rows judged: held out and whole, as are those before them.
+    forecasts : dict
+        By what they are called: the model's first, then `RIVALS`.
+    lower, upper : arrays
+        Intervals of the model.
+    """
+
+    model: KernelStateSpace
+    first: int
+    n: int
+    truth: pd.DataFrame
+    forecasts: dict[str, np.ndarray]
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @classmethod
+    def of(cls, settings: Settings, rows: Rows, verbose: Verbose) -> Trial | None:
+        """Learn from the first rows of each sequence; None where they are too few."""
+        frame, lengths, whole = rows.frame, rows.lengths, rows.whole
+        held = ends(lengths)
+        past, before = frame[~held], parts(lengths)[0]
+        judged = held & whole & np.r_[False, whole[:-1]]
+        if judged.sum() < SHORTEST or whole[~held].sum() < SHORTEST:
+            return None
+        model = learn(settings, past, before, verbose)
+        forecasts = {"state space": model.predict(frame, lengths)}
+        forecasts |= rivals(frame, lengths, ~held)
+        lower, upper = model.predict_interval(frame, settings.level, lengths)
+        found = {name: f[judged] for name, f in forecasts.items()}
+        count = int((held & whole).sum())
+        return cls(model, len(past), count, frame[judged], found, lower[judged], upper[judged])
+
+    @cached_property
+    def errors(self) -> pd.DataFrame:
+        """Root mean squared errors by column and forecast, and coverage."""
+        truth = self.truth.to_numpy()
+        rows = {name: rmse(f, truth) for name, f in self.forecasts.items()}
+        inside = (self.lower <= truth) & (truth <= self.upper)
+        return pd.DataFrame({**rows, "inside": average(inside.astype(float))}, self.truth.columns)
+
+    @property
+    def rival(self) -> str:
+        """The best of `RIVALS`, by errors relative to those of the mean."""
+        return (self.errors[list(RIVALS)].T / self.errors["mean"]).mean(axis=1).idxmin()
+
+    def gain(self, rival: str) -> tuple[np.ndarray, np.ndarray]:
+        """By how much the squared errors of a rival are larger: mean and standard error, (d,)."""
+        truth = self.truth.to_numpy()
+        off = (self.forecasts[rival] - truth) ** 2 - (self.forecasts["state space"] - truth) ** 2
+        return off.mean(axis=0), off.std(axis=0) / len(off) ** 0.5
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """A state-space model with its answers about the rows it was learned from.
+
+    Attributes
+    ----------
+    settings : Settings
+    rows : Rows
+    trial : Trial or None
+    model : KernelStateSpace
+        Learned from all rows.
+    mean, lower, upper : arrays of shape (n, d)
+        Of each row, from those before it.
+    filtered, smoothed : LatentResult
+    log_predictive : array of shape (n,)
+    ahead : StateForecast or None
+    caught : list of str
+        Numerical trouble on the way.
+    """
+
+    settings: Settings
+    rows: Rows
+    trial: Trial | None
+    model: KernelStateSpace
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    filtered: LatentResult
+    smoothed: LatentResult
+    log_predictive: np.ndarray
+    ahead: StateForecast | None
+    caught: list[str]
+
+    @classmethod
+    def of(cls, settings: Settings, rows: Rows, verbose: Verbose = False) -> Forecasts:
+        """Judge the model on rows held out, learn it from all, and ask it about the rows."""
+        X, lengths, steps = rows.frame, rows.lengths, settings.forecast
+        with noted() as said:
+            trial = Trial.of(settings, rows, verbose)
+            model = settings.model(verbose) if trial is None else clone(trial.model)
+            model.set_params(verbose=verbose).fit(X, lengths)
+            answers = (
+                model.predict(X, lengths),
+                *model.predict_interval(X, settings.level, lengths),
+                model.filter(X, lengths),
+                model.smooth(X, lengths),
+                model.log_predictive(X, lengths),
+                model.forecast(X, steps, lengths) if steps else None,
+            )
+        return cls(settings, rows, trial, model, *answers, said)
+
+    @cached_property
+    def volatility(self) -> np.ndarray:
+        """√E[y² | rows before] of every row, (n, d), where the model is of log y²."""
+        return expected(self.model, np.exp, self.rows.frame, self.rows.lengths) ** 0.5
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Forecasts and latent states, one row per observation."""
+        answers = {"mean": self.mean, "lower": self.lower, "upper": self.upper}
+        columns = series.by_column(self.settings.names, answers)
+        if self.settings.log_squares:
+            columns |= series.by_column(self.settings.columns, {"volatility": self.volatility})
+        for name, law in (("filtered", self.filtered), ("smoothed", self.smoothed)):
+            for k in range(self.settings.latent_dim):
+                columns[f"{name}_{k}"] = law.mean[:, k]
+        columns["log_predictive"] = np.where(self.rows.whole, self.log_predictive, np.nan)
+        columns["missing"] = ~self.rows.whole
+        return self.rows.by_row(columns)
+
+    @cached_property
+    def forecasts(self) -> pd.DataFrame:
+        """Mean and interval of each column at the rows after each sequence."""
+        ahead = self.ahead
+        assert ahead is not None
+        lower, upper = ahead.interval(self.settings.level)
+        answers = {"mean": ahead.mean, "lower": lower, "upper": upper}
+        columns = series.by_column(self.settings.names, answers)
+        if self.settings.log_squares:
+            squares = ahead.states @ self.model.emissions_.expectation(np.exp)
+            columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
+        return self.rows.by_step(columns, self.settings.forecast)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What the reader must not overlook in this very series."""
+        said = [self._unfinished(), self._untried(), *self._beaten(), self._level()]
+        partial = self.rows.partial(self.rows.frame.columns)
+        return [*self.caught, *(text for text in said if text), *partial]
+
+    def _unfinished(self) -> str:
+        return "" if self.model.converged_ else "The fit stopped before it had settled."
+
+    def _untried(self) -> str:
+        if self.trial is not None:
+            return ""
+        return (
+            "There are too few rows without gaps to hold some out: how good the forecasts are is "
+            "not known."
+        )
+
+    def _beaten(self) -> list[str]:
+        """Where the best of the rivals is as good, or nearly."""
+        if self.trial is None:
+            return []
+        gain, error = self.trial.gain(self.trial.rival)
+        columns, rival = self.trial.truth.columns, SAID[self.trial.rival]
+        behind, near = columns[gain <= 0], columns[(gain > 0) & (gain < 2 * error)]
+        found = []
+        if len(behind):
+            found.append(
+                f"For {' and '.join(behind)}, {rival} is as good or better on the held-out rows: "
+                "where only the mean is of interest, take that."
+            )
+        if len(near):
+            found.append(
+                f"The forecasts of {' and '.join(near)} are better than {rival}, but by no more "
+                f"than the noise of {len(self.trial.truth):,} held-out rows."
+            )
+        return found
+
+    def _level(self) -> str:
+        level = self.settings.level
+        if self.trial is None or (abs(self.trial.errors["inside"] - level) <= APART).all():
+            return ""
+        shares = ", ".join(percent(v) for v in self.trial.errors["inside"])
+        return (
+            f"The {100 * level:g}% intervals hold {shares} of the held-out rows: they are not to "
+            "be taken at their word here."
+        )
+
+
+SAID = {
+    "AR(1)": "a straight line through the row before",
+    "no change": "the row before, unchanged",
+    "mean": "the mean of earlier rows",
+}
+
+
+def expected(
+    model: KernelStateSpace, function: Callable[[np.ndarray], np.ndarray], X, lengths=None
+) -> np.ndarray:
+    """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...)."""
+    probabilities = model.filter(X, lengths).probabilities @ model.transmat_
+    prior = np.vstack([model.startprob_, probabilities[:-1]])
+    prior[[s.start for s in check_sequences(lengths, len(prior))]] = model.startprob_
+    return prior @ model.emissions_.expectation(function)
+
+
+# ---------------------------------------------------------------- rows held out
+
+
+def parts(lengths: list[int]) -> tuple[list[int], list[int]]:
+    """Rows of each sequence to learn from, and those at its end."""
+    last = [int(HELD_OUT * n) for n in lengths]
+    return [n - k for n, k in zip(lengths, last, strict=True)], [k for k in last if k]
+
+
+def ends(lengths: list[int]) -> np.ndarray:
+    """Whether a row is at the end of its sequence, (n,)."""
+    first = parts(lengths)[0]
+    return np.concatenate([np.arange(n) >= count for n, count in zip(lengths, first, strict=True)])
+
+
+def learn(
+    settings: Settings, past: pd.DataFrame, lengths: list[int], verbose: Verbose
+) -> KernelStateSpace:
+    """A model of the first rows; to tune it, their ends are held out in their turn."""
+    model = settings.model(verbose)
+    if not settings.tune:
+        return model.fit(past, lengths)
+    held, (before, after) = ends(lengths), parts(lengths)
+    tuned = model.set_params(verbose=False).tune(
+        past[~held], past[held], before, after, verbose=verbose
+    )
+    fitted = clone(tuned).fit(past, lengths)
+    fitted.tuning_ = tuned.tuning_
+    return fitted
+
+
+def rivals(frame: pd.DataFrame, lengths: list[int], past: np.ndarray) -> dict[str, np.ndarray]:
+    """One-step forecasts learned from the rows of `past`; NaN after a row that is not whole."""
+    before = frame.groupby(np.repeat(np.arange(len(lengths)), lengths)).shift().to_numpy()
+    Y, ones = frame.to_numpy(), np.ones((len(frame), 1))
+    inputs = np.hstack([ones, before])
+    pairs = past & ~np.isnan(np.hstack([inputs, Y])).any(axis=1)
+    slopes = np.linalg.lstsq(inputs[pairs], Y[pairs], rcond=None)[0]
+    mean = np.nanmean(Y[past], axis=0)
+    return dict(zip(RIVALS, (inputs @ slopes, before, np.broadcast_to(mean, Y.shape)), strict=True))
+
+
+LONGEST = 300  # rows of a sequence drawn
+LATENT = 2  # coordinates drawn
+
+CAVEATS = (
+    "The latent state is what makes the past useful for the future. It has no unit and no "
+    "direction: any one-to-one function of it explains the rows as well. Forecasts do not depend "
+    "on which it is.",
+    "The rows are taken to follow the same rules from the first to the last, at equal intervals "
+    "of time. Trends and seasons are not looked for: remove them first.",
+    "Nothing is known of states that the series has not visited: beyond the range of the data the "
+    "laws go on as a straight line with noise of the same kind.",
+    "Forecasts take the model for the truth: they do not carry the uncertainty of what was "
+    "learned.",
+    series.PARTIAL,
+)
+
+INFERENCES = {
+    "nodes": ("on nodes", "Bayes' rule with the learned densities, on points of the latent space."),
+    "particles": ("particles", "A particle filter with the learned densities."),
+}
+
+
+# ---------------------------------------------------------------- words
+
+
+def headline(a: Forecasts) -> str:
+    """One sentence on how well held-out rows were forecast."""
+    if a.trial is None:
+        return ""
+    errors = a.trial.errors
+    said = [
+        f"{name}: {number(row['state space'])}, against {number(row['AR(1)'])} for "
+        f"AR(1) and {number(row['no change'])} for no change."
+        for name, row in errors.iloc[:COLUMNS].iterrows()
+    ]
+    return f"Root mean squared error of forecasts one row ahead, on rows held out. {' '.join(said)}"
+
+
+def facts(a: Forecasts) -> list[Fact]:
+    """Every number of the fit: its name, its value, what it means."""
+    m = a.model
+    return [
+        ("Rows", a.rows.amount(), f"{int((~a.rows.whole).sum()):,} of them missing."),
+        *_held_out(a.trial),
+        (
+            "Latent state",
+            f"{m.n_latent}-dimensional, {len(m.nodes_):,} nodes",
+            "The law of the states is chosen to be normal; which law does not matter.",
+        ),
+        (
+            "Kernel",
+            words.kernel_words(m.kernel_, a.settings.names),
+            "Embeds the rows. Lengthscales are in the units of the columns.",
+        ),
+        ("Learned by", *_learning(a)),
+        ("Settings", *_search(a)),
+        (
+            "Bandwidth",
+            words.bandwidth_words(m.bandwidth_),
+            "Of the densities, in the units of the columns.",
+        ),
+        *_guard(a),
+        ("Inference", *_inference(a)),
+        (
+            "Log-likelihood of a row",
+            number(a.log_predictive[a.rows.whole].mean()),
+            "Mean log p(row | rows before), in the very rows learned from.",
+        ),
+    ]
+
+
+def _held_out(trial: Trial | None) -> list[Fact]:
+    if trial is None:
+        return []
+    return [
+        (
+            "Rows held out",
+            f"{trial.n:,}",
+            f"The last {percent(HELD_OUT)} of each sequence, forecast by a model of the rest; "
+            f"{len(trial.truth):,} that follow a row without gaps are judged. The model of this "
+            "page was then learned from all rows.",
+        )
+    ]
+
+
+def _learning(a: Forecasts) -> tuple[str, str]:
+    if not a.settings.refine:
+        return "moments", "Of neighbouring rows and of next neighbours, alone."
+    end = "settled" if a.model.converged_ else "was stopped"
+    return (
+        f"EM, iterations: {len(a.model.history_)}",
+        f"When it {end}. It starts from moments of neighbouring rows; the laws stay embeddings.",
+    )
+
+
+def _search(a: Forecasts) -> tuple[str, str]:
+    tried = getattr(a.trial.model, "tuning_", None) if a.trial is not None else None
+    if tried is None:
+        return "defaults", "`--tune` searches for better ones by forecasts of rows held back."
+    return f"best of {len(tried):,}", "By the likelihood of rows held back, before those judged."
+
+
+def _guard(a: Forecasts) -> list[Fact]:
+    if not a.settings.refine:
+        return []
+    return [
+        (
+            "Guard",
+            f"{a.model.guard_[0]:,.0f} rows",
+            "As how many rows a straight line with the same noise everywhere counts in the law of "
+            "a row given the state. Chosen by rows held back; large where that says it all.",
+        )
+    ]
+
+
+def _inference(a: Forecasts) -> tuple[str, str]:
+    if a.settings.inference == "kbr":
+        return (
+            f"kernel Bayes' rule, λ = {number(a.model.reg_)}",
+            "From the embedded laws, without their densities.",
+        )
+    return INFERENCES[a.settings.inference]
+
+
+# ---------------------------------------------------------------- tables
+
+
+def accuracy(trial: Trial, level: float) -> Grid:
+    """Errors of the forecasts of held-out rows, by column."""
+    errors = trial.errors
+    rivals = list(trial.forecasts)
+    rows = [
+        (name, *words.numbers(row[rivals], 3), f"{100 * row['inside']:.1f}%")
+        for name, row in errors.iterrows()
+    ]
+    header = ["", *rivals, f"in {words.level_words(level)} interval"]
+    return Grid(header, rows, f"Root mean squared errors over {len(trial.truth):,} held-out rows")
+
+
+def forecast(a: Forecasts) -> Grid:
+    """Means and intervals of the columns, after the file."""
+    grid = series.forecast_grid(a.forecasts, a.settings.level, a.settings.names)
+    part = a.forecasts.head(words.SHOWN)
+    spread = a.settings.columns[:COLUMNS] if a.settings.log_squares else []
+    volatilities = [words.numbers(part[f"{name}_volatility"]) for name in spread]
+    header = [*grid.header, *(f"volatility of {name}" for name in spread)]
+    rows = [(*row, *more) for row, *more in zip(grid.rows, *volatilities, strict=True)]
+    return Grid(header, rows, grid.caption)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def drawn(a: Forecasts) -> list[Figure]:
+    """The first sequences with their forecasts."""
+    return [_drawn(a, i, display(a, i)) for i in range(min(DRAWN, len(a.rows.lengths)))]
+
+
+def display(a: Forecasts, i: int) -> ForecastDisplay:
+    """The last rows of a sequence, and what follows; the first columns."""
+    rows, steps = series.last(a.rows.slices[i], LONGEST), a.settings.forecast
+    times, kept = a.rows.axis[rows], slice(0, COLUMNS)
+    past = (a.rows.frame.to_numpy(), a.mean, a.lower, a.upper)
+    return ForecastDisplay(
+        times,
+        *(values[rows, kept] for values in past),
+        following(times, steps),
+        _fan(a)[:, i * steps : (i + 1) * steps, kept],
+        a.settings.names[kept],
+        a.settings.level,
+        [slice(0, rows.stop - rows.start)],
+    )
+
+
+def _fan(a: Forecasts) -> np.ndarray:
+    if a.ahead is None:
+        return np.empty((5, 0, len(a.settings.names)))
+    (low, high), (inner_low, inner_high) = (a.ahead.interval(v) for v in (a.settings.level, 0.5))
+    return np.stack([low, inner_low, a.ahead.mean, inner_high, high])
+
+
+def _drawn(a: Forecasts, i: int, shown: ForecastDisplay) -> Figure:
+    def plot(panels) -> None:
+        shown.plot(panels)
+        panels[-1].set_xlabel(a.settings.time or "row")
+
+    after = " After the end: what comes next, with that interval and the central half."
+    caption = (
+        f"{a.rows.which(i, LONGEST)}Each row (dots) with its mean and central "
+        f"{words.level_words(a.settings.level)} interval given the rows before it."
+        f"{after if a.settings.forecast else ''}"
+    )
+    return Figure.stacked(f"series-{i}", caption, plot, len(shown.names), each=2.1)
+
+
+def laws(model: KernelStateSpace, columns: Any) -> Figure:
+    """How the first latent coordinates move, and what they show of themselves."""
+    shown = range(min(model.n_latent, LATENT))
+    displays: list[Any] = [TransitionDisplay.from_estimator(model, latent=k) for k in shown]
+    displays += [
+        ObservationDisplay.from_estimator(model, column=name, latent=k)
+        for name in columns
+        for k in shown
+    ]
+
+    def plot(panels) -> None:
+        for law, axes in zip(displays, panels, strict=False):
+            law.plot(axes)
+
+    down = -(-len(displays) // 2)
+    caption = (
+        "Where the latent state goes, and what it shows of itself: darker is likelier, the line is "
+        "the mean. On the dashed line the state would stay as it is."
+    )
+    return Figure("laws", caption, plot, height=3.3 * down, shape=(down, 2))
+
+
+def trace(a: Forecasts) -> Figure:
+    """How the model was learned."""
+    steps = TraceDisplay.from_estimator(a.model)
+    climbs = bool(len(steps.values))
+    loss = "he loss of the moments that the fit starts from, and its terms."
+    climb = (
+        f"Left: t{loss} Right: the mean log-likelihood of a row by iteration of EM, each row left "
+        "out of the laws it is judged by."
+    )
+    caption = climb if climbs else f"T{loss}"
+    return Figure("trace", caption, steps.plot, height=3.0, shape=(1, 1 + climbs))
+
+
+# ---------------------------------------------------------------- report
+
+ABOUT = (
+    "A state that is not seen moves from row to row, and each row is drawn from a law that depends "
+    "on it. Both were learned from the rows alone; no family of distributions is assumed."
+)
+RIVALRY = (
+    "Forecasts of each row from the rows before it, by models that were learned from earlier rows "
+    "only. AR(1) is a straight line through the row before, by least squares; no change is the row "
+    "before itself; mean is that of the earlier rows."
+)
+
+
+def report(a: Forecasts, source: str) -> Report:
+    """The answer."""
+    said, level = headline(a), a.settings.level
+    judged = [] if a.trial is None else [accuracy(a.trial, level), blocks.Prose(RIVALRY)]
+    ahead = [] if a.ahead is None else [forecast(a)]
+    sections = [
+        Section("The series and its forecasts", drawn(a)),
+        Section("What comes next", ahead),
+        Section("How good the forecasts are", judged),
+        Section("What was learned", [laws(a.model, a.settings.names[:COLUMNS])]),
+        blocks.caveats(CAVEATS),
+        blocks.fit_in_numbers(facts(a), trace(a)),
+        blocks.using(blocks.Prose(f"{ABOUT} {series.KEPT}"), blocks.Code(_snippet(a, source))),
+    ]
+    return Report(
+        title=f"{names(a.settings.names)}, one row ahead and beyond",
+        subtitle=f"State-space model · {source} · {len(a.rows.frame):,} rows",
+        lead=[*([blocks.Prose(said)] if said else []), *blocks.found(a.notes)],
+        sections=[section for section in sections if section.blocks],
+        files={
+            "track.csv": a.table.to_csv(index_label="row"),
+            **({} if a.ahead is None else {"forecast.csv": a.forecasts.to_csv(index=False)}),
+            words.MODEL: a.model.save,
+        },
+    )
+
+
+def _snippet(a: Forecasts, source: str) -> str:
+    rows = f"rows = {words.reading(source, a.settings.columns)}"
+    if a.settings.log_squares:
+        rows += f"\nrows = np.log(rows.where(rows != 0) ** 2)\nrows.columns = {a.settings.names!r}"
+    return words.loading(
+        rows,
+        "model.predict(rows)  # each row from those before it",
+        f"model.forecast(rows, 5).interval({a.settings.level:g})",
+        "",
+        "belief = model.start()  # one row at a time",
+        "belief.update(rows.iloc[0]).predict().mean",
+        imports="import numpy as np\n" if a.settings.log_squares else "",
+    )
+
+
+def run(settings: Settings, data: Data) -> Report:
+    """Forecasts of a series by a state-space model without families of distributions.
+
+    Rows are in the order of time. An empty field is a missing observation.
+
+    Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
+    """
+    rows = settings.read(settings.table(data))
+    with settings.stage("Learning, first without the rows held out, then from all", bars=True):
+        a = Forecasts.of(settings, rows, not settings.quiet)
+    with settings.stage("Asking about every row"):
+        return report(a, data.name)
+
+
+COMMAND = Command("ssm", Settings, run)
