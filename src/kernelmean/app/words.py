@@ -43,9 +43,9 @@ class Texts:
         """Name, value and meaning; a value that is a pair brings a meaning of its own."""
         meanings = self.content["facts"]
         return [
-            (name.format_map(known), *value)
+            (name, *value)
             if isinstance(value, tuple)
-            else (name.format_map(known), value, " ".join(meanings[name].split()).format_map(known))
+            else (name, value, " ".join(meanings[name].split()).format_map(known))
             for name, value in values.items()
         ]
 

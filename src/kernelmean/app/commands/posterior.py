@@ -215,6 +215,8 @@ def _draw_marginal(axes: Any, a: Posteriors, row: int, name: str) -> None:
 
 def _draw_pair(axes: Any, a: Posteriors, row: int, pair: list[str]) -> None:
     across, up, density = a.joint(row, pair)
+    if not density.any():  # what is observed leaves nothing of the prior's range
+        return
     mass = np.sort(density.ravel())[::-1]
     held = np.cumsum(mass) / mass.sum()
     levels = np.unique([mass[np.searchsorted(held, share)] for share in INSIDE])
