@@ -142,6 +142,11 @@ def bandwidth_words(width: Any) -> str:
     return ", ".join(number(w) for w in np.unique(np.asarray(width, dtype=float)))
 
 
+def settled(model: Any) -> str:
+    """How EM ended."""
+    return "settled" if model.converged_ else "was stopped"
+
+
 def first_of(table: Any) -> str:
     """' (the first 12 of 40 rows)', where a table is cut."""
     return f" (the first {SHOWN} of {len(table):,} rows)" if len(table) > SHOWN else ""

@@ -43,7 +43,7 @@ class Widths(tuple[float, ...]):
 
 
 def read_bandwidth(text: str) -> Widths:
-    """'0.5' or '0.5,2' as words.numbers."""
+    """'0.5' or '0.5,2' as numbers."""
     try:
         widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
     except ValueError:
@@ -73,7 +73,7 @@ class Settings(Shared):
     ] = None
     tune: Annotated[
         bool | None,
-        tune("Search a lengthscale for each column; done unless X is many columns when left out."),
+        tune("Search a lengthscale for each column; done when left out, where X is a few columns."),
     ] = None
 
     def model(self, verbose: Verbose) -> ConditionalDensity:
@@ -194,6 +194,11 @@ class Densities:
         return self.settings.x
 
     @property
+    def level(self) -> str:
+        """Of the intervals, in words."""
+        return words.level_words(self.settings.level)
+
+    @property
     def X(self) -> pd.DataFrame:
         """The columns conditioned on, in the rows learned from."""
         return self.data[self.x]
@@ -253,31 +258,23 @@ class Densities:
         return [*self.caught, *self._spiky(), *self._cut(), *self._beyond()]
 
     def _spiky(self) -> list[str]:
-        smooth = silverman(self.model.points_)
-        out = []
-        for name, width, rule in zip(self.y, self.model.bandwidth_, smooth, strict=True):
+        out, n = [], len(self.data)
+        rules = silverman(self.model.points_)
+        for name, width, rule in zip(self.y, self.model.bandwidth_, rules, strict=True):
             distinct = self.data[name].nunique()
-            if width < SPIKES * rule and distinct < 0.9 * len(self.data):
-                out.append(
-                    f"{name} repeats itself ({distinct:,} different values in {len(self.data):,} "
-                    f"rows), and its density is spikes at the values that repeat (bandwidth "
-                    f"{width:.2g}). For a smooth one give --bandwidth, such as {rule:.2g}."
-                )
+            if width < SPIKES * rule and distinct < 0.9 * n:
+                out.append(SAY("spiky", name=name, distinct=distinct, n=n, width=width, rule=rule))
         return out
 
     def _cut(self) -> list[str]:
         """Columns that stop at zero, where densities do not."""
-        zeros = np.zeros((1, len(self.y)))
+        zeros, out = np.zeros((1, len(self.y))), []
         F = np.reshape(self.model.cdf(zeros, self.rows.frame, paired=False), (-1, len(self.y)))
-        out = []
         for name, most in zip(self.y, F.max(axis=0), strict=True):
             least = self.data[name].min()
             if least >= 0 and most > BELOW:
-                remedy = f" The logarithm of {name} has no such edge." if least > 0 else ""
-                out.append(
-                    f"No row has {name} below zero, yet up to {100 * most:.0f}% of its density "
-                    f"lies there: a smooth density does not stop at an edge.{remedy}"
-                )
+                remedy = " " + SAY("remedy", name=name) if least > 0 else ""
+                out.append(SAY("cut", name=name, most=percent(most), remedy=remedy))
         return out
 
     def _beyond(self) -> list[str]:
@@ -285,10 +282,7 @@ class Densities:
         far = ((self.rows.frame < low) | (self.rows.frame > high)).any(axis=1)
         if not far.any():
             return []
-        return [
-            f"{far.sum()} of {len(far)} rows asked for lie outside the range of the data (row "
-            f"{far.index[far][0]} first): their answers are guesses."
-        ]
+        return [SAY("beyond", count=far.sum(), n=len(far), first=far.index[far][0])]
 
 
 def target(data: pd.DataFrame, y: list[str]) -> pd.DataFrame | pd.Series:
@@ -316,39 +310,17 @@ def check_rows(data: pd.DataFrame, settings: Settings) -> None:
 
 # ---------------------------------------------------------------- words
 
-CAVEATS = (
-    "These are distributions of what was observed, not effects: they tell what to expect where x "
-    "has a value, not what would happen if x were set to it.",
-    "Intervals are estimates of where new rows fall. They do not carry the uncertainty of the "
-    "estimate itself, which is large where few rows are alike.",
-    "Away from the data the density returns to that of all rows together.",
-    "A density is smooth: probability piled up at single values (zeros, rounded numbers) is spread "
-    "over a bandwidth around them.",
-    "Weights may be negative; the density is the positive part of their sum, of area one.",
-)
-STRAIGHT = "Weights are straight lines in each column."
-ALIKE = (
-    "Lengthscales are in the units of the columns: rows closer than this share their density. Each "
-    "was searched from the median distance between two rows: a long one says that the column "
-    "matters little to the shape."
-)
+SAY = words.Texts("density")
 
 
 def headline(a: Densities, name: str) -> str:
     """One sentence: where a column lies at the first row, and what knowing x has brought."""
     row, share = a.table.iloc[a.rows.middle], a.narrowing[a.y.index(name)]
-    level = words.level_words(a.settings.level)
-    middle, low, high = words.numbers(
-        [row[f"{name}_{end}"] for end in ("median", "lower", "upper")]
-    )
-    told = (
-        f" Knowing {names(a.x)} makes the interval of a typical row {percent(share)} as wide as "
-        "one for all rows."
-    )
-    return (
-        f"{_where(a)}, half of {name} lies below {middle}, and {level} "
-        f"between {low} and {high}.{'' if np.isnan(share) else told}"
-    )
+    ends = {"middle": "median", "low": "lower", "high": "upper"}
+    texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
+    told = "" if np.isnan(share) else " " + SAY("told", x=names(a.x), share=percent(share))
+    known = {"where": _where(a), "name": name, "level": a.level, "told": told}
+    return SAY("headline", **known, **dict(zip(ends, texts, strict=True)))
 
 
 def _where(a: Densities) -> str:
@@ -361,54 +333,35 @@ def _where(a: Densities) -> str:
 
 def facts(a: Densities) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
-    m = a.model
-    chosen = "Given." if a.settings.bandwidth else "Chosen by the leave-one-out score."
-    around = "residuals" if m.location_ is not None else names(a.y)
-    widths = ", ".join(f"{y} {number(w)}" for y, w in zip(a.y, m.bandwidth_, strict=True))
-    smeared = f"By how much each point of {around} is smeared out, in the units of the column."
-    alike = STRAIGHT if isinstance(m.kernel_x_, Linear) else ALIKE
-    return [
-        ("Rows", number(len(a.data)), "Rows of the file that were used."),
-        ("Form", *_form(a)),
-        ("Bandwidth", widths, f"{smeared} {chosen}"),
-        ("Kernel on x", words.kernel_words(m.kernel_x_, a.x), alike),
-        ("Rank", number(m.features_.rank_), "Landmark rows that stand for all in the kernel."),
-        (
-            "Regulariser, λ",
-            number(m.reg_),
-            "Per row. Chosen by the leave-one-out score. Larger is closer to one density for all.",
-        ),
-        (
-            "Leave-one-out score",
-            number(m.loo_score_),
-            "Integrated squared error up to a constant, each row left out in turn; lower is "
-            "better, in the units of one over y.",
-        ),
-    ]
-
-
-def _form(a: Densities) -> tuple[str, str]:
-    if a.model.location_ is not None:
-        return (
-            "around a smooth mean",
-            f"Of two forms compared, the better: {names(a.x)} mostly move {names(a.y)}, so the "
-            "density is that of the distance from a smooth mean, and changes in shape as well.",
-        )
-    why = "Of two forms compared, the better: taking away a smooth mean first would not help."
-    if a.settings.bandwidth:
-        why = "No mean is taken away first: that is only tried where the bandwidth is chosen."
-    return "of the column itself", why
+    m, given, about_mean = a.model, a.settings.bandwidth, a.model.location_ is not None
+    form = "around" if about_mean else "untried" if given else "itself"
+    alike = "straight" if isinstance(m.kernel_x_, Linear) else a.settings.tune
+    widths = zip(a.y, m.bandwidth_, strict=True)
+    values = {
+        "Rows": number(len(a.data)),
+        "Form": "around a smooth mean" if about_mean else "of the column itself",
+        "Bandwidth": ", ".join(f"{y} {number(width)}" for y, width in widths),
+        "Kernel on x": words.kernel_words(m.kernel_x_, a.x),
+        "Rank": number(m.features_.rank_),
+        "Regulariser, λ": number(m.reg_),
+        "Leave-one-out score": number(m.loo_score_),
+    }
+    return SAY.facts(
+        values,
+        form=SAY(form, x=names(a.x), y=names(a.y)),
+        around="residuals" if about_mean else names(a.y),
+        chosen="Given." if given else "Chosen by the leave-one-out score.",
+        alike=SAY({"straight": "straight", False: "medial"}.get(alike, "alike")),
+    )
 
 
 def intervals(a: Densities) -> list[Fact]:
     """How good the intervals are, and how much narrower than without x."""
-    rows, level = [], words.level_words(a.settings.level)
+    rows: list[Fact] = []
     for name, inside, share in zip(a.y, a.inside, a.narrowing, strict=True):
         width = "unknown" if np.isnan(share) else percent(share)
-        beside = f"Their median, beside the width over all rows: how much x tells of {name}."
-        new = "Of the rows learned from; of new rows somewhat fewer."
-        rows += [(f"Rows inside their {level} interval, {name}", percent(inside), new)]
-        rows += [(f"Width of the intervals, {name}", width, beside)]
+        rows += [(f"Rows inside their {a.level} interval, {name}", percent(inside), SAY("inside"))]
+        rows += [(f"Width of the intervals, {name}", width, SAY("width", name=name))]
     return rows
 
 
@@ -422,7 +375,7 @@ def answers(a: Densities, name: str) -> Grid:
     grid = [("Row", [str(label) for label in part.index])]
     grid += [(x, [words.minus(f"{v:.5g}") for v in part[x]]) for x in shown]
     grid += [("Mean", c[:, 0]), ("Median", c[:, 1])]
-    grid += [(f"{words.level_words(a.settings.level)} interval", [f"{r[2]} to {r[3]}" for r in c])]
+    grid += [(f"{a.level} interval", [f"{r[2]} to {r[3]}" for r in c])]
     grid += [("Shortest", [f"{r[4]} to {r[5]}" for r in c])]
     grid += [("Mode", c[:, 6])] if len(a.y) == 1 else []
     return Grid.of(grid, f"{name} given {names(a.x)}{words.first_of(a.table)}")
@@ -439,22 +392,22 @@ def _labels(a: Densities, rows: pd.DataFrame) -> list[str] | None:
 
 def _rest(a: Densities) -> str:
     """What the labels of representative rows leave out."""
-    named_only = a.rows.chosen and len(a.x) > 1
-    return " What a label does not name is at its median." if named_only else ""
+    return " " + SAY("rest") if a.rows.chosen and len(a.x) > 1 else ""
 
 
 def ridges(
     a: Densities, name: str, rows: pd.DataFrame, labels: Any, file: str, held: str
 ) -> Figure:
     """The density of one column at some rows."""
-    level, said = a.settings.level, words.level_words(a.settings.level)
     display = ConditionalDensityDisplay.from_estimator(
-        a.model, rows, a.target, output=a.y.index(name), level=level, labels=labels
+        a.model,
+        rows,
+        a.target,
+        output=a.y.index(name),
+        level=a.settings.level,
+        labels=labels,
     )
-    caption = (
-        f"Density of {name}, with its median (line) and central {said} interval "
-        f"(dark). Ticks are the rows of the data most alike.{held}"
-    )
+    caption = SAY("ridges", name=name, level=a.level, held=held)
     return Figure(file, caption, display.plot, height=1.0 + 0.62 * len(rows))
 
 
@@ -471,16 +424,11 @@ def along(a: Densities, column: str, name: str) -> Figure:
         a.model, a.X, a.target, column=column, output=a.y.index(name)
     )
     others = words.values_words(display.held)
-    held = f" Other columns are held at their medians: {others}. In the data they are not."
-    held = held if others else ""
+    held = " " + SAY("held", others=others) if others else ""
     if len(values) <= FEW:
         rows = pd.DataFrame({**display.held, column: values})[a.x]
         return ridges(a, name, rows, None, file, held)
-    caption = (
-        f"{name} along {column}: the darker, the denser. Lines are quantiles, half of the rows "
-        f"below the thick one; dots are the data.{held}"
-    )
-    return Figure(file, caption, display.plot)
+    return Figure(file, SAY("map", name=name, column=column, held=held), display.plot)
 
 
 def contours(a: Densities, pair: tuple[str, str]) -> Figure:
@@ -491,10 +439,7 @@ def contours(a: Densities, pair: tuple[str, str]) -> Figure:
     )
     across = min(len(rows), 3)
     down = -(-len(rows) // across)
-    caption = (
-        f"{pair[0]} and {pair[1]} together: the smallest regions that hold 50%, 80% and 95% of the "
-        f"density. Dots are the rows of the data most alike.{_rest(a)}"
-    )
+    caption = SAY("contours", first=pair[0], second=pair[1], rest=_rest(a))
     return Figure(
         f"contours-{pair[0]}-{pair[1]}",
         caption,
@@ -525,10 +470,10 @@ def report(a: Densities, source: str) -> Report:
         sections=[
             Section("The densities", [*shown, blocks.Numbers(intervals(a))]),
             Section("Along each column", moved),
-            blocks.caveats(CAVEATS),
+            blocks.caveats(SAY.all("caveats")),
             blocks.fit_in_numbers(facts(a)),
             blocks.using(
-                blocks.Prose(ABOUT),
+                blocks.Prose(SAY("about")),
                 blocks.Code(_loading(a)),
                 blocks.Prose("From the data:"),
                 blocks.Code(_fit(a, source)),
@@ -536,13 +481,6 @@ def report(a: Densities, source: str) -> Report:
         ],
         files={"density.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
     )
-
-
-ABOUT = (
-    "The whole distribution was learned from the rows, with no family assumed: where it lies, how "
-    "it is spread, whether it is skewed or has several peaks. The model of this page, for new "
-    "rows, keeps the rows it learned from: do not send it where the data may not go."
-)
 
 
 def _loading(a: Densities) -> str:

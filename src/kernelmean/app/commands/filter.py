@@ -210,16 +210,7 @@ def to_tune(settings: Settings, train: Rows) -> bool:
 LONGEST = 400  # rows of a sequence drawn
 OUTSIDE = 0.05  # share of rows outside the range of training that is worth a word
 APART = 0.1  # distance between coverage and level that is worth a word
-
-CAVEATS = (
-    "The answer rests on the training file: the states must move there as they do in the test "
-    "file, be seen through observations of the same kind, and at the same interval of time.",
-    "States that the training file never visits cannot be found. Observations unlike any in it are "
-    "passed over, and the prediction is kept until they look familiar again.",
-    "What spoils an observation is taken to be new at each step. Where the same error lasts for "
-    "many steps (a sensor with an offset, a poll that is repeated), intervals are too narrow.",
-    series.PARTIAL,
-)
+SAY = words.Texts("filter")
 
 
 # ---------------------------------------------------------------- words
@@ -227,116 +218,47 @@ CAVEATS = (
 
 def facts(a: Tracks) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
-    m, s = a.model, a.settings
-    return [
-        (
-            "Rows to learn from",
-            a.train.amount("trajectories"),
-            "With states and observations side by side.",
-        ),
-        (
-            "Rows followed",
-            a.test.amount("trajectories"),
-            f"{int(a.filtered.missing.sum()):,} of them missing, "
-            f"{int(a.filtered.collapsed.sum()):,} unlike any of the training file.",
-        ),
-        ("Settings", *_search(a)),
-        (
-            "Kernel on the observations",
-            words.kernel_words(m.kernel_x_, s.observe),
-            "Lengthscales are in the units of the columns: points closer than this look alike.",
-        ),
-        (
-            "Kernel on the states",
-            words.kernel_words(m.kernel_z_, s.state),
-            "The same for the states.",
-        ),
-        (
-            "Regulariser of the update",
-            number(m.reg_),
-            "Per row. Larger trusts an observation less.",
-        ),
-        (
-            "Regulariser of the prior, η",
-            number(m.reg_prior_),
-            "Per row. By the leave-one-out score of the ratio between a prediction and the "
-            "training states.",
-        ),
-        (
-            "Regulariser of the dynamics, λ'",
-            number(m.reg_transition_),
-            "Per row. By the leave-one-out error of the next state.",
-        ),
-        *_backwards(a),
-    ]
-
-
-def _search(a: Tracks) -> tuple[str, str]:
-    tried = getattr(a.model, "tuning_", None)
-    if tried is None:
-        return "defaults", (
-            "Medians and leave-one-out scores. `--tune` searches for better ones by tracking."
-        )
-    left = max(0.0, min(row["error"] for row in tried))
-    return f"best of {len(tried):,}", (
-        f"Tracking the end of the training file, held out, left {percent(left)} of the variance "
-        "of the states unexplained."
-    )
-
-
-def _backwards(a: Tracks) -> list[Fact]:
-    if a.smoothed is None:
-        return []
-    reg = number(a.model.reg_smoother_)
-    return [("Regulariser of the way back", reg, "Per row. Of the smoother's backward pass.")]
+    m, s, tried = a.model, a.settings, getattr(a.model, "tuning_", None)
+    values = {
+        "Rows to learn from": a.train.amount("trajectories"),
+        "Rows followed": a.test.amount("trajectories"),
+        "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
+        "Kernel on the observations": words.kernel_words(m.kernel_x_, s.observe),
+        "Kernel on the states": words.kernel_words(m.kernel_z_, s.state),
+        "Regulariser of the update": number(m.reg_),
+        "Regulariser of the prior, η": number(m.reg_prior_),
+        "Regulariser of the dynamics, λ'": number(m.reg_transition_),
+    }
+    if a.smoothed is not None:
+        values["Regulariser of the way back"] = number(m.reg_smoother_)
+    left = max(0.0, min((row["error"] for row in tried or ()), default=0.0))
+    searched = SAY("untuned") if tried is None else SAY("tuned", left=percent(left))
+    missing, collapsed = (int(v.sum()) for v in (a.filtered.missing, a.filtered.collapsed))
+    return SAY.facts(values, missing=missing, collapsed=collapsed, searched=searched)
 
 
 def notes(a: Tracks) -> list[str]:
     """What the reader must not overlook in these very files."""
-    return [*a.caught, *_gaps(a), *_strangers(a), *_rivals(a), *_coverage(a)]
+    nothing = a.filtered.missing.all()
+    gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe)
+    far = [f"{k} {percent(share)}" for k, share in a.outside[a.outside > OUTSIDE].items()]
+    strangers = [SAY("strangers", listed=", ".join(far))] if far else []
+    return [*a.caught, *gaps, *strangers, *_errors_notes(a)]
 
 
-def _gaps(a: Tracks) -> list[str]:
-    if a.filtered.missing.all():
-        return ["No row has all observed columns: the track is a prediction throughout."]
-    return a.test.partial(a.settings.observe)
-
-
-def _strangers(a: Tracks) -> list[str]:
-    far = a.outside[a.outside > OUTSIDE]
-    if far.empty:
-        return []
-    listed = ", ".join(f"{name} {percent(share)}" for name, share in far.items())
-    return [
-        f"Observations leave the range of the training file (share of rows: {listed}). What they "
-        "say there is extrapolated."
-    ]
-
-
-def _rivals(a: Tracks) -> list[str]:
+def _errors_notes(a: Tracks) -> list[str]:
+    """Where straight lines do as well, and where intervals do not hold."""
     if a.errors is None:
         return []
-    better = [n for n, row in a.errors.iterrows() if row["line"] < 0.98 * row["filtered"]]
-    if not better:
-        return []
-    advice = "" if hasattr(a.model, "tuning_") else " Try `--tune`."
-    return [
-        f"For {' and '.join(map(str, better))}, straight lines from the observations alone have "
-        f"the smaller error: what the filter learned of the dynamics did not help here.{advice}"
-    ]
-
-
-def _coverage(a: Tracks) -> list[str]:
-    if a.errors is None:
-        return []
-    level, out = a.settings.level, []
+    out, level = [], a.settings.level
+    better = [str(n) for n, row in a.errors.iterrows() if row["line"] < 0.98 * row["filtered"]]
+    if better:
+        advice = "" if hasattr(a.model, "tuning_") else " Try `--tune`."
+        out.append(SAY("rivals", better=" and ".join(better), advice=advice))
     for name, share in a.errors["filtered inside"].items():
         if abs(share - level) > APART:
-            word = "narrow" if share < level else "wide"
-            out.append(
-                f"The {level_words(level)} intervals of {name} hold {percent(share)} of the states "
-                f"known: they are too {word} for this file."
-            )
+            word, said = "narrow" if share < level else "wide", percent(share)
+            out.append(SAY("coverage", level=level_words(level), name=name, share=said, word=word))
     return out
 
 
@@ -420,12 +342,12 @@ def _track(a: Tracks, i: int, name: str, track: Any, spreads: dict[str, Any]) ->
         panels[-1].set(xlabel="row", ylabel="relative width")
         panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
-    known = "" if a.truth is None else ", and the state itself where it is known"
-    caption = (
-        f"{a.test.which(i, LONGEST)}Above: {name} mean of each state with its central "
-        f"{level_words(a.settings.level)} interval{known}. Below: the width of the interval, as a "
-        "share of that of all training states (1: nothing is known). Shaded steps brought no news: "
-        "an observation is missing or, marked ×, unlike any of the training file."
+    caption = SAY(
+        "track",
+        which=a.test.which(i, LONGEST),
+        what=name,
+        level=level_words(a.settings.level),
+        known="" if a.truth is None else ", and the state itself where it is known",
     )
     return Figure.stacked(f"track-{i}", caption, plot, len(a.settings.state) + 1)
 
@@ -440,16 +362,11 @@ def forecast_figure(a: Tracks, i: int) -> Figure:
             series.band(axes, a.table.iloc[before], name, now, CURVE, "filtered")
             series.band(axes, after, name, after["step"], PLAIN, "forecast")
 
-    caption = f"Means and central {level_words(a.settings.level)} intervals."
+    caption = SAY("forecast", level=level_words(a.settings.level))
     return series.forecast_figure(a.test, i, states, draw, caption)
 
 
 # ---------------------------------------------------------------- report
-
-ABOUT = (
-    "Both how the states move and how they are observed were learned from rows with the states in "
-    "sight: no model is written down anywhere."
-)
 
 
 def headline(a: Tracks) -> str:
@@ -459,7 +376,7 @@ def headline(a: Tracks) -> str:
     for name in a.settings.state:
         mean, low, high = words.numbers([row[f"{name}_{end}"] for end in series.ENDS])
         said.append(f"{name} is {mean} ({low} to {high})")
-    return f"At the end of the file {names(said)}, at a level of {level_words(a.settings.level)}."
+    return SAY("headline", said=names(said), level=level_words(a.settings.level))
 
 
 def report(a: Tracks, source: str) -> Report:
@@ -474,9 +391,9 @@ def report(a: Tracks, source: str) -> Report:
         Section("The track", [*figures(a), answers(a)]),
         Section("How far from the truth", judged),
         Section("What comes next", ahead),
-        blocks.caveats(CAVEATS),
+        blocks.caveats(SAY.all("caveats")),
         blocks.fit_in_numbers(facts(a)),
-        blocks.using(blocks.Prose(ABOUT), blocks.Code(_snippet(a))),
+        blocks.using(blocks.Prose(SAY("about")), blocks.Code(_snippet(a))),
     ]
     return Report(
         title=f"{names(s.state)}, followed through {names(s.observe)}",
@@ -494,13 +411,7 @@ def report(a: Tracks, source: str) -> Report:
 def _explained(a: Tracks) -> blocks.Prose:
     assert a.truth is not None
     known = int((~np.isnan(a.truth)).any(axis=1).sum())
-    return blocks.Prose(
-        f"Root mean squared errors over the {known:,} rows of the test file whose states are "
-        "known; the filter did not see them. The straight line is least squares on the "
-        "observations of the same row, without memory (the average of the training states where "
-        f"they are missing or collapsed). The last columns: how many of the states lie inside the "
-        f"{level_words(a.settings.level)} intervals."
-    )
+    return blocks.Prose(SAY("errors", known=known, level=level_words(a.settings.level)))
 
 
 def _snippet(a: Tracks) -> str:

@@ -211,53 +211,24 @@ class Regimes:
     @cached_property
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very series."""
-        found = [
-            self._many(),
-            self._unfinished(),
-            self._memoryless(),
-            self._rare(),
-            self._fleeting(),
-        ]
-        partial = self.rows.partial(self.settings.columns)
-        return [*self.caught, *(text for text in found if text), *partial]
-
-    def _many(self) -> str:
-        if self.order is None or self.order < MAX_COMPONENTS:
-            return ""
-        return (
-            f"The rule finds {MAX_COMPONENTS} states, the most that it looks for. A series whose "
-            "state moves continuously has no number of states; a few still tell its main regimes "
-            "apart: give their number with --states, or compare numbers by held-out likelihood "
-            "with --states likelihood."
-        )
-
-    def _unfinished(self) -> str:
-        return "" if self.model.converged_ else "EM stopped before it had settled."
-
-    def _memoryless(self) -> str:
-        gains = self.gains
-        if self.n_states > 1 and gains.mean() > 2 * gains.std() / len(gains) ** 0.5:
-            return ""
-        return (
-            "The past tells nothing: rows in any other order would be described as well. There "
-            "is no sign of states that persist or follow each other."
-        )
-
-    def _rare(self) -> str:
-        rows = self.smoothed[self.rows.whole].sum(axis=0)
+        rows, entries = self.smoothed[self.rows.whole].sum(axis=0), self.entries
         rare = [f"state {k} ({rows[k]:.0f})" for k in np.flatnonzero(rows < RARE)]
-        if not rare:
-            return ""
-        return f"Few rows belong to {' and '.join(rare)}: what such a state emits is hardly known."
+        few = [f"state {k} ({entries[k]})" for k in np.flatnonzero(entries < FEW)]
+        found = {
+            "many": self.order is not None and self.order >= MAX_COMPONENTS,
+            "unfinished": not self.model.converged_,
+            "memoryless": not self._remembers(),
+            "rare": bool(rare),
+            "fleeting": bool(few) and self.n_states > 1,
+        }
+        known = {"most": MAX_COMPONENTS, "rare": " and ".join(rare), "few": " and ".join(few)}
+        said = [SAY(key, **known) for key, holds in found.items() if holds]
+        return [*self.caught, *said, *self.rows.partial(self.settings.columns)]
 
-    def _fleeting(self) -> str:
-        few = [f"state {k} ({self.entries[k]})" for k in np.flatnonzero(self.entries < FEW)]
-        if not few or self.n_states == 1:
-            return ""
-        return (
-            f"The most probable path enters few times into {' and '.join(few)}: how long it lasts "
-            "and where it leads is hardly known."
-        )
+    def _remembers(self) -> bool:
+        """Whether the past tells more than chance would."""
+        error = self.gains.std() / len(self.gains) ** 0.5
+        return self.n_states > 1 and bool(self.gains.mean() > 2 * error)
 
 
 def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | None:
@@ -272,26 +243,8 @@ def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | 
 
 LONGEST = 10_000  # rows of a sequence drawn
 SENTENCES = 4  # on single states
-
-CAVEATS = (
-    "States are what makes the past useful for the future: each is a law of its own that persists, "
-    "or has its own successors. They are not causes, and have no name but the one you give them.",
-    "Where a state moves continuously, a chain cuts it into steps, and their number is a matter of "
-    "how fine one looks.",
-    "The chain is taken to follow the same rules from the first row to the last, at equal "
-    "intervals of time.",
-    "Probabilities and forecasts take the model for the truth: they do not carry the uncertainty "
-    "of what was learned, which is large for states that were entered a few times.",
-    series.PARTIAL,
-)
-
-RULES = {  # how each rule counts, for readers
-    "correlations": "Canonical correlations of consecutive rows beyond what chance explains.",
-    "threshold": "Singular values of their cross-covariance beyond 0.3 √(log n/n).",
-    "elbow": "The point of largest curvature of the singular values.",
-    "ratio": "The largest ratio of a singular value to the next.",
-    "likelihood": "The fewest states whose log-likelihood of held-out rows is near the largest.",
-}
+SAY = words.Texts("hmm")
+RULES = SAY.content["rules"]  # how each rule counts, for readers
 
 
 # ---------------------------------------------------------------- words
@@ -304,67 +257,33 @@ def count_words(a: Regimes) -> str:
 
 def headline(a: Regimes) -> str:
     """One sentence for each of the first states, and one on where the file ends."""
-    said = [
-        f"State {k} holds in {percent(share)} of the rows, {number(stay, 2)} at a time on average."
-        for k, (share, stay) in enumerate(zip(a.model.startprob_, a.stays, strict=True))
-    ]
+    held = enumerate(zip(a.model.startprob_, a.stays, strict=True))
+    said = [SAY("state", k=k, share=percent(p), stay=number(stay, 2)) for k, (p, stay) in held]
     last = a.filtered[-1]
-    end = f"The file ends in state {last.argmax()} with probability {percent(last.max())}."
-    return " ".join([*said[:SENTENCES], end])
+    return " ".join([*said[:SENTENCES], SAY("end", k=last.argmax(), share=percent(last.max()))])
 
 
 def facts(a: Regimes) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
-    m, gain = a.model, a.gains.mean()
+    m, s, steps = a.model, a.settings, len(a.model.history_)
     error = a.gains.std() / len(a.gains) ** 0.5
-    return [
-        ("Rows", a.rows.amount(), f"{int((~a.rows.whole).sum()):,} of them missing."),
-        ("States", *_count(a)),
-        (
-            "Kernel",
-            words.kernel_words(m.kernel_, a.settings.columns),
-            "Embeds the rows. Lengthscales are in the units of the columns.",
-        ),
-        ("Learned by", *_learning(a)),
-        (
-            "Bandwidth",
-            words.bandwidth_words(m.bandwidth_),
-            "Of the densities, in the units of the columns.",
-        ),
-        ("Inference", *_inference(a)),
-        (
-            "What the past tells",
-            f"{number(gain)} ± {number(error, 2)}",
-            "How much more log-likelihood a row has given the rows before it than without them: "
-            "the use of knowing the state. In the very rows learned from.",
-        ),
-    ]
-
-
-def _count(a: Regimes) -> tuple[str, str]:
-    if a.order is None:
-        return f"{a.n_states}", "Given."
-    return f"{a.n_states}", f"Chosen by {a.order.method}. {RULES[a.order.method]}"
-
-
-def _learning(a: Regimes) -> tuple[str, str]:
-    if not a.settings.refine:
-        return "moments", "The spectral method alone, from three consecutive rows at a time."
-    end = "settled" if a.model.converged_ else "was stopped"
-    return (
-        f"EM, iterations: {len(a.model.history_)}",
-        f"When it {end}. It starts from the spectral method and at random; the laws of the states "
-        "stay embeddings.",
-    )
-
-
-def _inference(a: Regimes) -> tuple[str, str]:
-    if a.settings.inference == "forward":
-        return "by densities", "Bayes' rule with the densities of the states."
-    return (
-        f"kernel Bayes' rule, λ = {number(a.model.reg_)}",
-        "From the embedded laws of the states, without their densities. A larger λ trusts an "
-        "observation less.",
+    forward = s.inference == "forward"
+    values = {
+        "Rows": a.rows.amount(),
+        "States": f"{a.n_states}",
+        "Kernel": words.kernel_words(m.kernel_, s.columns),
+        "Learned by": f"EM, iterations: {steps}" if s.refine else "moments",
+        "Bandwidth": words.bandwidth_words(m.bandwidth_),
+        "Inference": "by densities" if forward else f"kernel Bayes' rule, λ = {number(m.reg_)}",
+        "What the past tells": f"{number(a.gains.mean())} ± {number(error, 2)}",
+    }
+    given = a.order is None
+    return SAY.facts(
+        values,
+        missing=int((~a.rows.whole).sum()),
+        chosen="Given." if given else f"Chosen by {a.order.method}. {RULES[a.order.method]}",
+        learned=SAY("em" if s.refine else "moments", end=words.settled(m)),
+        inferred=SAY(s.inference.value),
     )
 
 
@@ -435,22 +354,15 @@ def _regimes(a: Regimes, i: int, display: RegimeDisplay) -> Figure:
         display.plot(panels)
         panels[-1].set_xlabel(a.settings.time or "row")
 
-    above = "Above: each row in the colour of its most probable state. Below: the "
-    caption = (
-        f"{a.rows.which(i, LONGEST)}{above if display.names else 'The '}probabilities of the "
-        "states, given the whole file."
-    )
+    above = SAY.content["above"] if display.names else "The "
+    caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
     return Figure.stacked(f"states-{i}", caption, plot, len(display.names) + 1)
 
 
 def emission(a: Regimes, name: str) -> Figure:
     """The density of a column in each state."""
     display = EmissionDisplay.from_estimator(a.model, a.rows.frame, column=name)
-    caption = (
-        f"Density of {name} in each state, with the share of the rows that are in it; dashed: all "
-        "states together. The histogram is of the data."
-    )
-    return Figure(f"emission-{name}", caption, display.plot)
+    return Figure(f"emission-{name}", SAY("emission", name=name), display.plot)
 
 
 def spectrum(a: Regimes) -> Figure:
@@ -465,8 +377,8 @@ def history(a: Regimes) -> list[Figure]:
     """How EM climbed, where it took more than one step."""
     if len(a.model.history_) < 2:
         return []
-    caption = "EM: the mean log-likelihood of a row, each row left out of the laws it is judged by."
-    return [Figure("history", caption, HistoryDisplay.from_estimator(a.model).plot, 2.8)]
+    plot = HistoryDisplay.from_estimator(a.model).plot
+    return [Figure("history", SAY("climb"), plot, 2.8)]
 
 
 def forecast_figure(a: Regimes, i: int) -> Figure:
@@ -481,10 +393,7 @@ def forecast_figure(a: Regimes, i: int) -> Figure:
             series.band(axes, after, name, after["step"], PLAIN, "forecast")
         _draw_states(panels[-1], a, before, now, after)
 
-    caption = (
-        f"Above: mean and central {words.level_words(a.settings.level)} interval of what comes "
-        "next. Below: probabilities of the states, given the rows up to then."
-    )
+    caption = SAY("forecast", level=words.level_words(a.settings.level))
     return series.forecast_figure(a.rows, i, shown, draw, caption, more=1)
 
 
@@ -498,12 +407,6 @@ def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.Dat
 
 
 # ---------------------------------------------------------------- report
-
-ABOUT = (
-    "A chain that is not seen moves from state to state, and each row is drawn from the law of the "
-    "state it finds. States, laws and their order were learned from the rows alone; no family of "
-    "distributions is assumed."
-)
 
 
 def report(a: Regimes, source: str) -> Report:
@@ -519,9 +422,9 @@ def report(a: Regimes, source: str) -> Report:
             Section("How they follow each other", [chain(a)]),
             *_next(a),
             Section("How many states", [spectrum(a), blocks.Numbers(orders(a))]),
-            blocks.caveats(CAVEATS),
+            blocks.caveats(SAY.all("caveats")),
             blocks.fit_in_numbers(facts(a), *history(a)),
-            blocks.using(blocks.Prose(f"{ABOUT} {series.KEPT}"), blocks.Code(_snippet(a, source))),
+            blocks.using(blocks.Prose(SAY("about")), blocks.Code(_snippet(a, source))),
         ],
         files={
             "states.csv": a.table.to_csv(index_label="row"),

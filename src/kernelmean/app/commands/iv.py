@@ -36,10 +36,9 @@ from ..tables import Table, complete
 from ..words import level_words, names, number, p_words, signed
 
 SMALLEST = 20  # rows
-UNITS = (
-    "The linear kernel minds the units of the columns, and these lie far from zero or differ much "
-    "in size: subtract the mean of each column and divide by its standard deviation first."
-)
+LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
+FEW = 10  # different values of the instruments
+SAY = words.Texts("iv")
 DRAWN = 2_000  # points in a figure, at most
 PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
 LOW, HIGH = "prediction_lower", "prediction_upper"
@@ -274,7 +273,7 @@ class Analysis:
             model = settings.model(kernel_x, kernel_z).fit(X, y - centre, Z, C)
         model.design_ = data.design
         if settings.kernel == "linear" and not model.trend_ and uneven(frame.drop(columns=y.name)):
-            said.append(UNITS)
+            said.append(SAY("units"))
         return cls(data, settings, model, _ridge(model, frame, columns, centre), centre, said)
 
     @property
@@ -439,7 +438,7 @@ def _free(name: str, rows: pd.DataFrame) -> str:
 
 
 def sample(n: int) -> np.ndarray:
-    """Row words.numbers for a figure: a figure of a million points is a large grey spot."""
+    """Row numbers for a figure: a figure of a million points is a large grey spot."""
     return np.random.default_rng(0).permutation(n)[:DRAWN]
 
 
@@ -515,233 +514,106 @@ def _residual(x: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
     return float(np.sum((x - scaled @ coef) ** 2)), int(rank)
 
 
-LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
-FEW = 10  # different values of the instruments
-words.MODEL = "model.km"
-
-
 # ---------------------------------------------------------------- words
-
-LEARNS = "Stage 1 learns how the regressors depend on the instruments; stage 2"
-STAGES = {
-    "loo": f"{LEARNS} learns the outcome from what stage 1 predicts. Every row serves both, and "
-    "is left out of its own prediction.",
-    "share": f"{LEARNS}, on other rows, learns the outcome from what stage 1 predicts.",
-    "folds": f"{LEARNS} learns the outcome from what stage 1, learned without the rows of the same "
-    "fold, predicts.",
-    "samples": f"{LEARNS} learns the outcome from what stage 1 predicts. Rows without an outcome "
-    "serve stage 1 alone, rows without regressors stage 2 alone.",
-}
-SHARE_LOSSES = ("on the rows of stage 2", "on the rows of stage 1")
-OWN_LOSSES = ("at rows left out in turn", "at rows left out in turn")
 
 
 def facts(a: Analysis) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
-    m, kind = a.model, kind_of(a.settings.split)
-    losses = SHARE_LOSSES if kind == "share" else OWN_LOSSES
-    return [
-        ("Rows", number(len(a.frame)), "Rows of the file that were used."),
-        ("Rows in stage 1 and stage 2", f"{m.n_stage1_:,} and {m.n_stage2_:,}", STAGES[kind]),
-        *_kernel_facts(a),
-        (
-            "Regulariser of stage 1, λ",
-            number(m.reg_stage1_),
-            f"Per row. Chosen to predict the regressors best {losses[0]}.",
-        ),
-        (
-            "Regulariser of stage 2, ξ",
-            number(m.reg_stage2_),
-            f"Per row. Chosen to predict the outcome best {losses[1]}. Larger is smoother.",
-        ),
-        (
-            "Loss of stage 1",
-            number(m.loss_stage1_),
-            "Mean squared distance, in the feature space of the kernel, between the regressors and "
-            f"their prediction, {losses[0]}.",
-        ),
-        (
-            "Loss of stage 2",
-            number(m.loss_stage2_),
-            f"Mean squared error of the outcome {losses[1]}. The variance of {a.columns.y} is "
-            f"{number(float(a.frame[a.columns.y].var(ddof=0)))}.",
-        ),
-        *_score_facts(a),
-    ]
-
-
-def _kernel_facts(a: Analysis) -> list[Fact]:
-    m = a.model
-    each = (
-        "Each was searched from the median distance between two rows: a long one says that the "
-        "column matters little, or in a straight line."
-        if a.settings.searched
-        else "Each is the median distance between two rows."
-    )
-    straight = "A straight line in each column, with an intercept."
+    m, c, kind = a.model, a.columns, kind_of(a.settings.split)
     beside = {None: "none", 0: "an intercept", 1: "a plane"}
-    return [
-        (
-            "Kernel on the regressors",
-            words.kernel_words(m.kernel_x_, a.columns.regressors),
-            straight
-            if isinstance(m.kernel_x_, Linear)
-            else "Lengthscales are in the units of the columns: points closer than this look "
-            f"alike. {each}",
-        ),
-        (
-            "Kernel on the instruments",
-            words.kernel_words(m.kernel_z_, [*a.columns.z, *a.columns.c]),
-            "The same for the instruments"
-            + (" and the exogenous columns." if a.columns.c else "."),
-        ),
-        (
-            "Trend beside the kernel",
-            beside.get(m.trend_, f"a polynomial of degree {m.trend_}"),
-            "A part of the curve that is not regularised; predictions far from the data follow it.",
-        ),
-    ]
+    values = {
+        "Rows": number(len(a.frame)),
+        "Rows in stage 1 and stage 2": f"{m.n_stage1_:,} and {m.n_stage2_:,}",
+        "Kernel on the regressors": words.kernel_words(m.kernel_x_, c.regressors),
+        "Kernel on the instruments": words.kernel_words(m.kernel_z_, [*c.z, *c.c]),
+        "Trend beside the kernel": beside.get(m.trend_, f"a polynomial of degree {m.trend_}"),
+        "Regulariser of stage 1, λ": number(m.reg_stage1_),
+        "Regulariser of stage 2, ξ": number(m.reg_stage2_),
+        "Loss of stage 1": number(m.loss_stage1_),
+        "Loss of stage 2": number(m.loss_stage2_),
+    }
+    if a.plain is not None:
+        iv, plain = a.scores
+        values["R² of the structural curve"] = number(iv)
+        values["R² of plain kernel ridge"] = number(plain)
+    shares = ("on the rows of stage 2", "on the rows of stage 1")
+    return SAY.facts(
+        values,
+        stages=SAY(kind),
+        alike=_alike(a),
+        and_c=" and the exogenous columns" if c.c else "",
+        where=shares if kind == "share" else ("at rows left out in turn",) * 2,
+        y=c.y,
+        variance=number(a.frame[c.y].var(ddof=0)),
+    )
 
 
-def _score_facts(a: Analysis) -> list[Fact]:
-    if a.plain is None:
-        return []
-    iv, plain = a.scores
-    return [
-        (
-            "R² of the structural curve",
-            number(iv),
-            "Share of the variance of the outcome it accounts for. It is not a measure of success: "
-            "the curve gives up the part of the fit that confounding would explain.",
-        ),
-        ("R² of plain kernel ridge", number(plain), "For comparison; regression maximises this."),
-    ]
+def _alike(a: Analysis) -> str:
+    if isinstance(a.model.kernel_x_, Linear):
+        return SAY("straight")
+    return f"{SAY('alike')} {SAY('searched' if a.settings.searched else 'medial')}"
 
 
 def strength(a: Analysis) -> list[Fact]:
     """What the first stage says about each endogenous column."""
-    rows = []
+    rows: list[Fact] = []
     for x, f, df in zip(a.columns.x, a.strength.f, a.strength.df, strict=True):
         stage = a.first_stages[x]
-        alone = (
-            f" The exogenous columns alone: {number(stage.r2_exogenous)}." if a.columns.c else ""
-        )
-        rows += [
-            (
-                f"First-stage R² of {x}",
-                number(stage.r2),
-                f"Share of its variance predicted from {_given(a)}, each row left out in turn."
-                f"{alone}",
-            ),
-            (
-                f"First-stage F of {x}",
-                number(float(f)),
-                f"Of the instruments, on {number(float(df), 2)} degrees of freedom that they add "
-                f"to stage 1. Below {WEAK:.0f} they count as weak by the usual rule of thumb. In a "
-                f"linear first stage F is {number(stage.f)}.",
-            ),
-        ]
+        alone = SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
+        predicted = SAY("first_r2", given=_given(a), alone=alone)
+        counted = SAY("first_f", df=number(df, 2), weak=WEAK, f=number(stage.f))
+        rows += [(f"First-stage R² of {x}", number(stage.r2), predicted)]
+        rows += [(f"First-stage F of {x}", number(f), counted)]
     return rows
+
+
+def _given(a: Analysis) -> str:
+    return "the instruments and the exogenous columns" if a.columns.c else "the instruments"
 
 
 def tests(a: Analysis) -> list[Fact]:
     """What the data say about the assumptions, test by test."""
-    p = a.model.specification_p_
-    rows = []
+    p, values, differ = a.model.specification_p_, {}, ""
     if a.endogeneity is not None:
-        differ = a.endogeneity.p_value < 0.05
-        rows.append(
-            (
-                "Would regression have done? p-value",
-                p_words(a.endogeneity.p_value),
-                "Small where the structural curve differs from plain regression by more than "
-                "chance. "
-                + (
-                    "It does here: the regressors are confounded."
-                    if differ
-                    else "It does not here, which is no proof that regression is right: with "
-                    "instruments of this strength a difference may go unnoticed."
-                ),
-            )
-        )
+        values["Would regression have done? p-value"] = p_words(a.endogeneity.p_value)
+        differ = SAY("differ" if a.endogeneity.p_value < 0.05 else "same")
     if np.isfinite(p):
-        rows.append(
-            (
-                "Do the instruments contradict the curve? p-value",
-                p_words(p),
-                "Small where what the curve leaves unexplained still moves with the instruments: "
-                "the curve is too stiff or too smooth, or an instrument acts on the outcome by "
-                "itself. " + ("This is the case here." if p < 0.05 else "There is no sign of it."),
-            )
-        )
-    return rows
+        values["Do the instruments contradict the curve? p-value"] = p_words(p)
+    contradict = "This is the case here." if p < 0.05 else "There is no sign of it."
+    return SAY.facts(values, differ=differ, contradict=contradict)
 
 
-def effects(a: Analysis) -> Grid | None:
+def effects(a: Analysis) -> list[Grid]:
     """Average derivatives with their limits; none for a kernel without derivatives."""
     if not a.effects:
-        return None
+        return []
     rows = [
         (x, *words.numbers([e.value, e.error, e.low, e.high]), p_words(e.p_value))
         for x, e in a.effects.items()
     ]
-    percent = level_words(a.level)
-    header = ["Column", "Average slope", "Standard error", f"{percent} from", "to", "p-value"]
-    return Grid(header, rows, f"How {a.columns.y} moves with each column, on average over the rows")
+    start = f"{level_words(a.level)} from"
+    header = ["Column", "Average slope", "Standard error", start, "to", "p-value"]
+    caption = f"How {a.columns.y} moves with each column, on average over the rows"
+    return [Grid(header, rows, caption)]
 
 
 def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
-    out = list(a.notes)
-    if a.weak:
-        out.append(
-            f"The instruments are weak for {' and '.join(a.weak)} (first-stage F below "
-            f"{WEAK:.0f}): the curve is then mostly the regulariser's choice, either flat or drawn "
-            "towards plain regression, and the limits given may be too narrow."
-        )
-    if a.model.specification_p_ < 0.05:
-        out.append(
-            f"The instruments contradict the curve (p-value {p_words(a.model.specification_p_)}): "
-            "what it leaves unexplained still moves with them. Another kernel or trend may help, "
-            "unless an instrument acts on the outcome by itself."
-        )
-    if a.support <= FEW:
-        out.append(
-            f"The instruments take only {a.support} different values together. Data fix at most "
-            "that many averages of the curve (for given exogenous columns); its shape in between "
-            "is the regulariser's choice."
-        )
-    if a.plain is None:
-        out.append(
-            "No row has both regressors and outcome, so there is no plain regression to compare "
-            "with."
-        )
-    return out
+    p = a.model.specification_p_
+    found = {
+        "weak": bool(a.weak),
+        "contradicted": p < 0.05,
+        "few": a.support <= FEW,
+        "alone_twice": a.plain is None,
+    }
+    known = {"columns": " and ".join(a.weak), "weak": WEAK, "p": p_words(p), "support": a.support}
+    return [*a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
 
 
 def caveats(a: Analysis) -> list[str]:
     """What holds for every analysis of this kind."""
-    level = level_words(a.level)
-    out = [
-        "That an instrument acts on the outcome only through the regressors cannot be tested with "
-        "these data. It is an assumption about the world, and the curve is only as good as it is.",
-        "Weak instruments move the regressors little. The regularisers then flatten the curve, "
-        "and a flat curve must not be read as the absence of an effect.",
-        "Smoothness is chosen by how well the curve predicts the outcomes as observed, the rule of "
-        "Singh et al. (2019). Where confounding is strong this leans towards plain regression: the "
-        "true difference between the two curves may be larger than the one drawn.",
-        f"The band is meant to hold the whole curve at once, in {level} of such data "
-        "sets, where the instruments are valid and not weak. The limits of an average slope are "
-        "meant for that number alone.",
-        "Nothing is known beyond the data: curves are drawn between the 2.5% and 97.5% quantiles, "
-        "and away from the data every prediction returns to the trend.",
-    ]
-    if kind_of(a.settings.split) in ("share", "folds"):
-        out.append(
-            "The rows were divided at random. With few rows another `--seed` gives a visibly "
-            "different curve; `--split loo` does not depend on chance."
-        )
-    return out
+    divided = kind_of(a.settings.split) in ("share", "folds")
+    return SAY.all("caveats", level=level_words(a.level)) + [SAY("divided")] * divided
 
 
 def headline(a: Analysis, column: str) -> str:
@@ -749,41 +621,49 @@ def headline(a: Analysis, column: str) -> str:
     low, high = a.frame[column].quantile([0.1, 0.9])
     ends = a.partial(column, [low, high])
     change = ends.iloc[1] - ends.iloc[0]
-    others = "" if len(a.columns.regressors) == 1 else ", everything else held at its median,"
-    plain = (
-        "" if a.plain is None else f", and by {signed(change[PLAIN])} according to plain regression"
-    )
-    return (
-        f"Moving {column} from {number(float(low))} to {number(float(high))} (its 10% and 90% "
-        f"quantiles){others} changes {a.columns.y} by {signed(change[PREDICTION])} according to "
-        f"the structural curve{plain}.{_average(a, column)}"
-    )
-
-
-def _average(a: Analysis, column: str) -> str:
-    e = a.effects.get(column)
-    if e is None:
-        return ""
-    low, high, level = signed(e.low), signed(e.high), level_words(a.level)
-    return (
-        f" Its slope, averaged over the rows, is {signed(e.value)} ({level} limits: {low} "
-        f"to {high})."
+    average, e = "", a.effects.get(column)
+    if e is not None:
+        limits = {"value": signed(e.value), "low": signed(e.low), "high": signed(e.high)}
+        average = " " + SAY("average", level=level_words(a.level), **limits)
+    return SAY(
+        "headline",
+        x=column,
+        y=a.columns.y,
+        low=number(low),
+        high=number(high),
+        others="" if len(a.columns.regressors) == 1 else SAY("others"),
+        change=signed(change[PREDICTION]),
+        plain="" if a.plain is None else SAY("plain", change=signed(change[PLAIN])),
+        average=average,
     )
 
 
-# ---------------------------------------------------------------- figures and page
+def _design(a: Analysis) -> str:
+    c = a.columns
+    held = " " + SAY("held", c=names(c.c, code=True)) if c.c else ""
+    x, z = names(c.x, code=True), names(c.z, code=True)
+    return SAY("design", x=x, y=c.y, z=z, are="s are" if len(c.z) > 1 else " is", held=held)
+
+
+def _loading(a: Analysis) -> str:
+    centred = SAY("centred", y=a.columns.y, centre=number(a.centre, 6))
+    return f"{centred if a.settings.centred else SAY('predicts')} {SAY('keeps')}"
+
+
+# ---------------------------------------------------------------- figures
 
 
 def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
     others = [c for c in a.columns.regressors if c != column]
-    held = words.values_words(a.frame[others].median())
-    seen = ", and what is seen when it is merely observed (dashed)"
-    caption = (
-        f"{a.columns.y} as a function of {column}: what would happen if {column} were set (solid, "
-        f"with a band that holds along the whole curve with {level_words(a.level)} confidence)"
-        f"{'' if a.plain is None else seen}."
-        f"{f' Other columns are held at their medians: {held}.' if others else ''}"
+    medians = words.values_words(a.frame[others].median())
+    caption = SAY(
+        "curve",
+        x=column,
+        y=a.columns.y,
+        level=level_words(a.level),
+        seen="" if a.plain is None else SAY("seen"),
+        held=" " + SAY("medians", held=medians) if others else "",
     )
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
@@ -798,22 +678,13 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
     order = np.argsort(across)
     labels = (a.columns.z[0], column) if alone else (f"{column}, predicted", f"{column}, observed")
 
-    def plot(axes) -> None:
+    def plot(axes: Any) -> None:
         axes.plot(across[keep], stage.x[keep], ".", color=DATA, ms=3, alpha=0.5)
         axes.plot(across[order], stage.fitted[order], color=CURVE, lw=2)
         axes.set(xlabel=labels[0], ylabel=labels[1])
 
-    caption = (
-        f"First stage: {column} against the instrument, with its mean given the instrument."
-        if alone
-        else f"First stage: {column} against its prediction from {_given(a)}. The wider the points "
-        "spread sideways along the line, the more there is to learn from."
-    )
+    caption = SAY("against" if alone else "predicted", x=column, given=_given(a))
     return Figure(f"first-stage-{column}", caption, plot, 3.4)
-
-
-def _given(a: Analysis) -> str:
-    return "the instruments and the exogenous columns" if a.columns.c else "the instruments"
 
 
 def curve_table(a: Analysis, column: str) -> Grid:
@@ -838,10 +709,9 @@ def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report
     curves: list[blocks.Block] = []
     for column in a.columns.x:
         curves += [curve_figure(a, column), curve_table(a, column)]
-    average = effects(a)
-    curves += [] if average is None else [average]
+    curves += effects(a)
     stages = [first_stage_figure(a, column) for column in a.columns.x]
-    learned = [blocks.Prose(FIRST_STAGE), *stages, blocks.Numbers(strength(a))]
+    learned = [blocks.Prose(SAY("first_stage")), *stages, blocks.Numbers(strength(a))]
     tested = [blocks.Numbers(tests(a))] if tests(a) else []
     sections = [
         Section("The structural curve", curves),
@@ -865,34 +735,6 @@ def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report
             "predictions.csv": predicted.to_csv(index_label="row"),
             words.MODEL: a.model.save,
         },
-    )
-
-
-FIRST_STAGE = (
-    "Instruments are of use as far as they move the regressor. What they move is the part of its "
-    "variation that is free of confounding, and the only part the curve is learned from."
-)
-
-
-def _design(a: Analysis) -> str:
-    c, x, z = a.columns, names(a.columns.x, True), names(a.columns.z, True)
-    are = "s are" if len(c.z) > 1 else " is"
-    held = f" Held fixed, because they may act on both: {names(c.c, code=True)}." if c.c else ""
-    return (
-        f"Something unseen may drive both {x} and `{c.y}`, so regressing one on the "
-        f"other mixes its effect with theirs. The instrument{are} {z}, assumed to act "
-        f"on `{c.y}` only through {x}.{held}"
-    )
-
-
-def _loading(a: Analysis) -> str:
-    keeps = "The file keeps up to 10,000 rows of the data, for averages and tests."
-    if not a.settings.centred:
-        return f"The model predicts, and knows everything on this page. {keeps}"
-    return (
-        f"The model was fitted to `{a.columns.y}` less its mean, {number(a.centre, 6)}, so that "
-        "regularisation pulls towards the average and not towards zero. Add the mean to its "
-        f"predictions. {keeps}"
     )
 
 

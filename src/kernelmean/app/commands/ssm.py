@@ -161,6 +161,23 @@ class Trial:
         off = (self.forecasts[rival] - truth) ** 2 - (self.forecasts["state space"] - truth) ** 2
         return off.mean(axis=0), off.std(axis=0) / len(off) ** 0.5
 
+    def notes(self, level: float) -> list[str]:
+        """Where a rival is as good, or nearly, and where the intervals do not hold."""
+        gain, error = self.gain(self.rival)
+        columns, inside = self.truth.columns, self.errors["inside"]
+        behind, near = columns[gain <= 0], columns[(gain > 0) & (gain < 2 * error)]
+        apart = (abs(inside - level) > APART).any()
+        known = {
+            "behind": " and ".join(behind),
+            "near": " and ".join(near),
+            "rival": SAY.content["rivals"][self.rival],
+            "n": len(self.truth),
+            "level": words.level_words(level),
+            "shares": ", ".join(percent(v) for v in inside),
+        }
+        found = {"behind": len(behind), "near": len(near), "apart": apart}
+        return [SAY(key, **known) for key, holds in found.items() if holds]
+
 
 @dataclass(frozen=True)
 class Forecasts:
@@ -248,57 +265,9 @@ class Forecasts:
     @cached_property
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very series."""
-        said = [self._unfinished(), self._untried(), *self._beaten(), self._level()]
-        partial = self.rows.partial(self.rows.frame.columns)
-        return [*self.caught, *(text for text in said if text), *partial]
-
-    def _unfinished(self) -> str:
-        return "" if self.model.converged_ else "The fit stopped before it had settled."
-
-    def _untried(self) -> str:
-        if self.trial is not None:
-            return ""
-        return (
-            "There are too few rows without gaps to hold some out: how good the forecasts are is "
-            "not known."
-        )
-
-    def _beaten(self) -> list[str]:
-        """Where the best of the rivals is as good, or nearly."""
-        if self.trial is None:
-            return []
-        gain, error = self.trial.gain(self.trial.rival)
-        columns, rival = self.trial.truth.columns, SAID[self.trial.rival]
-        behind, near = columns[gain <= 0], columns[(gain > 0) & (gain < 2 * error)]
-        found = []
-        if len(behind):
-            found.append(
-                f"For {' and '.join(behind)}, {rival} is as good or better on the held-out rows: "
-                "where only the mean is of interest, take that."
-            )
-        if len(near):
-            found.append(
-                f"The forecasts of {' and '.join(near)} are better than {rival}, but by no more "
-                f"than the noise of {len(self.trial.truth):,} held-out rows."
-            )
-        return found
-
-    def _level(self) -> str:
-        level = self.settings.level
-        if self.trial is None or (abs(self.trial.errors["inside"] - level) <= APART).all():
-            return ""
-        shares = ", ".join(percent(v) for v in self.trial.errors["inside"])
-        return (
-            f"The {100 * level:g}% intervals hold {shares} of the held-out rows: they are not to "
-            "be taken at their word here."
-        )
-
-
-SAID = {
-    "AR(1)": "a straight line through the row before",
-    "no change": "the row before, unchanged",
-    "mean": "the mean of earlier rows",
-}
+        said = [] if self.model.converged_ else [SAY("unfinished")]
+        said += [SAY("untried")] if self.trial is None else self.trial.notes(self.settings.level)
+        return [*self.caught, *said, *self.rows.partial(self.rows.frame.columns)]
 
 
 def expected(
@@ -355,24 +324,7 @@ def rivals(frame: pd.DataFrame, lengths: list[int], past: np.ndarray) -> dict[st
 
 LONGEST = 300  # rows of a sequence drawn
 LATENT = 2  # coordinates drawn
-
-CAVEATS = (
-    "The latent state is what makes the past useful for the future. It has no unit and no "
-    "direction: any one-to-one function of it explains the rows as well. Forecasts do not depend "
-    "on which it is.",
-    "The rows are taken to follow the same rules from the first to the last, at equal intervals "
-    "of time. Trends and seasons are not looked for: remove them first.",
-    "Nothing is known of states that the series has not visited: beyond the range of the data the "
-    "laws go on as a straight line with noise of the same kind.",
-    "Forecasts take the model for the truth: they do not carry the uncertainty of what was "
-    "learned.",
-    series.PARTIAL,
-)
-
-INFERENCES = {
-    "nodes": ("on nodes", "Bayes' rule with the learned densities, on points of the latent space."),
-    "particles": ("particles", "A particle filter with the learned densities."),
-}
+SAY = words.Texts("ssm")
 
 
 # ---------------------------------------------------------------- words
@@ -382,99 +334,39 @@ def headline(a: Forecasts) -> str:
     """One sentence on how well held-out rows were forecast."""
     if a.trial is None:
         return ""
-    errors = a.trial.errors
-    said = [
-        f"{name}: {number(row['state space'])}, against {number(row['AR(1)'])} for "
-        f"AR(1) and {number(row['no change'])} for no change."
-        for name, row in errors.iloc[:COLUMNS].iterrows()
-    ]
-    return f"Root mean squared error of forecasts one row ahead, on rows held out. {' '.join(said)}"
+    said = [SAY("headline")]
+    for name, row in a.trial.errors.iloc[:COLUMNS].iterrows():
+        ours, line, same = (number(row[which]) for which in ("state space", "AR(1)", "no change"))
+        said.append(SAY("error", name=name, ours=ours, line=line, same=same))
+    return " ".join(said)
 
 
 def facts(a: Forecasts) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
-    m = a.model
-    return [
-        ("Rows", a.rows.amount(), f"{int((~a.rows.whole).sum()):,} of them missing."),
-        *_held_out(a.trial),
-        (
-            "Latent state",
-            f"{m.n_latent}-dimensional, {len(m.nodes_):,} nodes",
-            "The law of the states is chosen to be normal; which law does not matter.",
-        ),
-        (
-            "Kernel",
-            words.kernel_words(m.kernel_, a.settings.names),
-            "Embeds the rows. Lengthscales are in the units of the columns.",
-        ),
-        ("Learned by", *_learning(a)),
-        ("Settings", *_search(a)),
-        (
-            "Bandwidth",
-            words.bandwidth_words(m.bandwidth_),
-            "Of the densities, in the units of the columns.",
-        ),
-        *_guard(a),
-        ("Inference", *_inference(a)),
-        (
-            "Log-likelihood of a row",
-            number(a.log_predictive[a.rows.whole].mean()),
-            "Mean log p(row | rows before), in the very rows learned from.",
-        ),
-    ]
-
-
-def _held_out(trial: Trial | None) -> list[Fact]:
-    if trial is None:
-        return []
-    return [
-        (
-            "Rows held out",
-            f"{trial.n:,}",
-            f"The last {percent(HELD_OUT)} of each sequence, forecast by a model of the rest; "
-            f"{len(trial.truth):,} that follow a row without gaps are judged. The model of this "
-            "page was then learned from all rows.",
-        )
-    ]
-
-
-def _learning(a: Forecasts) -> tuple[str, str]:
-    if not a.settings.refine:
-        return "moments", "Of neighbouring rows and of next neighbours, alone."
-    end = "settled" if a.model.converged_ else "was stopped"
-    return (
-        f"EM, iterations: {len(a.model.history_)}",
-        f"When it {end}. It starts from moments of neighbouring rows; the laws stay embeddings.",
+    m, s, trial = a.model, a.settings, a.trial
+    tried = None if trial is None else getattr(trial.model, "tuning_", None)
+    rules = {"nodes": "on nodes", "particles": "particles"}
+    values = {
+        "Rows": a.rows.amount(),
+        "Rows held out": None if trial is None else f"{trial.n:,}",
+        "Latent state": f"{m.n_latent}-dimensional, {len(m.nodes_):,} nodes",
+        "Kernel": words.kernel_words(m.kernel_, s.names),
+        "Learned by": f"EM, iterations: {len(m.history_)}" if s.refine else "moments",
+        "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
+        "Bandwidth": words.bandwidth_words(m.bandwidth_),
+        "Guard": f"{m.guard_[0]:,.0f} rows" if s.refine else None,
+        "Inference": rules.get(s.inference) or f"kernel Bayes' rule, λ = {number(m.reg_)}",
+        "Log-likelihood of a row": number(a.log_predictive[a.rows.whole].mean()),
+    }
+    return SAY.facts(
+        {name: value for name, value in values.items() if value is not None},
+        missing=int((~a.rows.whole).sum()),
+        share=percent(HELD_OUT),
+        judged=0 if trial is None else len(trial.truth),
+        learned=SAY("em" if s.refine else "moments", end=words.settled(m)),
+        searched=SAY("untuned" if tried is None else "tuned"),
+        inferred=SAY(s.inference.value),
     )
-
-
-def _search(a: Forecasts) -> tuple[str, str]:
-    tried = getattr(a.trial.model, "tuning_", None) if a.trial is not None else None
-    if tried is None:
-        return "defaults", "`--tune` searches for better ones by forecasts of rows held back."
-    return f"best of {len(tried):,}", "By the likelihood of rows held back, before those judged."
-
-
-def _guard(a: Forecasts) -> list[Fact]:
-    if not a.settings.refine:
-        return []
-    return [
-        (
-            "Guard",
-            f"{a.model.guard_[0]:,.0f} rows",
-            "As how many rows a straight line with the same noise everywhere counts in the law of "
-            "a row given the state. Chosen by rows held back; large where that says it all.",
-        )
-    ]
-
-
-def _inference(a: Forecasts) -> tuple[str, str]:
-    if a.settings.inference == "kbr":
-        return (
-            f"kernel Bayes' rule, λ = {number(a.model.reg_)}",
-            "From the embedded laws, without their densities.",
-        )
-    return INFERENCES[a.settings.inference]
 
 
 # ---------------------------------------------------------------- tables
@@ -539,12 +431,9 @@ def _drawn(a: Forecasts, i: int, shown: ForecastDisplay) -> Figure:
         shown.plot(panels)
         panels[-1].set_xlabel(a.settings.time or "row")
 
-    after = " After the end: what comes next, with that interval and the central half."
-    caption = (
-        f"{a.rows.which(i, LONGEST)}Each row (dots) with its mean and central "
-        f"{words.level_words(a.settings.level)} interval given the rows before it."
-        f"{after if a.settings.forecast else ''}"
-    )
+    level, which = words.level_words(a.settings.level), a.rows.which(i, LONGEST)
+    after = " " + SAY("after") if a.settings.forecast else ""
+    caption = SAY("series", which=which, level=level, after=after)
     return Figure.stacked(f"series-{i}", caption, plot, len(shown.names), each=2.1)
 
 
@@ -563,52 +452,33 @@ def laws(model: KernelStateSpace, columns: Any) -> Figure:
             law.plot(axes)
 
     down = -(-len(displays) // 2)
-    caption = (
-        "Where the latent state goes, and what it shows of itself: darker is likelier, the line is "
-        "the mean. On the dashed line the state would stay as it is."
-    )
-    return Figure("laws", caption, plot, height=3.3 * down, shape=(down, 2))
+    return Figure("laws", SAY("laws"), plot, height=3.3 * down, shape=(down, 2))
 
 
 def trace(a: Forecasts) -> Figure:
     """How the model was learned."""
     steps = TraceDisplay.from_estimator(a.model)
     climbs = bool(len(steps.values))
-    loss = "he loss of the moments that the fit starts from, and its terms."
-    climb = (
-        f"Left: t{loss} Right: the mean log-likelihood of a row by iteration of EM, each row left "
-        "out of the laws it is judged by."
-    )
-    caption = climb if climbs else f"T{loss}"
+    caption = SAY("climb" if climbs else "loss")
     return Figure("trace", caption, steps.plot, height=3.0, shape=(1, 1 + climbs))
 
 
 # ---------------------------------------------------------------- report
 
-ABOUT = (
-    "A state that is not seen moves from row to row, and each row is drawn from a law that depends "
-    "on it. Both were learned from the rows alone; no family of distributions is assumed."
-)
-RIVALRY = (
-    "Forecasts of each row from the rows before it, by models that were learned from earlier rows "
-    "only. AR(1) is a straight line through the row before, by least squares; no change is the row "
-    "before itself; mean is that of the earlier rows."
-)
-
 
 def report(a: Forecasts, source: str) -> Report:
     """The answer."""
     said, level = headline(a), a.settings.level
-    judged = [] if a.trial is None else [accuracy(a.trial, level), blocks.Prose(RIVALRY)]
+    judged = [] if a.trial is None else [accuracy(a.trial, level), blocks.Prose(SAY("rivalry"))]
     ahead = [] if a.ahead is None else [forecast(a)]
     sections = [
         Section("The series and its forecasts", drawn(a)),
         Section("What comes next", ahead),
         Section("How good the forecasts are", judged),
         Section("What was learned", [laws(a.model, a.settings.names[:COLUMNS])]),
-        blocks.caveats(CAVEATS),
+        blocks.caveats(SAY.all("caveats")),
         blocks.fit_in_numbers(facts(a), trace(a)),
-        blocks.using(blocks.Prose(f"{ABOUT} {series.KEPT}"), blocks.Code(_snippet(a, source))),
+        blocks.using(blocks.Prose(SAY("about")), blocks.Code(_snippet(a, source))),
     ]
     return Report(
         title=f"{names(a.settings.names)}, one row ahead and beyond",
