@@ -29,6 +29,7 @@ from kernelmean.app.commands.ssm import (
 )
 from kernelmean.app.demos import volatility
 from kernelmean.app.demos.sp500 import load_returns
+from kernelmean.app.errors import noted
 from kernelmean.app.page import html
 from kernelmean.app.report import Code
 from kernelmean.app.series import Rows
@@ -343,10 +344,9 @@ class TestNotes:
     def test_partial_rows_trouble_and_an_unfinished_fit(self, table):
         a = found(table[["level", "other"]])
         a.model.converged_ = False
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            warnings.warn("something went wrong", stacklevel=1)
-            warnings.warn("something went wrong", stacklevel=1)
+        with noted() as caught:
+            warnings.warn("something went wrong", km.NumericalWarning, stacklevel=1)
+            warnings.warn("something went wrong", km.NumericalWarning, stacklevel=1)
         said = " ".join(replace(a, caught=caught).notes)
         assert said.count("something went wrong") == 1
         assert "stopped before it had settled" in said
@@ -355,7 +355,7 @@ class TestNotes:
 
 def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
     monkeypatch.setattr(ssm, "LONGEST", 50)
-    a = found(table[["level"]], horizon=3)
+    a = found(table[["level"]], forecast=3)
     (figure,) = drawn(a)
     assert figure.caption.startswith("The last 50 rows. ")
     assert max(len(line.get_xdata()) for line in figure.drawing.axes[0].lines) == 50
@@ -364,7 +364,7 @@ def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
 
 def test_many_columns_are_not_all_drawn(table, monkeypatch):
     monkeypatch.setattr(ssm, "COLUMNS", 1)
-    a = found(table[["level", "other"]].dropna(), horizon=2)
+    a = found(table[["level", "other"]].dropna(), forecast=2)
     (figure,) = drawn(a)
     assert [axes.get_ylabel() for axes in figure.drawing.axes] == ["level"]
     assert ssm.forecast(a).header == ["step", "level", "90% interval"]

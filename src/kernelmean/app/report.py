@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .words import Texts
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
@@ -212,21 +214,49 @@ class Report:
         return [block for block in self.blocks() if isinstance(block, Figure)]
 
 
-def found(notes: Sequence[str]) -> list[Block]:
-    """What the reader must not overlook."""
-    return [Note(text) for text in notes]
+def analysis(
+    say: Texts,
+    title: str,
+    subtitle: str,
+    lead: Sequence[str],
+    notes: Sequence[str],
+    shown: Mapping[str, Sequence[Block]],
+    fit: Sequence[Block],
+    code: Sequence[str],
+    files: Mapping[str, Any],
+    known: Sequence[str] | None = None,
+) -> Report:
+    """The shape that all analyses share: the answer, what to be wary of, then what is folded away.
 
-
-def fit_in_numbers(facts: Sequence[Fact], *more: Block) -> Section:
-    """Regularisers, losses and the like."""
-    return Section("The fit in numbers", [Numbers(facts), *more], folded=True)
-
-
-def caveats(items: Sequence[str]) -> Section:
-    """What holds for every analysis of this kind."""
-    return Section("Before you rely on it", [Bullets(items)])
-
-
-def using(*blocks: Block) -> Section:
-    """How to go on in Python."""
-    return Section("Using the model", blocks, folded=True)
+    Parameters
+    ----------
+    say : Texts
+        Its `about` and `caveats` are shown, unless `known` stands in place of the latter.
+    title, subtitle : str
+    lead, notes : sequences of str
+        The answer in sentences; what the reader must not overlook.
+    shown : mapping
+        Blocks by the title of their section; empty ones are left out.
+    fit : sequence of blocks
+        Regularisers, losses and the like.
+    code : sequence of str
+        How to go on in Python.
+    files : mapping
+        As for `Report`; None where there is nothing to write.
+    known : sequence of str, optional
+    """
+    using = [Prose(say("about")), *(Code(text) for text in code)]
+    return Report(
+        title,
+        subtitle,
+        [*(Prose(text) for text in lead if text), *(Note(text) for text in notes)],
+        [
+            *(Section(title, blocks) for title, blocks in shown.items() if blocks),
+            Section(
+                "Before you rely on it", [Bullets(say.all("caveats") if known is None else known)]
+            ),
+            Section("The fit in numbers", fit, folded=True),
+            Section("Using the model", using, folded=True),
+        ],
+        {name: content for name, content in files.items() if content is not None},
+    )

@@ -35,6 +35,11 @@ class Texts:
         """One of them, filled in."""
         return " ".join(self.content[key].split()).format_map(known)
 
+    def code(self, key: str, imports: str = "", **known: Any) -> str:
+        """Lines that begin with loading the model."""
+        head = f"{imports}import pandas as pd, kernelmean as km\n\nmodel = km.load({MODEL!r})\n"
+        return head + self.content[key].strip().format_map(known)
+
     def all(self, key: str, **known: Any) -> list[str]:
         """A list of them."""
         return [" ".join(text.split()).format_map(known) for text in self.content[key]]
@@ -163,12 +168,6 @@ def reading(source: str, columns: Sequence[str]) -> str:
     """Code that reads columns of a file."""
     reader = "read_parquet" if source.endswith((".parquet", ".pq")) else "read_csv"
     return f"pd.{reader}({source!r})[{list(columns)!r}]"
-
-
-def loading(*lines: str, imports: str = "") -> str:
-    """Code that loads the model of a page, then `lines`."""
-    head = f"{imports}import pandas as pd, kernelmean as km\n\nmodel = km.load({MODEL!r})"
-    return "\n".join([head, *lines])
 
 
 def some_rows(columns: Sequence[str]) -> str:

@@ -18,11 +18,10 @@ from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from ...display.densities import medians
 from ...kernels import Linear
-from .. import report as blocks
 from .. import words
 from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, tune
 from ..errors import UserError, hushed, noted
-from ..report import Fact, Figure, Grid, Report, Section
+from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..tables import split_names
 from ..words import names, number, percent
 
@@ -400,12 +399,7 @@ def ridges(
 ) -> Figure:
     """The density of one column at some rows."""
     display = ConditionalDensityDisplay.from_estimator(
-        a.model,
-        rows,
-        a.target,
-        output=a.y.index(name),
-        level=a.settings.level,
-        labels=labels,
+        a.model, rows, a.target, output=a.y.index(name), level=a.settings.level, labels=labels
     )
     caption = SAY("ridges", name=name, level=a.level, held=held)
     return Figure(file, caption, display.plot, height=1.0 + 0.62 * len(rows))
@@ -456,39 +450,23 @@ def contours(a: Densities, pair: tuple[str, str]) -> Figure:
 
 def report(a: Densities, source: str) -> Report:
     """The answer."""
-    shown: list[blocks.Block] = []
+    shown: list[Block] = []
     with hushed():
         for name in a.y:
             shown += [at_rows(a, name), answers(a, name)]
         shown += [contours(a, pair) for pair in list(combinations(a.y, 2))[:3]]
         pairs = [(column, name) for name in a.y for column in a.x][:MAPS]
         moved = [along(a, column, name) for column, name in pairs]
-    return Report(
-        title=f"{names(a.y)} given {names(a.x)}",
-        subtitle=f"Conditional density · {source} · {len(a.data):,} rows",
-        lead=[*(blocks.Prose(headline(a, name)) for name in a.y), *blocks.found(a.notes)],
-        sections=[
-            Section("The densities", [*shown, blocks.Numbers(intervals(a))]),
-            Section("Along each column", moved),
-            blocks.caveats(SAY.all("caveats")),
-            blocks.fit_in_numbers(facts(a)),
-            blocks.using(
-                blocks.Prose(SAY("about")),
-                blocks.Code(_loading(a)),
-                blocks.Prose("From the data:"),
-                blocks.Code(_fit(a, source)),
-            ),
-        ],
-        files={"density.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
-    )
-
-
-def _loading(a: Densities) -> str:
-    return words.loading(
-        f"rows = {words.some_rows(a.x)}",
-        "model.quantile(rows, [0.1, 0.5, 0.9])",
-        f"model.interval(rows, {a.settings.level:g}, 'shortest')",
-        "model.sample(rows, 1000, random_state=0)",
+    return analysis(
+        SAY,
+        f"{names(a.y)} given {names(a.x)}",
+        f"Conditional density · {source} · {len(a.data):,} rows",
+        [headline(a, name) for name in a.y],
+        a.notes,
+        {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
+        [Numbers(facts(a))],
+        [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
+        {"density.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
     )
 
 
@@ -508,8 +486,7 @@ def _fit(a: Densities, source: str) -> str:
 
 
 AtFile = Annotated[
-    Path | None,
-    typer.Option(help="A file of rows of X; when left out, a few that stand for DATA."),
+    Path | None, typer.Option(help="A file of rows of X; when left out, a few that stand for DATA.")
 ]
 
 

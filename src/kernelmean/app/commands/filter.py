@@ -17,21 +17,10 @@ from ...display import CURVE, PLAIN, SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
-from .. import report as blocks
 from .. import series, words
-from ..command import (
-    Command,
-    Names,
-    Rule,
-    RuleName,
-    SequenceColumn,
-    Shared,
-    Steps,
-    columns,
-    tune,
-)
+from ..command import Command, Names, Rule, RuleName, SequenceColumn, Shared, Steps, columns, tune
 from ..errors import UserError, hushed, noted
-from ..report import Fact, Figure, Grid, Report, Section
+from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Rows, average, by_column, rmse
 from ..tables import Table
 from ..words import level_words, names, number, percent
@@ -381,48 +370,38 @@ def headline(a: Tracks) -> str:
 
 def report(a: Tracks, source: str) -> Report:
     """The answer."""
-    s = a.settings
-    judged = [] if a.errors is None else [errors(a), _explained(a)]
-    ahead: list[blocks.Block] = []
+    s, ahead, judged = a.settings, [], []
+    if a.errors is not None:
+        judged = [errors(a), _explained(a)]
     if a.ahead is not None:
         ahead = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.test.lengths)))]
         ahead += [series.forecast_grid(a.forecasts, s.level, [*s.state, *s.observe])]
-    sections = [
-        Section("The track", [*figures(a), answers(a)]),
-        Section("How far from the truth", judged),
-        Section("What comes next", ahead),
-        blocks.caveats(SAY.all("caveats")),
-        blocks.fit_in_numbers(facts(a)),
-        blocks.using(blocks.Prose(SAY("about")), blocks.Code(_snippet(a))),
-    ]
-    return Report(
-        title=f"{names(s.state)}, followed through {names(s.observe)}",
-        subtitle=f"Kernel Bayes filter · {source} · {len(a.test.frame):,} rows",
-        lead=[blocks.Prose(headline(a)), *blocks.found(notes(a))],
-        sections=[section for section in sections if section.blocks],
-        files={
+    one = f"[{', '.join('...' for _ in s.observe)}]"
+    return analysis(
+        SAY,
+        f"{names(s.state)}, followed through {names(s.observe)}",
+        f"Kernel Bayes filter · {source} · {len(a.test.frame):,} rows",
+        [headline(a)],
+        notes(a),
+        {
+            "The track": [*figures(a), answers(a)],
+            "How far from the truth": judged,
+            "What comes next": ahead,
+        },
+        [Numbers(facts(a))],
+        [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
+        {
             "track.csv": a.table.to_csv(index_label="row"),
-            **({} if a.ahead is None else {"forecast.csv": a.forecasts.to_csv(index=False)}),
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead else None,
             words.MODEL: a.model.save,
         },
     )
 
 
-def _explained(a: Tracks) -> blocks.Prose:
+def _explained(a: Tracks) -> Prose:
     assert a.truth is not None
     known = int((~np.isnan(a.truth)).any(axis=1).sum())
-    return blocks.Prose(SAY("errors", known=known, level=level_words(a.settings.level)))
-
-
-def _snippet(a: Tracks) -> str:
-    return words.loading(
-        f"track = model.filter({words.some_rows(a.settings.observe)})  # or smooth",
-        f"track.mean, track.interval({a.settings.level})",
-        "",
-        "belief = model.start()  # observations one at a time",
-        f"belief.update({['...' for _ in a.settings.observe]}).mean".replace("'", ""),
-        "belief.predict().mean",
-    )
+    return Prose(SAY("errors", known=known, level=level_words(a.settings.level)))
 
 
 Train = Annotated[

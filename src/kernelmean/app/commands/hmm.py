@@ -18,7 +18,6 @@ from ...core.progress import Verbose
 from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
-from .. import report as blocks
 from .. import series, words
 from ..command import (
     Command,
@@ -32,7 +31,7 @@ from ..command import (
     columns,
 )
 from ..errors import UserError, noted
-from ..report import Fact, Figure, Grid, Report, Section
+from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows
 from ..words import names, number, percent
 
@@ -158,12 +157,12 @@ class Regimes:
     @cached_property
     def table(self) -> pd.DataFrame:
         """States and probabilities, one row per observation."""
-        words.numbers = range(self.n_states)
+        states = range(self.n_states)
         columns = {
             "state": self.likely,
             "path": self.path,
-            **{f"probability_{k}": self.smoothed[:, k] for k in words.numbers},
-            **{f"filtered_{k}": self.filtered[:, k] for k in words.numbers},
+            **{f"probability_{k}": self.smoothed[:, k] for k in states},
+            **{f"filtered_{k}": self.filtered[:, k] for k in states},
             "log_predictive": np.where(self.rows.whole, self.log_predictive, np.nan),
             "missing": ~self.rows.whole,
         }
@@ -411,45 +410,30 @@ def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.Dat
 
 def report(a: Regimes, source: str) -> Report:
     """The answer."""
-    emitted = [emission(a, name) for name in a.settings.columns[:COLUMNS]]
-    return Report(
-        title=f"{names(a.settings.columns)}: {count_words(a)}",
-        subtitle=f"Hidden Markov model · {source} · {len(a.rows.frame):,} rows",
-        lead=[blocks.Prose(headline(a)), *blocks.found(a.notes)],
-        sections=[
-            Section("The states over time", regimes(a)),
-            Section("What each state emits", [*emitted, states(a)]),
-            Section("How they follow each other", [chain(a)]),
-            *_next(a),
-            Section("How many states", [spectrum(a), blocks.Numbers(orders(a))]),
-            blocks.caveats(SAY.all("caveats")),
-            blocks.fit_in_numbers(facts(a), *history(a)),
-            blocks.using(blocks.Prose(SAY("about")), blocks.Code(_snippet(a, source))),
-        ],
-        files={
+    s, ahead = a.settings, []
+    if a.ahead is not None:
+        ahead = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.rows.lengths)))]
+        ahead += [forecast(a)]
+    return analysis(
+        SAY,
+        f"{names(s.columns)}: {count_words(a)}",
+        f"Hidden Markov model · {source} · {len(a.rows.frame):,} rows",
+        [headline(a)],
+        a.notes,
+        {
+            "The states over time": regimes(a),
+            "What each state emits": [*(emission(a, x) for x in s.columns[:COLUMNS]), states(a)],
+            "How they follow each other": [chain(a)],
+            "What comes next": ahead,
+            "How many states": [spectrum(a), Numbers(orders(a))],
+        },
+        [Numbers(facts(a)), *history(a)],
+        [SAY.code("code", rows=words.reading(source, s.columns), level=s.level)],
+        {
             "states.csv": a.table.to_csv(index_label="row"),
-            **({} if a.ahead is None else {"forecast.csv": a.forecasts.to_csv(index=False)}),
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead else None,
             words.MODEL: a.model.save,
         },
-    )
-
-
-def _next(a: Regimes) -> list[Section]:
-    if a.ahead is None:
-        return []
-    drawn = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.rows.lengths)))]
-    return [Section("What comes next", [*drawn, forecast(a)])]
-
-
-def _snippet(a: Regimes, source: str) -> str:
-    return words.loading(
-        f"rows = {words.reading(source, a.settings.columns)}",
-        "model.predict_proba(rows)  # given all rows; filter: given those before",
-        f"model.forecast(rows, 5).interval({a.settings.level:g})",
-        "",
-        "belief = model.start()  # one row at a time",
-        "belief.update(rows.iloc[0]).probabilities",
-        "belief.predict().mean",
     )
 
 

@@ -27,11 +27,10 @@ from ...instruments.rows import kind_of
 from ...kernels import Kernel as AnyKernel
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
-from .. import report as blocks
 from .. import words
 from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, tune
 from ..errors import UserError, noted, refusals
-from ..report import Fact, Figure, Grid, Report, Section
+from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..tables import Table, complete
 from ..words import level_words, names, number, p_words, signed
 
@@ -645,11 +644,6 @@ def _design(a: Analysis) -> str:
     return SAY("design", x=x, y=c.y, z=z, are="s are" if len(c.z) > 1 else " is", held=held)
 
 
-def _loading(a: Analysis) -> str:
-    centred = SAY("centred", y=a.columns.y, centre=number(a.centre, 6))
-    return f"{centred if a.settings.centred else SAY('predicts')} {SAY('keeps')}"
-
-
 # ---------------------------------------------------------------- figures
 
 
@@ -706,49 +700,37 @@ def curve_table(a: Analysis, column: str) -> Grid:
 
 def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report:
     """The answer, with predictions for `rows` of a file."""
-    curves: list[blocks.Block] = []
+    curves: list[Block] = []
     for column in a.columns.x:
         curves += [curve_figure(a, column), curve_table(a, column)]
-    curves += effects(a)
     stages = [first_stage_figure(a, column) for column in a.columns.x]
-    learned = [blocks.Prose(SAY("first_stage")), *stages, blocks.Numbers(strength(a))]
-    tested = [blocks.Numbers(tests(a))] if tests(a) else []
-    sections = [
-        Section("The structural curve", curves),
-        Section("The first stage", learned),
-        Section("What the data say about the assumptions", tested),
-        blocks.caveats(caveats(a)),
-        blocks.fit_in_numbers(facts(a)),
-        blocks.using(blocks.Prose(_loading(a)), blocks.Code(_snippet(a))),
-    ]
     predicted = a.predictions(a.frame if rows is None else rows)
-    return Report(
-        title=f"The effect of {names(a.columns.x)} on {a.columns.y}",
-        subtitle=f"Kernel instrumental-variable regression · {source} · {len(a.frame):,} rows",
-        lead=[
-            *(blocks.Prose(headline(a, column)) for column in a.columns.x),
-            blocks.Prose(_design(a)),
-            *blocks.found(warnings_of(a)),
-        ],
-        sections=[section for section in sections if section.blocks],
-        files={
-            "predictions.csv": predicted.to_csv(index_label="row"),
-            words.MODEL: a.model.save,
+    return analysis(
+        SAY,
+        f"The effect of {names(a.columns.x)} on {a.columns.y}",
+        f"Kernel instrumental-variable regression · {source} · {len(a.frame):,} rows",
+        [*(headline(a, column) for column in a.columns.x), _design(a)],
+        warnings_of(a),
+        {
+            "The structural curve": [*curves, *effects(a)],
+            "The first stage": [Prose(SAY("first_stage")), *stages, Numbers(strength(a))],
+            "What the data say about the assumptions": [Numbers(t) for t in [tests(a)] if t],
         },
+        [Numbers(facts(a))],
+        [_snippet(a)],
+        {"predictions.csv": predicted.to_csv(index_label="row"), words.MODEL: a.model.save},
+        caveats(a),
     )
 
 
 def _snippet(a: Analysis) -> str:
-    columns, design = a.columns.regressors, a.data.design
+    columns, design, mean = a.columns.regressors, a.data.design, ""
     if design is not None:
         columns = names_of(design.formula)["regressors"]
-    mean = f" {'-' if a.centre < 0 else '+'} {abs(a.centre)!r}" if a.settings.centred else ""
-    return words.loading(
-        f"rows = {words.some_rows(columns)}",
-        f"model.predict(rows){mean}",
-        f"model.predict_interval(rows, level={a.level:g})",
-        "print(model.summary())",
-    )
+    if a.settings.centred:
+        plus = "-" if a.centre < 0 else "+"
+        mean = f" {plus} {abs(a.centre)!r}  # the mean of {a.columns.y!r}, taken away before"
+    return SAY.code("code", rows=words.some_rows(columns), mean=mean, level=a.level)
 
 
 At = Annotated[

@@ -15,11 +15,10 @@ from ...bayes.kernel_bayes import KernelBayes
 from ...display import CURVE, PLAIN
 from ...embedding.embedding import MeanEmbedding
 from ...kernels import Gaussian
-from .. import report as blocks
 from .. import words
 from ..command import Command, Data, Names, Rule, RuleName, Shared, columns, tune
 from ..errors import UserError, hushed, noted
-from ..report import Fact, Figure, Grid, Report, Section
+from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_intervals
 from ..words import level_words, names, number
 
@@ -228,23 +227,18 @@ def _draw_pair(axes: Any, a: Posteriors, row: int, pair: list[str]) -> None:
 
 def report(a: Posteriors, source: str) -> Report:
     """The answer."""
-    s, rows = a.settings, range(min(DRAWN, len(a.rows)))
+    s, shown = a.settings, range(min(DRAWN, len(a.rows)))
     prior = "" if a.prior is None else ", prior=samples"
-    code = words.loading(
-        f"posterior = model.posterior({words.some_rows(s.observed)}{prior})",
-        f"posterior.mean(), posterior.interval({s.level})",
-    )
-    return Report(
-        title=f"{names(a.latent)} given {names(s.observed)}",
-        subtitle=f"Kernel Bayes' rule · {source} · {len(a.pairs):,} pairs",
-        lead=blocks.found(a.notes),
-        sections=[
-            Section("The posteriors", [answers(a), *(corner(a, row) for row in rows)]),
-            blocks.caveats(SAY.all("caveats")),
-            blocks.fit_in_numbers(facts(a)),
-            blocks.using(blocks.Prose(SAY("about")), blocks.Code(code)),
-        ],
-        files={"posterior.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
+    return analysis(
+        SAY,
+        f"{names(a.latent)} given {names(s.observed)}",
+        f"Kernel Bayes' rule · {source} · {len(a.pairs):,} pairs",
+        [],
+        a.notes,
+        {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
+        [Numbers(facts(a))],
+        [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
+        {"posterior.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
     )
 
 

@@ -19,7 +19,6 @@ from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, Transi
 from ...display.states import following
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.results import LatentResult, StateForecast
-from .. import report as blocks
 from .. import series, words
 from ..command import (
     Command,
@@ -34,7 +33,7 @@ from ..command import (
     tune,
 )
 from ..errors import noted
-from ..report import Fact, Figure, Grid, Report, Section
+from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows, average, rmse
 from ..tables import Table
 from ..words import names, number, percent
@@ -372,16 +371,18 @@ def facts(a: Forecasts) -> list[Fact]:
 # ---------------------------------------------------------------- tables
 
 
-def accuracy(trial: Trial, level: float) -> Grid:
+def accuracy(a: Forecasts) -> list[Block]:
     """Errors of the forecasts of held-out rows, by column."""
-    errors = trial.errors
-    rivals = list(trial.forecasts)
+    if a.trial is None:
+        return []
+    rivals = list(a.trial.forecasts)
     rows = [
         (name, *words.numbers(row[rivals], 3), f"{100 * row['inside']:.1f}%")
-        for name, row in errors.iterrows()
+        for name, row in a.trial.errors.iterrows()
     ]
-    header = ["", *rivals, f"in {words.level_words(level)} interval"]
-    return Grid(header, rows, f"Root mean squared errors over {len(trial.truth):,} held-out rows")
+    header = ["", *rivals, f"in {words.level_words(a.settings.level)} interval"]
+    caption = f"Root mean squared errors over {len(a.trial.truth):,} held-out rows"
+    return [Grid(header, rows, caption), Prose(SAY("rivalry"))]
 
 
 def forecast(a: Forecasts) -> Grid:
@@ -468,43 +469,29 @@ def trace(a: Forecasts) -> Figure:
 
 def report(a: Forecasts, source: str) -> Report:
     """The answer."""
-    said, level = headline(a), a.settings.level
-    judged = [] if a.trial is None else [accuracy(a.trial, level), blocks.Prose(SAY("rivalry"))]
-    ahead = [] if a.ahead is None else [forecast(a)]
-    sections = [
-        Section("The series and its forecasts", drawn(a)),
-        Section("What comes next", ahead),
-        Section("How good the forecasts are", judged),
-        Section("What was learned", [laws(a.model, a.settings.names[:COLUMNS])]),
-        blocks.caveats(SAY.all("caveats")),
-        blocks.fit_in_numbers(facts(a), trace(a)),
-        blocks.using(blocks.Prose(SAY("about")), blocks.Code(_snippet(a, source))),
-    ]
-    return Report(
-        title=f"{names(a.settings.names)}, one row ahead and beyond",
-        subtitle=f"State-space model · {source} · {len(a.rows.frame):,} rows",
-        lead=[*([blocks.Prose(said)] if said else []), *blocks.found(a.notes)],
-        sections=[section for section in sections if section.blocks],
-        files={
+    s, rows = a.settings, words.reading(source, a.settings.columns)
+    if s.log_squares:
+        rows += f"\nrows = np.log(rows.where(rows != 0) ** 2)\nrows.columns = {s.names!r}"
+    imports = "import numpy as np\n" if s.log_squares else ""
+    return analysis(
+        SAY,
+        f"{names(s.names)}, one row ahead and beyond",
+        f"State-space model · {source} · {len(a.rows.frame):,} rows",
+        [headline(a)],
+        a.notes,
+        {
+            "The series and its forecasts": drawn(a),
+            "What comes next": [forecast(a)] if a.ahead else [],
+            "How good the forecasts are": accuracy(a),
+            "What was learned": [laws(a.model, s.names[:COLUMNS])],
+        },
+        [Numbers(facts(a)), trace(a)],
+        [SAY.code("code", imports, rows=rows, level=s.level)],
+        {
             "track.csv": a.table.to_csv(index_label="row"),
-            **({} if a.ahead is None else {"forecast.csv": a.forecasts.to_csv(index=False)}),
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead else None,
             words.MODEL: a.model.save,
         },
-    )
-
-
-def _snippet(a: Forecasts, source: str) -> str:
-    rows = f"rows = {words.reading(source, a.settings.columns)}"
-    if a.settings.log_squares:
-        rows += f"\nrows = np.log(rows.where(rows != 0) ** 2)\nrows.columns = {a.settings.names!r}"
-    return words.loading(
-        rows,
-        "model.predict(rows)  # each row from those before it",
-        f"model.forecast(rows, 5).interval({a.settings.level:g})",
-        "",
-        "belief = model.start()  # one row at a time",
-        "belief.update(rows.iloc[0]).predict().mean",
-        imports="import numpy as np\n" if a.settings.log_squares else "",
     )
 
 
