@@ -21,6 +21,7 @@ from .files import check_folder, write_all
 from .page import html
 from .report import Code, Report, Section
 from .tables import Table, read_table, split_names
+from .words import Texts
 
 HERE = Path()  # stands for the folder of the command's own name
 
@@ -56,9 +57,11 @@ def columns(option: str, help_: str) -> Any:
     )
 
 
-def tune(help_: str) -> Any:
-    """The option that asks for a search, or does without."""
-    return typer.Option("--tune/--no-tune", help=help_)
+def option(say: Texts, name: str, read: Callable[[str], Any] | None = None, word="TEXT") -> Any:
+    """An option whose help is in the texts; `read` makes a value of what is typed."""
+    switch = "--tune/--no-tune" if name == "--tune" else name
+    more = {} if read is None else {"parser": read, "metavar": word}
+    return typer.Option(switch, help=" ".join(say.content["options"][name].split()), **more)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,8 +22,6 @@ COLUMNS = 4  # drawn, or in a table
 BEFORE = 40  # rows drawn before a forecast
 
 ENDS = ("mean", "lower", "upper")
-PARTIAL = "A row with any of the columns missing counts as missing altogether."
-KEPT = "The file keeps the data: do not send it where they may not go."
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,18 @@ class Rows:
 def last(rows: slice, longest: int) -> slice:
     """The last rows of a sequence."""
     return slice(max(rows.start, rows.stop - longest), rows.stop)
+
+
+CUT = ("times", "probabilities", "series", "mean", "lower", "upper", "width")
+CUT += ("missing", "collapsed", "truth")
+
+
+def part(display: Any, rows: slice, longest: int) -> Any:
+    """A display of some rows, the last `longest` at most."""
+    rows = last(rows, longest)
+    has = [name for name in CUT if getattr(display, name, None) is not None]
+    cut = {name: getattr(display, name)[rows] for name in has}
+    return replace(display, **cut, sequences=[slice(0, rows.stop - rows.start)])
 
 
 # ---------------------------------------------------------------- the file

@@ -19,7 +19,7 @@ from ...display import ConditionalDensityDisplay, DensityContourDisplay, Density
 from ...display.densities import medians
 from ...kernels import Linear
 from .. import words
-from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, tune
+from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..tables import split_names
@@ -29,6 +29,7 @@ DRAWN = 7  # rows in a picture
 PANELS = 6  # of contours
 COLUMNS = 4  # of x in a table; more would not fit on a line
 MAPS = 6  # pictures along single columns
+SAY = words.Texts("density")
 SMALLEST = 20  # rows
 VARIED = 3  # columns of x that representative rows vary, at most
 FEW = 6  # different values of a column, up to which each is looked at
@@ -61,19 +62,8 @@ class Settings(Shared):
     y: Annotated[Names, columns("--y", "Column(s) to describe")]
     x: Annotated[Names, columns("--x", "Column(s) known")]
     kernel: Kernel = KernelName.gaussian
-    bandwidth: Annotated[
-        Widths | None,
-        typer.Option(
-            parser=read_bandwidth,
-            metavar="NUMBERS",
-            help="How smooth the density is, in units of Y: a number, or one per column, by "
-            "commas. Chosen from the data when left out.",
-        ),
-    ] = None
-    tune: Annotated[
-        bool | None,
-        tune("Search a lengthscale for each column; done when left out, where X is a few columns."),
-    ] = None
+    bandwidth: Annotated[Widths | None, option(SAY, "--bandwidth", read_bandwidth)] = None
+    tune: Annotated[bool | None, option(SAY, "--tune")] = None
 
     def model(self, verbose: Verbose) -> ConditionalDensity:
         """The estimator, not fitted."""
@@ -308,8 +298,6 @@ def check_rows(data: pd.DataFrame, settings: Settings) -> None:
 
 
 # ---------------------------------------------------------------- words
-
-SAY = words.Texts("density")
 
 
 def headline(a: Densities, name: str) -> str:

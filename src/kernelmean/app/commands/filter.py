@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,13 +18,24 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
 from .. import series, words
-from ..command import Command, Names, Rule, RuleName, SequenceColumn, Shared, Steps, columns, tune
+from ..command import (
+    Command,
+    Names,
+    Rule,
+    RuleName,
+    SequenceColumn,
+    Shared,
+    Steps,
+    columns,
+    option,
+)
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Rows, average, by_column, rmse
 from ..tables import Table
 from ..words import level_words, names, number, percent
 
+SAY = words.Texts("filter")
 SMALLEST = 20  # rows of training
 TUNED = 1000  # rows of training up to which settings are searched without being asked for
 SHORTEST = 10  # rows of a trajectory whose tail can be held out
@@ -37,13 +48,10 @@ class Settings(Shared):
     state: Annotated[Names, columns("--state", "Column(s) to follow")]
     observe: Annotated[Names, columns("--observe", "Column(s) observed")]
     sequence: SequenceColumn = None
-    smooth: Annotated[bool, typer.Option("--smooth", help="Use later observations too.")] = False
+    smooth: Annotated[bool, option(SAY, "--smooth")] = False
     forecast: Steps = 0
     rule: Rule = RuleName.importance
-    tune: Annotated[
-        bool | None,
-        tune("Search for settings by tracking; when left out, up to 1,000 rows of TRAIN."),
-    ] = None
+    tune: Annotated[bool | None, option(SAY, "--tune")] = None
 
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
         """The rows of both files; in `test` values may be missing, and the states too."""
@@ -199,7 +207,6 @@ def to_tune(settings: Settings, train: Rows) -> bool:
 LONGEST = 400  # rows of a sequence drawn
 OUTSIDE = 0.05  # share of rows outside the range of training that is worth a word
 APART = 0.1  # distance between coverage and level that is worth a word
-SAY = words.Texts("filter")
 
 
 # ---------------------------------------------------------------- words
@@ -307,18 +314,15 @@ def figures(a: Tracks) -> list[Figure]:
     track = TrackDisplay.from_result(a.results[name], a.truth, **shared)
     spreads = {n: SpreadDisplay.from_result(r, **shared) for n, r in a.results.items()}
     return [
-        _track(a, i, name, part(track, s), {n: part(d, s) for n, d in spreads.items()})
+        _track(
+            a,
+            i,
+            name,
+            series.part(track, s, LONGEST),
+            {n: series.part(d, s, LONGEST) for n, d in spreads.items()},
+        )
         for i, s in enumerate(a.test.slices[:DRAWN])
     ]
-
-
-def part(display: Any, rows: slice) -> Any:
-    """A display of some rows of its track, the last `LONGEST` at most."""
-    rows = series.last(rows, LONGEST)
-    fields = ("times", "mean", "lower", "upper", "width", "missing", "collapsed", "truth")
-    has = [name for name in fields if getattr(display, name, None) is not None]
-    cut = {name: getattr(display, name)[rows] for name in has}
-    return replace(display, **cut, sequences=[slice(0, rows.stop - rows.start)])
 
 
 def _track(a: Tracks, i: int, name: str, track: Any, spreads: dict[str, Any]) -> Figure:

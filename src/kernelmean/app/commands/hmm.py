@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...chains.order import MAX_COMPONENTS, METHODS, Order
 from ...chains.results import RegimeForecast
@@ -29,12 +28,14 @@ from ..command import (
     Steps,
     TimeColumn,
     columns,
+    option,
 )
 from ..errors import UserError, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows
 from ..words import names, number, percent
 
+SAY = words.Texts("hmm")
 QUICK = ("correlations", "threshold", "elbow", "ratio")  # rules that need no fit
 RARE = 30  # rows of a state, below which its law is hardly known
 FEW = 5  # entries into a state, below which its duration is hardly known
@@ -62,21 +63,11 @@ class Settings(Shared):
     """What to do."""
 
     columns: Annotated[Names, columns("--columns", "Column(s) observed")]
-    states: Annotated[
-        Any,
-        typer.Option(
-            parser=read_states,
-            metavar="NUMBER",
-            help="Number of hidden states; auto estimates it, as do the rules correlations (which "
-            "is auto), threshold, elbow, ratio, and likelihood (slow).",
-        ),
-    ] = "correlations"
+    states: Annotated[Any, option(SAY, "--states", read_states, "NUMBER")] = "correlations"
     sequence: SequenceColumn = None
     time: TimeColumn = None
     forecast: Steps = 0
-    inference: Annotated[
-        InferenceName, typer.Option(help="Kernel Bayes' rule, or Bayes' rule with densities.")
-    ] = InferenceName.kbr
+    inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
     refine: Refine = True
 
     def model(self, n_components: int, verbose: Verbose) -> KernelHMM:
@@ -242,7 +233,6 @@ def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | 
 
 LONGEST = 10_000  # rows of a sequence drawn
 SENTENCES = 4  # on single states
-SAY = words.Texts("hmm")
 RULES = SAY.content["rules"]  # how each rule counts, for readers
 
 
@@ -337,15 +327,9 @@ def regimes(a: Regimes) -> list[Figure]:
     whole = RegimeDisplay.from_estimator(
         a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths
     )
-    return [_regimes(a, i, part(whole, s)) for i, s in enumerate(a.rows.slices[:DRAWN])]
-
-
-def part(display: RegimeDisplay, rows: slice) -> RegimeDisplay:
-    """A display of some rows, the last `LONGEST` at most."""
-    rows = series.last(rows, LONGEST)
-    fields = ("times", "probabilities", "series")
-    kept: dict[str, Any] = {name: getattr(display, name)[rows] for name in fields}
-    return replace(display, **kept, sequences=[slice(0, rows.stop - rows.start)])
+    return [
+        _regimes(a, i, series.part(whole, s, LONGEST)) for i, s in enumerate(a.rows.slices[:DRAWN])
+    ]
 
 
 def _regimes(a: Regimes, i: int, display: RegimeDisplay) -> Figure:

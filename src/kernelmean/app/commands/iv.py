@@ -28,16 +28,16 @@ from ...kernels import Kernel as AnyKernel
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
-from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, tune
+from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
 from ..errors import UserError, noted, refusals
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..tables import Table, complete
 from ..words import level_words, names, number, p_words, signed
 
+SAY = words.Texts("iv")
 SMALLEST = 20  # rows
 LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
-SAY = words.Texts("iv")
 DRAWN = 2_000  # points in a figure, at most
 PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
 LOW, HIGH = "prediction_lower", "prediction_upper"
@@ -76,32 +76,11 @@ class Settings(Shared):
     x: Annotated[Names | None, columns("--x", "Endogenous column(s)")] = None
     z: Annotated[Names | None, columns("--z", "Instrument(s)")] = None
     c: Annotated[Names | None, columns("--c", "Exogenous column(s)")] = None
-    formula: Annotated[
-        str | None,
-        typer.Option(help="In place of these: 'y ~ c1 + C(c2) + [np.log(x) ~ z1 + z2]'."),
-    ] = None
+    formula: Annotated[str | None, option(SAY, "--formula")] = None
     kernel: Kernel = KernelName.gaussian
-    split: Annotated[
-        Any,
-        typer.Option(
-            parser=read_split,
-            metavar="SPLIT",
-            help="loo: all rows in both stages; a share of stage 1, as 0.5; a number of folds; "
-            "samples: two samples in one table, by what is missing.",
-        ),
-    ] = "loo"
-    trend: Annotated[
-        Any,
-        typer.Option(
-            parser=read_trend,
-            metavar="DEGREE",
-            help="Degree of a polynomial beside the kernel; auto or none.",
-        ),
-    ] = "auto"
-    tune: Annotated[
-        bool | None,
-        tune("Search a lengthscale for each column; when left out, unless --split is a share."),
-    ] = None
+    split: Annotated[Any, option(SAY, "--split", read_split, "SPLIT")] = "loo"
+    trend: Annotated[Any, option(SAY, "--trend", read_trend, "DEGREE")] = "auto"
+    tune: Annotated[bool | None, option(SAY, "--tune")] = None
 
     @property
     def gaps(self) -> bool:
@@ -132,9 +111,9 @@ class Settings(Shared):
 
     def columns(self) -> Columns:
         """The columns of the options."""
-        for option, given in (("--y", self.y), ("--x", self.x), ("--z", self.z)):
+        for name, given in (("--y", self.y), ("--x", self.x), ("--z", self.z)):
             if not given:
-                raise UserError(f"Missing option '{option}'.")
+                raise UserError(f"Missing option '{name}'.")
         y, x, z = self.y or Names(), self.x or Names(), self.z or Names()
         if len(y) > 1:
             raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")

@@ -16,7 +16,7 @@ from ...display import CURVE, PLAIN
 from ...embedding.embedding import MeanEmbedding
 from ...kernels import Gaussian
 from .. import words
-from ..command import Command, Data, Names, Rule, RuleName, Shared, columns, tune
+from ..command import Command, Data, Names, Rule, RuleName, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_intervals
@@ -37,7 +37,7 @@ class Settings(Shared):
     latent: Annotated[Names, columns("--latent", "Column(s) to infer")]
     observed: Annotated[Names, columns("--observed", "Column(s) observed")]
     rule: Rule = RuleName.importance
-    tune: Annotated[bool, tune("Search a lengthscale for each column.")] = False
+    tune: Annotated[bool, option(SAY, "--tune")] = False
 
     def model(self) -> KernelBayes:
         """The estimator, not fitted."""

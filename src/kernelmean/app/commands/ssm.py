@@ -30,7 +30,7 @@ from ..command import (
     Steps,
     TimeColumn,
     columns,
-    tune,
+    option,
 )
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
@@ -38,6 +38,7 @@ from ..series import COLUMNS, DRAWN, Rows, average, rmse
 from ..tables import Table
 from ..words import names, number, percent
 
+SAY = words.Texts("ssm")
 HELD_OUT = 0.2  # of each sequence: rows at its end
 SHORTEST = 20  # rows held out, below which they tell nothing
 APART = 0.1  # distance between coverage and level that is worth a word
@@ -56,19 +57,9 @@ class Settings(Shared):
     time: TimeColumn = None
     forecast: Steps = 0
     latent_dim: Annotated[int, typer.Option(min=1, max=10, help="Size of the latent state.")] = 1
-    log_squares: Annotated[
-        bool,
-        typer.Option(
-            "--log-squares",
-            help="Model log y² in place of y, as for the volatility of returns y; zeros are "
-            "missing.",
-        ),
-    ] = False
-    tune: Annotated[bool, tune("Search for settings by rows held back (slow).")] = False
-    inference: Annotated[
-        InferenceName,
-        typer.Option(help="Bayes' rule on nodes or with particles, or kernel Bayes' rule."),
-    ] = InferenceName.nodes
+    log_squares: Annotated[bool, option(SAY, "--log-squares")] = False
+    tune: Annotated[bool, option(SAY, "--tune")] = False
+    inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
     refine: Refine = True
 
     @property
@@ -323,7 +314,6 @@ def rivals(frame: pd.DataFrame, lengths: list[int], past: np.ndarray) -> dict[st
 
 LONGEST = 300  # rows of a sequence drawn
 LATENT = 2  # coordinates drawn
-SAY = words.Texts("ssm")
 
 
 # ---------------------------------------------------------------- words
