@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
+from pathlib import Path
 
 # Examples are run while the pages are built: no window, and no more threads than the machine lends.
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -67,6 +69,13 @@ def escape_bars(app, what, name, obj, options, lines):
     lines[:] = [line if ">>>" in line else BARS.sub(r"\|\1\|", line) for line in lines]
 
 
+def draw_house(app):
+    """The picture on the page of the house, from the code as it is."""
+    here = Path(__file__).parent
+    runpy.run_path(str(here / "house.py"))["draw"](here / "images" / "house.svg")
+
+
 def setup(app):
+    app.connect("builder-inited", draw_house)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", escape_bars, priority=100)

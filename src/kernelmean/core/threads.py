@@ -1,10 +1,106 @@
-"""How many BLAS threads a piece of work is given."""
+"""How work is shared between cores: BLAS at one thread, independent parts in threads of ours.
+
+NumPy's and SciPy's wheels each bring an OpenBLAS with a pool of its own, whose threads spin while
+the other's work. A fit makes thousands of small calls to both in turn, so that with default
+settings most of its time is waiting. Work that passes the door of an estimator therefore runs with
+BLAS at one thread, and what is independent in it runs side by side.
+"""
 
 from __future__ import annotations
 
-from threadpoolctl import threadpool_limits
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, wraps
+from threading import Lock, get_ident
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def one_thread() -> threadpool_limits:
-    """One BLAS thread, for work on matrices so small that threads only wait for each other."""
-    return threadpool_limits(1, user_api="blas")
+class _Door:
+    """BLAS at one thread from where a thread of the user's comes in until the same one leaves.
+
+    A second thread that comes meanwhile finds the limit set, and leaves it alone: OpenBLAS does not
+    let another thread than the one that lowered its number raise it again.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._owner, self._depth = Lock(), 0, 0
+        self._limit: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._depth:
+                self._owner, self._limit = (
+                    get_ident(),
+                    _controller().limit(limits=1, user_api="blas"),
+                )
+            self._depth += self._owner == get_ident()
+
+    def leave(self) -> None:
+        with self._lock:
+            if self._owner == get_ident() and self._depth:
+                self._depth -= 1
+                if not self._depth:
+                    self._limit.restore_original_limits()
+
+
+@cache
+def _controller():
+    """One for the process: to find the libraries takes milliseconds, to use it microseconds."""
+    import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+_DOOR = _Door()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One BLAS thread for what is inside."""
+    _DOOR.enter()
+    try:
+        yield
+    finally:
+        _DOOR.leave()
+
+
+def doors(*names: str) -> Callable[[type[T]], type[T]]:
+    """A class whose public methods `names` run with one BLAS thread."""
+
+    def at_one_thread(method: Callable) -> Callable:
+        @wraps(method)
+        def inside(*args, **kwargs):
+            with one_thread():
+                return method(*args, **kwargs)
+
+        return inside
+
+    def wrapped(cls: type[T]) -> type[T]:
+        for name in names:
+            setattr(cls, name, at_one_thread(vars(cls)[name]))
+        return cls
+
+    return wrapped
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def side_by_side(task: Callable, *items: Iterable, n_jobs: int | None = None) -> list[Any]:
+    """[task(*item) for item in zip(*items)], in as many threads as cores (or `n_jobs`), in order.
+
+    What a task warns of or raises comes out as it would from a loop: the first failure in order.
+    """
+    every = list(zip(*items, strict=True))
+    workers = min(len(every), n_jobs or cores())
+    if workers <= 1:
+        return [task(*item) for item in every]
+    with one_thread(), ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(task, *zip(*every, strict=True)))

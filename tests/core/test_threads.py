@@ -1,0 +1,90 @@
+"""BLAS at one thread inside, as it was outside; independent tasks in order."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from kernelmean.core.threads import cores, doors, one_thread, side_by_side
+
+
+def blas_threads() -> set[int]:
+    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+
+@pytest.fixture(autouse=True)
+def _two():
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
+def test_one_inside_and_as_before_outside():
+    before = blas_threads()
+    with one_thread(), one_thread():
+        assert blas_threads() == {1}
+    assert blas_threads() == before
+
+
+def test_a_second_thread_neither_sets_nor_restores():
+    before, entered, leave, seen = blas_threads(), threading.Event(), threading.Event(), []
+
+    def stay():
+        with one_thread():
+            entered.set()
+            leave.wait(10)
+        seen.append(blas_threads())
+
+    other = threading.Thread(target=stay)
+    with one_thread():
+        other.start()
+        entered.wait(10)
+        leave.set()
+        other.join()
+        assert seen == [{1}]
+    assert blas_threads() == before
+
+
+def test_an_error_restores():
+    before = blas_threads()
+    with pytest.raises(ZeroDivisionError), one_thread():
+        1 / 0  # noqa: B018
+    assert blas_threads() == before
+
+
+def test_doors():
+    @doors("fit")
+    class Model:
+        def fit(self):
+            """Its docstring."""
+            return blas_threads()
+
+        def other(self):
+            return blas_threads()
+
+    assert Model().fit() == {1}
+    assert Model.fit.__doc__ == "Its docstring."
+    assert Model().other() == blas_threads()
+
+
+def test_tasks_in_order_with_their_first_failure():
+    assert side_by_side(lambda a, b: a - b, range(5), range(5, 10), n_jobs=3) == [-5] * 5
+    assert side_by_side(lambda a: blas_threads(), [1, 2], n_jobs=2) == [{1}, {1}]
+    assert side_by_side(abs, []) == []
+
+    def fails(i):
+        raise ValueError(f"task {i}")
+
+    with pytest.raises(ValueError, match="task 0"):
+        side_by_side(fails, range(4), n_jobs=2)
+
+
+def test_a_warning_of_a_task_comes_out():
+    with pytest.warns(UserWarning, match="of a task"):
+        side_by_side(lambda i: warnings.warn("of a task", stacklevel=1), range(2), n_jobs=2)
+
+
+def test_cores():
+    assert cores() >= 1
