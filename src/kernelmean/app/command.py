@@ -164,7 +164,7 @@ class Command:
         if not options.quiet:
             terminal.show(report, options.verbose)
         terminal.show_files(paths)
-        if report.after is not None:
+        if report.after is not None and folder is not None:
             report.after(folder)
 
 

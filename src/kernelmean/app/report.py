@@ -74,7 +74,7 @@ class Grid:
     caption: str = ""
 
     @classmethod
-    def of(cls, columns: Sequence[tuple[str, Sequence[str]]], caption: str) -> Grid:
+    def of(cls, columns: Sequence[tuple[str, Any]], caption: str) -> Grid:
         """From columns, each with its heading; a heading may repeat."""
         header, texts = zip(*columns, strict=True)
         return cls(header, list(zip(*texts, strict=True)), caption)
@@ -132,8 +132,9 @@ class Figure:
 
         with mpl.rc_context(STYLE):
             drawing = Drawing(figsize=(self.width, self.height), layout="constrained")
-            share = {"sharex": "x" in self.shared, "sharey": "y" in self.shared}
-            panels = drawing.subplots(*(self.shape or (1, 1)), squeeze=False, **share)
+            down, across = self.shape or (1, 1)
+            x, y = "x" in self.shared, "y" in self.shared
+            panels = drawing.subplots(down, across, squeeze=False, sharex=x, sharey=y)
             self.plot(panels.ravel() if self.shape else panels[0, 0])
             for axes in panels.flat:
                 if not axes.has_data():
@@ -245,7 +246,7 @@ def analysis(
         As for `Report`; None where there is nothing to write.
     known : sequence of str, optional
     """
-    using = [Prose(say("about")), *(Code(text) for text in code)]
+    using: list[Block] = [Prose(say("about")), *(Code(text) for text in code)]
     return Report(
         title,
         subtitle,

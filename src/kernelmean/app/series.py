@@ -106,14 +106,14 @@ class Rows:
             frame.insert(0, self.labels[0], [self.names[i] for i in sequence])
         return frame
 
-    def partial(self, columns: Sequence[str]) -> list[str]:
+    def partial(self, columns: Sequence[str], what: str = "columns") -> list[str]:
         """What to say of rows that have some of the columns."""
         gone = self.frame[list(columns)].isna()
         some = int((gone.any(axis=1) & ~gone.all(axis=1)).sum())
         if not some or gone.any(axis=1).all():
             return []
         return [
-            f"{some:,} of {len(gone):,} rows have some of the columns and not others; they count "
+            f"{some:,} of {len(gone):,} rows have some of the {what} and not others; they count "
             "as missing."
         ]
 
@@ -123,7 +123,7 @@ def last(rows: slice, longest: int) -> slice:
     return slice(max(rows.start, rows.stop - longest), rows.stop)
 
 
-CUT = ("times", "probabilities", "series", "mean", "lower", "upper", "width")
+CUT: tuple[str, ...] = ("times", "probabilities", "series", "mean", "lower", "upper", "width")
 CUT += ("missing", "collapsed", "truth")
 
 
@@ -242,7 +242,7 @@ def forecast_grid(table: pd.DataFrame, level: float, names: Sequence[str], more=
     """What comes after the file: the step, what `more` tells of it, and means with intervals."""
     part = table.head(words.SHOWN)
     front = list(table.columns[: list(table.columns).index("step") + 1])
-    columns = [(name, [str(v) for v in part[name]]) for name in front]
+    columns: list[tuple[str, Any]] = [(name, [str(v) for v in part[name]]) for name in front]
     columns += [(title, form(part)) for title, form in more]
     columns += with_intervals(part, names[:COLUMNS], level)
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")

@@ -359,7 +359,7 @@ def answers(a: Densities, name: str) -> Grid:
     ends += ["mode"] if len(a.y) == 1 else []
     c = words.cells(part[[f"{name}_{end}" for end in ends]])
     shown = a.x if len(a.x) <= COLUMNS else []
-    grid = [("Row", [str(label) for label in part.index])]
+    grid: list[tuple[str, Any]] = [("Row", [str(label) for label in part.index])]
     grid += [(x, [words.minus(f"{v:.5g}") for v in part[x]]) for x in shown]
     grid += [("Mean", c[:, 0]), ("Median", c[:, 1])]
     grid += [(f"{a.level} interval", [f"{r[2]} to {r[3]}" for r in c])]

@@ -30,7 +30,7 @@ from ..command import (
     option,
 )
 from ..errors import UserError, hushed, noted
-from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
+from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Rows, average, by_column, rmse
 from ..tables import Table
 from ..words import level_words, names, number, percent
@@ -236,7 +236,7 @@ def facts(a: Tracks) -> list[Fact]:
 def notes(a: Tracks) -> list[str]:
     """What the reader must not overlook in these very files."""
     nothing = a.filtered.missing.all()
-    gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe)
+    gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe, "observed columns")
     far = [f"{k} {percent(share)}" for k, share in a.outside[a.outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
     return [*a.caught, *gaps, *strangers, *_errors_notes(a)]
@@ -374,7 +374,9 @@ def headline(a: Tracks) -> str:
 
 def report(a: Tracks, source: str) -> Report:
     """The answer."""
-    s, ahead, judged = a.settings, [], []
+    s = a.settings
+    ahead: list[Block] = []
+    judged: list[Block] = []
     if a.errors is not None:
         judged = [errors(a), _explained(a)]
     if a.ahead is not None:

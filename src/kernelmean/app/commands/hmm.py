@@ -31,7 +31,7 @@ from ..command import (
     option,
 )
 from ..errors import UserError, noted
-from ..report import Fact, Figure, Grid, Numbers, Report, analysis
+from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows
 from ..words import names, number, percent
 
@@ -266,11 +266,12 @@ def facts(a: Regimes) -> list[Fact]:
         "Inference": "by densities" if forward else f"kernel Bayes' rule, λ = {number(m.reg_)}",
         "What the past tells": f"{number(a.gains.mean())} ± {number(error, 2)}",
     }
-    given = a.order is None
     return SAY.facts(
         values,
         missing=int((~a.rows.whole).sum()),
-        chosen="Given." if given else f"Chosen by {a.order.method}. {RULES[a.order.method]}",
+        chosen="Given."
+        if a.order is None
+        else f"Chosen by {a.order.method}. {RULES[a.order.method]}",
         learned=SAY("em" if s.refine else "moments", end=words.settled(m)),
         inferred=SAY(s.inference.value),
     )
@@ -281,7 +282,7 @@ def facts(a: Regimes) -> list[Fact]:
 
 def states(a: Regimes) -> Grid:
     """How often each state holds, for how long, and what it emits."""
-    columns = [
+    columns: list[tuple[str, Any]] = [
         ("state", [str(k) for k in range(a.n_states)]),
         ("share of rows", [f"{100 * share:.1f}%" for share in a.model.startprob_]),
         ("rows at a time", [number(stay) for stay in a.stays]),
@@ -394,7 +395,8 @@ def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.Dat
 
 def report(a: Regimes, source: str) -> Report:
     """The answer."""
-    s, ahead = a.settings, []
+    s = a.settings
+    ahead: list[Block] = []
     if a.ahead is not None:
         ahead = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.rows.lengths)))]
         ahead += [forecast(a)]

@@ -170,7 +170,7 @@ def facts(a: Posteriors) -> list[Fact]:
 def answers(a: Posteriors) -> Grid:
     """Mean and interval of each latent at the first rows."""
     part = a.table.iloc[: words.SHOWN]
-    columns = [("Row", [str(i) for i in part.index])]
+    columns: list[tuple[str, Any]] = [("Row", [str(i) for i in part.index])]
     columns += with_intervals(part, a.latent, a.settings.level)
     caption = f"Posterior means and {level_words(a.settings.level)} intervals"
     return Grid.of(columns, f"{caption}{words.first_of(a.table)}")

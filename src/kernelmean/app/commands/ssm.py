@@ -210,9 +210,11 @@ class Forecasts:
             trial = Trial.of(settings, rows, verbose)
             model = settings.model(verbose) if trial is None else clone(trial.model)
             model.set_params(verbose=verbose).fit(X, lengths)
+            lower, upper = model.predict_interval(X, settings.level, lengths)
             answers = (
                 model.predict(X, lengths),
-                *model.predict_interval(X, settings.level, lengths),
+                lower,
+                upper,
                 model.filter(X, lengths),
                 model.smooth(X, lengths),
                 model.log_predictive(X, lengths),
@@ -398,10 +400,12 @@ def display(a: Forecasts, i: int) -> ForecastDisplay:
     """The last rows of a sequence, and what follows; the first columns."""
     rows, steps = series.last(a.rows.slices[i], LONGEST), a.settings.forecast
     times, kept = a.rows.axis[rows], slice(0, COLUMNS)
-    past = (a.rows.frame.to_numpy(), a.mean, a.lower, a.upper)
     return ForecastDisplay(
         times,
-        *(values[rows, kept] for values in past),
+        a.rows.frame.to_numpy()[rows, kept],
+        a.mean[rows, kept],
+        a.lower[rows, kept],
+        a.upper[rows, kept],
         following(times, steps),
         _fan(a)[:, i * steps : (i + 1) * steps, kept],
         a.settings.names[kept],

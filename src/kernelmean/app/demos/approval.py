@@ -14,7 +14,7 @@ from ...core.threads import one_thread
 from ...display import PLAIN, TrackDisplay
 from ...features.landmarks import Nystroem
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
-from ..report import Fact, Figure, Grid, Note, Numbers, Prose, Section
+from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
 from ..words import Texts, percent
 
 TITLE = "Approval: an average followed through five polls"
@@ -140,7 +140,7 @@ def run(quick: bool) -> Section:
         with one_thread():
             found[what] = {"kernel": by_kernel(X, z, tune=not quick), "Kalman": by_kalman(X, z)}
     errors = {name: followed.errors(truth) for name, followed in found[BEFORE].items()}
-    blocks = [
+    blocks: list[Block] = [
         Prose(SAY("question", training=TRAINING, n=len(truth))),
         _figure(frame, found[BEFORE]),
         _table(frame, found, truth),

@@ -58,6 +58,7 @@ class Curves:
 
     def plain_slope(self, low: float, high: float) -> float:
         """The same of plain kernel ridge."""
+        assert self.display.plain is not None
         ends = np.interp([low, high], self.display.grid, self.display.plain)
         return float((ends[1] - ends[0]) / (high - low))
 

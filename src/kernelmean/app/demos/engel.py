@@ -11,9 +11,10 @@ from sklearn.linear_model import QuantileRegressor
 from ...datasets import OutcomeTable, load_engel
 from ...densities.conditional_density import ConditionalDensity
 from ...display import TRUTH, DensityMapDisplay
+from ..command import Names
 from ..commands.density import Densities, Settings, ridges
 from ..errors import hushed
-from ..report import Fact, Figure, Note, Numbers, Prose, Section
+from ..report import Block, Fact, Figure, Note, Numbers, Prose, Section
 from ..words import Texts, number, percent
 
 TITLE = "Engel's households: the whole distribution of food spending"
@@ -31,9 +32,11 @@ def run(quick: bool) -> Section:
     y = str(table.target.name)
     at = pd.DataFrame({"income": INCOMES}, index=[f"{x:,.0f}" for x in INCOMES])
     with hushed():
-        a = Densities.of(table.X.join(table.target), Settings([y], list(table.X), level=LEVEL), at)
+        a = Densities.of(
+            table.X.join(table.target), Settings(Names([y]), Names(table.X), level=LEVEL), at
+        )
         labels = [f"income {x}" for x in at.index]
-        blocks = [
+        blocks: list[Block] = [
             Prose(SAY("question")),
             density_map(a, table),
             ridges(a, y, at, labels, "engel-densities", ""),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...datasets import load_fulton_fish
 from ...instruments.inference import Estimate
-from ..report import Fact, Note, Numbers, Prose, Section
+from ..report import Block, Fact, Note, Numbers, Prose, Section
 from ..words import Texts, level_words, minus, number, p_words
 from .curves import LEVEL, Curves
 
@@ -20,7 +20,7 @@ def run(quick: bool) -> Section:
     table = load_fulton_fish()
     curves = Curves.of(table)
     labels = {"xlabel": "log price (dollars a pound)", "ylabel": "log quantity (pounds a day)"}
-    blocks = [
+    blocks: list[Block] = [
         Prose(SAY("question")),
         curves.figure("fish", SAY("curve", level=level_words(LEVEL)), **labels),
         Numbers(elasticities(curves)),

@@ -12,7 +12,7 @@ from ...display import CURVE, DATA, PLAIN
 from ...embedding.embedding import MeanEmbedding
 from ...features.landmarks import Nystroem
 from ...regression.conditional import ConditionalEmbedding
-from ..report import Figure, Note, Numbers, Prose, Section
+from ..report import Block, Figure, Note, Numbers, Prose, Section
 from ..words import Texts, percent
 
 TITLE = "Influenza: the rates of an epidemic"
@@ -34,7 +34,7 @@ def run(quick: bool) -> Section:
     ends = zip(every.mean(), *every.interval(LEVEL), strict=True)
     told = [f"{mean:.2f} ({low:.2f} to {high:.2f})" for mean, low, high in ends]
     values = dict(zip(SAY.content["facts"], told, strict=True))
-    blocks = [
+    blocks: list[Block] = [
         Prose(SAY("question")),
         Figure("influenza-outbreak", SAY("outbreak"), outbreak_plot(outbreak, rates), 3.4),
         Numbers(SAY.facts(values)),

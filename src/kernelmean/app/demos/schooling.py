@@ -8,7 +8,7 @@ import numpy as np
 
 from ...datasets import IVTable, load_schooling
 from ...kernels import Gaussian, on_columns
-from ..report import Fact, Note, Numbers, Prose, Section
+from ..report import Block, Fact, Note, Numbers, Prose, Section
 from ..words import Texts, level_words, number
 from .curves import LEVEL, Curves
 
@@ -25,7 +25,7 @@ def run(quick: bool) -> Section:
     ends = tuple(np.quantile(table.target, [0.01, 0.99]))
     labels = {"xlabel": "years of schooling", "ylabel": "log hourly wage (cents)", "ylim": ends}
     caption = SAY("curve", men=len(table.frame), level=level_words(LEVEL))
-    blocks = [
+    blocks: list[Block] = [
         Prose(SAY("question")),
         curves.figure("schooling", caption, **labels),
         Numbers(returns(curves)),

@@ -17,7 +17,7 @@ from ...display import EmissionDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from ..errors import hushed
-from ..report import Fact, Figure, Grid, Note, Numbers, Prose, Section
+from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
 from ..words import Texts, minus, percent
 
 TITLE = "S&P 500: calm and turbulent markets"
@@ -171,7 +171,7 @@ def run(quick: bool) -> Section:
     m = Market.of(load_returns(), FEW if quick else STATES)
     seen, first, last = (f"{day:%B %Y}" for day in m.returns.index[[m.n - 1, m.n, -1]])
     spectrum = SpectrumDisplay.from_order(m.order)
-    blocks = [
+    blocks: list[Block] = [
         Prose(SAY("question", seen=seen, first=first, last=last)),
         _regimes(m),
         Numbers(_lines(m)),
