@@ -367,7 +367,7 @@ def test_many_columns_are_not_all_drawn(table, monkeypatch):
     a = found(table[["level", "other"]].dropna(), forecast=2)
     (figure,) = drawn(a)
     assert [axes.get_ylabel() for axes in figure.drawing.axes] == ["level"]
-    assert ssm.forecast(a).header == ["step", "level", "90% interval"]
+    assert ssm.forecast(a).header == ["step", "level", "95% interval"]
     assert "other" not in headline(a)
 
 

@@ -244,7 +244,7 @@ def forecast_grid(table: pd.DataFrame, level: float, names: Sequence[str], more=
     front = list(table.columns[: list(table.columns).index("step") + 1])
     columns: list[tuple[str, Any]] = [(name, [str(v) for v in part[name]]) for name in front]
     columns += [(title, form(part)) for title, form in more]
-    columns += with_intervals(part, names[:COLUMNS], level)
+    columns += with_intervals(part, names, level)
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
 
 

@@ -317,7 +317,7 @@ def forecast(a: Regimes) -> Grid:
         return [percent(p) for p in part[f"probability_{k}"]]
 
     more = [(f"state {k}", partial(shares, k)) for k in range(a.n_states)]
-    return series.forecast_grid(a.forecasts, a.settings.level, a.settings.columns, more)
+    return series.forecast_grid(a.forecasts, a.settings.level, a.settings.columns[:COLUMNS], more)
 
 
 # ---------------------------------------------------------------- figures

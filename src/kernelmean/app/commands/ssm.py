@@ -379,7 +379,7 @@ def accuracy(a: Forecasts) -> list[Block]:
 
 def forecast(a: Forecasts) -> Grid:
     """Means and intervals of the columns, after the file."""
-    grid = series.forecast_grid(a.forecasts, a.settings.level, a.settings.names)
+    grid = series.forecast_grid(a.forecasts, a.settings.level, a.settings.names[:COLUMNS])
     part = a.forecasts.head(words.SHOWN)
     spread = a.settings.columns[:COLUMNS] if a.settings.log_squares else []
     volatilities = [words.numbers(part[f"{name}_volatility"]) for name in spread]
