@@ -1,23 +1,38 @@
 # Each target sets itself up in .venv, from a clean clone, with Python 3.11 or newer and pip.
 #   make demo    the jobs that exist, on real data, as one HTML page
 #   make test    the test suite and the examples in the docstrings
+#   make quick PKG=instruments   those of one package, in half a minute: nothing marked slow
+#   make papers-test   the papers' experiments, in small, and the pages in a real browser
 #   make lint    ruff and mypy
 #   make docs    the documentation, in docs/_build/html
 #   make bench   every benchmark; `make bench QUICK=1` for the small sizes
 PYTHON ?= python3
 BIN := .venv/bin
 QUICK ?=
+PKG ?=
+PACKAGES := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.py))))
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test quick papers-test lint docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 demo: .venv/.with-app,iv
 	$(BIN)/kernelmean demo $(if $(QUICK),--quick)
 
-# Two workers with one BLAS thread each: more threads than cores would only take turns.
+# Two workers with one BLAS thread each: more threads than cores would only take turns. A worker
+# starts with neighbouring tests, which share fits, and takes over what the other has not begun.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: .venv/.with-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST) -m "not browser" --ignore=tests/papers
+
+quick: .venv/.with-dev
+	@test 1 = $(words $(filter $(PKG),$(PACKAGES))) || { echo "PKG is one of: $(PACKAGES)"; exit 2; }
+	$(PYTEST) -m "not slow and not browser" tests/$(PKG) $(wildcard src/kernelmean/$(PKG))
+
+papers-test: .venv/.with-dev
+	$(PYTEST) tests/papers
+	$(PYTEST) -m browser tests/app
 
 lint: .venv/.with-dev
 	$(BIN)/ruff check .

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
+from ..reproduce import Experiment
 from . import kde
 from .gaussian import GaussianModel, identity, squared_error
 from .settings import FIRST_SEED, PAPER, kbr, printed, printed_literally

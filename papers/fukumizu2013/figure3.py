@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from sklearn.neighbors import NearestNeighbors
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
+from ..reproduce import Experiment
 from .gaussian import GaussianModel, identity, squared_error
 from .settings import FIRST_SEED, PAPER, kbr, printed, printed_literally
 

@@ -9,10 +9,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import Trajectory
 
 from .. import tracking
+from ..reproduce import Experiment
 from .settings import FIRST_SEED, PAPER
 
 # lengths of training, and what the tuned default holds out: folds, or a share where that is slow

@@ -13,10 +13,10 @@ from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
 from .. import scenes
 from ..kalman import linear_kalman
+from ..reproduce import Experiment
 from .settings import FIRST_SEED, PAPER
 from .tables import lower
 

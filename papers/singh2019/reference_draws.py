@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
+from ..reproduce import Experiment
 from . import trials
 
 DATA = Path(__file__).parents[2] / "tests" / "data"

@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import Trajectory, make_hidden_angle
 
 from .. import filters
 from ..fukumizu2013.tables import lower
+from ..reproduce import Experiment
 from ..tracking import scaled_kernels, timed
 
 PAPER = "Song, Zhu, Ren (2016)"
@@ -112,7 +112,7 @@ def kernel_angles(filter_, data: Trajectory, given: dict | None = None) -> np.nd
     """Filtered angles; a filter may be given a prior or supervision."""
     with warnings.catch_warnings():  # a collapsed step shows in the error
         warnings.simplefilter("ignore", km.NumericalWarning)
-        return angle(filter_.filter(data.X, **(given or {})).mean)
+        return angle(filter_.filter(data.X, **(given or {})).mean())
 
 
 def clock(data: Trajectory, strength: float) -> tuple:
@@ -129,7 +129,7 @@ def at_predicted_angle(data: Trajectory, strength: float) -> Callable:
     def at(step: int, x: np.ndarray, belief) -> tuple | None:
         if step == 0:
             return None
-        theta = angle(np.asarray(belief.mean)).reshape(1, 1)
+        theta = angle(np.asarray(belief.mean())).reshape(1, 1)
         return data.model.emission(theta), on_circle(theta[:, 0]), strength
 
     return at

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
+from ..reproduce import Experiment
 from ..tracking import scaled_kernels, timed
 from .dense import DenseFilter, squared, thresholded
 from .figure1 import (

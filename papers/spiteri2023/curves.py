@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kernelmean.app.reproduce import Experiment
-
+from ..reproduce import Experiment
 from .errors import FIRST_SEED, PAPER, draw, grid, observed
 from .methods import COLOURS, METHODS, TRIANGLE_METHODS
 from .triangle import ROWS, XS

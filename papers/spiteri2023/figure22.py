@@ -7,8 +7,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from kernelmean.app.reproduce import Experiment
-
+from ..reproduce import Experiment
 from . import triangle
 from .errors import FIRST_SEED, PAPER
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kernelmean.app.reproduce import Experiment
-
+from ..reproduce import Experiment
 from . import trials
 from .errors import FIRST_SEED, PAPER, RUNS, two_samples
 from .methods import METHODS

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kernelmean.app.reproduce import Experiment
-
+from ..reproduce import Experiment
 from . import trials
 from .errors import FIRST_SEED, PAPER, RUNS
 from .methods import COLOURS, METHODS

@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.kernels import median_lengthscale
 
+from ..reproduce import Experiment
 from .hidden import FIRST_SEED, METHODS, MODELS, PAPER, RUNS, draw
 
 POINTS = 201  # over [0, 1]

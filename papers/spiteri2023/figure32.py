@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kernelmean.app.reproduce import Experiment
-
+from ..reproduce import Experiment
 from .errors import paired
 from .hidden import FIRST_SEED, METHODS, MODELS, PAPER, PROJECTION, RUNS, TRUE, run, sizes_below
 

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
+from ..reproduce import Experiment
 from .hidden import FIRST_SEED, MODELS, PAPER, RUNS, STATES, sizes_below
 
 SIZES = (5000, 20_000, 50, 100, 200, 500, 1000, 2000, 10_000)

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
+from ..reproduce import Experiment
 from . import algorithm3
 from .dynamics import (
     COLOURS,

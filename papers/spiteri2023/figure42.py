@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import StateSpaceData
 
+from ..reproduce import Experiment
 from .adam import INNER, OUTER, adam
 from .algorithm3 import Laws, Problem
 from .dynamics import DEFAULT, FIRST_SEED, MODELS, PAPER, TEST, draw

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import ScalarStateSpace
 
+from ..reproduce import Experiment
 from . import algorithm3
 from .dynamics import COLOURS, DEFAULT, FIRST_SEED, MODELS, PAPER, ROWS, THESIS, draw
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelmean.app.reproduce import Experiment
-
+from ..reproduce import Experiment
 from . import trials
 from .errors import FIRST_SEED, PAPER, RUNS
 

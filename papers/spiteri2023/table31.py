@@ -10,11 +10,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.chains import markov
 from kernelmean.datasets import HMMData
 from kernelmean.kernels import median_lengthscale
 
+from ..reproduce import Experiment
 from .hidden import FIRST_SEED, PAPER, RUNS, TEST, accuracy, errors, gaussian, sizes_below
 
 PUBLISHED = pd.read_csv(Path(__file__).with_name("published_hidden.csv"))

@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import HMMData
 
+from ..reproduce import Experiment
 from .hidden import FIRST_SEED, PAPER, accuracy
 
 DIGITS = {2: (2, 7), 3: (2, 4, 7)}

@@ -9,11 +9,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 
 from ..fukumizu2013 import kde
 from ..fukumizu2013.gaussian import GaussianModel, identity, squared_error
 from ..fukumizu2013.tables import BEST, lower, with_best_bandwidth
+from ..reproduce import Experiment
 
 DIMENSIONS = (2, 4, 8, 16, 32, 64)
 REG = 0.2  # η = λ, of section 6.1

@@ -10,10 +10,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import kernelmean as km
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import Trajectory
 
 from .. import tracking
+from ..reproduce import Experiment
 
 SIZES = (100, 300, 500)
 SCALES = (0.5, 1.0, 2.0)  # β, of the median lengthscales; the paper does not print any

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import StateSpace, Trajectory
 
 from .. import scenes
+from ..reproduce import Experiment
 from . import images
+from .film import Design
 
 TURN, NOISE = 0.4, 0.2  # ω, and σ_θ = σ_X
 # the paper's figure has no numbers
@@ -46,7 +47,7 @@ def views(theta: np.ndarray) -> np.ndarray:
     return np.moveaxis(scenes.first_person(theta[:, 0]), 3, 1)
 
 
-DESIGN = images.Design(walk, on_circle, views)
+DESIGN = Design(walk, on_circle, views)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kernelmean.app.reproduce import Experiment
 from kernelmean.datasets import Trajectory, make_rotation
 
 from .. import scenes
+from ..reproduce import Experiment
 from . import images
+from .film import Design
 
 # the paper's figure has no numbers
 PUBLISHED = {
@@ -39,7 +40,7 @@ def views(positions: np.ndarray) -> np.ndarray:
     return scenes.sprite(positions)[:, None]
 
 
-DESIGN = images.Design(walk, itself, views)
+DESIGN = Design(walk, itself, views)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import product
@@ -16,12 +15,12 @@ from matplotlib.figure import Figure
 from sklearn.base import clone
 
 import kernelmean as km
-from kernelmean.datasets import Trajectory
 
 from .. import filters, tracking
 from ..fukumizu2013.gaussian import squared_error
 from ..fukumizu2013.tables import lower
 from .figure2 import leave_one_out
+from .film import RUN_IN, Design, Film
 
 TORCH = find_spec("torch") is not None
 READ = "what is shown, known"
@@ -38,12 +37,9 @@ COMPARED = ("IW", "IW (NN)", "Original")
 SIZES = (100, 200, 400)  # the paper's end at 900
 TESTS, RUNS = 200, 6
 FIRST_SEED = 20250  # those from 20220 on were seen with a grid of β that lacked 1/4
-RUN_IN = 10  # steps before the first that counts: what the LSTM sees of the past
-PIXEL_NOISE = 0.1  # standard deviation: N(0, 0.01) has the variance 0.01
 SCALES = (0.25, 0.5, 1.0, 2.0)  # β, of the median lengthscales
 REGS = (1e-4, 1e-3, 1e-2, 1e-1)  # λ; δ = λ² of the squared rule weighs an eigenvalue alike
 LEARNED_REGS = (1e-3, 1e-2, 1e-1, 1.0)  # λ for learned features
-TAIL = 100  # steps of validation, and at most half of the training film
 EPOCHS = {"IW (NN)": 40, "LSTM": 100}  # at most: a quarter of them without progress is the end
 NEED_TORCH = tuple(EPOCHS)
 PARTICLES = 1000
@@ -56,36 +52,6 @@ NOTES = (
 
 
 # ---------------------------------------------------------------- films
-@dataclass(frozen=True)
-class Design:
-    """A walk, whose observations say what a picture shows, and the states to be tracked."""
-
-    walk: Callable[[int, list[int]], Trajectory]  # of the length n, from a seed
-    states: Callable[[np.ndarray], np.ndarray]  # (..., d) of the walk to (..., 2)
-    views: Callable[[np.ndarray], np.ndarray]  # (n, d) of the walk to (n, channels, height, width)
-
-
-@dataclass(frozen=True)
-class Film:
-    """Pictures, flattened (n, pixels), the states behind them, and the shape of a picture."""
-
-    X: np.ndarray
-    Z: np.ndarray
-    shape: tuple[int, int, int]  # channels, height, width
-    walk: Trajectory
-
-    @classmethod
-    def of(cls, design: Design, n: int, seed: list[int]) -> Film:
-        walk = design.walk(n, seed)
-        views = design.views(walk.X).astype(float)
-        views += PIXEL_NOISE * np.random.default_rng([*seed, 1]).standard_normal(views.shape)
-        return cls(views.reshape(n, -1), design.states(walk.Z), views.shape[1:], walk)
-
-    @property
-    def tail(self) -> int:
-        return min(TAIL, len(self.X) // 2)
-
-
 @lru_cache(maxsize=1)
 def films(design: Design, seed: int, n: int, tests: int) -> tuple[Film, Film]:
     """A film to learn from, and one to track, independent of each other."""
@@ -149,7 +115,7 @@ def candidates(train: Film, rule: str, regs, features=None) -> Iterator[km.Kerne
 def filtered(model: km.KernelBayesFilter, test: Film) -> np.ndarray:
     with warnings.catch_warnings():  # unlike any picture seen: the prediction is kept, and counts
         warnings.simplefilter("ignore", km.NumericalWarning)
-        return model.filter(test.X).mean
+        return model.filter(test.X).mean()
 
 
 def by_networks(method: str, train: Film, test: Film, epochs: int, seed: int) -> np.ndarray:

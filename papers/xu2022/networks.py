@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from kernelmean.features.neural import _convolutions as convolutions
+from kernelmean.features.neural import convolutions
 
-from .images import RUN_IN, Film
+from .film import RUN_IN, Film
 
 FEATURES, HIDDEN = 64, 64
 BATCH = 128  # states

@@ -17,6 +17,7 @@ from kernelmean.app.commands import demo, info
 from kernelmean.app.report import Numbers, Prose, Section
 
 
+@pytest.mark.slow
 def test_demo_on_real_data(demo_run):
     folder, result = demo_run
     assert result.exit_code == 0, result.output
@@ -150,7 +151,7 @@ def test_front_door(run):
     for args in ((), ("--help",)):
         result = run(*args)
         assert result.exit_code == 0
-        for command in ("iv", "posterior", "density", "filter", "hmm", "demo", "info", "reproduce"):
+        for command in ("iv", "posterior", "density", "filter", "hmm", "demo", "info"):
             assert command in result.stdout
 
 

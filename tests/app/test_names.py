@@ -44,6 +44,7 @@ COMMANDS = {
 
 
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_any_name_will_do(run, table, command):
     files = ["data.csv", "data.csv"] if command == "filter" else ["data.csv"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -234,7 +235,8 @@ def test_2sls_needs_an_instrument_for_every_regressor():
 
 @pytest.mark.parametrize("model", [TwoStageLeastSquares(), DeepIV()])
 def test_a_missing_extra_is_named(model, monkeypatch):
-    monkeypatch.setattr(networks, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "linearmodels", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     extra = "iv" if isinstance(model, TwoStageLeastSquares) else "nn"
     with pytest.raises(ImportError, match=rf'pip install "kernelmean\[{extra}\]"'):
         model.fit(*confounded()[:3])
@@ -377,6 +379,7 @@ def test_smooth_iv_is_the_dense_formula(degree):
     assert_allclose(fitted.predict(R), phi, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [0, 1])
 def test_smooth_iv_bandwidths_minimise_the_leave_one_out_error(degree):
     X, y, Z, _ = confounded(60)
@@ -393,6 +396,7 @@ def test_smooth_iv_bandwidths_minimise_the_leave_one_out_error(degree):
     assert_allclose(fitted.bandwidth_x_, again, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_smooth_iv_alpha_minimises_its_criterion():
     X, y, Z, _ = confounded(25)
     fitted = SmoothIV().fit(X, y, Z)
@@ -510,6 +514,7 @@ def test_deep_iv_settings_are_checked(name):
         DeepIV(**{name: 0}).fit(*confounded()[:3])
 
 
+@pytest.mark.slow
 @needs_linearmodels
 def test_instruments_bring_all_of_them_nearer_the_truth():
     """Mean error over draws of the linear design, against a regression's, which is biased."""

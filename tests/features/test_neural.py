@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 from kernelmean.features.neural import (
     Neural,
-    _convolutions,
     _Pairs,
     _seeded,
     _standards,
+    convolutions,
     joint_loss,
 )
 
@@ -333,7 +333,7 @@ def test_image_rows_reach_the_network_as_images(rng):
     class Watch(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.inner = _convolutions((2, 5, 7), 6)
+            self.inner = convolutions((2, 5, 7), 6)
 
         def forward(self, x):
             shapes.append(tuple(x.shape[1:]))
@@ -348,7 +348,7 @@ def test_image_rows_reach_the_network_as_images(rng):
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 2, 9), (1, 8, 8)])
 def test_default_convolutions_take_any_size(shape):
-    assert _convolutions(shape, 6)(torch.zeros(2, *shape)).shape == (2, 6)
+    assert convolutions(shape, 6)(torch.zeros(2, *shape)).shape == (2, 6)
 
 
 # ------------------------------------------------------------------------------- saving and cloning

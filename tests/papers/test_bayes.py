@@ -15,7 +15,7 @@ from sklearn.neighbors import KernelDensity
 from statsmodels.nonparametric.kernel_density import KDEMultivariate
 
 import kernelmean as km
-from kernelmean.app import reproduce
+from papers import reproduce
 
 PAPERS = Path(__file__).parents[2] / "papers"
 gaussian, kde, settings, tables, figure2, figure3, sanity = (

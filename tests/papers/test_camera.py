@@ -14,7 +14,7 @@ from scipy.spatial.distance import pdist
 from scipy.spatial.transform import Rotation
 from sklearn.covariance import LedoitWolf
 
-from kernelmean.app import reproduce
+from papers import reproduce
 
 PAPERS = Path(__file__).parents[2] / "papers"
 table1 = reproduce.import_from(PAPERS, "fukumizu2013.table1")

@@ -12,7 +12,7 @@ from pandas.testing import assert_frame_equal
 from scipy import stats
 
 import kernelmean as km
-from kernelmean.app import reproduce
+from papers import reproduce
 
 PAPERS = Path(__file__).parents[2] / "papers"
 methods, errors, trials, curves, triangle, table21, figure23, figure28, figure29 = (

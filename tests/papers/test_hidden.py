@@ -14,8 +14,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import confusion_matrix
 
 import kernelmean as km
-from kernelmean.app import reproduce
 from kernelmean.kernels import median_lengthscale
+from papers import reproduce
 
 pytest.importorskip("hmmlearn")
 pytest.importorskip("kneed")

@@ -11,7 +11,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
-from kernelmean.app import reproduce
+from papers import reproduce
+from papers.xu2022.film import RUN_IN, Design, Film
 
 PAPERS = Path(__file__).parents[2] / "papers"
 images, figure5, figure6, scenes = (
@@ -32,14 +33,14 @@ def small_rows(name: str, seeds: tuple[int, ...] = (1, 2)) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def film():
-    return images.Film.of(figure6.DESIGN, 60, [1, 0])
+    return Film.of(figure6.DESIGN, 60, [1, 0])
 
 
 # ---------------------------------------------------------------- films
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_picture_shows_the_noisy_state_and_has_noise_of_its_own(name):
     design = FIGURES[name].DESIGN
-    film = images.Film.of(design, 12, [3, 0])
+    film = Film.of(design, 12, [3, 0])
     noise = film.X - design.views(film.walk.X).reshape(12, -1)
     assert noise.std() == pytest.approx(0.1, rel=0.02)
     assert abs(noise.mean()) < 1e-3
@@ -67,13 +68,13 @@ def test_channels_come_first():
 def test_the_test_film_is_longer_by_the_run_in_and_independent_of_the_length_of_training():
     short, long = (images.films(figure6.DESIGN, 5, n, 7) for n in (15, 20))
     assert_array_equal(short[1].X, long[1].X)
-    assert len(short[1].X) == 7 + images.RUN_IN
+    assert len(short[1].X) == 7 + RUN_IN
     assert len(long[0].X) == 20
 
 
 # ---------------------------------------------------------------- methods
 def test_the_particle_filter_that_knows_what_is_shown_is_the_kalman_filter_of_the_angle():
-    film = images.Film.of(figure5.DESIGN, 60, [4, 1])
+    film = Film.of(figure5.DESIGN, 60, [4, 1])
     mean, var, expected = film.walk.X[0, 0], 0.04, []
     for x in film.walk.X[1:, 0]:  # from the second on, whatever the law of the first
         mean, var = mean + 0.4, var + 0.04
@@ -101,7 +102,7 @@ def test_settings_are_those_of_least_error_on_the_tail(film, method, power):
     for model in images.candidates(film, found.rule, [reg**power for reg in images.REGS]):
         fitted = model.fit(film.X[:-30], film.Z[:-30])
         key = fitted.kernel_z.lengthscale, fitted.reg
-        error = images.filtered(fitted, images.Film(film.X[-30:], film.Z[-30:], film.shape, None))
+        error = images.filtered(fitted, Film(film.X[-30:], film.Z[-30:], film.shape, None))
         errors[key] = np.mean((error - film.Z[-30:]) ** 2)
     assert min(errors, key=errors.get) == (found.kernel_z.lengthscale, found.reg)
     assert len(found.points_) == 60
@@ -109,7 +110,7 @@ def test_settings_are_those_of_least_error_on_the_tail(film, method, power):
 
 def test_the_run_in_does_not_count(monkeypatch):
     def wrong_at_first(design, test, seed):
-        return np.where(np.arange(len(test.Z))[:, None] < images.RUN_IN, np.nan, test.Z + 1)
+        return np.where(np.arange(len(test.Z))[:, None] < RUN_IN, np.nan, test.Z + 1)
 
     monkeypatch.setattr(images, "read", wrong_at_first)
     found = images.measured(figure6.DESIGN, images.READ, 1, 12, 5, 0)
@@ -196,7 +197,7 @@ def tiny():
         x, y = positions[:, :1, None] * side, positions[:, 1:, None] * side[:, None]
         return 1 / (1 + np.exp(-3 * (x + y)))[:, None]
 
-    design = images.Design(figure6.walk, figure6.itself, views)
+    design = Design(figure6.walk, figure6.itself, views)
     return images.films(design, 1, 120, 20)
 
 
@@ -215,10 +216,10 @@ def test_an_lstm_looks_at_eleven_pictures(networks):
 @pytest.mark.parametrize("n", [40, 138, 500])
 def test_every_state_is_learned_from_once_in_an_epoch(networks, n):
     rows = [
-        np.arange(part.start + images.RUN_IN, part.stop)
+        np.arange(part.start + RUN_IN, part.stop)
         for part in networks.stretches(n, np.random.default_rng(0))
     ]
-    assert_array_equal(np.sort(np.concatenate(rows)), np.arange(images.RUN_IN, n))
+    assert_array_equal(np.sort(np.concatenate(rows)), np.arange(RUN_IN, n))
     assert max(map(len, rows)) < 2 * networks.BATCH
 
 
@@ -229,8 +230,8 @@ def test_an_lstm_learns_and_leaves_torchs_generator_alone(networks, tiny):
     before = torch.get_rng_state()
     states = networks.lstm(train, test, epochs=40, patience=10, seed=0)
     assert torch.equal(torch.get_rng_state(), before)
-    assert np.isnan(states[: images.RUN_IN]).all()
-    found, truth = states[images.RUN_IN :], test.Z[images.RUN_IN :]
+    assert np.isnan(states[:RUN_IN]).all()
+    found, truth = states[RUN_IN:], test.Z[RUN_IN:]
     assert np.mean((found - truth) ** 2) < 0.7 * np.var(truth)
     again = networks.lstm(train, test, epochs=40, patience=10, seed=0)
     assert_array_equal(again, states)
@@ -242,7 +243,7 @@ def test_the_epoch_of_least_error_on_the_end_is_kept(networks, tiny):
     train, _ = tiny
     pictures = networks.standardised(train.X, train)
     assert_allclose([float(pictures.mean()), float(pictures.std())], [0, 1], atol=1e-3)
-    states, end = torch.tensor(train.Z).float(), slice(108 - images.RUN_IN, None)
+    states, end = torch.tensor(train.Z).float(), slice(108 - RUN_IN, None)
     errors = []
     for epochs in (1, 3, 9):
         torch.manual_seed(0)

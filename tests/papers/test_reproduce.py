@@ -1,4 +1,4 @@
-"""`kernelmean reproduce`: registry, stored results, page, and each experiment in small."""
+"""`python -m papers`: registry, stored results, page, and each experiment in small."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import kernelmean as km
-from kernelmean.app import reproduce
+from kernelmean.app import cli
+from papers import reproduce
 
 REPOSITORY = Path(__file__).parents[2]
 PAPERS = REPOSITORY / "papers"
@@ -32,11 +33,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from threadpoolctl import threadpool_info
 
-from kernelmean.app.reproduce import Experiment
+from papers.reproduce import Experiment
 
 from .numbers import ONE
 
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parent
 
 
 def run(seed, scale):
@@ -90,15 +91,8 @@ def papers(tmp_path) -> Path:
     return folder.parent
 
 
-def application() -> typer.Typer:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    reproduce.register(app)
-    return app
-
-
 def call(*arguments: object):
-    return CliRunner().invoke(application(), ["reproduce", *map(str, arguments)])
+    return CliRunner().invoke(reproduce.app, [*map(str, arguments)])
 
 
 def log(papers: Path) -> list[str]:
@@ -126,10 +120,28 @@ def test_experiments_are_found_beside_the_source_from_any_directory(tmp_path, mo
     assert reproduce.find_papers(None) == PAPERS
 
 
-def test_an_installed_package_looks_in_the_current_directory(papers, monkeypatch):
-    monkeypatch.setattr(km, "__file__", "/nowhere/lib/site-packages/kernelmean/__init__.py")
-    monkeypatch.chdir(papers.parent)
-    assert reproduce.find_papers(None) == papers.resolve()
+def test_the_command_runs_from_the_root_of_a_clone(papers):
+    command = [sys.executable, "-m", "papers", "toy-figure", "--papers", str(papers)]
+    process = subprocess.run(
+        command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert process.returncode == 2
+    assert process.stderr.startswith("python -m papers: no experiment is named 'toy-figure'; did")
+
+
+def test_the_command_of_earlier_versions_says_where_it_went():
+    result = CliRunner().invoke(cli.app, ["reproduce", "toy-figure1", "--jobs", "2"])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: kernelmean reproduce is now python -m papers, from a clone of the repository\n"
+    )
+
+
+def test_the_papers_stay_out_of_the_wheel():
+    """What is installed is what stands in src."""
+    targets = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert targets["targets"]["wheel"] == {"packages": ["src/kernelmean"]}
+    assert not (REPOSITORY / "src" / "kernelmean" / "app" / "reproduce.py").exists()
 
 
 def test_two_experiments_of_one_name_are_refused(papers):
@@ -186,10 +198,11 @@ def test_ctrl_c_stops_all_processes_and_keeps_what_is_done(papers, tmp_path):
     slow.touch()
     # a shell that runs this in the background has interrupts ignored, which children inherit
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heed}; import test_reproduce as t; t.application()()"
+    code = f"{heed}; from papers.reproduce import app; app()"
     options = ["--papers", papers, "--out", out, "--jobs", 2, "--runs", 50]
-    command = [sys.executable, "-c", code, "reproduce", "toy-figure1", *map(str, options)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", code, "toy-figure1", *map(str, options)]
+    path = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     process = subprocess.Popen(
         command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
     )
@@ -322,7 +335,7 @@ def test_the_page_stands_alone(papers, tmp_path):
     assert "@import" not in text
     assert "<b>" not in text
     assert "&lt;b&gt;" in text
-    assert "<code>kernelmean reproduce toy-figure1 --runs 2</code>" in text
+    assert "<code>python -m papers toy-figure1 --runs 2</code>" in text
     assert "Nobody (1999)" in text
     assert (out / "toy-figure1" / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert len(pd.read_csv(out / "toy-figure1" / "rows.csv")) == 4

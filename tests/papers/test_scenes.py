@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.transform import Rotation
 
-from kernelmean.app import reproduce
+from papers import reproduce
 
 scenes = reproduce.import_from(Path(__file__).parents[2] / "papers", "scenes")
 Box, Scene = scenes.Box, scenes.Scene

@@ -16,11 +16,11 @@ from scipy.integrate import cumulative_trapezoid, quad
 from scipy.stats import norm
 
 import kernelmean as km
-from kernelmean.app import reproduce
 from kernelmean.comparators import LaggedRidge
 from kernelmean.embedding.embedding import MeanEmbedding
 from kernelmean.statespace.particles import bootstrap
 from kernelmean.statespace.recovered import RecoveredModel
+from papers import reproduce
 
 pytest.importorskip("statsmodels")
 
@@ -42,7 +42,7 @@ SEEDS = (40, 41)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Few particles, iterations, starts and candidates, short later sequences."""
-    small = partial(km.KernelStateSpace, n_init=1, max_iter=3)
+    small = partial(km.KernelStateSpace, em=km.EM(n_init=1, max_iter=3))
     monkeypatch.setattr(km, "KernelStateSpace", small)
     monkeypatch.setattr(dynamics, "TEST", 40)
     monkeypatch.setattr(dynamics, "PARTICLES", 40)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import kernelmean as km
-from kernelmean.app import reproduce
 from kernelmean.statespace.operators import PairMoments, Terms, minimise
+from papers.spiteri2023 import adam
 
-adam = reproduce.import_from(Path(__file__).parents[2] / "papers", "spiteri2023.adam")
 STAY = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.1, 0.6]])
 SHOWN = np.array([[0.8, 0.1, 0.1, 0.0], [0.1, 0.7, 0.1, 0.1], [0.0, 0.1, 0.2, 0.7]])
 
@@ -256,6 +254,7 @@ def test_the_scale_of_latent_coordinates_changes_nothing_but_its_penalty(rng):
 # ------------------------------------------------------------ against Adam
 
 
+@pytest.mark.slow
 def test_both_reach_the_same_loss_where_it_is_not_zero():
     """Latent points of two values cannot reproduce the pairs: the least loss is positive."""
     n, y = 20, sequence(20, 41)

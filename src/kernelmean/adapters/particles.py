@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import generator
+from ..core.extras import require
 from ..statespace.particles import StateSpace
+
+PLAIN_PARTICLES = "pip install --no-deps particles, and numba and joblib: particles 0.4 asks for "
+PLAIN_PARTICLES += "numpy 1, but its filters run on numpy 2"
 
 # ------------------------------------------------------------ the package `particles`
 
@@ -54,14 +58,10 @@ def as_particles_model(model: StateSpace, random_state: Any = None) -> Any:
     ...     run.run()
     ...     assert abs(run.logLt - data.model.log_predictive(data.X).sum()) < 1
     """
-    try:
-        from particles.distributions import ProbDist
-        from particles.state_space_models import StateSpaceModel
-    except ImportError as err:
-        raise ImportError(
-            "as_particles_model needs particles: pip install --no-deps particles, and numba and "
-            "joblib (particles 0.4 asks for numpy 1, but runs on numpy 2)"
-        ) from err
+    require("particles", "as_particles_model", PLAIN_PARTICLES)
+    from particles.distributions import ProbDist
+    from particles.state_space_models import StateSpaceModel
+
     rng = generator(random_state)
     first = model.draw_first(1, np.random.default_rng(0))
     d_x, d_y = first.shape[1], model.mean_emission(first).shape[1]

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from .. import __version__
-from . import commands, reproduce
+from . import commands
 from .errors import UserError
 from .terminal import fail
 
@@ -60,6 +60,11 @@ def start(
         print(context.get_help())
 
 
+@app.command(hidden=True, context_settings={"ignore_unknown_options": True})
+def reproduce(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Moved, with the experiments, out of the package."""
+    raise UserError("kernelmean reproduce is now python -m papers, from a clone of the repository")
+
+
 for module in iter_modules(commands.__path__):
     import_module(f"{commands.__name__}.{module.name}").COMMAND.register(app)
-reproduce.register(app)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import check_choice, check_positive
+from ..core.extras import require
 from .moments import Moments, numerical_rank, whitened
 
 METHODS = ("correlations", "threshold", "elbow", "ratio", "likelihood")
@@ -91,15 +92,11 @@ class Spectrum:
 
     def by_elbow(self) -> Order:
         """The point of the largest curvature of the singular values (Kneedle; thesis, §3.5)."""
-        try:
-            from kneed import KneeLocator
-        except ImportError as err:
-            raise ImportError(
-                'method="elbow" needs kneed: pip install "kernelmean[app]" or pip install kneed'
-            ) from err
+        how = 'pip install "kernelmean[app]" or pip install kneed'
+        locator = require("kneed", 'method="elbow"', how).KneeLocator
         sigma = self.singular_values
         few = sigma[: max(2 * self.limit, 3)]
-        found = KneeLocator(
+        found = locator(
             np.arange(1, len(few) + 1), few, curve="convex", direction="decreasing"
         ).knee
         return Order(min(int(found or 1), self.limit), "elbow", sigma)

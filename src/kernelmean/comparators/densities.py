@@ -123,6 +123,12 @@ def blocks(rows: int, columns: int) -> Iterator[slice]:
     return (slice(i, min(i + step, rows)) for i in range(0, rows, step))
 
 
+def check_varying(X: np.ndarray, name: str, what: str) -> None:
+    """Refuse a constant column, of which there is no such thing."""
+    if (np.ptp(X, axis=0) == 0).any():
+        raise ValueError(f"{name} has a constant column, which has no {what}; drop it")
+
+
 def exponents(X: np.ndarray, Y: np.ndarray, bandwidth) -> np.ndarray:
     """−½ Σ_c (x_c − y_c)²/γ_c² of every pair of rows."""
     return -0.5 * arrays.sq_dists(X / bandwidth, Y / bandwidth)

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..chains import markov
 from ..core import arrays
 from ..core.checks import as_points, check_choice, check_columns, check_count, generator
+from ..core.extras import require
 from ..core.sequences import check_sequences
-from .networks import require
 
 ROTATIONS = 20  # random ones, of which that with the largest gap is kept
 FLOOR = 1e-3  # of a projected density on [0, 1], which may be negative

@@ -26,20 +26,20 @@ from ..core.checks import (
     column_names,
     generator,
 )
+from ..core.extras import require
 from ..features.landmarks import Nystroem
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
+from .densities import check_varying, exponents
 from .networks import (
     Standard,
     adam,
-    beside,
     check_converged,
     descend,
     draw,
     evaluate,
     mixture_log_density,
     perceptron,
-    require,
     require_torch,
     seeded,
 )
@@ -75,14 +75,12 @@ class _Comparator(RegressorMixin, BaseEstimator):
         ValueError
             If Z is missing, or anything is malformed or non-finite.
         """
-        points = _points(X, "X", min_rows=4, one_d=False)
+        points, self._names = _joined(X, C, min_rows=4)
         validate_data(self, X, skip_check_array=True)
-        n = points.shape[0]
-        y = arrays.to_numpy(as_vector(y, "y", n=n))
-        exogenous = np.empty((n, 0)) if C is None else _points(C, "C", rows=n)
-        self._names_c, self._columns_c = column_names(C), exogenous.shape[1]
-        instruments = self._instruments(Z, n)
-        self._fit(np.hstack([points, exogenous]), y, np.hstack([instruments, exogenous]))
+        y = arrays.to_numpy(as_vector(y, "y", n=len(points)))
+        exogenous = points[:, self.n_features_in_ :]
+        self._columns_c = exogenous.shape[1]
+        self._fit(points, y, np.hstack([self._instruments(Z, len(points)), exogenous]))
         return self
 
     def predict(self, X, C=None) -> np.ndarray:
@@ -101,16 +99,14 @@ class _Comparator(RegressorMixin, BaseEstimator):
             If columns are missing, in another order than they were fitted in, or non-finite.
         """
         check_is_fitted(self)
-        points = _points(X, "X", one_d=False)
-        if C is not None:
-            points = np.hstack([points, _points(C, "C", rows=points.shape[0])])
-        self._check_columns(points.shape[1], [*(column_names(X) or []), *(column_names(C) or [])])
+        points, names = _joined(X, C)
+        self._check_columns(points.shape[1], names)
         return self._predict(points)
 
     def _instruments(self, Z, n: int) -> np.ndarray:
         if Z is None:
             raise ValueError(f"Z is None; {type(self).__name__} needs instruments")
-        return _points(Z, "Z", rows=n)
+        return _points(Z, "Z", n)
 
     def _check_columns(self, d: int, names: list[str]) -> None:
         expected = self.n_features_in_ + self._columns_c
@@ -119,9 +115,10 @@ class _Comparator(RegressorMixin, BaseEstimator):
                 f"X and C have {d} columns together; {expected} are needed: {self.n_features_in_} "
                 f"of X and {self._columns_c} of C"
             )
-        fitted = [*getattr(self, "feature_names_in_", []), *(self._names_c or [])]
-        if len(names) == len(fitted) == d and names != fitted:
-            raise ValueError(f"X and C have the columns {names}; the model was fitted on {fitted}")
+        if len(names) == len(self._names) == d and names != self._names:
+            raise ValueError(
+                f"X and C have the columns {names}; the model was fitted on {self._names}"
+            )
 
     @abstractmethod
     def _fit(self, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> None: ...
@@ -130,10 +127,17 @@ class _Comparator(RegressorMixin, BaseEstimator):
     def _predict(self, X: np.ndarray) -> np.ndarray: ...
 
 
-def _points(X, name: str, rows: int | None = None, **checks) -> np.ndarray:
-    points = arrays.to_numpy(as_points(X, name, **checks))
-    if rows is not None:
-        check_lengths(rows, points.shape[0], "X", name)
+def _joined(X, C, min_rows: int = 1) -> tuple[np.ndarray, list[str]]:
+    """The columns of X and of C, and the names of those that have any."""
+    points = arrays.to_numpy(as_points(X, "X", min_rows=min_rows, one_d=False))
+    if C is not None:
+        points = np.hstack([points, _points(C, "C", len(points))])
+    return points, [*(column_names(X) or []), *(column_names(C) or [])]
+
+
+def _points(X, name: str, rows: int) -> np.ndarray:
+    points = arrays.to_numpy(as_points(X, name))
+    check_lengths(rows, len(points), "X", name)
     return points
 
 
@@ -334,8 +338,7 @@ class SieveIV(_Comparator):
     def _splines(self, X: np.ndarray, name: str) -> list[SplineTransformer]:
         order = check_count(self.order, "order", minimum=2)
         knots = check_count(self.knots, "knots", minimum=0)
-        if (np.ptp(X, axis=0) == 0).any():
-            raise ValueError(f"{name} has a constant column, which has no spline basis; drop it")
+        check_varying(X, name, "spline basis")
         spline = SplineTransformer(n_knots=knots + 2, degree=order - 1, extrapolation="linear")
         return [clone(spline).fit(column[:, None]) for column in X.T]
 
@@ -441,8 +444,7 @@ class SmoothIV(_Comparator):
 def _bandwidth(X: np.ndarray, y: np.ndarray, degree: int, name: str) -> np.ndarray:
     """One bandwidth per column, by leave-one-out least squares from a rule of thumb."""
     spread = X.std(axis=0)
-    if (np.ptp(X, axis=0) == 0).any():
-        raise ValueError(f"{name} has a constant column, which has no bandwidth; drop it")
+    check_varying(X, name, "bandwidth")
     n, d = X.shape
     start = np.log(n) / -(4 + d)
 
@@ -463,10 +465,10 @@ def _smoother(
 
     With `leave_out` (`at` is X) no point has a weight in its own row.
     """
-    exponents = -0.5 * arrays.sq_dists(at / bandwidth, X / bandwidth)
+    E = exponents(at, X, bandwidth)
     if leave_out:
-        np.fill_diagonal(exponents, -np.inf)
-    W = softmax(exponents, axis=1)
+        np.fill_diagonal(E, -np.inf)
+    W = softmax(E, axis=1)
     return W if degree == 0 else W * _local_lines(W, X, at)
 
 
@@ -611,13 +613,15 @@ class DeepIV(_Comparator):
 
     def _fit_response(self, X, y, mixture) -> None:
         """Stage 2: two draws from the mixture for every row of a batch."""
+        import torch
+
         C = X[:, self.n_features_in_ :]
         self.response_ = self._network(X.shape[1], 1, len(y))
 
         def loss(rows):
             twice = rows.repeat(2)
             drawn = draw(mixture[twice], self.components, self.n_features_in_)
-            errors = y[twice] - self.response_(beside(drawn, C[twice]))[:, 0]
+            errors = y[twice] - self.response_(torch.cat([drawn, C[twice]], dim=1))[:, 0]
             one, two = errors.split(len(rows))
             return (one * two).mean() if self.unbiased else (errors**2).mean()
 

@@ -11,7 +11,7 @@ from scipy.special import logsumexp, softmax
 
 from ..core.checks import NumericalWarning, check_positive
 from ..kernels import median_lengthscale
-from .densities import Expansion, blocks, exponents, flushed, normal
+from .densities import Expansion, blocks, check_varying, exponents, flushed, normal
 
 START_ROWS = 1000  # on which the search looks for where to start
 GRID_X = np.logspace(-2.5, 1, 15)  # bandwidths there, relative to the median distance of X,
@@ -186,8 +186,8 @@ def _search(X, Y, gamma_x, gamma_y, columnwise: bool) -> tuple[np.ndarray, np.nd
 def _unit(X: np.ndarray, columnwise: bool, name: str) -> np.ndarray:
     """What bandwidths are measured in: the median distance, of columns of variance one if asked."""
     spread = X.std(axis=0) if columnwise else np.ones(X.shape[1])
-    if (spread == 0).any():
-        raise ValueError(f"{name} has a constant column, which has no bandwidth; drop it")
+    if columnwise:
+        check_varying(X, name, "bandwidth")
     return spread * median_lengthscale(X / spread, name=name)
 
 
@@ -204,13 +204,8 @@ def _starts(X, Y, unit_x, unit_y, free_x: bool, free_y: bool) -> list[tuple[floa
     X, Y = X[some], Y[some]
     factors_x, factors_y = GRID_X if free_x else np.ones(1), GRID_Y if free_y else np.ones(1)
     root2 = np.sqrt(2)
-    kernels = [
-        (
-            normal(Y, Y, root2 * f * unit_y),
-            normal(Y, Y, f * unit_y),
-        )
-        for f in factors_y
-    ]
+    widths = [factor * unit_y for factor in factors_y]
+    kernels = [(normal(Y, Y, root2 * width), normal(Y, Y, width)) for width in widths]
     scores = []
     for factor in factors_x:
         W = _weights_left_out(X, slice(None), factor * unit_x)

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ..core import solves
 from ..core.checks import check_count, check_positive, generator
-from .densities import Expansion, blocks, exponents, flushed, gaussian, normal
+from .densities import Expansion, blocks, check_varying, exponents, flushed, gaussian, normal
 
 BANDWIDTHS = np.logspace(-3, 1, 17)  # candidates, in standardised columns,
 REGS = np.logspace(-4, 1, 11)  # and of λ,
@@ -61,7 +61,9 @@ class LeastSquaresCDE(Expansion):
 
     def _fit(self, X, Y) -> None:
         rng = generator(self.random_state)
-        self._scale_x, self._scale_y = _standard(X, "X"), _standard(Y, "Y")
+        check_varying(X, "X", "bandwidth")
+        check_varying(Y, "Y", "bandwidth")
+        self._scale_x, self._scale_y = StandardScaler().fit(X), StandardScaler().fit(Y)
         X, Y = self._scale_x.transform(X), self._scale_y.transform(Y)
         count = min(check_count(self.centres, "centres"), len(X))
         rows = rng.choice(len(X), count, replace=False)
@@ -113,12 +115,6 @@ class LeastSquaresCDE(Expansion):
     def _functions(self, Y) -> np.ndarray:
         width = np.full(self._v.shape[1], self.bandwidth_)
         return normal(self._scale_y.transform(Y), self._v, width) / np.prod(self._scale_y.scale_)
-
-
-def _standard(X: np.ndarray, name: str) -> StandardScaler:
-    if (np.ptp(X, axis=0) == 0).any():
-        raise ValueError(f"{name} has a constant column, which has no bandwidth; drop it")
-    return StandardScaler().fit(X)
 
 
 def _positive_solutions(H: np.ndarray, h: np.ndarray, regs: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import deepcopy
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class MixtureDensityNetwork(DensityComparator):
             check_converged(self.network_, "Y")
             held = -mixture_log_density(evaluate(self.network_, X_held), Y_held, k).mean()
             if held < best:
-                best, self.epochs_, kept = held, epoch, _copied(self.network_)
+                best, self.epochs_, kept = held, epoch, deepcopy(self.network_.state_dict())
             elif epoch - self.epochs_ >= patience:
                 break
         if not self.epochs_:  # no pass had a finite density on the rows held out
@@ -141,7 +141,3 @@ class MixtureDensityNetwork(DensityComparator):
     def _table(self, Y, X) -> np.ndarray:
         repeated = (np.broadcast_to(x, (len(Y), len(x))) for x in X)
         return np.exp([self._log_pairs(Y, rows) for rows in repeated])
-
-
-def _copied(network) -> dict[str, Any]:
-    return {name: values.clone() for name, values in network.state_dict().items()}

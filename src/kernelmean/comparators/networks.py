@@ -7,23 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..core.checks import check_count
-
-
-def require(package: str, who: str, how: str) -> None:
-    """An ImportError that says what to install, if a package is missing."""
-    if find_spec(package) is None:
-        raise ImportError(f"{who} needs {package}: {how}")
+from ..core.extras import require
 
 
 def require_torch(who: str) -> None:
-    """The same for PyTorch."""
+    """An ImportError that says what to install, if PyTorch is missing."""
     require("torch", who, 'pip install torch==2.13.0, then pip install "kernelmean[nn]"')
 
 
@@ -42,7 +36,12 @@ def adam(network, learning_rate: float, decay: float) -> Any:
     """Adam, with a ridge of `decay` on the weights."""
     import torch
 
-    return torch.optim.Adam(_groups(network, decay), lr=learning_rate, fused=True)
+    named = list(network.named_parameters())
+    groups = [  # weights, with the gradient 2·decay·W of their ridge, and biases, without
+        {"params": [p for n, p in named if n.endswith("weight")], "weight_decay": 2 * decay},
+        {"params": [p for n, p in named if n.endswith("bias")]},
+    ]
+    return torch.optim.Adam(groups, lr=learning_rate, fused=True)
 
 
 def descend(optimiser, loss: Callable[[Any], Any], n: int, size: int) -> None:
@@ -115,28 +114,12 @@ def draw(parameters, k: int, d: int) -> Any:
     return means[rows, chosen] + log_s[rows, chosen].exp() * torch.randn(len(means), d)
 
 
-def beside(A, B) -> Any:
-    """The columns of two tensors."""
-    import torch
-
-    return torch.cat([A, B], dim=1)
-
-
 def evaluate(network, X) -> Any:
     """The network at the rows of X, without gradients."""
     import torch
 
     with torch.no_grad():
         return network(X)
-
-
-def _groups(network, decay: float) -> list[dict]:
-    """Weights, with the gradient 2·decay·W of their ridge, and biases, without."""
-    named = list(network.named_parameters())
-    return [
-        {"params": [p for n, p in named if n.endswith("weight")], "weight_decay": 2 * decay},
-        {"params": [p for n, p in named if n.endswith("bias")]},
-    ]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from ..core.checks import check_count, check_positive, generator
 from ..kernels import median_lengthscale
-from .densities import Expansion, exponents, gaussian
+from .densities import Expansion, check_varying, exponents, gaussian
 
 LARGEST = 5000  # rows for which n × n systems are solved
 
@@ -82,8 +82,7 @@ class ConditionalDensityOperator(Expansion):
         self.reg_ = _given(self.reg, "reg", m**-0.5)
         self.reg_reference_ = _given(self.reg_reference, "reg_reference", m**-1.5)
         self._low, self._high = Y.min(axis=0), Y.max(axis=0)
-        if (self._low == self._high).any():
-            raise ValueError("Y has a constant column, which has no density; drop it")
+        check_varying(Y, "Y", "density")
         self.reference_ = generator(self.random_state).uniform(self._low, self._high, (m, len(Y.T)))
         self.lengthscale_x_ = median_lengthscale(X)
         self.lengthscale_y_ = median_lengthscale(self.reference_, name="reference")

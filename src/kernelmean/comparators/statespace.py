@@ -17,17 +17,16 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..adapters.particles import PLAIN_PARTICLES
 from ..core import arrays
 from ..core.checks import as_points, as_vector, check_choice, check_columns, check_count, generator
+from ..core.extras import require
 from ..core.sequences import check_sequences
-from .networks import require
 
 LAGS = (1, 2, 3, 5, 8)  # among which LaggedRidge chooses
 ALPHAS = (0.001, 0.01, 0.1, 1.0)
 GAMMAS = tuple(10 ** np.arange(-2.5, 1.5, 0.5))  # divided by the number of lags
 FEWEST = 10  # returns of which GARCH is estimated
-PLAIN_PARTICLES = "pip install --no-deps particles, and numba and joblib: particles 0.4 asks for "
-PLAIN_PARTICLES += "numpy 1, but its filters run on numpy 2"
 
 # ---------------------------------------------------------------- lagged regressions
 

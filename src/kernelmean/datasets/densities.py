@@ -249,7 +249,7 @@ def _linear(d: int = 1, sigma: float = 1.0) -> _NormalMixture:
 
 
 def _toeplitz(d: int = 3) -> _NormalMixture:
-    return _regression(_normal(_evenly_toeplitz(check_count(d, "d"))), _row_mean, 0.5)
+    return _on_toeplitz(check_count(d, "d"), _row_mean)
 
 
 def _mixture() -> _NormalMixture:
@@ -269,19 +269,13 @@ def _mvn() -> _NormalMixture:
     return _NormalMixture(_normal(np.eye(1)), lambda X: (X @ slope)[:, None], cov)
 
 
-def _nonlinear1() -> _NormalMixture:
-    def mean(X: np.ndarray) -> np.ndarray:
-        waves = np.cos(np.pi * X[:, 0] * X[:, 1]) + np.sin(2 * np.pi * X[:, 2] * X[:, 3])
-        return waves + X[:, 4:8].sum(axis=1) + X[:, 8] ** 2 + X[:, 9] ** 2
-
-    return _regression(_normal(_evenly_toeplitz(10)), mean, 0.5)
+def _waves(X: np.ndarray) -> np.ndarray:
+    waves = np.cos(np.pi * X[:, 0] * X[:, 1]) + np.sin(2 * np.pi * X[:, 2] * X[:, 3])
+    return waves + X[:, 4:8].sum(axis=1) + X[:, 8] ** 2 + X[:, 9] ** 2
 
 
-def _nonlinear2() -> _NormalMixture:
-    def mean(X: np.ndarray) -> np.ndarray:
-        return X[:, :5].sum(axis=1) + X[:, 5] ** 2 + X[:, 6] ** 2
-
-    return _regression(_normal(_evenly_toeplitz(10)), mean, 0.5)
+def _squares(X: np.ndarray) -> np.ndarray:
+    return X[:, :5].sum(axis=1) + X[:, 5] ** 2 + X[:, 6] ** 2
 
 
 def _cauchy(gamma: float = 0.5) -> _NormalMixture:
@@ -294,8 +288,8 @@ def _normal(cov: np.ndarray) -> Callable[[int, np.random.Generator], np.ndarray]
     return lambda n, rng: rng.standard_normal((n, len(cov))) @ root.T
 
 
-def _evenly_toeplitz(d: int) -> np.ndarray:
-    return toeplitz(np.linspace(1, 0.1, d))
+def _on_toeplitz(d: int, mean: Callable[[np.ndarray], np.ndarray]) -> _NormalMixture:
+    return _regression(_normal(toeplitz(np.linspace(1, 0.1, d))), mean, 0.5)
 
 
 def _first(X: np.ndarray) -> np.ndarray:
@@ -323,7 +317,7 @@ class _Triangle:
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         starts, ends = self._edges()
-        edge = rng.choice(3, size=n, p=self._lengths() / self._lengths().sum())
+        edge = rng.choice(3, size=n, p=self._shares())
         along = rng.uniform(size=(n, 1))
         points = starts[edge] + along * (ends - starts)[edge]
         points += self.sigma * rng.standard_normal((n, 3))
@@ -337,14 +331,16 @@ class _Triangle:
         """Log density of some of the columns, at the rows of V."""
         edges = zip(*(ends[:, columns] for ends in self._edges()), strict=True)
         logs = [_log_segment(V, start, end, self.sigma) for start, end in edges]
-        return logsumexp(logs, axis=0, b=(self._lengths() / self._lengths().sum())[:, None])
+        return logsumexp(logs, axis=0, b=self._shares()[:, None])
 
     def _edges(self) -> tuple[np.ndarray, np.ndarray]:
         return self.vertices, np.roll(self.vertices, -1, axis=0)
 
-    def _lengths(self) -> np.ndarray:
+    def _shares(self) -> np.ndarray:
+        """How likely each edge is: longer ones more."""
         starts, ends = self._edges()
-        return np.linalg.norm(ends - starts, axis=1)
+        lengths = np.linalg.norm(ends - starts, axis=1)
+        return lengths / lengths.sum()
 
 
 def _log_segment(V: np.ndarray, a: np.ndarray, b: np.ndarray, sigma: float) -> np.ndarray:
@@ -392,8 +388,8 @@ MODELS: dict[str, Callable[..., Any]] = {
     "toeplitz": _toeplitz,
     "mixture": _mixture,
     "mvn": _mvn,
-    "nonlinear1": _nonlinear1,
-    "nonlinear2": _nonlinear2,
+    "nonlinear1": lambda: _on_toeplitz(10, _waves),
+    "nonlinear2": lambda: _on_toeplitz(10, _squares),
     "cauchy": _cauchy,
 }
 

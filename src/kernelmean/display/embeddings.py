@@ -87,9 +87,7 @@ class LeaveOneOutDisplay:
         """Evaluate the loss on a grid of regularisers."""
         check_is_fitted(estimator)
         regs = np.logspace(-10, 1, n_grid)
-        loss = estimator._loo()
-        losses = np.array([loss(float(reg)) for reg in regs])
-        return cls(regs, losses, estimator.reg_, estimator.loo_score_)
+        return cls(regs, estimator.loo_score(regs), estimator.reg_, estimator.loo_score_)
 
     def plot(self, ax=None) -> LeaveOneOutDisplay:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..chains.model import MarkovModel
+from ..chains.emission import can_smooth
+from ..chains.estimator import ChainEstimator
 from ..chains.order import Order
+from ..core import arrays
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_count
+from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
 from .style import (
@@ -22,8 +24,9 @@ from .style import (
     PLAIN,
     TRUTH,
     as_times,
-    column_number,
+    in_legend,
     legend_above,
+    literal,
     new_axes,
     panels,
     time_axis,
@@ -186,7 +189,7 @@ class RegimeDisplay:
         run = estimator.predict_proba if smooth else estimator.filter
         probabilities = to_numpy(run(X, lengths))
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
-        n, names = len(series), column_names_of(estimator)
+        n, names = len(series), estimator.columns.named(estimator.n_features_in_)
         if len(names) > COLUMNS:
             series, names = series[:, :0], []
         return cls(
@@ -227,8 +230,9 @@ class RegimeDisplay:
         for k, label in enumerate(self.labels):
             here = likely == k
             axes.plot(self.times[here], self.series[here, j], ".", color=_colour(k), **dots)
-            axes.plot([], [], "s", color=_colour(k), label=label)  # large enough for the legend
-        axes.set_ylabel(self.names[j])
+            large = {"marker": "s", "ls": "", "label": in_legend(label)}  # enough for the legend
+            axes.plot([], [], color=_colour(k), **large)
+        axes.set_ylabel(literal(self.names[j]))
 
     def _draw_probabilities(self, axes) -> None:
         colours = [_colour(k) for k in range(len(self.labels))]
@@ -303,8 +307,8 @@ class EmissionDisplay:
         """
         check_is_fitted(estimator)
         check_count(n_grid, "n_grid")
-        names = column_names_of(estimator)
-        j = column_number(column, names)
+        names = estimator.columns.named(estimator.n_features_in_)
+        j = check_column(column, names)
         points = to_numpy(estimator.emissions_.points)[:, j]
         low, high = np.quantile(points, TAILS)
         margin = MARGIN * (high - low) or 1.0
@@ -314,7 +318,7 @@ class EmissionDisplay:
             observed = to_numpy(as_points(X, "X", one_d=False, gaps=True))[:, j]
         return cls(
             grid,
-            _densities(estimator, j, grid),
+            densities_along(estimator, j, grid),
             estimator.startprob_,
             observed,
             names[j],
@@ -328,11 +332,11 @@ class EmissionDisplay:
             bins = np.linspace(self.grid[0], self.grid[-1], BINS)
             ax.hist(self.observed, bins, density=True, color=DATA, alpha=0.25, lw=0)
         for k, density in enumerate(self.densities):
-            label = f"{self.labels[k]} ({100 * self.shares[k]:.0f}%)"
+            label = f"{in_legend(literal(self.labels[k]))} ({100 * self.shares[k]:.0f}%)"
             ax.fill_between(self.grid, density, color=_colour(k), alpha=0.12, lw=0)
             ax.plot(self.grid, density, color=_colour(k), lw=1.8, label=label)
         ax.plot(self.grid, self.mixture, "--", color=TRUTH, lw=1.2, label="all states")
-        ax.set(xlabel=self.name, ylabel="density", xlim=self.grid[[0, -1]])
+        ax.set(xlabel=literal(self.name), ylabel="density", xlim=self.grid[[0, -1]])
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False, fontsize=8)
         return self
@@ -401,7 +405,7 @@ class EmissionImageDisplay:
         low, high = self.images.min(), self.images.max()  # the same greys in all panels
         for axes, image, label in zip(self.axes_, self.images, self.labels, strict=True):
             axes.imshow(image, cmap="gray_r", vmin=low, vmax=high)
-            axes.set(title=label, xticks=[], yticks=[])
+            axes.set(title=literal(label), xticks=[], yticks=[])
         return self
 
     def _panels(self, ax) -> np.ndarray:
@@ -428,7 +432,7 @@ class HistoryDisplay:
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_hmm("separated", 500, random_state=0)
-    >>> model = km.KernelHMM(2, n_init=2, random_state=0).fit(data.X)
+    >>> model = km.KernelHMM(2, em=km.EM(n_init=2), random_state=0).fit(data.X)
     >>> display = km.display.HistoryDisplay.from_estimator(model)
     >>> len(display.values) == len(model.history_)
     True
@@ -469,22 +473,14 @@ def state_names(estimator: KernelHMM, labels: Sequence[str] | None = None) -> li
     return list(labels)
 
 
-def column_names_of(estimator: MarkovModel) -> list[str]:
-    """The columns of the observations, by name or number."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
-        return list(names)
-    d = estimator.emissions_.points.shape[1]
-    return ["y"] if d == 1 else [f"y{j}" for j in range(d)]
-
-
-def _densities(estimator: KernelHMM, j: int, grid: np.ndarray) -> np.ndarray:
+def densities_along(estimator: ChainEstimator, j: int, grid: np.ndarray) -> np.ndarray:
     """f_k along the grid, of the whole observation or of one of its columns: (K, m)."""
-    laws, width = estimator.emissions_, estimator.bandwidth_
-    if laws.points.shape[1] == 1:
-        return to_numpy(estimator.density(grid[:, None])).T
+    laws, width, plain = estimator.emissions_, estimator.bandwidth_, estimator.variates_ is None
+    Y = arrays.like(grid[:, None], laws.points)
+    if laws.points.shape[1] == 1 and (plain or not can_smooth(estimator.kernel_, laws.points)):
+        return np.exp(estimator.chain_.log_densities(Y)).T
     one = width[j] if isinstance(width, tuple) else width
-    return to_numpy(laws.marginal(j).density(grid[:, None], one))
+    return to_numpy(laws.marginal(j).density(Y, one if plain else None))
 
 
 def _colour(k: int) -> str:

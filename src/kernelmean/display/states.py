@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_count, check_level
+from ..core.checks import as_points, check_column, check_count, check_level
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
-from .regimes import column_names_of
+from ..statespace.results import latent_names
+from .regimes import HistoryDisplay, densities_along
 from .style import (
     CURVE,
     DATA,
     PLAIN,
     as_times,
-    column_number,
     legend_above,
+    literal,
     new_axes,
     panels,
     shade,
@@ -61,7 +61,7 @@ class ForecastDisplay:
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.ForecastDisplay.from_estimator(model, data.X, steps=10)
     >>> display.mean.shape, display.ahead.shape
     ((300, 1), (5, 10, 1))
@@ -122,7 +122,7 @@ class ForecastDisplay:
             to_numpy(upper),
             following(times, steps),
             _fan(estimator, X, steps, lengths, level) if steps else np.empty((5, 0, d)),
-            column_names_of(estimator),
+            estimator.columns.named(estimator.n_features_in_),
             level,
             check_sequences(lengths, n),
         )
@@ -139,7 +139,7 @@ class ForecastDisplay:
         for j, axes in enumerate(self.axes_):
             self._draw(axes, j)
             self._draw_ahead(axes, j)
-            axes.set_ylabel(self.names[j])
+            axes.set_ylabel(literal(self.names[j]))
         time_axis(self.axes_[-1], self.times)
         legend_above(self.axes_[0])
         return self
@@ -167,7 +167,7 @@ def _fan(estimator: KernelStateSpace, X, steps: int, lengths, level: float) -> n
     found = estimator.forecast(X, steps, lengths)
     ends = [0.5 + sign * width / 2 for sign in (-1, 1) for width in (level, HALF)]
     low, inner_low, high, inner_high = np.moveaxis(to_numpy(found.quantile(ends)), 1, 0)
-    return np.stack([low, inner_low, to_numpy(found.mean), inner_high, high])[:, -steps:]
+    return np.stack([low, inner_low, to_numpy(found.mean()), inner_high, high])[:, -steps:]
 
 
 def following(times: np.ndarray, steps: int) -> np.ndarray:
@@ -201,7 +201,7 @@ class TransitionDisplay:
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.TransitionDisplay.from_estimator(model)
     >>> bool(display.mean[-1] > display.mean[0])
     True
@@ -231,7 +231,7 @@ class TransitionDisplay:
         line = np.ascontiguousarray(estimator.nodes_[:, [k]])
         law = MeanEmbedding(line, p)
         density = law.density(grid[:, None], estimator.latent_bandwidth_)
-        return cls(grid, density, (p @ line)[:, 0], latent_names(estimator)[k])
+        return cls(grid, density, (p @ line)[:, 0], latent_names(estimator.nodes_.shape[1])[k])
 
     def plot(self, ax=None) -> TransitionDisplay:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
@@ -239,7 +239,8 @@ class TransitionDisplay:
         shade(ax, self.grid, self.grid, self.density)
         ax.plot(self.grid, self.grid, "--", color=DATA, lw=1)
         ax.plot(self.grid, self.mean, color=PLAIN, lw=1.8)
-        ax.set(xlabel=f"{self.name} now", ylabel=f"{self.name} one row later")
+        name = literal(self.name)
+        ax.set(xlabel=f"{name} now", ylabel=f"{name} one row later")
         ax.set(xlim=self.grid[[0, -1]], ylim=self.grid[[0, -1]])
         return self
 
@@ -262,7 +263,7 @@ class ObservationDisplay:
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.ObservationDisplay.from_estimator(model)
     >>> display.density.shape, display.name
     ((120, 180), 'y')
@@ -298,19 +299,19 @@ class ObservationDisplay:
             Of values of x; half as many again of y.
         """
         k, grid = _latent_grid(estimator, latent, n_grid)
-        names = column_names_of(estimator)
-        j = column_number(column, names)
+        names = estimator.columns.named(estimator.n_features_in_)
+        j = check_column(column, names)
         shares = _given_coordinate(estimator, k, grid)
-        law = estimator._mixture(shares).marginal(j)
+        law = estimator.chain_.mixture(shares).marginal(j)
         low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
         margin = MARGIN * (high.max() - low.min())
         grid_y = np.linspace(low.min() - margin, high.max() + margin, 3 * n_grid // 2)
         return cls(
             grid,
             grid_y,
-            shares @ _densities(estimator, j, grid_y),
+            shares @ densities_along(estimator, j, grid_y),
             to_numpy(law.mean())[:, 0],
-            latent_names(estimator)[k],
+            latent_names(estimator.nodes_.shape[1])[k],
             names[j],
         )
 
@@ -319,7 +320,7 @@ class ObservationDisplay:
         self.ax_ = ax = new_axes(ax)
         shade(ax, self.grid_x, self.grid_y, self.density)
         ax.plot(self.grid_x, self.mean, color=PLAIN, lw=1.8)
-        ax.set(xlabel=self.latent_name, ylabel=self.name)
+        ax.set(xlabel=literal(self.latent_name), ylabel=literal(self.name))
         ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
         return self
 
@@ -328,7 +329,7 @@ def _latent_grid(estimator: KernelStateSpace, latent: int, n_grid: int) -> tuple
     """The coordinate, and values between its far quantiles under the stationary law."""
     check_is_fitted(estimator)
     check_count(n_grid, "n_grid", minimum=2)
-    k = column_number(latent, latent_names(estimator), "latent")
+    k = check_column(latent, latent_names(estimator.nodes_.shape[1]), "latent")
     law = MeanEmbedding(np.ascontiguousarray(estimator.nodes_[:, [k]]), estimator.startprob_)
     low, high = law.quantile(RANGE)[:, 0]
     return k, np.linspace(low, high, n_grid)
@@ -338,28 +339,11 @@ def _given_coordinate(estimator: KernelStateSpace, k: int, grid: np.ndarray) -> 
     """P(x = node | x_k), (m, nodes)."""
     nodes = estimator.nodes_
     if nodes.shape[1] == 1:
-        return estimator._interpolated(grid)
+        return estimator.interpolated(grid)
     line = nodes[:, k]
     width = line.std() * len(line) ** -0.2
     shares = estimator.startprob_ * np.exp(-0.5 * ((grid[:, None] - line) / width) ** 2)
     return shares / shares.sum(axis=1, keepdims=True)
-
-
-def _densities(estimator: KernelStateSpace, j: int, grid: np.ndarray) -> np.ndarray:
-    """Of one column given every node, (nodes, m)."""
-    laws, plain = estimator.emissions_, estimator.variates_ is None
-    Y = arrays.like(grid[:, None], laws.points)
-    if plain and laws.points.shape[1] == 1:
-        return np.exp(estimator._log_densities(Y)).T
-    width = estimator.bandwidth_ if plain else None
-    one = width[j] if isinstance(width, tuple) else width
-    return to_numpy(laws.marginal(j).density(Y, one))
-
-
-def latent_names(estimator: KernelStateSpace) -> list[str]:
-    """x, or x0, x1, …."""
-    d = estimator.nodes_.shape[1]
-    return ["x"] if d == 1 else [f"x{k}" for k in range(d)]
 
 
 # ---------------------------------------------------------------- learning
@@ -381,7 +365,7 @@ class TraceDisplay:
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.TraceDisplay.from_estimator(model)
     >>> len(display.values) == len(model.history_)
     True
@@ -409,10 +393,7 @@ class TraceDisplay:
         self.axes_ = panels(self._axes(ax), 1 + bool(len(self.values)), "the loss, and EM if any")
         self._draw_loss(self.axes_[0])
         for axes in self.axes_[1:]:
-            self._draw_climb(axes)
-        for axes in self.axes_:
-            axes.xaxis.get_major_locator().set_params(integer=True)
-            axes.legend(frameon=False, fontsize=8)
+            HistoryDisplay(self.values, self.converged).plot(axes)
         return self
 
     def _axes(self, ax) -> Any:
@@ -431,10 +412,5 @@ class TraceDisplay:
                 axes.plot(steps, term, style, color=DATA, lw=1.2, label=name)
         axes.set_yscale("log")
         axes.set(xlabel="iteration of L-BFGS", ylabel="loss of the moments")
-
-    def _draw_climb(self, axes) -> None:
-        steps = np.arange(1, len(self.values) + 1)
-        axes.plot(steps, self.values, color=CURVE, lw=1.5, marker=".", ms=4)
-        end = "converged" if self.converged else "stopped at max_iter"
-        axes.plot(steps[-1:], self.values[-1:], "o", color=PLAIN, label=end)
-        axes.set(xlabel="iteration of EM", ylabel="mean log-likelihood of a row")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(frameon=False, fontsize=8)

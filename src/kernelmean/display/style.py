@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,20 @@ CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
 TRUTH, GAP = "#222222", "#f3e9d8"
 DRAWN = 2_000  # points in a picture, at most
 ROOT = 0.65
+
+
+def literal(text) -> str:
+    r"""A name as matplotlib draws it letter by letter: without formulas between dollar signs.
+
+    >>> print(literal("rev_$k_of_$m"))
+    rev_\$k_of_\$m
+    """
+    return str(text).replace("$", r"\$")
+
+
+def in_legend(name) -> str:
+    """A name that a legend shows: matplotlib leaves out labels that begin with an underscore."""
+    return f"\u200b{name}" if str(name).startswith("_") else str(name)
 
 
 def new_axes(ax) -> Any:
@@ -48,23 +61,11 @@ def shade(axes, grid_x: np.ndarray, grid_y: np.ndarray, density: np.ndarray) -> 
 def legend_above(axes) -> None:
     """One entry for each label, however many lines carry it."""
     handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
+    once = dict(zip(map(literal, labels), handles, strict=True))
     place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}  # above the panel
     axes.legend(
         once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
     )
-
-
-def column_number(column: int | str, names: Sequence[str], argument: str = "column") -> int:
-    """Which column is meant, by number or name."""
-    if isinstance(column, str) and column in names:
-        return list(names).index(column)
-    if not isinstance(column, int) or not 0 <= column < len(names):
-        raise ValueError(
-            f"{argument} is {column!r}; a column number from 0 to {len(names) - 1} is needed, or "
-            f"one of {list(names)}"
-        )
-    return column
 
 
 def as_times(times, n: int) -> np.ndarray:

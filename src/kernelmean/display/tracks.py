@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
 from ..core.checks import as_floats, check_lengths
 from ..core.sequences import check_sequences
-from ..filtering.kernel_bayes_filter import KernelBayesFilter
 from ..filtering.results import FilterResult
 from .style import (
     CURVE,
@@ -20,7 +19,9 @@ from .style import (
     PLAIN,
     TRUTH,
     as_times,
+    in_legend,
     legend_above,
+    literal,
     new_axes,
     panels,
     time_axis,
@@ -28,7 +29,52 @@ from .style import (
 
 
 @dataclass
-class TrackDisplay:
+class _Followed:
+    """What was followed: when, where nothing was learned, and what the states are called."""
+
+    times: np.ndarray
+    missing: np.ndarray
+    collapsed: np.ndarray
+    names: list[str]
+    level: float
+    sequences: list[slice]
+    from_result: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *truth, smooth: bool = False, **options) -> Any:
+        """Filter (or smooth) the observations `X`, and show the result.
+
+        Parameters
+        ----------
+        estimator : fitted KernelBayesFilter
+        X : array or DataFrame of shape (n, d_x)
+        truth, **options
+            As for `from_result`.
+        smooth : bool
+        """
+        result = (estimator.smooth if smooth else estimator.filter)(X, options.get("lengths"))
+        return cls.from_result(result, *truth, **options)
+
+    @classmethod
+    def _of(cls, result: FilterResult, level: float, times, lengths, **own) -> Any:
+        n, d = result.mean().shape
+        names = result.labels.columns or [f"state {j}" if d > 1 else "state" for j in range(d)]
+        followed = as_times(times, n), result.missing, result.collapsed, list(names), level
+        return cls(*followed, check_sequences(lengths, n), **own)
+
+    def _shade_gaps(self, axes) -> None:
+        """Columns behind the steps at which nothing was learned."""
+        for s in self.sequences:
+            silent = np.flatnonzero((self.missing | self.collapsed)[s])
+            edges = _edges(self.times[s])
+            for run in np.split(silent, np.flatnonzero(np.diff(silent) > 1) + 1):
+                if len(run):
+                    ends = edges[run[0]], edges[run[-1] + 1]
+                    axes.axvspan(*ends, color=GAP, lw=0, zorder=0, label="no news")
+
+
+@dataclass
+class TrackDisplay(_Followed):
     """A state followed over time: mean and interval at each step, one panel per state.
 
     Shaded columns are steps without news: missing observations, and (marked ×) observations
@@ -56,37 +102,12 @@ class TrackDisplay:
     ((200, 2), True)
     """
 
-    times: np.ndarray
     mean: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    missing: np.ndarray
-    collapsed: np.ndarray
-    truth: np.ndarray | None
-    observations: np.ndarray | None
-    names: list[str]
-    level: float
-    sequences: list[slice]
+    truth: np.ndarray | None = None
+    observations: np.ndarray | None = None
     axes_: Any = None
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: KernelBayesFilter, X, truth=None, *, smooth: bool = False, **options
-    ) -> TrackDisplay:
-        """Filter (or smooth) the observations `X`, and show the track.
-
-        Parameters
-        ----------
-        estimator : fitted KernelBayesFilter
-        X : array or DataFrame of shape (n, d_x)
-        truth : array of shape (n,) or (n, d_z), optional
-        smooth : bool
-        **options
-            As for `from_result`.
-        """
-        check_is_fitted(estimator)
-        run = estimator.smooth if smooth else estimator.filter
-        return cls.from_result(run(X, options.get("lengths")), truth, **options)
 
     @classmethod
     def from_result(
@@ -120,19 +141,9 @@ class TrackDisplay:
         seen = _beside(observations, "observations", n, None)
         if seen is not None and d > 1 and seen.shape[1] != d:
             raise ValueError(f"observations has {seen.shape[1]} columns; {d} are needed, as states")
-        return cls(
-            as_times(times, n),
-            to_numpy(result.mean),
-            lower,
-            upper,
-            result.missing,
-            result.collapsed,
-            _beside(truth, "truth", n, d),
-            seen,
-            _state_names(result, d),
-            level,
-            check_sequences(lengths, n),
-        )
+        track = {"mean": to_numpy(result.mean()), "lower": lower, "upper": upper}
+        beside = {"truth": _beside(truth, "truth", n, d), "observations": seen}
+        return cls._of(result, level, times, lengths, **track, **beside)
 
     def plot(self, ax=None, *, label: str = "mean") -> TrackDisplay:
         """Draw one panel per state; returns self, with `axes_` set.
@@ -152,7 +163,7 @@ class TrackDisplay:
         return self
 
     def _draw(self, axes, j: int, label: str) -> None:
-        _shade_gaps(axes, self)
+        self._shade_gaps(axes)
         if self.observations is not None:
             columns = self.observations if len(self.names) == 1 else self.observations[:, [j]]
             kept = ~self.collapsed  # a spike of 1e6 would leave the rest of the panel flat
@@ -169,11 +180,11 @@ class TrackDisplay:
         lost = self.collapsed
         if lost.any():
             axes.plot(self.times[lost], self.mean[lost, j], "x", color=PLAIN, label="collapsed")
-        axes.set_ylabel(self.names[j])
+        axes.set_ylabel(literal(self.names[j]))
 
 
 @dataclass
-class SpreadDisplay:
+class SpreadDisplay(_Followed):
     """How much is known of each state at each step: the width of its interval.
 
     Drawn as a share of the width of the same interval over all training states, so that states
@@ -201,33 +212,9 @@ class SpreadDisplay:
     True
     """
 
-    times: np.ndarray
     width: np.ndarray
     reference: np.ndarray
-    missing: np.ndarray
-    collapsed: np.ndarray
-    names: list[str]
-    level: float
-    sequences: list[slice]
     ax_: Any = None
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: KernelBayesFilter, X, *, smooth: bool = False, **options
-    ) -> SpreadDisplay:
-        """Filter (or smooth) the observations `X`, and show the spread.
-
-        Parameters
-        ----------
-        estimator : fitted KernelBayesFilter
-        X : array or DataFrame of shape (n, d_x)
-        smooth : bool
-        **options
-            As for `from_result`.
-        """
-        check_is_fitted(estimator)
-        run = estimator.smooth if smooth else estimator.filter
-        return cls.from_result(run(X, options.get("lengths")), **options)
 
     @classmethod
     def from_result(
@@ -242,19 +229,10 @@ class SpreadDisplay:
             As for `TrackDisplay.from_result`.
         """
         lower, upper = (to_numpy(end) for end in result.interval(level))
-        n, d = lower.shape
         tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(to_numpy(result.embeddings.points), tails, axis=0)
-        return cls(
-            as_times(times, n),
-            upper - lower,
-            high - low,
-            result.missing,
-            result.collapsed,
-            _state_names(result, d),
-            level,
-            check_sequences(lengths, n),
-        )
+        low, high = np.quantile(to_numpy(result.embedding.points), tails, axis=0)
+        spread = {"width": upper - lower, "reference": high - low}
+        return cls._of(result, level, times, lengths, **spread)
 
     def plot(self, ax=None, *, label: str | None = None, **line) -> SpreadDisplay:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
@@ -268,31 +246,20 @@ class SpreadDisplay:
             Passed on to `Axes.plot`.
         """
         self.ax_ = ax = new_axes(ax)
-        _shade_gaps(ax, self)
+        self._shade_gaps(ax)
         # a constant state has no width to compare with
         shares = self.width / np.where(self.reference > 0, self.reference, 1.0)
         for j, name in enumerate(self.names):
             style = {"color": f"C{j}" if len(self.names) > 1 else CURVE, "lw": 1.5, **line}
             shown = name if label is None else f"{label}, {name}"
             for s in self.sequences:
-                ax.plot(self.times[s], shares[s, j], label=shown, **style)
+                ax.plot(self.times[s], shares[s, j], label=in_legend(shown), **style)
         ax.axhline(1.0, color=DATA, lw=0.8, ls=":")
         ax.set_ylabel(f"relative width of the {100 * self.level:g}% interval")
         time_axis(ax, self.times)
         ax.set_ylim(bottom=0)
         legend_above(ax)
         return self
-
-
-def _shade_gaps(axes, track: TrackDisplay | SpreadDisplay) -> None:
-    """Columns behind the steps at which nothing was learned."""
-    for s in track.sequences:
-        silent = np.flatnonzero((track.missing | track.collapsed)[s])
-        edges = _edges(track.times[s])
-        for run in np.split(silent, np.flatnonzero(np.diff(silent) > 1) + 1):
-            if len(run):
-                ends = edges[run[0]], edges[run[-1] + 1]
-                axes.axvspan(*ends, color=GAP, lw=0, zorder=0, label="no news")
 
 
 def _edges(times: np.ndarray) -> np.ndarray:
@@ -313,10 +280,3 @@ def _beside(values, name: str, n: int, columns: int | None) -> np.ndarray | None
     if columns is not None and values.shape[1:] != (columns,):
         raise ValueError(f"{name} has shape {values.shape}; ({n}, {columns}) is needed")
     return values
-
-
-def _state_names(result: FilterResult, d: int) -> list[str]:
-    names = result._model.state_names_
-    if names is not None:
-        return list(names)
-    return ["state"] if d == 1 else [f"state {j}" for j in range(d)]

@@ -269,7 +269,7 @@ class Neural(FeatureMap):
         if self.network is None and self.image_shape is None:
             return _layers(self.n_features_in_, r)
         if self.network is None:
-            return _convolutions(self.image_shape, r)
+            return convolutions(self.image_shape, r)
         if isinstance(self.network, torch.nn.Module):
             return copy.deepcopy(self.network)
         made = self.network() if callable(self.network) else self.network
@@ -529,7 +529,7 @@ def _layers(d: int, r: int) -> Any:
     )
 
 
-def _convolutions(image_shape, r: int) -> Any:
+def convolutions(image_shape, r: int) -> Any:
     """The default network for images."""
     nn = torch.nn
     (c, h, w), layers = image_shape, []

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.extras import require
 from ..core.saving import Saveable
 
 FUNCTIONS = [
@@ -186,12 +187,9 @@ def _structure(formula: str) -> tuple[list, list, list]:
 
 
 def _formulaic() -> Any:
-    try:
-        import formulaic
-        import formulaic.parser
-    except ImportError as err:
-        raise ImportError('formulas need formulaic: pip install "kernelmean[iv]"') from err
-    return formulaic
+    for module in ("formulaic.parser", "formulaic"):
+        found = require(module, "a formula", 'pip install "kernelmean[iv]"')
+    return found
 
 
 def _check_once(formula: str, parts: dict[str, list]) -> None:

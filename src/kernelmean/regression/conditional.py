@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -186,10 +187,13 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         values = super().predict(X)
         return values[:, 0] if self.one_output_ else values
 
-    def loo_score(self, reg: float) -> float:
-        """Leave-one-out loss at another λ, from the training coordinates kept."""
+    def loo_score(self, reg):
+        """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""
         check_is_fitted(self)
-        return self._loo()(check_positive(reg, "reg"))
+        loss = self._loo()
+        if np.ndim(reg):
+            return np.array([loss(check_positive(value, "reg")) for value in reg])
+        return loss(check_positive(reg, "reg"))
 
     # ------------------------------------------------------------ inside
 

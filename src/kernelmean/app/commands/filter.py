@@ -127,7 +127,7 @@ class Tracks:
         for name, result in self.results.items():
             suffix = "" if name == "filtered" else "_smoothed"
             lower, upper = self.intervals[name]
-            answers = {"mean": result.mean, "lower": lower, "upper": upper}
+            answers = {"mean": result.mean(), "lower": lower, "upper": upper}
             columns |= by_column(self.settings.state, answers, suffix)
         flags = {"missing": self.filtered.missing, "collapsed": self.filtered.collapsed}
         return self.test.by_row({**columns, **flags})
@@ -138,7 +138,7 @@ class Tracks:
         ahead, s = self.ahead, self.settings
         assert ahead is not None
         columns: dict[str, np.ndarray] = {}
-        for which, m in ((s.state, ahead.embeddings), (s.observe, ahead.observations)):
+        for which, m in ((s.state, ahead), (s.observe, ahead.observations)):
             lower, upper = m.interval(s.level)
             columns |= by_column(which, {"mean": m.mean(), "lower": lower, "upper": upper})
         return self.test.by_step(columns, s.forecast)
@@ -149,7 +149,7 @@ class Tracks:
         if self.truth is None:
             return None
         rivals = {"line": self._line(), "mean": np.broadcast_to(self._average(), self.truth.shape)}
-        means = {name: r.mean for name, r in self.results.items()}
+        means = {name: r.mean() for name, r in self.results.items()}
         rows = {name: rmse(m, self.truth) for name, m in {**means, **rivals}.items()}
         for name, (lower, upper) in self.intervals.items():
             inside = np.where(np.isnan(self.truth), np.nan, 0.0)
@@ -398,7 +398,7 @@ def report(a: Tracks, source: str) -> Report:
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
         {
             "track.csv": a.table.to_csv(index_label="row"),
-            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead else None,
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
             words.MODEL: a.model.save,
         },
     )

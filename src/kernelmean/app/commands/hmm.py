@@ -165,7 +165,7 @@ class Regimes:
         ahead = self.ahead
         assert ahead is not None
         lower, upper = ahead.interval(self.settings.level)
-        answers = {"mean": ahead.mean, "lower": lower, "upper": upper}
+        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
         columns = {
             **{f"probability_{k}": ahead.states[:, k] for k in range(self.n_states)},
             **series.by_column(self.settings.columns, answers),
@@ -417,7 +417,7 @@ def report(a: Regimes, source: str) -> Report:
         [SAY.code("code", rows=words.reading(source, s.columns), level=s.level)],
         {
             "states.csv": a.table.to_csv(index_label="row"),
-            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead else None,
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
             words.MODEL: a.model.save,
         },
     )

@@ -236,7 +236,7 @@ class Forecasts:
             columns |= series.by_column(self.settings.columns, {"volatility": self.volatility})
         for name, law in (("filtered", self.filtered), ("smoothed", self.smoothed)):
             for k in range(self.settings.latent_dim):
-                columns[f"{name}_{k}"] = law.mean[:, k]
+                columns[f"{name}_{k}"] = law.mean()[:, k]
         columns["log_predictive"] = np.where(self.rows.whole, self.log_predictive, np.nan)
         columns["missing"] = ~self.rows.whole
         return self.rows.by_row(columns)
@@ -247,7 +247,7 @@ class Forecasts:
         ahead = self.ahead
         assert ahead is not None
         lower, upper = ahead.interval(self.settings.level)
-        answers = {"mean": ahead.mean, "lower": lower, "upper": upper}
+        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
             squares = ahead.states @ self.model.emissions_.expectation(np.exp)
@@ -418,7 +418,7 @@ def _fan(a: Forecasts) -> np.ndarray:
     if a.ahead is None:
         return np.empty((5, 0, len(a.settings.names)))
     (low, high), (inner_low, inner_high) = (a.ahead.interval(v) for v in (a.settings.level, 0.5))
-    return np.stack([low, inner_low, a.ahead.mean, inner_high, high])
+    return np.stack([low, inner_low, a.ahead.mean(), inner_high, high])
 
 
 def _drawn(a: Forecasts, i: int, shown: ForecastDisplay) -> Figure:
@@ -475,7 +475,7 @@ def report(a: Forecasts, source: str) -> Report:
         a.notes,
         {
             "The series and its forecasts": drawn(a),
-            "What comes next": [forecast(a)] if a.ahead else [],
+            "What comes next": [forecast(a)] if a.ahead is not None else [],
             "How good the forecasts are": accuracy(a),
             "What was learned": [laws(a.model, s.names[:COLUMNS])],
         },
@@ -483,7 +483,7 @@ def report(a: Forecasts, source: str) -> Report:
         [SAY.code("code", imports, rows=rows, level=s.level)],
         {
             "track.csv": a.table.to_csv(index_label="row"),
-            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead else None,
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
             words.MODEL: a.model.save,
         },
     )

@@ -1,4 +1,4 @@
-"""`kernelmean reproduce`: rerun the papers' experiments, with the published numbers beside ours.
+"""`python -m papers`: rerun the papers' experiments, with the published numbers beside ours.
 
 An experiment is a pure function ``run(seed, **settings)`` in a script under ``papers/<paper>/``.
 It is called for every seed and every element of a grid of settings; each call's rows are kept in
@@ -51,10 +51,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Settings = dict[str, Any]
 
+HERE = Path(__file__).resolve().parent
 INTERRUPTED = 130  # the shell's exit code after Ctrl-C
 
 console = Console()
 errors = Console(stderr=True)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 # ---------------------------------------------------------------- the registry
@@ -120,17 +122,11 @@ class Experiment:
 
 
 def find_papers(given: Path | None) -> Path:
-    """The folder of experiments: the one given, the repository's, or the current directory's."""
-    source = Path(km.__file__).resolve().parents[2]
-    candidates = [given] if given else [source / "papers", Path("papers")]
-    for folder in candidates:
-        if experiment_files(folder):
-            return folder.resolve()
-    looked = " or ".join(str(folder) for folder in candidates)
-    return fail(
-        f"no experiments found in {looked}: run this in a checkout of the kernelmean repository, "
-        "or name its folder of papers with --papers PATH"
-    )
+    """The folder of experiments: the one given, or the repository's."""
+    folder = given or HERE
+    if not experiment_files(folder):
+        fail(f"no experiments found in {folder}; give a folder of papers with --papers PATH")
+    return folder.resolve()
 
 
 def experiment_files(papers: Path) -> list[Path]:
@@ -139,10 +135,13 @@ def experiment_files(papers: Path) -> list[Path]:
 
 
 def import_from(papers: Path, module: str) -> types.ModuleType:
-    """Import ``module``, "paper.script", as part of a package named after the folder's path.
+    """Import ``module``, "paper.script", as part of this package, where it stands beside this file.
 
-    The name keeps two such folders apart, and leaves `sys.path` as it is.
+    Another folder is a package named after its path: two such folders are kept apart, and
+    `sys.path` is left as it is.
     """
+    if papers == HERE:
+        return importlib.import_module(f"{__package__}.{module}")
     package = f"kernelmean_papers_{hashlib.sha256(bytes(papers)).hexdigest()[:8]}"
     if package not in sys.modules:
         sys.modules[package] = types.ModuleType(package)
@@ -319,7 +318,7 @@ def reproduce_one(
 def command_line(name: str, quick: bool, runs: int | None) -> str:
     """The command that gives the same numbers again."""
     options = ["--quick"] * quick + [f"--runs {runs}"] * (runs is not None)
-    return " ".join(["kernelmean reproduce", name, *options])
+    return " ".join(["python -m papers", name, *options])
 
 
 def png(figure: Figure) -> bytes:
@@ -414,11 +413,6 @@ def duration(seconds: float) -> str:
 
 
 # ---------------------------------------------------------------- the command
-def register(app: typer.Typer) -> None:
-    """Add the command to the console application."""
-    app.command("reproduce")(reproduce)
-
-
 def say(message: str) -> None:
     """One line on stderr."""
     errors.print(message, markup=False, highlight=False, soft_wrap=True)
@@ -426,10 +420,11 @@ def say(message: str) -> None:
 
 def fail(message: str) -> NoReturn:
     """One line on stderr, exit code 2."""
-    say(f"kernelmean reproduce: {message}")
+    say(f"python -m papers: {message}")
     raise typer.Exit(2)
 
 
+@app.command()
 def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(help="Experiments, as --list names them.")

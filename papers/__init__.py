@@ -1,0 +1,1 @@
+"""Published experiments, repeated: a folder for each paper. `python -m papers --list` shows all."""
