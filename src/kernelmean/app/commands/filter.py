@@ -18,17 +18,7 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
 from .. import series, words
-from ..command import (
-    Command,
-    Names,
-    Rule,
-    RuleName,
-    SequenceColumn,
-    Shared,
-    Steps,
-    columns,
-    option,
-)
+from ..command import Command, Names, Rule, RuleName, SequenceColumn, Shared, Steps, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Rows, average, by_column, rmse
