@@ -105,7 +105,7 @@ def test_numbers_are_those_of_the_model(run, table):
     assert log_predictive.sum() == pytest.approx(fitted.score(X))
     ahead, forecast = fitted.forecast(X, 3), pd.read_csv("kernelmean-hmm/forecast.csv")
     np.testing.assert_allclose(forecast[["probability_0", "probability_1"]], ahead.states)
-    np.testing.assert_allclose(forecast[["level_mean"]], ahead.mean)
+    np.testing.assert_allclose(forecast[["level_mean"]], ahead.mean())
     ends = np.stack(ahead.interval(0.8))[..., 0]
     np.testing.assert_allclose(forecast[["level_lower", "level_upper"]].T, ends)
 
@@ -129,7 +129,7 @@ def test_sequences_do_not_touch_each_other(run, table):
         "s01", "s02", "s11", "s12", "s21", "s22",
     ]  # fmt: skip
     names = ["level_mean", "other_mean"]
-    np.testing.assert_allclose(forecast[names][2:4], fitted.forecast(alone, 2).mean)
+    np.testing.assert_allclose(forecast[names][2:4], fitted.forecast(alone, 2).mean())
     page = Path("kernelmean-hmm/report.html").read_text(encoding="utf-8")
     assert "site s0." in page
     assert page.count("<figure") == 9  # states and forecast of each, two densities, the spectrum

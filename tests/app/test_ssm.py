@@ -115,14 +115,14 @@ def test_numbers_are_those_of_the_model(run, table):
     np.testing.assert_allclose(track[["level_mean"]], fitted.predict(X))
     ends = np.stack(fitted.predict_interval(X, 0.8))[..., 0]
     np.testing.assert_allclose(track[["level_lower", "level_upper"]].T, ends)
-    np.testing.assert_allclose(track[["filtered_0"]], fitted.filter(X).mean)
-    np.testing.assert_allclose(track[["smoothed_0"]], fitted.smooth(X).mean)
+    np.testing.assert_allclose(track[["filtered_0"]], fitted.filter(X).mean())
+    np.testing.assert_allclose(track[["smoothed_0"]], fitted.smooth(X).mean())
     assert list(track.index[track["missing"]]) == [21, 22, 23, 24, 25]
     assert track["log_predictive"].isna().equals(track["missing"])
     assert track["log_predictive"].sum() == pytest.approx(fitted.score(X))
     ahead, forecast = fitted.forecast(X, 3), pd.read_csv("kernelmean-ssm/forecast.csv")
     assert list(forecast["step"]) == [1, 2, 3]
-    np.testing.assert_allclose(forecast[["level_mean"]], ahead.mean)
+    np.testing.assert_allclose(forecast[["level_mean"]], ahead.mean())
     ends = np.stack(ahead.interval(0.8))[..., 0]
     np.testing.assert_allclose(forecast[["level_lower", "level_upper"]].T, ends)
 
@@ -145,7 +145,7 @@ def test_sequences_do_not_touch_each_other(run, table):
     assert list(forecast["site"] + forecast["step"].astype(str)) == [
         "s01", "s02", "s11", "s12", "s21", "s22",
     ]  # fmt: skip
-    np.testing.assert_allclose(forecast[names][2:4], fitted.forecast(alone, 2).mean)
+    np.testing.assert_allclose(forecast[names][2:4], fitted.forecast(alone, 2).mean())
     page = Path("kernelmean-ssm/report.html").read_text(encoding="utf-8")
     assert "site s0." in page
     assert page.count("<figure") == 5  # three sequences, the laws, the trace
@@ -185,7 +185,7 @@ def test_the_code_on_the_page_runs(run, table, log_squares):
     (code,) = [b.text for b in page.sections[-1].blocks if isinstance(b, Code)]
     names: dict = {}
     exec(code.replace("model.km", "kernelmean-ssm/model.km"), names)
-    assert names["belief"].mean.shape == (1,)
+    assert names["belief"].mean().shape == (1,)
 
 
 class TestLogSquares:
