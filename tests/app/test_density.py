@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
+from kernelmean.app.commands.density import Densities, Rows, Settings, answers, headline, report
 from kernelmean.app.demos import engel
-from kernelmean.app.density import Densities, Rows, Settings
-from kernelmean.app.densityreport import SHOWN, answers, headline, report
+from kernelmean.app.report import Code
+from kernelmean.app.words import SHOWN
 
+SETTINGS = Settings(["size"], ["age", "dose"])
 ASKED = ("--y", "size", "--x", "age,dose")
 
 
@@ -44,7 +47,7 @@ def test_files_and_summary(run, table):
     result = run("density", "data.csv", *ASKED, "--out", "results")
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir("results")) == ["density.csv", "model.km", "report.html"]
-    for words in ("Bandwidth", "Leave-one-out score", "90% interval", "Mode", "medians", "written"):
+    for words in ("Bandwidth", "Leave-one-out score", "95% interval", "Mode", "medians", "written"):
         assert words in result.stdout
     page = Path("results/report.html").read_text(encoding="utf-8")
     assert "size given age and dose" in page
@@ -75,7 +78,7 @@ def test_several_columns(run, quick, table):
     assert {"size_upper", "weight_shortest_lower"} < set(found.columns)
     assert not any("mode" in name for name in found)
     model = km.load("kernelmean-density/model.km")
-    lower, upper = model.predict_interval(found[["age"]], 0.9)
+    lower, upper = model.predict_interval(found[["age"]], 0.95)
     np.testing.assert_allclose(found[["size_lower", "weight_lower"]], lower)
     np.testing.assert_allclose(found[["size_upper", "weight_upper"]], upper)
     page = Path("kernelmean-density/report.html").read_text(encoding="utf-8")
@@ -86,8 +89,8 @@ def test_several_columns(run, quick, table):
 @pytest.mark.slow
 def test_the_code_on_the_page_runs(run, quick, table):
     run("density", "data.csv", *ASKED)
-    shown = report(Densities.of(table, ["size"], ["age", "dose"]), "data.csv", [])
-    blocks = {b.text for b in shown.sections[-1].blocks if b.kind == "code"}
+    shown = report(Densities.of(table, SETTINGS), "data.csv")
+    blocks = {b.text for b in shown.sections[-1].blocks if isinstance(b, Code)}
     load, fit = sorted(blocks, key=len)
     rows = load.replace("'age': [...], 'dose': [...]", "'age': [1.0], 'dose': [1.5]")
     exec(rows.replace("model.km", "kernelmean-density/model.km"), {})
@@ -112,7 +115,7 @@ def test_representative_rows_are_rows_of_the_data():
 
 def test_long_tables_are_cut_on_the_page_only(quick, table):
     at = pd.DataFrame({"age": np.linspace(1, 9, SHOWN + 5), "dose": 1.5})
-    found = Densities.of(table, ["size"], ["age", "dose"], at)
+    found = Densities.of(table, SETTINGS, at)
     assert len(answers(found, "size").rows) == SHOWN
     assert len(found.table) == SHOWN + 5
     assert headline(found, "size").startswith("In row 0, half of size")
@@ -120,21 +123,21 @@ def test_long_tables_are_cut_on_the_page_only(quick, table):
 
 def test_a_column_of_few_values_gets_ridges(quick, table):
     few = table.assign(dose=table.dose.round())
-    figures = report(Densities.of(few, ["size"], ["age", "dose"]), "data.csv", []).figures()
+    figures = report(Densities.of(few, SETTINGS), "data.csv").figures()
     ridges = next(f for f in figures if f.name == "along-dose-size").drawing.axes[0]
     assert [t.get_text() for t in ridges.get_yticklabels()] == ["dose = 1", "dose = 2"]
 
 
 class TestNotes:
-    def said(self, table, **options) -> str:
-        return " ".join(Densities.of(table, ["size"], ["age", "dose"], **options).notes)
+    def said(self, table, settings=None, at=None) -> str:
+        return " ".join(Densities.of(table, settings or SETTINGS, at).notes)
 
     def test_nothing_to_say(self, quick, table):
         assert self.said(table) == ""
 
     def test_spikes(self, quick, table):
         rounded = table.assign(size=table["size"].round())
-        said = self.said(rounded, settings=Settings(bandwidth=(0.01,)))
+        said = self.said(rounded, settings=replace(SETTINGS, bandwidth=(0.01,)))
         assert "size repeats itself" in said
         assert "--bandwidth, such as" in said
 

@@ -11,10 +11,23 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
+from kernelmean.app.commands.filter import (
+    LONGEST,
+    Settings,
+    Tracks,
+    answers,
+    errors,
+    figures,
+    learn,
+    notes,
+    report,
+    to_tune,
+)
 from kernelmean.app.demos import approval
-from kernelmean.app.filter import Rows, Settings, Tracks, average, learn, rmse, to_tune
-from kernelmean.app.filterreport import LONGEST, SHOWN, answers, errors, figures, notes, report
+from kernelmean.app.page import html
+from kernelmean.app.series import Rows, average, rmse
 from kernelmean.app.tables import read_table
+from kernelmean.app.words import SHOWN
 
 OPTIONS = ("--state", "u,v", "--observe", "east,north", "--no-tune")
 
@@ -53,7 +66,7 @@ def test_files_and_summary(run, tables):
     made = ["forecast.csv", "model.km", "report.html", "track.csv"]
     assert sorted(os.listdir("kernelmean-filter")) == made
     for words in (
-        "u, v followed through east, north",
+        "u and v, followed through east and north",
         "the last 12 rows",
         "Errors where the state is known",
         "After the end of the file",
@@ -123,8 +136,8 @@ def test_rows_left_out_end_a_trajectory(tables):
     train, _ = tables
     train.loc[[40, 41, 90], "u"] = np.nan
     train.to_csv("gaps.csv", index=False)
-    settings = Settings(["u"], ["east", "north"])
-    past, _ = settings.read(read_table(Path("gaps.csv")), read_table(Path("test.csv")), True)
+    settings = Settings(["u"], ["east", "north"], drop_missing=True)
+    past, _ = settings.read(read_table(Path("gaps.csv")), read_table(Path("test.csv")))
     assert past.lengths == [40, 48, 59]
     assert sum(past.lengths) == len(past.frame)
 
@@ -257,7 +270,7 @@ def test_errors_beside_a_straight_line(tables):
     assert a.errors.loc["u", "mean"] == pytest.approx(
         np.sqrt(np.mean((train["u"].mean() - test["u"]) ** 2))
     )
-    lower, upper = a.filtered.interval(0.9)
+    lower, upper = a.filtered.interval(0.95)
     inside = (lower[:, 0] <= test["u"]) & (test["u"] <= upper[:, 0])
     assert a.errors.loc["u", "filtered inside"] == pytest.approx(inside.mean())
     assert len(errors(a).header) == len(errors(a).rows[0]) == 7
@@ -288,10 +301,10 @@ def test_long_tracks_are_cut(tables):
 
 
 def test_one_row_and_one_step(tables):
-    a = tracks(["u"], tables[0], trajectory(1, 1005), smooth=True, horizon=1)
-    page = report(a, "one.csv", [])
+    a = tracks(["u"], tables[0], trajectory(1, 1005), smooth=True, forecast=1)
+    page = report(a, "one.csv")
     assert len(page.figures()) == 2
-    assert "nan" not in page.html()
+    assert "nan" not in html(page)
 
 
 # ---------------------------------------------------------------- the demo

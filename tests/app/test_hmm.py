@@ -12,11 +12,20 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app import hmm, hmmreport
+from kernelmean.app.commands import hmm
+from kernelmean.app.commands.hmm import (
+    Regimes,
+    Settings,
+    facts,
+    headline,
+    read_states,
+    regimes,
+    report,
+)
 from kernelmean.app.demos import sp500
-from kernelmean.app.filter import Rows
-from kernelmean.app.hmm import Regimes, Series, Settings, read_states
-from kernelmean.app.hmmreport import facts, headline, regimes, report
+from kernelmean.app.page import html
+from kernelmean.app.report import Code
+from kernelmean.app.series import Rows
 
 ASKED = ("--columns", "level", "--states", "2")
 
@@ -51,7 +60,7 @@ model = Settings.model
 def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Regimes:
     """The answers about a table, without a file."""
     rows = Rows(frame, lengths or [len(frame)], list(names))
-    return Regimes.of(Settings(list(frame), **{"states": 2, **settings}), Series(rows))
+    return Regimes.of(Settings(list(frame), **{"states": 2, **settings}), rows)
 
 
 @pytest.mark.slow
@@ -61,7 +70,7 @@ def test_files_and_summary(run, table):
     made = ["forecast.csv", "model.km", "report.html", "states.csv"]
     assert sorted(os.listdir("here")) == made
     for words in (
-        "Hidden Markov model: level, 2 hidden states",
+        "level: 2 hidden states",
         "The states, from the most to the least frequent",
         "By elbow",
         "to state 1",
@@ -139,8 +148,8 @@ def test_options_reach_the_model(run, table):
 @pytest.mark.slow
 def test_the_code_on_the_page_runs(run, table):
     run("hmm", "data.csv", *ASKED)
-    page = report(found(table[["level"]]), "data.csv", [])
-    (code,) = [b.text for b in page.sections[-1].blocks if b.kind == "code"]
+    page = report(found(table[["level"]]), "data.csv")
+    (code,) = [b.text for b in page.sections[-1].blocks if isinstance(b, Code)]
     names: dict = {}
     exec(code.replace("model.km", "kernelmean-hmm/model.km"), names)
     assert names["belief"].probabilities.shape == (2,)
@@ -172,7 +181,7 @@ class TestNumberOfStates:
         monkeypatch.setattr(hmm, "estimate_order", judge)
         a = found(table[["level"]], states="likelihood", seed=7)
         assert (a.n_states, asked) == (1, {"method": "likelihood", "random_state": 7})
-        page = report(a, "data.csv", []).html()
+        page = html(report(a, "data.csv"))
         assert "1 hidden state<" in page
         assert "By likelihood" in page
 
@@ -188,15 +197,15 @@ def test_durations_and_entries_by_hand(table):
     a = found(table[["level"]])
     fixed = replace(a, path=np.array([0, 0, 1, 1, 0] * 40))
     np.testing.assert_array_equal(fixed.entries, [41, 40])
-    rows = Rows(a.series.frame, [3, 197], ["a", "b"])
-    split = replace(fixed, series=Series(rows), path=np.repeat([0, 1], [100, 100]))
+    rows = Rows(a.rows.frame, [3, 197], ["a", "b"])
+    split = replace(fixed, rows=rows, path=np.repeat([0, 1], [100, 100]))
     np.testing.assert_array_equal(split.entries, [2, 1])
     np.testing.assert_allclose(a.stays * (1 - np.diag(a.model.transmat_)), 1.0)
 
 
 def test_the_past_tells_what_a_likelihood_without_memory_lacks(table):
     a = found(table[["level"]].dropna(), lengths=[20, 175])
-    X = a.series.frame
+    X = a.rows.frame
     alone = sum(a.model.score(X.iloc[[i]]) for i in range(len(X)))
     assert a.gains.sum() == pytest.approx(a.model.score(X, [20, 175]) - alone)
 
@@ -238,7 +247,7 @@ class TestNotes:
 
 
 def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
-    monkeypatch.setattr(hmmreport, "LONGEST", 50)
+    monkeypatch.setattr(hmm, "LONGEST", 50)
     a = found(table[["level"]], refine=False)
     (figure,) = regimes(a)
     assert figure.caption.startswith("The last 50 rows. ")
@@ -250,7 +259,7 @@ def test_many_states_are_not_listed_in_words(table):
     a = found(table[["level"]], states=6, refine=False)
     assert "State 3" in headline(a)
     assert "State 4" not in headline(a)
-    assert len(hmmreport.states(a).rows) == 6
+    assert len(hmm.states(a).rows) == 6
     assert ("States", "6", "Given.") in facts(a)
 
 

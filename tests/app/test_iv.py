@@ -14,10 +14,23 @@ import pytest
 
 import kernelmean as km
 from kernelmean.app import files
-from kernelmean.app.firststage import FirstStage
-from kernelmean.app.iv import Analysis, Columns, Data, Settings, parts, read_split, read_trend
-from kernelmean.app.ivreport import curve_table, headline, p_words, report, warnings_of
-from kernelmean.app.page import number, numbers
+from kernelmean.app.commands.iv import (
+    Analysis,
+    Columns,
+    FirstStage,
+    Rows,
+    Settings,
+    curve_table,
+    headline,
+    parts,
+    read_split,
+    read_trend,
+    report,
+    warnings_of,
+)
+from kernelmean.app.errors import UserError
+from kernelmean.app.page import html
+from kernelmean.app.words import number, numbers, p_words
 from kernelmean.display import StructuralCurveDisplay
 
 MARKET = ("--y", "quantity", "--x", "price", "--z", "storm", "--c", "season")
@@ -28,7 +41,7 @@ HALVES = {"split": 0.5}  # the paper's procedure, and fast
 
 
 def fitted(frame, columns=COLUMNS, **settings) -> Analysis:
-    data = Data(frame.drop(columns="weekday", errors="ignore"), columns)
+    data = Rows(frame.drop(columns="weekday", errors="ignore"), columns)
     return Analysis.of(data, Settings(**settings))
 
 
@@ -61,12 +74,12 @@ def test_files_and_summary(run, csv, market):
         "storm",
         "season",
         "prediction",
-        "prediction_low",
-        "prediction_high",
+        "prediction_lower",
+        "prediction_upper",
         "plain_ridge",
     ]
-    assert (table["prediction_low"] < table["prediction"]).all()
-    assert (table["prediction"] < table["prediction_high"]).all()
+    assert (table["prediction_lower"] < table["prediction"]).all()
+    assert (table["prediction"] < table["prediction_upper"]).all()
     np.testing.assert_array_equal(table["row"], np.arange(1, 201))
 
 
@@ -89,8 +102,8 @@ def test_saved_model_predicts_as_the_page_says(run, csv):
     new = table[["price", "season"]]
     np.testing.assert_allclose(model.predict(new), table["prediction"], rtol=1e-9)
     low, high = model.predict_interval(new, simultaneous=False)
-    np.testing.assert_allclose(low, table["prediction_low"], rtol=1e-9)
-    np.testing.assert_allclose(high, table["prediction_high"], rtol=1e-9)
+    np.testing.assert_allclose(low, table["prediction_lower"], rtol=1e-9)
+    np.testing.assert_allclose(high, table["prediction_upper"], rtol=1e-9)
 
 
 def test_without_an_intercept_the_page_adds_the_mean(run, csv):
@@ -120,7 +133,7 @@ def test_at_new_rows_in_any_order(run, csv, tmp_path, market):
     at = pd.read_csv("kernelmean-iv/predictions.csv")
     run("iv", csv, *MARKET, "--out", "all")
     everywhere = pd.read_csv("all/predictions.csv")
-    limits = ["prediction_low", "prediction_high"]
+    limits = ["prediction_lower", "prediction_upper"]
     assert list(at) == ["row", "price", "season", "prediction", *limits, "plain_ridge"]
     np.testing.assert_allclose(at["prediction"], everywhere["prediction"].iloc[[5, 3]])
 
@@ -198,7 +211,7 @@ def test_linear_kernel_gives_a_straight_line(market):
     low, middle, high = fit.partial("price", [-1.0, 0.0, 1.0])["prediction"]
     assert (high - low) / 2 == pytest.approx(-2, abs=0.3)
     assert middle == pytest.approx((low + high) / 2)
-    assert fit.notes == ()
+    assert fit.notes == []
 
 
 @pytest.mark.parametrize("change", [lambda x: x + 100, lambda x: 100 * x])
@@ -310,7 +323,7 @@ def test_few_values_of_the_instrument_are_pointed_out(run, market, tmp_path):
 
 
 def test_page_refers_to_nothing_outside_itself(analysis):
-    page = report(analysis, "market.csv", ["kernelmean", "iv"]).html()
+    page = html(report(analysis, "market.csv"))
     outside = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(?!data:|#)([^"')>\s]+)""", page)
     assert outside == []
     assert "<script" not in page
@@ -330,7 +343,7 @@ def test_column_names_are_escaped(market, run, tmp_path):
 def test_predictions_never_hide_a_column_of_the_same_name(market):
     frame = market[["quantity", "storm"]].assign(prediction=market["price"])
     fit = fitted(frame, Columns("quantity", ["prediction"], ["storm"], []), **HALVES)
-    assert list(fit.predictions(frame))[-2:] == ["prediction_high", "plain_ridge"]
+    assert list(fit.predictions(frame))[-2:] == ["prediction_upper", "plain_ridge"]
     assert "prediction_" in fit.predictions(frame)
 
 
@@ -391,8 +404,8 @@ def test_nothing_half_written_is_left(monkeypatch, tmp_path):
 
     (tmp_path / "old.txt").write_text("old")
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(files.UserError, match="No space left on device"):
-        files.write_all(tmp_path, {"old.txt": lambda path: files.write_text(path, "new text")})
+    with pytest.raises(UserError, match="No space left on device"):
+        files.write_all(tmp_path, {"old.txt": "new text"})
     assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
     assert (tmp_path / "old.txt").read_text() == "old"
 

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
+from kernelmean.app.command import RuleName
+from kernelmean.app.commands.posterior import Posteriors, Settings, answers, report
 from kernelmean.app.demos.influenza import infer, with_derived
-from kernelmean.app.posterior import Posteriors
-from kernelmean.app.posteriorreport import SHOWN, answers, report
+from kernelmean.app.words import SHOWN
 
 OPTIONS = ("--latent", "a,b", "--observed", "c,d", "--at", "new.csv")
 
@@ -37,7 +38,7 @@ def test_files_and_summary(run, tables):
     result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir("results")) == ["model.km", "posterior.csv", "report.html"]
-    for words in ("300 samples", "90% interval", "Regulariser of the posterior", "written"):
+    for words in ("300 samples", "95% interval", "Regulariser of the posterior", "written"):
         assert words in result.stdout
     page = Path("results/report.html").read_text(encoding="utf-8")
     assert "a and b given c and d" in page
@@ -50,7 +51,7 @@ def test_numbers_are_those_of_the_model(run, tables):
     model = km.load("results/model.km")
     posterior = model.posterior(pd.read_csv("new.csv"), prior=pd.read_csv("prior.csv").to_numpy())
     np.testing.assert_allclose(table[["a_mean", "b_mean"]], posterior.mean(), atol=1e-10)
-    lower, upper = posterior.interval(0.9)
+    lower, upper = posterior.interval(0.95)
     np.testing.assert_allclose(table[["a_lower", "b_lower"]], lower, atol=1e-10)
     np.testing.assert_allclose(table[["a_upper", "b_upper"]], upper, atol=1e-10)
 
@@ -66,19 +67,20 @@ def test_the_posterior_is_near_the_closed_form(run, tables):
 
 def test_densities_on_the_page_integrate_to_one(tables):
     rows = pd.read_csv("new.csv")
-    found = Posteriors.of(tables, ["a", "b"], ["c", "d"], rows, None, rule="squared", level=0.5)
+    settings = Settings(["a", "b"], ["c", "d"], RuleName.squared, level=0.5)
+    found = Posteriors.of(settings, tables, rows)
     for name in ("a", "b"):
         grid, after, before = found.marginal(1, name)
         assert after.min() >= 0
         for density in (after, before):
             assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
     assert "50% interval" in answers(found).header
-    assert len(report(found, "pairs.csv", []).figures()) == 2
+    assert len(report(found, "pairs.csv").figures()) == 2
 
 
 def test_long_tables_are_cut_on_the_page_only(tables):
     rows = pd.DataFrame(np.zeros((SHOWN + 5, 2)), columns=["c", "d"])
-    found = Posteriors.of(tables, ["a"], ["c", "d"], rows, None)
+    found = Posteriors.of(Settings(["a"], ["c", "d"]), tables, rows)
     assert len(answers(found).rows) == SHOWN
     assert len(found.table) == SHOWN + 5
 

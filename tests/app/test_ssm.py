@@ -13,13 +13,26 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app import ssm, ssmreport
+from kernelmean.app.commands import ssm
+from kernelmean.app.commands.ssm import (
+    Forecasts,
+    Settings,
+    Trial,
+    drawn,
+    ends,
+    expected,
+    facts,
+    headline,
+    parts,
+    report,
+    rivals,
+)
 from kernelmean.app.demos import volatility
 from kernelmean.app.demos.sp500 import load_returns
-from kernelmean.app.filter import Rows
-from kernelmean.app.hmm import Series
-from kernelmean.app.ssm import Forecasts, Settings, Trial, ends, expected, parts, rivals
-from kernelmean.app.ssmreport import facts, headline, report, series
+from kernelmean.app.errors import noted
+from kernelmean.app.page import html
+from kernelmean.app.report import Code
+from kernelmean.app.series import Rows
 
 ASKED = ("--columns", "level")
 
@@ -67,7 +80,7 @@ def plain(quick) -> Forecasts:
 def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Forecasts:
     """The answers about a table, without a file."""
     rows = Rows(frame, lengths or [len(frame)], list(names))
-    return Forecasts.of(Settings(list(frame), **settings), Series(rows))
+    return Forecasts.of(Settings(list(frame), **settings), rows)
 
 
 @pytest.mark.slow
@@ -77,10 +90,10 @@ def test_files_and_summary(run, table):
     made = ["forecast.csv", "model.km", "report.html", "track.csv"]
     assert sorted(os.listdir("here")) == made
     for words in (
-        "State-space model: level",
+        "State-space model",
         "Root mean squared errors over",
         "no change",
-        "in 90% interval",
+        "in 95% interval",
         "After the end of the file",
         "written: here/track.csv",
     ):
@@ -168,8 +181,8 @@ def test_the_code_on_the_page_runs(run, table, log_squares):
     run("ssm", "data.csv", *ASKED, *flag)
     settings = Settings(["level"], log_squares=log_squares)
     rows = settings.read(km.app.tables.read_table(Path("data.csv")))
-    page = report(Forecasts.of(settings, rows), "data.csv", [])
-    (code,) = [b.text for b in page.sections[-1].blocks if b.kind == "code"]
+    page = report(Forecasts.of(settings, rows), "data.csv")
+    (code,) = [b.text for b in page.sections[-1].blocks if isinstance(b, Code)]
     names: dict = {}
     exec(code.replace("model.km", "kernelmean-ssm/model.km"), names)
     assert names["belief"].mean().shape == (1,)
@@ -269,7 +282,7 @@ class TestTrial:
         assert a.trial is None
         assert "too few rows without gaps to hold some out" in " ".join(a.notes)
         assert headline(a) == ""
-        page = report(a, "data.csv", []).html()
+        page = html(report(a, "data.csv"))
         assert "How good the forecasts are" not in page
         assert "Rows held out" not in [name for name, _, _ in facts(a)]
 
@@ -300,7 +313,7 @@ def test_the_guard_is_named_where_there_is_one(plain):
 @pytest.mark.slow
 def test_expected_of_the_identity_is_the_forecast(table):
     a = found(table[["level"]], lengths=[120, 80], names=["a", "b"])
-    same = expected(a.model, lambda Y: Y, a.series.frame, [120, 80])
+    same = expected(a.model, lambda Y: Y, a.rows.frame, [120, 80])
     np.testing.assert_allclose(same, a.mean)
 
 
@@ -344,10 +357,9 @@ class TestNotes:
     def test_partial_rows_trouble_and_an_unfinished_fit(self, table):
         a = found(table[["level", "other"]])
         a.model.converged_ = False
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            warnings.warn("something went wrong", stacklevel=1)
-            warnings.warn("something went wrong", stacklevel=1)
+        with noted() as caught:
+            warnings.warn("something went wrong", km.NumericalWarning, stacklevel=1)
+            warnings.warn("something went wrong", km.NumericalWarning, stacklevel=1)
         said = " ".join(replace(a, caught=caught).notes)
         assert said.count("something went wrong") == 1
         assert "stopped before it had settled" in said
@@ -356,9 +368,9 @@ class TestNotes:
 
 @pytest.mark.slow
 def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
-    monkeypatch.setattr(ssmreport, "LONGEST", 50)
-    a = found(table[["level"]], horizon=3)
-    (figure,) = series(a)
+    monkeypatch.setattr(ssm, "LONGEST", 50)
+    a = found(table[["level"]], forecast=3)
+    (figure,) = drawn(a)
     assert figure.caption.startswith("The last 50 rows. ")
     assert max(len(line.get_xdata()) for line in figure.drawing.axes[0].lines) == 50
     assert len(a.table) == 200
@@ -366,11 +378,11 @@ def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
 
 @pytest.mark.slow
 def test_many_columns_are_not_all_drawn(table, monkeypatch):
-    monkeypatch.setattr(ssmreport, "COLUMNS", 1)
-    a = found(table[["level", "other"]].dropna(), horizon=2)
-    (figure,) = series(a)
+    monkeypatch.setattr(ssm, "COLUMNS", 1)
+    a = found(table[["level", "other"]].dropna(), forecast=2)
+    (figure,) = drawn(a)
     assert [axes.get_ylabel() for axes in figure.drawing.axes] == ["level"]
-    assert ssmreport.forecast(a).header == ["step", "level", "95% interval"]
+    assert ssm.forecast(a).header == ["step", "level", "95% interval"]
     assert "other" not in headline(a)
 
 

@@ -1,10 +1,13 @@
-"""Mistakes of the user: one line on stderr, exit code 2, no traceback."""
+"""Mistakes of the user: one line on stderr, exit code 2, no traceback. Trouble: a sentence."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+
+from ..core.checks import NumericalWarning
 
 
 class UserError(Exception):
@@ -18,6 +21,24 @@ def refusals(prefix: str = "") -> Iterator[None]:
         yield
     except ValueError as err:
         raise UserError(f"{prefix}{err}") from err
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Refusals, and numerical trouble as a list of sentences that is full at the end."""
+    said: list[str] = []
+    with refusals(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NumericalWarning)
+        yield said
+    said.extend(dict.fromkeys(str(w.message) for w in caught))
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Refusals; numerical trouble was said already, or will be."""
+    with refusals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)
+        yield
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

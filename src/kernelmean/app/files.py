@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .errors import UserError
 
-
-def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` in one step."""
-    write_bytes(path, text.encode("utf-8"))
+Content = str | bytes | Callable[[Path], Any]  # or a function of the path to write to
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to a temporary name beside `path`, then rename it."""
+def write(path: Path, content: Content) -> None:
+    """Write to a temporary name beside `path`, then rename it."""
+    if callable(content):
+        content(path)
+        return
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        partial.write_bytes(content)
+        partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -44,9 +45,9 @@ def writing(folder: Path) -> Iterator[None]:
         raise UserError(f"cannot write to {folder}: {err.strerror or err}") from err
 
 
-def write_all(folder: Path, writers: dict[str, Callable[[Path], None]]) -> list[Path]:
+def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
     """Write several files of a folder, each in one step; their paths."""
     with writing(folder):
-        for name, write in writers.items():
-            write(folder / name)
-    return [folder / name for name in writers]
+        for name, content in contents.items():
+            write(folder / name, content)
+    return [folder / name for name in contents]

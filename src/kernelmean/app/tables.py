@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import zipfile
 import zlib
 from collections import Counter
@@ -110,11 +111,11 @@ def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
 
 
 def split_names(text: str | None, option: str) -> list[str]:
-    """'a, b' as ['a', 'b']."""
+    """'a, b' as ['a', 'b']; a name with a comma stands in double quotes, as in a CSV file."""
     if text is None:
         return []
-    names = [part.strip() for part in text.split(",")]
-    if not all(names):
+    names = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+    if not names or not all(names):
         raise UserError(f"{option} is {text!r}; column names separated by commas are needed")
     return names
 

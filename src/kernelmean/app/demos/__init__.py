@@ -1,16 +1,5 @@
-"""The jobs of `kernelmean demo`: one file each, listed here in the order of the page."""
+"""The jobs of `kernelmean demo`: one file each, with a `TITLE` and a `run(quick)`."""
 
 from __future__ import annotations
 
-from ..demos import approval, engel, fish, influenza, schooling, sp500, volatility
-from .job import Job
-
-JOBS: tuple[Job, ...] = (
-    fish.JOB,
-    schooling.JOB,
-    engel.JOB,
-    influenza.JOB,
-    approval.JOB,
-    sp500.JOB,
-    volatility.JOB,
-)
+JOBS = ("fish", "schooling", "engel", "influenza", "approval", "sp500", "volatility")

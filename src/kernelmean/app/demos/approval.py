@@ -14,9 +14,12 @@ from ...core.threads import one_thread
 from ...display import PLAIN, TrackDisplay
 from ...features.landmarks import Nystroem
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
-from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
-from .job import Job, Result
+from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
+from ..words import Texts, percent
 
+TITLE = "Approval: an average followed through five polls"
+SAY = Texts("approval")
+Errors = tuple[float, float, float]  # filtered, smoothed, share inside
 STATE = "five_thirty_eight"
 POLLS = {
     "gallup": "Gallup",
@@ -63,7 +66,7 @@ class Followed:
     upper: np.ndarray
     result: Any = None
 
-    def errors(self, truth: np.ndarray) -> tuple[float, float, float]:
+    def errors(self, truth: np.ndarray) -> Errors:
         """RMSE filtered and smoothed, and the share of the truth inside the intervals."""
         inside = (self.lower <= truth) & (truth <= self.upper)
         return rmse(self.filtered, truth), rmse(self.smoothed, truth), float(inside.mean())
@@ -127,7 +130,7 @@ def by_line(X: pd.DataFrame, z: pd.Series) -> np.ndarray:
 # ---------------------------------------------------------------- the job
 
 
-def run(quick: bool) -> Result:
+def run(quick: bool) -> Section:
     """Follow the average through the polls, beside a Kalman filter."""
     frame = load_approval()
     z, truth = frame[STATE], frame[STATE][TRAINING:].to_numpy()
@@ -135,61 +138,31 @@ def run(quick: bool) -> Result:
     for what in track([TODAY, BEFORE], description="  learning to follow"):
         X = observations(frame, what)
         with one_thread():
-            found[what] = {"Kalman": by_kalman(X, z), "kernel": by_kernel(X, z, tune=not quick)}
-    lines = _lines(found[BEFORE], truth)
-    pairs = [(name, value) for name, value, _ in lines]
-    return Result(pairs, _section(frame, found, truth, lines, quick))
-
-
-def _lines(best: dict[str, Followed], truth: np.ndarray) -> list[tuple[str, str, str]]:
-    names = {"kernel": "Kernel Bayes filter", "Kalman": "Kalman filter"}
-    errors = {name: best[key].errors(truth) for key, name in names.items()}
-    of = "Filtered, then smoothed: root mean squared error in points of approval"
-    inside = f"Share of the {len(truth)} days inside the filter's {100 * LEVEL:.0f}% intervals"
-    return [
-        *(
-            (f"{name}: error", f"{filtered:.2f}, smoothed {smoothed:.2f}", f"{of}, with {BEFORE}.")
-            for name, (filtered, smoothed, _) in errors.items()
-        ),
-        *(
-            (f"{name}: intervals", f"{100 * share:.0f}% inside", f"{inside}.")
-            for name, (*_, share) in errors.items()
-        ),
+            found[what] = {"kernel": by_kernel(X, z, tune=not quick), "Kalman": by_kalman(X, z)}
+    errors = {name: followed.errors(truth) for name, followed in found[BEFORE].items()}
+    blocks: list[Block] = [
+        Prose(SAY("question", training=TRAINING, n=len(truth))),
+        _figure(frame, found[BEFORE]),
+        _table(frame, found, truth),
+        Numbers(_lines(errors, len(truth))),
+        Note(_verdict(errors, quick)),
+        Prose(SAY("why")),
+        Prose(SAY("source")),
     ]
+    return Section(TITLE, blocks)
 
 
-def _section(
-    frame: pd.DataFrame, found: dict, truth: np.ndarray, lines: list, quick: bool
-) -> Section:
-    return Section(
-        "Approval: an average followed through five polls",
-        [
-            Prose(
-                "FiveThirtyEight's average of the polls on a president weighs hundreds of them. "
-                f"How much of it can be had from five? For the first {TRAINING} days both are in "
-                "sight, and a filter learns how the average moves and what the polls look like at "
-                f"each of its values; on the {len(truth)} days after, it sees the polls alone."
-            ),
-            _figure(frame, found[BEFORE]),
-            _table(frame, found, truth),
-            Numbers(lines),
-            Note(_verdict(found, truth, quick)),
-            Prose(
-                "Pollsters repeat a number until they have a new one, so yesterday's error is "
-                "today's. Neither filter knows that: both take every day's error for a new one, "
-                "and believe too much. With the polls of a week before beside today's they can see "
-                "that a number is old, and both gain. (A Kalman filter made for lasting errors, "
-                "with one per poll among its states, filters better still, 0.61 from the polls of "
-                "the day, and smooths to 0.67.) The number of days, the week and the settings of "
-                "the kernels were chosen on the days of training alone; the tolerance of the "
-                "landmarks was made coarser, for speed, after the days that follow had been seen."
-            ),
-            Prose(
-                "Daily figures from 1 March 2017 to 26 November 2019, put together from "
-                "FiveThirtyEight's file by the package river (`river.datasets.TrumpApproval`)."
-            ),
-        ],
-    )
+def _lines(errors: dict[str, Errors], n: int) -> list[Fact]:
+    names = {"kernel": "Kernel Bayes filter", "Kalman": "Kalman filter"}
+    inside = SAY("inside", n=n, level=percent(LEVEL))
+    lines = [
+        (f"{names[name]}: error", f"{filtered:.2f}, smoothed {smoothed:.2f}", SAY("error"))
+        for name, (filtered, smoothed, _) in errors.items()
+    ]
+    return lines + [
+        (f"{names[name]}: intervals", f"{percent(share)} inside", inside)
+        for name, (*_, share) in errors.items()
+    ]
 
 
 def _table(frame: pd.DataFrame, found: dict, truth: np.ndarray) -> Grid:
@@ -201,38 +174,25 @@ def _table(frame: pd.DataFrame, found: dict, truth: np.ndarray) -> Grid:
         for name, followed in filters.items():
             filtered, smoothed, share = followed.errors(truth)
             label = f"{name[0].upper()}{name[1:]} filter, {what}"
-            rows.append([label, f"{filtered:.3f}", f"{smoothed:.3f}", f"{100 * share:.0f}%"])
-    header = ["", "error", "smoothed", f"in {100 * LEVEL:.0f}% interval"]
+            rows.append([label, f"{filtered:.3f}", f"{smoothed:.3f}", percent(share)])
+    header = ["", "error", "smoothed", f"in {percent(LEVEL)} interval"]
     return Grid(header, rows, "Root mean squared errors in points of approval, days 601 to 1001")
 
 
-def _verdict(found: dict, truth: np.ndarray, quick: bool) -> str:
+def _verdict(errors: dict[str, Errors], quick: bool) -> str:
     """Who won, whoever it was."""
-    words = []
+    words, (ours, theirs) = [], (errors[name] for name in ("kernel", "Kalman"))
     for k, kind in enumerate(("filtering", "smoothing")):
-        ours, theirs = (found[BEFORE][name].errors(truth)[k] for name in ("kernel", "Kalman"))
-        more = 100 * (ours / theirs - 1)
-        words.append(
-            f"In {kind}, the error of the kernel filter is {abs(more):.0f}% "
-            f"{'above' if more > 0 else 'below'} that of the Kalman filter."
-        )
-    shares = (found[BEFORE][name].errors(truth)[2] for name in ("kernel", "Kalman"))
-    ours, theirs = (f"{100 * share:.0f}%" for share in shares)
-    words.append(
-        f"Its {100 * LEVEL:.0f}% intervals hold {ours} of the days, the Kalman filter's {theirs}. "
-        "Polls and approval are nearly linear in each other, which is the Kalman filter's home."
-    )
-    if quick:
-        words.append("This was a quick run: the kernel filter has not been tuned.")
-    return " ".join(words)
+        more = 100 * (ours[k] / theirs[k] - 1)
+        side = "above" if more > 0 else "below"
+        words.append(SAY("verdict", kind=kind, more=abs(more), side=side))
+    shares = {"ours": percent(ours[2]), "theirs": percent(theirs[2])}
+    words.append(SAY("intervals", level=percent(LEVEL), **shares))
+    return " ".join([*words, SAY("quick")] if quick else words)
 
 
 def _figure(frame: pd.DataFrame, best: dict[str, Followed]) -> Figure:
-    drawing, axes = canvas(height=4.2)
     after = frame[TRAINING:]
-    axes.plot(
-        after.index, best["Kalman"].filtered, "--", color=PLAIN, lw=1.3, label="Kalman filter"
-    )
     display = TrackDisplay.from_result(
         best["kernel"].result,
         after[STATE],
@@ -240,14 +200,11 @@ def _figure(frame: pd.DataFrame, best: dict[str, Followed]) -> Figure:
         level=LEVEL,
         times=after.index,
     )
-    display.plot(axes, label="kernel filter")
-    axes.set(xlabel="", ylabel="approval, percent", ylim=(36.5, 46.5))
-    caption = (
-        "The average of the polls (black) on the days that were not learned from, what the filters "
-        f"made of five polls and their values a week before, and the kernel filter's "
-        f"{100 * LEVEL:.0f}% interval. Dots: the five polls; a few lie outside the frame."
-    )
-    return Figure(drawing, caption, "approval")
 
+    def plot(axes: Any) -> None:
+        kalman = best["Kalman"].filtered
+        axes.plot(after.index, kalman, "--", color=PLAIN, lw=1.3, label="Kalman filter")
+        display.plot(axes, label="kernel filter")
+        axes.set(xlabel="", ylabel="approval, percent", ylim=(36.5, 46.5))
 
-JOB = Job("Approval: an average followed through five polls", run)
+    return Figure("approval", SAY("track", level=percent(LEVEL)), plot, 4.2)

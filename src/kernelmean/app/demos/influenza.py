@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...bayes.simulate import simulate_posterior
@@ -10,13 +12,13 @@ from ...display import CURVE, DATA, PLAIN
 from ...embedding.embedding import MeanEmbedding
 from ...features.landmarks import Nystroem
 from ...regression.conditional import ConditionalEmbedding
-from ..page import Figure, Note, Numbers, Prose, Section, canvas
-from .job import Job, Result
+from ..report import Block, Figure, Note, Numbers, Prose, Section
+from ..words import Texts, percent
 
+TITLE = "Influenza: the rates of an epidemic"
 SIMULATIONS, FEW = 4000, 1000
 LEVEL = 0.9
-NAMES = ("Transmission rate β, per day", "Recovery rate γ, per day")
-DERIVED = ("People infected by each case, β/γ", "Days ill, 1/γ")
+SAY = Texts("influenza")
 
 
 def prior(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -24,12 +26,23 @@ def prior(n: int, rng: np.random.Generator) -> np.ndarray:
     return np.array([1.8, 0.5]) * np.exp(0.5 * rng.standard_normal((n, 2)))
 
 
-def run(quick: bool) -> Result:
+def run(quick: bool) -> Section:
     """Simulate epidemics and condition them on the one observed."""
     outbreak = load_influenza()
     rates = infer(outbreak, FEW if quick else SIMULATIONS)
-    lines = _lines(rates)
-    return Result([(name, value) for name, value, _ in lines], _section(outbreak, rates, lines))
+    every = with_derived(rates)
+    ends = zip(every.mean(), *every.interval(LEVEL), strict=True)
+    told = [f"{mean:.2f} ({low:.2f} to {high:.2f})" for mean, low, high in ends]
+    values = dict(zip(SAY.content["facts"], told, strict=True))
+    blocks: list[Block] = [
+        Prose(SAY("question")),
+        Figure("influenza-outbreak", SAY("outbreak"), outbreak_plot(outbreak, rates), 3.4),
+        Numbers(SAY.facts(values)),
+        Figure("influenza-reproduction", SAY("reproduction"), marginal_plot(rates), 3.4),
+        Note(SAY("means", level=percent(LEVEL))),
+        Prose(f"{outbreak.description} {outbreak.source}"),
+    ]
+    return Section(TITLE, blocks)
 
 
 def infer(outbreak: Outbreak, n: int) -> MeanEmbedding:
@@ -55,73 +68,34 @@ def with_derived(rates: MeanEmbedding) -> MeanEmbedding:
     return MeanEmbedding(points, rates.weights)
 
 
-def _lines(rates: MeanEmbedding) -> list[tuple[str, str, str]]:
-    meanings = (
-        "How many others a sick boy infects in a day while all around him are susceptible.",
-        "The rate at which sick boys leave their beds.",
-        "The basic reproduction number: above one an outbreak grows.",
-        "Average time in bed.",
-    )
-    every = with_derived(rates)
-    mean, (low, high) = every.mean(), every.interval(LEVEL)
-    values = [f"{m:.2f} ({a:.2f} to {b:.2f})" for m, a, b in zip(mean, low, high, strict=True)]
-    return list(zip((*NAMES, *DERIVED), values, meanings, strict=True))
-
-
-def _section(outbreak: Outbreak, rates: MeanEmbedding, lines: list) -> Section:
-    return Section(
-        "Influenza: the rates of an epidemic",
-        [
-            Prose(
-                "How contagious was the influenza that swept through a boarding school in 1978? "
-                "An epidemic is easy to simulate but has no likelihood that one could write down: "
-                "who infected whom was never seen. So simulate many epidemics with rates drawn "
-                "from the prior, and ask which rates go with outbreaks that look like this one."
-            ),
-            _outbreak_figure(outbreak, rates),
-            Numbers(lines),
-            _marginal_figure(rates),
-            Note(
-                f"Means, with central {100 * LEVEL:.0f}% intervals. Everybody is taken to meet "
-                "everybody, and boys to be put to bed as soon as they are contagious; neither is "
-                "quite true, and the intervals know nothing of it."
-            ),
-            Prose(f"{outbreak.description} {outbreak.source}"),
-        ],
-    )
-
-
-def _outbreak_figure(outbreak: Outbreak, rates: MeanEmbedding) -> Figure:
-    rng = np.random.default_rng(1)
+def outbreak_plot(outbreak: Outbreak, rates: MeanEmbedding) -> Any:
+    """The outbreak, and epidemics simulated from the posterior."""
+    rng, days = np.random.default_rng(1), np.arange(1, 15)
     epidemics = simulate_sir(np.repeat(rates.herd(100), 3, axis=0), rng, outbreak.population)
-    days = np.arange(1, 15)
     low, middle, high = np.quantile(epidemics, [0.05, 0.5, 0.95], axis=0)
-    drawing, axes = canvas(height=3.4)
-    axes.fill_between(days, low, high, color=CURVE, alpha=0.15, lw=0)
-    axes.plot(days, middle, color=CURVE, lw=2, label="simulated from the posterior")
-    axes.plot(days, outbreak.in_bed, "o", color="#222222", ms=4, label="observed")
-    axes.set(xlabel="day", ylabel="boys in bed")
-    axes.legend(frameon=False)
-    caption = (
-        "The outbreak, and epidemics with a hundred rates that stand for the posterior (chosen by "
-        "kernel herding), each simulated three times: their median and middle 90%."
-    )
-    return Figure(drawing, caption, "influenza-outbreak")
+
+    def plot(axes: Any) -> None:
+        axes.fill_between(days, low, high, color=CURVE, alpha=0.15, lw=0)
+        axes.plot(days, middle, color=CURVE, lw=2, label="simulated from the posterior")
+        axes.plot(days, outbreak.in_bed, "o", color="#222222", ms=4, label="observed")
+        axes.set(xlabel="day", ylabel="boys in bed")
+        axes.legend(frameon=False)
+
+    return plot
 
 
-def _marginal_figure(rates: MeanEmbedding) -> Figure:
-    drawing, axes = canvas(height=3.4)
+def marginal_plot(rates: MeanEmbedding) -> Any:
+    """Prior and posterior of β/γ."""
     points = rates.points[:, 0] / rates.points[:, 1]
     before, after = (MeanEmbedding(points, w) for w in (None, rates.weights))
     grid = np.linspace(0, 10, 400)
-    axes.plot(grid, after.density(grid), color=CURVE, lw=2, label="posterior")
-    axes.plot(grid, before.density(grid), "--", color=PLAIN, lw=1.5, label="prior")
-    axes.axvline(1, color=DATA, lw=0.8)
-    axes.set(xlabel="people infected by each case, β/γ", yticks=[], xlim=(0, 10))
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    caption = "The basic reproduction number before and after the fourteen counts are seen."
-    return Figure(drawing, caption, "influenza-reproduction")
 
+    def plot(axes: Any) -> None:
+        axes.plot(grid, after.density(grid), color=CURVE, lw=2, label="posterior")
+        axes.plot(grid, before.density(grid), "--", color=PLAIN, lw=1.5, label="prior")
+        axes.axvline(1, color=DATA, lw=0.8)
+        axes.set(xlabel="people infected by each case, β/γ", yticks=[], xlim=(0, 10))
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)
 
-JOB = Job("Influenza: the rates of an epidemic", run)
+    return plot

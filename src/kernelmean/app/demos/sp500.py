@@ -5,21 +5,23 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from ...chains.order import MAX_COMPONENTS, Order
-from ...core.checks import NumericalWarning
 from ...core.progress import track
 from ...display import EmissionDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
-from ..filterreport import below_each_other
-from ..page import Figure, Grid, Note, Numbers, Prose, Section, canvas
-from .job import Job, Result
+from ..errors import hushed
+from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
+from ..words import Texts, minus, percent
 
+TITLE = "S&P 500: calm and turbulent markets"
+SAY = Texts("sp500")
 RETURN = "return, percent"
 TRAINING = 0.7  # of the days
 LEVEL = 0.9
@@ -115,8 +117,7 @@ class Market:
         past, column = returns[:n], returns[RETURN]
         models, normals = {}, {}
         for K in track(numbers, description="  learning regimes"):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NumericalWarning)
+            with hushed():
                 models[K] = KernelHMM(K, random_state=0).fit(past)
             if K in RIVALS:
                 normals[K] = normal_regimes(column, n, K)
@@ -165,108 +166,62 @@ class Market:
 # ---------------------------------------------------------------- the job
 
 
-def run(quick: bool) -> Result:
+def run(quick: bool) -> Section:
     """Regimes of the market, and how well they tell the days after."""
-    market = Market.of(load_returns(), FEW if quick else STATES)
-    lines = _lines(market)
-    return Result([(name, value) for name, value, _ in lines], _section(market, lines))
+    m = Market.of(load_returns(), FEW if quick else STATES)
+    seen, first, last = (f"{day:%B %Y}" for day in m.returns.index[[m.n - 1, m.n, -1]])
+    spectrum = SpectrumDisplay.from_order(m.order)
+    blocks: list[Block] = [
+        Prose(SAY("question", seen=seen, first=first, last=last)),
+        _regimes(m),
+        Numbers(_lines(m)),
+        _densities(m),
+        _table(m),
+        Note(_verdict(m)),
+        Figure("sp500-order", SAY("order"), spectrum.plot, 2.8),
+        Prose(SAY("source")),
+    ]
+    return Section(TITLE, blocks)
 
 
-def _lines(m: Market) -> list[tuple[str, str, str]]:
+def _lines(m: Market) -> list[Fact]:
     lower, upper = m.interval
     stays = 1 / (1 - m.model.transmat_.diagonal())
-    rows = [
-        (
-            f"{m.labels[k].capitalize()} days",
-            f"{100 * m.model.startprob_[k]:.0f}%, {lower[k]:.1f}% to {upper[k]:.1f}%".replace(
-                "-", "−"
-            ),
-            f"How many, and where {100 * LEVEL:.0f}% of their returns lie. Such a spell lasts "
-            f"{stays[k]:.0f} days on average.",
+    values: dict[str, Any] = {
+        f"{m.labels[k].capitalize()} days": (
+            minus(f"{percent(m.model.startprob_[k])}, {lower[k]:.1f}% to {upper[k]:.1f}%"),
+            SAY("spell", level=percent(LEVEL), days=stays[k]),
         )
         for k in m.calmest
-    ]
-    K = m.shown
-    return [
-        *rows,
-        (
-            "Number of states",
-            f"{int(m.order)}{' or more' if m.order >= MAX_COMPONENTS else ''}",
-            "That the canonical correlations of consecutive days can tell apart. Volatility may "
-            "well move continuously; states are then a matter of how fine one looks.",
-        ),
-        (
-            f"Days held out, {K} states",
-            f"{_mean(m.held_out[K])}, normal laws {_mean(m.normals[K].log_predictive)}",
-            f"Mean log-likelihood of the returns of the {len(m.garch):,} days after, each given "
-            "those before; beside it, that of normal laws. Higher is better.",
-        ),
-    ]
-
-
-def _section(m: Market, lines: list) -> Section:
-    first, last = (f"{day:%B %Y}" for day in m.returns.index[[m.n, -1]])
-    return Section(
-        "S&P 500: calm and turbulent markets",
-        [
-            Prose(
-                "Some months a stock market hardly moves, in others it jumps every day. A hidden "
-                "Markov model takes each day to come from one of a few regimes that last. Usually "
-                "each regime is given a normal law; here nothing is assumed of the laws, nor told "
-                "of which days were calm. The model has seen the days up to "
-                f"{m.returns.index[m.n - 1]:%B %Y} only; those from {first} to {last} are new."
-            ),
-            _regimes(m),
-            Numbers(lines),
-            _densities(m),
-            _table(m),
-            Note(_verdict(m)),
-            _spectrum(m),
-            Prose(
-                "Adjusted daily closing prices of the index, 1999 to 2018, as the package arch "
-                "brings them (`arch.data.sp500`). The normal laws are those of statsmodels "
-                "(`MarkovRegression`), by maximum likelihood from one start, as is usual."
-            ),
-        ],
-    )
+    }
+    more = " or more" if m.order >= MAX_COMPONENTS else ""
+    values["Number of states"] = f"{int(m.order)}{more}"
+    return SAY.facts(values)
 
 
 def _regimes(m: Market) -> Figure:
-    drawing, panels = below_each_other(2)
     times = m.returns.index
-    RegimeDisplay.from_estimator(m.model, m.returns, times=times, labels=m.labels).plot(panels)
-    for axes in panels:
-        axes.axvline(times[m.n], color="#222222", lw=1, ls=":")
-    panels[-1].set_xlabel("")
-    caption = (
-        "Above: daily returns in the colour of their most probable regime. Below: the "
-        "probabilities. What lies right of the dotted line was not learned from."
-    )
-    return Figure(drawing, caption, "sp500-regimes")
+    display = RegimeDisplay.from_estimator(m.model, m.returns, times=times, labels=m.labels)
+
+    def plot(panels: Any) -> None:
+        display.plot(panels)
+        for axes in panels:
+            axes.axvline(times[m.n], color="#222222", lw=1, ls=":")
+        panels[-1].set_xlabel("")
+
+    return Figure.stacked("sp500-regimes", SAY("regimes"), plot, 2)
 
 
 def _densities(m: Market) -> Figure:
-    drawing, axes = canvas(height=3.4)
     display = EmissionDisplay.from_estimator(m.model, m.returns[: m.n], labels=m.labels)
-    display.plot(axes)
     rival, y = m.normals[m.shown], display.grid
-    for mean, sd in zip(rival.means, rival.sds, strict=True):
-        axes.plot(y, stats.norm.pdf(y, mean, sd), ":", color="#222222", lw=1)
-    caption = (
-        "The law of the returns in each regime, and of all days together (dashed). Dotted: the "
-        "regimes when their laws have to be normal."
-    )
-    return Figure(drawing, caption, "sp500-densities")
 
+    def plot(axes: Any) -> None:
+        display.plot(axes)
+        for mean, sd in zip(rival.means, rival.sds, strict=True):
+            axes.plot(y, stats.norm.pdf(y, mean, sd), ":", color="#222222", lw=1)
 
-def _spectrum(m: Market) -> Figure:
-    drawing, axes = canvas(height=2.8)
-    SpectrumDisplay.from_order(m.order).plot(axes)
-    caption = (
-        "Canonical correlations of the returns of consecutive days; K states leave K − 1 of them "
-        "above what chance explains."
-    )
-    return Figure(drawing, caption, "sp500-order")
+    return Figure("sp500-densities", SAY("densities"), plot, 3.4)
 
 
 def _table(m: Market) -> Grid:
@@ -277,28 +232,22 @@ def _table(m: Market) -> Grid:
         ("One normal law", m.one_normal),
     ]
     rows = [(name, _mean(values)) for name, values in found]
-    return Grid(["", "log-likelihood"], rows, f"Mean over the {len(m.garch):,} days held out")
+    return Grid(
+        ["", "log-likelihood"],
+        rows,
+        f"Mean over the {len(m.garch):,} days held out, each given those before; higher is better",
+    )
 
 
 def _mean(values: np.ndarray) -> str:
-    return f"{values.mean():.3f}".replace("-", "−")
+    return minus(f"{values.mean():.3f}")
 
 
 def _verdict(m: Market) -> str:
     """Who won, whoever it was."""
-    gap = m.held_out[m.shown] - m.normals[m.shown].log_predictive
-    error = gap.std() / len(gap) ** 0.5
+    gaps = m.held_out[m.shown] - m.normals[m.shown].log_predictive
+    gap, error = gaps.mean(), gaps.std() / len(gaps) ** 0.5
+    side = "more" if gap > 0 else "less"
     ahead = m.garch.mean() - max(values.mean() for values in m.held_out.values())
-    words = [
-        f"With {m.shown} regimes each, laws of any shape give a day {abs(gap.mean()):.3f} ± "
-        f"{error:.3f} {'more' if gap.mean() > 0 else 'less'} log-likelihood than normal ones."
-    ]
-    if ahead > 0:
-        words.append(
-            f"A GARCH model, whose volatility moves continuously, is {ahead:.3f} ahead of the best "
-            "of ours: for forecasts of volatility take that; regimes are for telling spells apart."
-        )
-    return " ".join(words)
-
-
-JOB = Job("S&P 500: calm and turbulent markets", run)
+    words = [SAY("gap", K=m.shown, gap=abs(gap), error=error, side=side)]
+    return " ".join([*words, SAY("garch", ahead=ahead)] if ahead > 0 else words)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ...comparators import Garch, mse_log_variance, qlike
-from ...core.checks import NumericalWarning
-from ...display import ForecastDisplay, ObservationDisplay, TransitionDisplay
+from ...display import CURVE, DATA, PLAIN, TRUTH, ForecastDisplay
 from ...display.style import legend_above, time_axis
 from ...statespace.kernel_state_space import KernelStateSpace
-from ..filterreport import below_each_other
-from ..page import STYLE, Figure, Grid, Note, Numbers, Prose, Section, canvas
-from ..ssm import expected
-from .job import Job, Result
+from ..commands.ssm import expected, laws
+from ..errors import hushed
+from ..report import Fact, Figure, Grid, Note, Numbers, Prose, Section
+from ..words import Texts, minus, percent
 from .sp500 import RETURN, TRAINING, load_returns
 
+TITLE = "S&P 500: how volatile tomorrow will be"
+SAY = Texts("volatility")
+LEVEL = 0.9
 QUICK = 1500  # days learned from
 DECAY = 0.94  # of the moving average: RiskMetrics
 AHEAD = 60  # days
@@ -105,8 +107,7 @@ def logs(r: np.ndarray) -> np.ndarray:
 
 def learn(X: np.ndarray) -> KernelStateSpace:
     """The model."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumericalWarning)
+    with hushed():
         return KernelStateSpace(random_state=0).fit(X)
 
 
@@ -141,99 +142,59 @@ def gjr(r: np.ndarray, n: int) -> np.ndarray:
 # ---------------------------------------------------------------- the job
 
 
-def run(quick: bool) -> Result:
+def run(quick: bool) -> Section:
     """Volatility of the market, one day ahead."""
     v = Volatility.of(load_returns(), quick)
-    lines = _lines(v)
-    return Result([(name, value) for name, value, _ in lines], _section(v, lines))
-
-
-def _lines(v: Volatility) -> list[tuple[str, str, str]]:
-    gap, error = v.gap
-    return [
-        (
-            "QLIKE of the days held out",
-            f"{v.qlike(OURS):.3f}, GARCH(1,1) {v.qlike(GARCH):.3f}",
-            f"Mean of log σ² + r²/σ² over {len(v.squares) - v.n:,} days, each forecast from those "
-            f"before. Lower is better; the difference is {_signed(gap)} ± {error:.3f}.",
-        ),
-        (
-            "Error of log σ²",
-            f"{v.mse(OURS):.2f}, GARCH(1,1) {v.mse(GARCH):.2f}",
-            "Mean of (log r² + 1.27 − log σ²)². Most of it is the noise of a single day, about "
-            "4.9.",
-        ),
-        (
-            "Guard",
-            f"{v.model.guard_[0]:,.0f} days",
-            "As how many days the model counts a straight line with the same noise everywhere, in "
-            "the law of log r² given the state. Chosen by training days held back: with many, it "
-            "can foretell markets calmer than any it has seen.",
-        ),
+    seen, first, last = (f"{day:%B %Y}" for day in v.returns.index[[v.n - 1, v.n, -1]])
+    blocks = [
+        Prose(SAY("question", seen=seen, first=first, last=last)),
+        _picture(v),
+        Numbers(_lines(v)),
+        _table(v),
+        Note(_verdict(v)),
+        _laws(v),
+        _ahead(v),
+        Prose(SAY("source")),
     ]
+    return Section(TITLE, blocks)
 
 
-def _signed(value: float) -> str:
-    return f"{value:.3f}".replace("-", "−")
-
-
-def _section(v: Volatility, lines: list) -> Section:
-    first, last = (f"{day:%B %Y}" for day in v.returns.index[[v.n, -1]])
-    return Section(
-        "S&P 500: how volatile tomorrow will be",
-        [
-            Prose(
-                "The volatility of a market moves continuously and is never seen: all there is to "
-                "go by is the size of each day's return. A state-space model of log r² learns how "
-                "volatility moves and how a day's return scatters around it, with no family of "
-                "distributions for either. From each day's forecast law comes the expected square "
-                "of tomorrow's return, E[r² | past], as a mean over the weighted training days, "
-                "times one constant that makes it right on average over these. It was learned "
-                f"from the days up to {v.returns.index[v.n - 1]:%B %Y}; those from {first} to "
-                f"{last} are new."
-            ),
-            _picture(v),
-            Numbers(lines),
-            _table(v),
-            Note(_verdict(v)),
-            _laws(v),
-            _ahead(v),
-            Prose(
-                "Returns of the section before (`arch.data.sp500`), less their mean over the "
-                "training days. The GARCH models are those of the package arch, by maximum "
-                "likelihood with normal errors."
-            ),
-        ],
-    )
+def _lines(v: Volatility) -> list[Fact]:
+    gap, error = v.gap
+    values = {
+        "QLIKE of the days held out": f"{v.qlike(OURS):.3f}, GARCH(1,1) {v.qlike(GARCH):.3f}",
+        "Error of log σ²": f"{v.mse(OURS):.2f}, GARCH(1,1) {v.mse(GARCH):.2f}",
+        "Guard": f"{v.model.guard_[0]:,.0f} days",
+    }
+    return SAY.facts(values, n=len(v.squares) - v.n, gap=minus(f"{gap:.3f}"), error=error)
 
 
 def _picture(v: Volatility) -> Figure:
-    drawing, (above, below) = below_each_other(2)
     times, r = v.returns.index.to_numpy(), v.squares**0.5
-    above.plot(times, r, ".", color="#888888", ms=3, alpha=0.5, mew=0, rasterized=True)
-    above.plot([], [], ".", color="#888888", label="size of the return")
-    above.plot(times, v.variances[OURS] ** 0.5, color="#0b5394", lw=1, label="state space")
-    above.set(ylabel="percent", ylim=(0, 6))
-    below.plot(times, v.variances[OURS] ** 0.5, color="#0b5394", lw=1, label="state space")
-    below.plot(times, v.variances[GARCH] ** 0.5, color="#b45f06", lw=0.8, label="GARCH(1,1)")
-    below.set(ylabel="percent, logarithmic", yscale="log", yticks=[0.5, 1, 2, 4])
-    below.set_yticks([], minor=True)
-    below.set_yticklabels(["0.5", "1", "2", "4"])
-    for axes in (above, below):
-        axes.axvline(times[v.n], color="#222222", lw=1, ls=":")
-        axes.margins(x=0)
-        legend_above(axes)
-    time_axis(below, times)
-    below.set_xlabel("")
-    caption = (
-        "Above: the size of each day's return, and the volatility that the days before foretell. "
-        "Below: the same beside GARCH. What lies right of the dotted line was not learned from."
-    )
-    return Figure(drawing, caption, "volatility")
+    ours, garch = v.variances[OURS] ** 0.5, v.variances[GARCH] ** 0.5
+
+    def plot(panels: Any) -> None:
+        above, below = panels
+        above.plot(times, r, ".", color=DATA, ms=3, alpha=0.5, mew=0, rasterized=True)
+        above.plot([], [], ".", color=DATA, label="size of the return")
+        above.set(ylabel="percent", ylim=(0, 6))
+        below.plot(times, garch, color=PLAIN, lw=0.8, label="GARCH(1,1)")
+        below.set(ylabel="percent, logarithmic", yscale="log", yticks=[0.5, 1, 2, 4])
+        below.set_yticks([], minor=True)
+        below.set_yticklabels(["0.5", "1", "2", "4"])
+        for axes in panels:
+            axes.plot(times, ours, color=CURVE, lw=1, label="state space")
+            axes.axvline(times[v.n], color=TRUTH, lw=1, ls=":")
+            axes.margins(x=0)
+            legend_above(axes)
+        time_axis(below, times)
+        below.set_xlabel("")
+
+    return Figure.stacked("volatility", SAY("picture"), plot, 2)
 
 
 def _table(v: Volatility) -> Grid:
-    rows = [(name, _signed(v.qlike(name)), f"{v.mse(name):.2f}") for name in v.variances]
+    rows = [(name, minus(f"{v.qlike(name):.3f}"), f"{v.mse(name):.2f}") for name in v.variances]
     caption = f"Over the {len(v.squares) - v.n:,} days held out; lower is better"
     return Grid(["", "QLIKE", "error of log σ²"], rows, caption)
 
@@ -241,50 +202,33 @@ def _table(v: Volatility) -> Grid:
 def _verdict(v: Volatility) -> str:
     """Who won, whoever it was."""
     gap, error = v.gap
-    if abs(gap) <= 2 * error:
-        words = ["State space and GARCH(1,1) are level, within the noise of the days held out."]
-    else:
-        ahead = "the state-space model" if gap > 0 else "GARCH(1,1)"
-        words = [f"By QLIKE {ahead} is ahead, by {abs(gap):.3f} ± {error:.3f}."]
+    who = "the state-space model" if gap > 0 else "GARCH(1,1)"
+    near = abs(gap) <= 2 * error
+    words = [SAY("level") if near else SAY("won", who=who, gap=abs(gap), error=error)]
     if v.qlike(GJR) < min(v.qlike(OURS), v.qlike(GARCH)):
-        words.append(
-            f"A GARCH model that knows the sign of a return is better than both "
-            f"({_signed(v.qlike(GJR))}): falls make markets nervous, and log r² does not tell "
-            "them from rises."
-        )
+        words.append(SAY("sign", gjr=minus(f"{v.qlike(GJR):.3f}")))
     return " ".join(words)
 
 
 def _laws(v: Volatility) -> Figure:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Drawing
+    shown = laws(v.model, [0])
 
-    with mpl.rc_context(STYLE):
-        drawing = Drawing(figsize=(6.8, 3.3), layout="constrained")
-        left, right = drawing.subplots(1, 2)
-    TransitionDisplay.from_estimator(v.model).plot(left)
-    ObservationDisplay.from_estimator(v.model).plot(right)
-    left.set(xlabel="state today", ylabel="state tomorrow")
-    right.set(xlabel="state", ylabel="log r²")
-    caption = (
-        "Left: where the state goes from one day to the next; on the dashed line it stays. Right: "
-        "the law of log r² in each state. The long tail downwards is that of days on which next to "
-        "nothing happened."
-    )
-    return Figure(drawing, caption, "volatility-laws")
+    def plot(panels: Any) -> None:
+        shown.plot(panels)
+        panels[0].set(xlabel="state today", ylabel="state tomorrow")
+        panels[1].set(xlabel="state", ylabel="log r²")
+
+    return replace(shown, name="volatility-laws", caption=SAY("laws"), plot=plot)
 
 
 def _ahead(v: Volatility) -> Figure:
-    drawing, axes = canvas(height=3.4)
-    last = v.returns.index[-BEFORE:]
-    X = logs(centred(v.returns[RETURN].to_numpy(), v.n))
-    whole = ForecastDisplay.from_estimator(
-        v.model, X[-4 * BEFORE :], steps=AHEAD, times=v.returns.index[-4 * BEFORE :]
-    )
-    whole.plot(axes)
-    axes.set(ylabel="log r²", xlabel="", xlim=(last[0], whole.ahead_times[-1]))
-    caption = f"The last {BEFORE} days, each with its 90% interval, and the {AHEAD} that follow."
-    return Figure(drawing, caption, "volatility-ahead")
+    days = v.returns.index[-4 * BEFORE :]
+    X = logs(centred(v.returns[RETURN].to_numpy(), v.n))[-4 * BEFORE :]
+    whole = ForecastDisplay.from_estimator(v.model, X, steps=AHEAD, times=days, level=LEVEL)
 
+    def plot(axes: Any) -> None:
+        whole.plot(axes)
+        axes.set(ylabel="log r²", xlabel="", xlim=(days[-BEFORE], whole.ahead_times[-1]))
 
-JOB = Job("S&P 500: how volatile tomorrow will be", run)
+    caption = SAY("ahead", before=BEFORE, steps=AHEAD, level=percent(LEVEL))
+    return Figure("volatility-ahead", caption, plot, 3.4)

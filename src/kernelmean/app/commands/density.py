@@ -1,0 +1,495 @@
+"""`kernelmean density`: the distribution of some columns given others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from ...core.progress import Verbose
+from ...densities.bandwidth import silverman
+from ...densities.conditional_density import ConditionalDensity
+from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
+from ...display.densities import medians
+from ...kernels import Linear
+from .. import words
+from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
+from ..errors import UserError, hushed, noted
+from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
+from ..tables import split_names
+from ..words import names, number, percent
+
+DRAWN = 7  # rows in a picture
+PANELS = 6  # of contours
+COLUMNS = 4  # of x in a table; more would not fit on a line
+MAPS = 6  # pictures along single columns
+SAY = words.Texts("density")
+SMALLEST = 20  # rows
+VARIED = 3  # columns of x that representative rows vary, at most
+FEW = 6  # different values of a column, up to which each is looked at
+SPIKES = 0.1  # of Silverman's bandwidth: below, a density is spikes
+BELOW = 0.01  # of the mass below zero, from which it is said
+ONE, SEVERAL = (0.1, 0.25, 0.5, 0.75, 0.9), (0.1, 0.9)  # quantiles of representative rows
+
+
+class Widths(tuple[float, ...]):
+    """Bandwidths."""
+
+
+def read_bandwidth(text: str) -> Widths:
+    """'0.5' or '0.5,2' as numbers."""
+    try:
+        widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
+    except ValueError:
+        widths = Widths()
+    if not widths or not all(0 < w < np.inf for w in widths):
+        raise UserError(
+            f"--bandwidth is {text!r}; a positive number is needed, or one for each column of --y"
+        )
+    return widths
+
+
+@dataclass(frozen=True)
+class Settings(Shared):
+    """Columns, and how the model is fitted."""
+
+    y: Annotated[Names, columns("--y", "Column(s) to describe")]
+    x: Annotated[Names, columns("--x", "Column(s) known")]
+    kernel: Kernel = KernelName.gaussian
+    bandwidth: Annotated[Widths | None, option(SAY, "--bandwidth", read_bandwidth)] = None
+    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+
+    def model(self, verbose: Verbose) -> ConditionalDensity:
+        """The estimator, not fitted."""
+        given = self.bandwidth
+        one = given[0] if given is not None and len(given) == 1 else given
+        search = "auto" if self.tune is None else self.tune
+        return ConditionalDensity(self.kernel.value, one, tune_lengthscale=search, verbose=verbose)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is conditioned on.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Values of the columns, indexed by what each row is called.
+    labels : tuple of str
+        The same at length, for pictures; empty where the values say it.
+    chosen : bool
+        Whether the rows were chosen here, to stand for the data.
+    """
+
+    frame: pd.DataFrame
+    labels: tuple[str, ...] = ()
+    chosen: bool = False
+
+    @property
+    def middle(self) -> int:
+        """The row to speak of first: that of the medians, or else the first."""
+        return (
+            list(self.frame.index).index("50%") if self.chosen and "50%" in self.frame.index else 0
+        )
+
+    @classmethod
+    def representative(cls, x: pd.DataFrame) -> Rows:
+        """Quantiles of a single column; of several, the medians, and one of them high or low."""
+        if x.shape[1] == 1:
+            return cls._distinct(x, {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE})
+        moved = {
+            f"{name} at {100 * q:g}%": {name: q} for name in x.columns[:VARIED] for q in SEVERAL
+        }
+        return cls._distinct(x, {"medians": {}, **moved})
+
+    @classmethod
+    def _distinct(cls, x: pd.DataFrame, quantiles: dict[str, dict[str, float]]) -> Rows:
+        """Each column at the quantile given, or its median; rows that are the same once."""
+        middle = dict(zip(x.columns, medians(x.to_numpy()), strict=True))
+        rows = {
+            label: {**middle, **{c: _quantile(x[c], q) for c, q in at.items()}}
+            for label, at in quantiles.items()
+        }
+        frame = pd.DataFrame.from_dict(rows, orient="index")
+        middle_first = sorted(frame.index, key=lambda label: label != "50%")  # which name stays
+        distinct = frame.loc[middle_first].drop_duplicates().index
+        frame = frame.loc[frame.index.isin(distinct)]
+        labels = [_values(frame.loc[label, list(quantiles[label])]) for label in frame.index]
+        return cls(frame, tuple(text or "medians" for text in labels), True)
+
+
+def _quantile(column: pd.Series, q: float) -> float:
+    return float(np.quantile(column, q, method="inverted_cdf"))
+
+
+def _values(row: pd.Series) -> str:
+    return ", ".join(f"{name} = {value:.4g}" for name, value in row.items())
+
+
+@dataclass(frozen=True)
+class Densities:
+    """A conditional density with its answers.
+
+    Attributes
+    ----------
+    data : DataFrame
+        The rows it is learned from.
+    settings : Settings
+    rows : Rows
+        Where it is asked.
+    model : ConditionalDensity
+    caught : list of str
+        Numerical trouble on the way.
+    """
+
+    data: pd.DataFrame
+    settings: Settings
+    rows: Rows
+    model: ConditionalDensity
+    caught: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        data: pd.DataFrame,
+        settings: Settings,
+        at: pd.DataFrame | None = None,
+        verbose: Verbose = False,
+    ) -> Densities:
+        """Learn from the rows of `data`; ask at those of `at`, or at representative ones."""
+        check_rows(data, settings)
+        x = settings.x
+        with noted() as said:
+            model = settings.model(verbose).fit(data[x], target(data, settings.y))
+            rows = Rows.representative(data[x]) if at is None else Rows(at[x])
+            a = cls(data, settings, rows, model, said)
+            a.table, a.inside, a.narrowing  # noqa: B018  (computed once, here)
+        return a
+
+    @property
+    def y(self) -> list[str]:
+        """Columns described."""
+        return self.settings.y
+
+    @property
+    def x(self) -> list[str]:
+        """Columns known."""
+        return self.settings.x
+
+    @property
+    def level(self) -> str:
+        """Of the intervals, in words."""
+        return words.level_words(self.settings.level)
+
+    @property
+    def X(self) -> pd.DataFrame:
+        """The columns conditioned on, in the rows learned from."""
+        return self.data[self.x]
+
+    @property
+    def target(self) -> pd.DataFrame | pd.Series:
+        """What the model was fitted to."""
+        return target(self.data, self.y)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Values of x, and mean, median, intervals and mode of each y, one row per question."""
+        X, level = self.rows.frame, self.settings.level
+        central = self.model.predict_interval(X, level)
+        shortest = self.model.predict_interval(X, level, "shortest")
+        answers = {
+            "mean": self.model.predict(X),
+            "median": self.model.predict_quantile(X, 0.5),
+            "lower": central[0],
+            "upper": central[1],
+            "shortest_lower": shortest[0],
+            "shortest_upper": shortest[1],
+        }
+        if len(self.y) == 1:  # of several columns together a mode says little about each
+            answers["mode"] = self.model.mode(X)
+        columns = {
+            f"{name}_{what}": np.reshape(values, (len(X), -1))[:, j]
+            for j, name in enumerate(self.y)
+            for what, values in answers.items()
+        }
+        return X.assign(**columns)
+
+    @cached_property
+    def inside(self) -> np.ndarray:
+        """Share of the rows learned from in their interval, for each y."""
+        lower, upper = self._own
+        observed = self.data[self.y].to_numpy()
+        return ((lower <= observed) & (observed <= upper)).mean(axis=0)
+
+    @cached_property
+    def narrowing(self) -> np.ndarray:
+        """Median width of the intervals over that of all rows together, for each y."""
+        lower, upper = self._own
+        tails = [(1 - self.settings.level) / 2, (1 + self.settings.level) / 2]
+        low, high = np.quantile(self.data[self.y].to_numpy(), tails, axis=0)
+        return np.median(upper - lower, axis=0) / np.where(high > low, high - low, np.nan)
+
+    @cached_property
+    def _own(self) -> tuple[np.ndarray, np.ndarray]:
+        ends = self.model.predict_interval(self.X, self.settings.level)
+        lower, upper = (np.reshape(end, (len(self.data), -1)) for end in ends)
+        return lower, upper
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What the reader must not overlook in this very data set."""
+        return [*self.caught, *self._spiky(), *self._cut(), *self._beyond()]
+
+    def _spiky(self) -> list[str]:
+        out, n = [], len(self.data)
+        rules = silverman(self.model.points_)
+        for name, width, rule in zip(self.y, self.model.bandwidth_, rules, strict=True):
+            distinct = self.data[name].nunique()
+            if width < SPIKES * rule and distinct < 0.9 * n:
+                out.append(SAY("spiky", name=name, distinct=distinct, n=n, width=width, rule=rule))
+        return out
+
+    def _cut(self) -> list[str]:
+        """Columns that stop at zero, where densities do not."""
+        zeros, out = np.zeros((1, len(self.y))), []
+        F = np.reshape(self.model.cdf(zeros, self.rows.frame, paired=False), (-1, len(self.y)))
+        for name, most in zip(self.y, F.max(axis=0), strict=True):
+            least = self.data[name].min()
+            if least >= 0 and most > BELOW:
+                remedy = " " + SAY("remedy", name=name) if least > 0 else ""
+                out.append(SAY("cut", name=name, most=percent(most), remedy=remedy))
+        return out
+
+    def _beyond(self) -> list[str]:
+        low, high = self.X.min(), self.X.max()
+        far = ((self.rows.frame < low) | (self.rows.frame > high)).any(axis=1)
+        if not far.any():
+            return []
+        return [SAY("beyond", count=far.sum(), n=len(far), first=far.index[far][0])]
+
+
+def target(data: pd.DataFrame, y: list[str]) -> pd.DataFrame | pd.Series:
+    """One column, or several."""
+    return data[y[0]] if len(y) == 1 else data[y]
+
+
+def check_rows(data: pd.DataFrame, settings: Settings) -> None:
+    """Enough rows, columns that vary, and as many bandwidths as columns."""
+    if len(data) < SMALLEST:
+        raise UserError(f"{len(data)} rows are too few; at least {SMALLEST} are needed")
+    for name in data:
+        if data[name].nunique() == 1:
+            raise UserError(
+                f"column {name!r} is {data[name].iloc[0]:g} in every row; leave it out: a column "
+                "that never changes tells nothing"
+            )
+    count, columns = len(settings.bandwidth or ()), len(settings.y)
+    if count not in (0, 1, columns):
+        raise UserError(
+            f"--bandwidth has {count} numbers for {columns} column(s) of --y; one is needed, or "
+            "one for each"
+        )
+
+
+# ---------------------------------------------------------------- words
+
+
+def headline(a: Densities, name: str) -> str:
+    """One sentence: where a column lies at the first row, and what knowing x has brought."""
+    row, share = a.table.iloc[a.rows.middle], a.narrowing[a.y.index(name)]
+    ends = {"middle": "median", "low": "lower", "high": "upper"}
+    texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
+    told = "" if np.isnan(share) else " " + SAY("told", x=names(a.x), share=percent(share))
+    known = {"where": _where(a), "name": name, "level": a.level, "told": told}
+    return SAY("headline", **known, **dict(zip(ends, texts, strict=True)))
+
+
+def _where(a: Densities) -> str:
+    if not a.rows.chosen:
+        return f"In row {a.rows.frame.index[0]}"
+    if len(a.x) > 1:
+        return f"With {names(a.x)} at their medians"
+    return f"With {a.x[0]} at {number(a.rows.frame.iloc[a.rows.middle, 0])}"
+
+
+def facts(a: Densities) -> list[Fact]:
+    """Every number of the fit: its name, its value, what it means."""
+    m, given, about_mean = a.model, a.settings.bandwidth, a.model.location_ is not None
+    form = "around" if about_mean else "untried" if given else "itself"
+    alike = "straight" if isinstance(m.kernel_x_, Linear) else a.settings.tune
+    widths = zip(a.y, m.bandwidth_, strict=True)
+    values = {
+        "Rows": number(len(a.data)),
+        "Form": "around a smooth mean" if about_mean else "of the column itself",
+        "Bandwidth": ", ".join(f"{y} {number(width)}" for y, width in widths),
+        "Kernel on x": words.kernel_words(m.kernel_x_, a.x),
+        "Rank": number(m.features_.rank_),
+        "Regulariser, λ": number(m.reg_),
+        "Leave-one-out score": number(m.loo_score_),
+    }
+    return SAY.facts(
+        values,
+        form=SAY(form, x=names(a.x), y=names(a.y)),
+        around="residuals" if about_mean else names(a.y),
+        chosen="Given." if given else "Chosen by the leave-one-out score.",
+        alike=SAY({"straight": "straight", False: "medial"}.get(alike, "alike")),
+    )
+
+
+def intervals(a: Densities) -> list[Fact]:
+    """How good the intervals are, and how much narrower than without x."""
+    rows: list[Fact] = []
+    for name, inside, share in zip(a.y, a.inside, a.narrowing, strict=True):
+        width = "unknown" if np.isnan(share) else percent(share)
+        rows += [(f"Rows inside their {a.level} interval, {name}", percent(inside), SAY("inside"))]
+        rows += [(f"Width of the intervals, {name}", width, SAY("width", name=name))]
+    return rows
+
+
+def answers(a: Densities, name: str) -> Grid:
+    """Mean, median and intervals of one column at the first rows."""
+    part = a.table.iloc[: words.SHOWN]
+    ends = ["mean", "median", "lower", "upper", "shortest_lower", "shortest_upper"]
+    ends += ["mode"] if len(a.y) == 1 else []
+    c = words.cells(part[[f"{name}_{end}" for end in ends]])
+    shown = a.x if len(a.x) <= COLUMNS else []
+    grid: list[tuple[str, Any]] = [("Row", [str(label) for label in part.index])]
+    grid += [(x, [words.minus(f"{v:.5g}") for v in part[x]]) for x in shown]
+    grid += [("Mean", c[:, 0]), ("Median", c[:, 1])]
+    grid += [(f"{a.level} interval", [f"{r[2]} to {r[3]}" for r in c])]
+    grid += [("Shortest", [f"{r[4]} to {r[5]}" for r in c])]
+    grid += [("Mode", c[:, 6])] if len(a.y) == 1 else []
+    return Grid.of(grid, f"{name} given {names(a.x)}{words.first_of(a.table)}")
+
+
+# ---------------------------------------------------------------- figures
+
+
+def _labels(a: Densities, rows: pd.DataFrame) -> list[str] | None:
+    if a.rows.labels:
+        return list(a.rows.labels[: len(rows)])
+    return [f"row {label}" for label in rows.index] if len(a.x) > 2 else None
+
+
+def _rest(a: Densities) -> str:
+    """What the labels of representative rows leave out."""
+    return " " + SAY("rest") if a.rows.chosen and len(a.x) > 1 else ""
+
+
+def ridges(
+    a: Densities, name: str, rows: pd.DataFrame, labels: Any, file: str, held: str
+) -> Figure:
+    """The density of one column at some rows."""
+    display = ConditionalDensityDisplay.from_estimator(
+        a.model, rows, a.target, output=a.y.index(name), level=a.settings.level, labels=labels
+    )
+    caption = SAY("ridges", name=name, level=a.level, held=held)
+    return Figure(file, caption, display.plot, height=1.0 + 0.62 * len(rows))
+
+
+def at_rows(a: Densities, name: str) -> Figure:
+    """The density of one column at the first rows asked for."""
+    rows = a.rows.frame.iloc[:DRAWN]
+    return ridges(a, name, rows, _labels(a, rows), f"density-{name}", _rest(a))
+
+
+def along(a: Densities, column: str, name: str) -> Figure:
+    """The density of one outcome as one column moves: a map, or ridges where it has few values."""
+    values, file = np.unique(a.data[column]), f"along-{column}-{name}"
+    display = DensityMapDisplay.from_estimator(
+        a.model, a.X, a.target, column=column, output=a.y.index(name)
+    )
+    others = words.values_words(display.held)
+    held = " " + SAY("held", others=others) if others else ""
+    if len(values) <= FEW:
+        rows = pd.DataFrame({**display.held, column: values})[a.x]
+        return ridges(a, name, rows, None, file, held)
+    return Figure(file, SAY("map", name=name, column=column, held=held), display.plot)
+
+
+def contours(a: Densities, pair: tuple[str, str]) -> Figure:
+    """The density of two outcomes together at the first rows."""
+    rows = a.rows.frame.iloc[:PANELS]
+    display = DensityContourDisplay.from_estimator(
+        a.model, rows, a.target, outputs=pair, labels=_labels(a, rows)
+    )
+    across = min(len(rows), 3)
+    down = -(-len(rows) // across)
+    caption = SAY("contours", first=pair[0], second=pair[1], rest=_rest(a))
+    return Figure(
+        f"contours-{pair[0]}-{pair[1]}",
+        caption,
+        display.plot,
+        height=0.4 + 2.4 * down,
+        width=6.8 if across > 1 else 4.4,
+        shape=(down, across),
+        shared="xy",
+    )
+
+
+# ---------------------------------------------------------------- report
+
+
+def report(a: Densities, source: str) -> Report:
+    """The answer."""
+    shown: list[Block] = []
+    with hushed():
+        for name in a.y:
+            shown += [at_rows(a, name), answers(a, name)]
+        shown += [contours(a, pair) for pair in list(combinations(a.y, 2))[:3]]
+        pairs = [(column, name) for name in a.y for column in a.x][:MAPS]
+        moved = [along(a, column, name) for column, name in pairs]
+    return analysis(
+        SAY,
+        f"{names(a.y)} given {names(a.x)}",
+        f"Conditional density · {source} · {len(a.data):,} rows",
+        [headline(a, name) for name in a.y],
+        a.notes,
+        {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
+        [Numbers(facts(a))],
+        [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
+        {"density.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
+    )
+
+
+def _fit(a: Densities, source: str) -> str:
+    kernel, widths = a.settings.kernel, a.settings.bandwidth
+    options = [] if kernel == "gaussian" else [repr(kernel)]
+    if widths is not None:
+        options.append(f"bandwidth={widths[0] if len(widths) == 1 else list(widths)}")
+    y = a.y[0] if len(a.y) == 1 else a.y
+    data = f"data[{a.x!r}], data[{y!r}]"
+    return (
+        "import pandas as pd, kernelmean as km\n\n"
+        f"data = {words.reading(source, [*a.y, *a.x])}.dropna()\n"
+        f"model = km.ConditionalDensity({', '.join(options)}).fit({data})\n"
+        f"km.display.DensityMapDisplay.from_estimator(model, {data}, column={a.x[0]!r}).plot()"
+    )
+
+
+AtFile = Annotated[
+    Path | None, typer.Option(help="A file of rows of X; when left out, a few that stand for DATA.")
+]
+
+
+def run(settings: Settings, data: Data, at: AtFile = None) -> Report:
+    """The whole distribution of Y given X: densities, quantiles and intervals.
+
+    Writes density.csv, model.km and report.html into the folder --out.
+    """
+    known, drop = {"--x": settings.x}, settings.drop_missing
+    frame = settings.table(data).numbers({"--y": settings.y, **known}, drop)
+    rows = None if at is None else settings.table(at).numbers(known, drop)
+    with settings.stage("Learning the distribution", bars=True):
+        a = Densities.of(frame, settings, rows, not settings.quiet)
+    with settings.stage("Asking it"):
+        return report(a, data.name)
+
+
+COMMAND = Command("density", Settings, run)

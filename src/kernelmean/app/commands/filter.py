@@ -1,0 +1,425 @@
+"""`kernelmean filter`: hidden states followed through a file of observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from ...core.progress import Verbose
+from ...core.threads import one_thread
+from ...display import CURVE, PLAIN, SpreadDisplay, TrackDisplay
+from ...filtering.kernel_bayes_filter import KernelBayesFilter
+from ...filtering.results import FilterResult, Forecast
+from ...kernels import Gaussian
+from .. import series, words
+from ..command import Command, Names, Rule, RuleName, SequenceColumn, Shared, Steps, columns, option
+from ..errors import UserError, hushed, noted
+from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
+from ..series import DRAWN, Rows, average, by_column, rmse
+from ..tables import Table
+from ..words import level_words, names, number, percent
+
+SAY = words.Texts("filter")
+SMALLEST = 20  # rows of training
+TUNED = 1000  # rows of training up to which settings are searched without being asked for
+SHORTEST = 10  # rows of a trajectory whose tail can be held out
+
+
+@dataclass(frozen=True)
+class Settings(Shared):
+    """What to do."""
+
+    state: Annotated[Names, columns("--state", "Column(s) to follow")]
+    observe: Annotated[Names, columns("--observe", "Column(s) observed")]
+    sequence: SequenceColumn = None
+    smooth: Annotated[bool, option(SAY, "--smooth")] = False
+    forecast: Steps = 0
+    rule: Rule = RuleName.importance
+    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+
+    def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
+        """The rows of both files; in `test` values may be missing, and the states too."""
+        apart = {} if self.sequence is None else {"--sequence": [self.sequence]}
+        seen = {"--observe": self.observe}
+        wanted = {"--state": self.state, **seen}
+        train.asked_for({**wanted, **apart})
+        test.asked_for({**seen, **apart})
+        known = [name for name in self.state if name in test.frame.columns]
+        past = train.numbers(wanted, self.drop_missing)
+        now = test.numbers_with_gaps({**seen, "--state": known})
+        return Rows.of(past, train, self.sequence), Rows.of(now, test, self.sequence)
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """States followed through the observations of a file.
+
+    Attributes
+    ----------
+    settings : Settings
+    train, test : Rows
+    model : KernelBayesFilter
+    filtered : FilterResult
+    smoothed : FilterResult or None
+    ahead : Forecast or None
+    caught : list of str
+        Numerical trouble on the way.
+    """
+
+    settings: Settings
+    train: Rows
+    test: Rows
+    model: KernelBayesFilter
+    filtered: FilterResult
+    smoothed: FilterResult | None
+    ahead: Forecast | None
+    caught: list[str]
+
+    @classmethod
+    def of(cls, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter) -> Tracks:
+        """Follow the states of `test` with a fitted model."""
+        X, steps = test.frame[settings.observe], settings.forecast
+        with one_thread():
+            with noted() as said:
+                filtered = model.filter(X, test.lengths)
+            with hushed():
+                smoothed = model.smooth(X, test.lengths) if settings.smooth else None
+                ahead = model.forecast(X, steps, test.lengths) if steps else None
+        return cls(settings, train, test, model, filtered, smoothed, ahead, said)
+
+    @cached_property
+    def truth(self) -> np.ndarray | None:
+        """The states of the test file, (n, d), NaN where unknown; None where there are none."""
+        known = self.test.frame.reindex(columns=self.settings.state).to_numpy()
+        return None if np.isnan(known).all() else known
+
+    @cached_property
+    def results(self) -> dict[str, FilterResult]:
+        """By what they are called."""
+        both = {"filtered": self.filtered, "smoothed": self.smoothed}
+        return {name: result for name, result in both.items() if result is not None}
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Lower and upper ends, (n, d) each, by what they are called."""
+        return {name: r.interval(self.settings.level) for name, r in self.results.items()}
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Mean and interval of each state, one row per observation."""
+        columns: dict[str, np.ndarray] = {}
+        for name, result in self.results.items():
+            suffix = "" if name == "filtered" else "_smoothed"
+            lower, upper = self.intervals[name]
+            answers = {"mean": result.mean(), "lower": lower, "upper": upper}
+            columns |= by_column(self.settings.state, answers, suffix)
+        flags = {"missing": self.filtered.missing, "collapsed": self.filtered.collapsed}
+        return self.test.by_row({**columns, **flags})
+
+    @cached_property
+    def forecasts(self) -> pd.DataFrame:
+        """Mean and interval of each state and observation at the steps after each trajectory."""
+        ahead, s = self.ahead, self.settings
+        assert ahead is not None
+        columns: dict[str, np.ndarray] = {}
+        for which, m in ((s.state, ahead), (s.observe, ahead.observations)):
+            lower, upper = m.interval(s.level)
+            columns |= by_column(which, {"mean": m.mean(), "lower": lower, "upper": upper})
+        return self.test.by_step(columns, s.forecast)
+
+    @cached_property
+    def errors(self) -> pd.DataFrame | None:
+        """Root mean squared errors and coverage of each state known in the test file."""
+        if self.truth is None:
+            return None
+        rivals = {"line": self._line(), "mean": np.broadcast_to(self._average(), self.truth.shape)}
+        means = {name: r.mean() for name, r in self.results.items()}
+        rows = {name: rmse(m, self.truth) for name, m in {**means, **rivals}.items()}
+        for name, (lower, upper) in self.intervals.items():
+            inside = np.where(np.isnan(self.truth), np.nan, 0.0)
+            inside += (lower <= self.truth) & (self.truth <= upper)
+            rows[f"{name} inside"] = average(inside)
+        return pd.DataFrame(rows, index=self.settings.state).dropna()
+
+    def _average(self) -> np.ndarray:
+        return self.train.frame[self.settings.state].mean().to_numpy()
+
+    def _line(self) -> np.ndarray:
+        """Straight lines from each observation alone; the average where that brings no news."""
+        past, X = self.train.frame, self.test.frame[self.settings.observe].to_numpy()
+        X = np.where(self.filtered.collapsed[:, None], np.nan, X)
+        inputs = past[self.settings.observe].to_numpy()
+        middle, level = inputs.mean(axis=0), self._average()
+        targets = past[self.settings.state].to_numpy() - level
+        slopes = np.linalg.lstsq(inputs - middle, targets, rcond=None)[0]
+        return level + np.nan_to_num((X - middle) @ slopes)
+
+    @cached_property
+    def outside(self) -> pd.Series:
+        """Share of the test rows outside the range of training, by observed column."""
+        past, now = (rows.frame[self.settings.observe] for rows in (self.train, self.test))
+        return ((now < past.min()) | (now > past.max())).mean()
+
+
+def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBayesFilter:
+    """The filter, with its settings searched for where that is asked for or quick."""
+    if len(train.frame) < SMALLEST:
+        raise UserError(
+            f"{len(train.frame)} rows to learn from are too few; at least {SMALLEST} are needed"
+        )
+    X, Z = train.frame[settings.observe], train.frame[settings.state]
+    with hushed():  # what is wrong with the rows will be seen there
+        states = Gaussian(columnwise=True).resolve(Z.to_numpy(), "--state").scaled(0.5)
+        model = KernelBayesFilter(settings.rule.value, Gaussian(columnwise=True), states)
+        if to_tune(settings, train):
+            with one_thread():
+                return model.tune(X, Z, train.lengths, verbose=verbose)
+        return model.fit(X, Z, train.lengths)
+
+
+def to_tune(settings: Settings, train: Rows) -> bool:
+    """Whether to search for settings: as asked, or where it is quick."""
+    short = max(train.lengths) < SHORTEST
+    if settings.tune and short:
+        raise UserError(
+            f"--tune holds out the end of each trajectory, and the longest has {max(train.lengths)}"
+            f" rows; {SHORTEST} are needed (or --no-tune)"
+        )
+    return len(train.frame) <= TUNED and not short if settings.tune is None else settings.tune
+
+
+LONGEST = 400  # rows of a sequence drawn
+OUTSIDE = 0.05  # share of rows outside the range of training that is worth a word
+APART = 0.1  # distance between coverage and level that is worth a word
+
+
+# ---------------------------------------------------------------- words
+
+
+def facts(a: Tracks) -> list[Fact]:
+    """Every number of the fit: its name, its value, what it means."""
+    m, s, tried = a.model, a.settings, getattr(a.model, "tuning_", None)
+    values = {
+        "Rows to learn from": a.train.amount("trajectories"),
+        "Rows followed": a.test.amount("trajectories"),
+        "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
+        "Kernel on the observations": words.kernel_words(m.kernel_x_, s.observe),
+        "Kernel on the states": words.kernel_words(m.kernel_z_, s.state),
+        "Regulariser of the update": number(m.reg_),
+        "Regulariser of the prior, η": number(m.reg_prior_),
+        "Regulariser of the dynamics, λ'": number(m.reg_transition_),
+    }
+    if a.smoothed is not None:
+        values["Regulariser of the way back"] = number(m.reg_smoother_)
+    left = max(0.0, min((row["error"] for row in tried or ()), default=0.0))
+    searched = SAY("untuned") if tried is None else SAY("tuned", left=percent(left))
+    missing, collapsed = (int(v.sum()) for v in (a.filtered.missing, a.filtered.collapsed))
+    return SAY.facts(values, missing=missing, collapsed=collapsed, searched=searched)
+
+
+def notes(a: Tracks) -> list[str]:
+    """What the reader must not overlook in these very files."""
+    nothing = a.filtered.missing.all()
+    gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe, "observed columns")
+    far = [f"{k} {percent(share)}" for k, share in a.outside[a.outside > OUTSIDE].items()]
+    strangers = [SAY("strangers", listed=", ".join(far))] if far else []
+    return [*a.caught, *gaps, *strangers, *_errors_notes(a)]
+
+
+def _errors_notes(a: Tracks) -> list[str]:
+    """Where straight lines do as well, and where intervals do not hold."""
+    if a.errors is None:
+        return []
+    out, level = [], a.settings.level
+    better = [str(n) for n, row in a.errors.iterrows() if row["line"] < 0.98 * row["filtered"]]
+    if better:
+        advice = "" if hasattr(a.model, "tuning_") else " Try `--tune`."
+        out.append(SAY("rivals", better=" and ".join(better), advice=advice))
+    for name, share in a.errors["filtered inside"].items():
+        if abs(share - level) > APART:
+            word, said = "narrow" if share < level else "wide", percent(share)
+            out.append(SAY("coverage", level=level_words(level), name=name, share=said, word=word))
+    return out
+
+
+# ---------------------------------------------------------------- tables
+
+
+def errors(a: Tracks) -> Grid:
+    """Errors of each state where the test file knows it, beside two rivals."""
+    table = a.errors
+    assert table is not None
+    names = [*a.results, "line", "mean"]
+    words = {"line": "straight line", "mean": "average of training"}
+    header = ["RMSE of", *(words.get(name, name) for name in names)]
+    header += [f"{name} in {level_words(a.settings.level)}" for name in a.results]
+    rows = []
+    for state, row in table.iterrows():
+        shares = [percent(row[f"{name} inside"]) for name in a.results]
+        rows.append([str(state), *(number(row[name]) for name in names), *shares])
+    return Grid(header, rows, "Errors where the state is known")
+
+
+def answers(a: Tracks) -> Grid:
+    """Means and intervals at the last rows, or at the last row of each trajectory."""
+    if len(a.test.lengths) == 1:
+        part, where = a.table.tail(words.SHOWN), f"the last {min(words.SHOWN, len(a.table))} rows"
+    else:
+        ends = [s.stop - 1 for s in a.test.slices[: words.SHOWN]]
+        part, where = a.table.iloc[ends], "the last row of each trajectory"
+    columns: list = [("row", [str(i) for i in part.index])]
+    if a.settings.sequence is not None:
+        columns += [(a.settings.sequence, list(part.iloc[:, 0]))]
+    for name in a.settings.state:
+        columns += series.with_intervals(part, [name], a.settings.level)
+        if a.smoothed:
+            smoothed = words.mean_and_interval(part, f"{name}_smoothed")[0]
+            columns += [(f"{name}, smoothed", smoothed)]
+    if part[["missing", "collapsed"]].any(axis=None):
+        columns += [("", [_flag(row) for _, row in part.iterrows()])]
+    return Grid.of(columns, f"Where the states are: {where}")
+
+
+def _flag(row) -> str:
+    return "missing" if row["missing"] else "collapsed" if row["collapsed"] else ""
+
+
+# ---------------------------------------------------------------- figures
+
+
+def figures(a: Tracks) -> list[Figure]:
+    """The track and its spread, for the first trajectories."""
+    shared: dict[str, Any] = {
+        "level": a.settings.level,
+        "times": a.test.axis,
+        "lengths": a.test.lengths,
+    }
+    name = "smoothed" if a.smoothed else "filtered"
+    track = TrackDisplay.from_result(a.results[name], a.truth, **shared)
+    spreads = {n: SpreadDisplay.from_result(r, **shared) for n, r in a.results.items()}
+    return [
+        _track(
+            a,
+            i,
+            name,
+            series.part(track, s, LONGEST),
+            {n: series.part(d, s, LONGEST) for n, d in spreads.items()},
+        )
+        for i, s in enumerate(a.test.slices[:DRAWN])
+    ]
+
+
+def _track(a: Tracks, i: int, name: str, track: Any, spreads: dict[str, Any]) -> Figure:
+    def plot(panels) -> None:
+        track.plot(panels[:-1], label=f"{name} mean")
+        for line, (which, spread) in zip(("-", "--"), spreads.items(), strict=False):
+            spread.plot(panels[-1], label=which if len(spreads) > 1 else None, ls=line)
+        for axes in panels:
+            axes.set_xlabel("")
+        panels[-1].set(xlabel="row", ylabel="relative width")
+        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+
+    caption = SAY(
+        "track",
+        which=a.test.which(i, LONGEST),
+        what=name,
+        level=level_words(a.settings.level),
+        known="" if a.truth is None else ", and the state itself where it is known",
+    )
+    return Figure.stacked(f"track-{i}", caption, plot, len(a.settings.state) + 1)
+
+
+def forecast_figure(a: Tracks, i: int) -> Figure:
+    """What comes after trajectory `i`: its last rows, then the forecast."""
+    states, steps = a.settings.state, a.settings.forecast
+    after = a.forecasts.iloc[i * steps : (i + 1) * steps]
+
+    def draw(panels, before: slice, now: np.ndarray) -> None:
+        for axes, name in zip(panels, states, strict=True):
+            series.band(axes, a.table.iloc[before], name, now, CURVE, "filtered")
+            series.band(axes, after, name, after["step"], PLAIN, "forecast")
+
+    caption = SAY("forecast", level=level_words(a.settings.level))
+    return series.forecast_figure(a.test, i, states, draw, caption)
+
+
+# ---------------------------------------------------------------- report
+
+
+def headline(a: Tracks) -> str:
+    """Where the file ends, and how far off the track was where that is known."""
+    row = a.table.iloc[-1]
+    said = []
+    for name in a.settings.state:
+        mean, low, high = words.numbers([row[f"{name}_{end}"] for end in series.ENDS])
+        said.append(f"{name} is {mean} ({low} to {high})")
+    return SAY("headline", said=names(said), level=level_words(a.settings.level))
+
+
+def report(a: Tracks, source: str) -> Report:
+    """The answer."""
+    s = a.settings
+    ahead: list[Block] = []
+    judged: list[Block] = []
+    if a.errors is not None:
+        judged = [errors(a), _explained(a)]
+    if a.ahead is not None:
+        ahead = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.test.lengths)))]
+        ahead += [series.forecast_grid(a.forecasts, s.level, [*s.state, *s.observe])]
+    one = f"[{', '.join('...' for _ in s.observe)}]"
+    return analysis(
+        SAY,
+        f"{names(s.state)}, followed through {names(s.observe)}",
+        f"Kernel Bayes filter · {source} · {len(a.test.frame):,} rows",
+        [headline(a)],
+        notes(a),
+        {
+            "The track": [*figures(a), answers(a)],
+            "How far from the truth": judged,
+            "What comes next": ahead,
+        },
+        [Numbers(facts(a))],
+        [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
+        {
+            "track.csv": a.table.to_csv(index_label="row"),
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
+            words.MODEL: a.model.save,
+        },
+    )
+
+
+def _explained(a: Tracks) -> Prose:
+    assert a.truth is not None
+    known = int((~np.isnan(a.truth)).any(axis=1).sum())
+    return Prose(SAY("errors", known=known, level=level_words(a.settings.level)))
+
+
+Train = Annotated[
+    Path, typer.Argument(help="A CSV or Parquet file with states in sight.", show_default=False)
+]
+Test = Annotated[Path, typer.Argument(help="A file of observations.", show_default=False)]
+
+
+def run(settings: Settings, train: Train, test: Test) -> Report:
+    """Follow hidden states through observations, learned from examples in order of time.
+
+    An empty field in TEST is a missing observation.
+
+    Errors are shown where TEST has the states too.
+
+    Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
+    """
+    past, now = settings.read(settings.table(train), settings.table(test))
+    with settings.stage("Learning how the states move and are seen", bars=True):
+        model = learn(settings, past, not settings.quiet)
+    with settings.stage("Following the states"):
+        return report(Tracks.of(settings, past, now, model), test.name)
+
+
+COMMAND = Command("filter", Settings, run)

@@ -1,0 +1,441 @@
+"""`kernelmean hmm`: hidden regimes of a series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+
+from ...chains.order import MAX_COMPONENTS, METHODS, Order
+from ...chains.results import RegimeForecast
+from ...core.progress import Verbose
+from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
+from ...hmm.estimate_order import estimate_order
+from ...hmm.kernel_hmm import KernelHMM
+from .. import series, words
+from ..command import (
+    Command,
+    Data,
+    Names,
+    Refine,
+    SequenceColumn,
+    Shared,
+    Steps,
+    TimeColumn,
+    columns,
+    option,
+)
+from ..errors import UserError, noted
+from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
+from ..series import COLUMNS, DRAWN, Rows
+from ..words import names, number, percent
+
+SAY = words.Texts("hmm")
+QUICK = ("correlations", "threshold", "elbow", "ratio")  # rules that need no fit
+RARE = 30  # rows of a state, below which its law is hardly known
+FEW = 5  # entries into a state, below which its duration is hardly known
+
+
+InferenceName = StrEnum("InferenceName", ["kbr", "forward"])
+
+
+def read_states(text: str) -> int | str:
+    """A number of states, or the rule that estimates it."""
+    if text == "auto":
+        return "correlations"
+    if text in METHODS:
+        return text
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    rules = ", ".join(METHODS)
+    raise UserError(
+        f"--states is {text!r}; a number of states is needed, or auto, or one of {rules}"
+    )
+
+
+@dataclass(frozen=True)
+class Settings(Shared):
+    """What to do."""
+
+    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
+    states: Annotated[Any, option(SAY, "--states", read_states, "NUMBER")] = "correlations"
+    sequence: SequenceColumn = None
+    time: TimeColumn = None
+    forecast: Steps = 0
+    inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
+    refine: Refine = True
+
+    def model(self, n_components: int, verbose: Verbose) -> KernelHMM:
+        """The estimator, not fitted."""
+        return KernelHMM(
+            n_components,
+            refine=self.refine,
+            inference=self.inference.value,
+            random_state=self.seed,
+            verbose=verbose,
+        )
+
+
+@dataclass(frozen=True)
+class Regimes:
+    """A hidden Markov model with its answers about the rows it was learned from.
+
+    Attributes
+    ----------
+    settings : Settings
+    rows : Rows
+    order : Order or None
+        How the number of states was estimated; None where it was given.
+    orders : dict
+        What each of the quick rules says.
+    model : KernelHMM
+    smoothed, filtered : arrays of shape (n, K)
+        Probabilities given all of the sequence, and given the rows up to each.
+    path : int array of shape (n,)
+        The most probable path.
+    log_predictive : array of shape (n,)
+        log p(row | rows before).
+    ahead : RegimeForecast or None
+    caught : list of str
+        Numerical trouble on the way.
+    """
+
+    settings: Settings
+    rows: Rows
+    order: Order | None
+    orders: dict[str, Order]
+    model: KernelHMM
+    smoothed: np.ndarray
+    filtered: np.ndarray
+    path: np.ndarray
+    log_predictive: np.ndarray
+    ahead: RegimeForecast | None
+    caught: list[str]
+
+    @classmethod
+    def of(cls, settings: Settings, rows: Rows, verbose: Verbose = False) -> Regimes:
+        """Choose the number of states, learn the model, and ask it about the rows."""
+        X, lengths, steps = rows.frame, rows.lengths, settings.forecast
+        with noted() as said:
+            orders = {rule: estimate_order(X, lengths, method=rule) for rule in QUICK}
+            order = chosen(settings, rows, orders)
+            number = settings.states if order is None else order
+            model = settings.model(int(number), verbose).fit(X, lengths)
+            answers = (
+                model.predict_proba(X, lengths),
+                model.filter(X, lengths),
+                model.decode(X, lengths)[1],
+                model.log_predictive(X, lengths),
+                model.forecast(X, steps, lengths) if steps else None,
+            )
+        return cls(settings, rows, order, orders, model, *answers, said)
+
+    @property
+    def n_states(self) -> int:
+        """K."""
+        return self.model.n_components_
+
+    @cached_property
+    def likely(self) -> np.ndarray:
+        """The most probable state of each row, (n,)."""
+        return self.smoothed.argmax(axis=1)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """States and probabilities, one row per observation."""
+        states = range(self.n_states)
+        columns = {
+            "state": self.likely,
+            "path": self.path,
+            **{f"probability_{k}": self.smoothed[:, k] for k in states},
+            **{f"filtered_{k}": self.filtered[:, k] for k in states},
+            "log_predictive": np.where(self.rows.whole, self.log_predictive, np.nan),
+            "missing": ~self.rows.whole,
+        }
+        return self.rows.by_row(columns)
+
+    @cached_property
+    def forecasts(self) -> pd.DataFrame:
+        """States, and mean and interval of each column, at the rows after each sequence."""
+        ahead = self.ahead
+        assert ahead is not None
+        lower, upper = ahead.interval(self.settings.level)
+        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
+        columns = {
+            **{f"probability_{k}": ahead.states[:, k] for k in range(self.n_states)},
+            **series.by_column(self.settings.columns, answers),
+        }
+        return self.rows.by_step(columns, self.settings.forecast)
+
+    @cached_property
+    def laws(self) -> dict[str, np.ndarray]:
+        """Mean and interval of each column in each state, (K, d) each."""
+        laws = self.model.emissions_
+        lower, upper = laws.interval(self.settings.level, self.model.bandwidth_)
+        return {"mean": laws.mean(), "lower": lower, "upper": upper}
+
+    @property
+    def stays(self) -> np.ndarray:
+        """Rows that each state lasts on average, 1/(1 − Q_kk)."""
+        with np.errstate(divide="ignore"):
+            return 1 / (1 - self.model.transmat_.diagonal())
+
+    @cached_property
+    def entries(self) -> np.ndarray:
+        """How often the most probable path enters each state."""
+        begins = np.diff(self.path, prepend=-1) != 0
+        begins[[s.start for s in self.rows.slices]] = True
+        return np.bincount(self.path[begins], minlength=self.n_states)
+
+    @cached_property
+    def gains(self) -> np.ndarray:
+        """log p(row | rows before) − log p(row), for the rows that are there."""
+        f = self.model.density(self.rows.frame[self.rows.whole]) @ self.model.startprob_
+        return self.log_predictive[self.rows.whole] - np.log(f)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What the reader must not overlook in this very series."""
+        rows, entries = self.smoothed[self.rows.whole].sum(axis=0), self.entries
+        rare = [f"state {k} ({rows[k]:.0f})" for k in np.flatnonzero(rows < RARE)]
+        few = [f"state {k} ({entries[k]})" for k in np.flatnonzero(entries < FEW)]
+        found = {
+            "many": self.order is not None and self.order >= MAX_COMPONENTS,
+            "unfinished": not self.model.converged_,
+            "memoryless": not self._remembers(),
+            "rare": bool(rare),
+            "fleeting": bool(few) and self.n_states > 1,
+        }
+        known = {"most": MAX_COMPONENTS, "rare": " and ".join(rare), "few": " and ".join(few)}
+        said = [SAY(key, **known) for key, holds in found.items() if holds]
+        return [*self.caught, *said, *self.rows.partial(self.settings.columns)]
+
+    def _remembers(self) -> bool:
+        """Whether the past tells more than chance would."""
+        error = self.gains.std() / len(self.gains) ** 0.5
+        return self.n_states > 1 and bool(self.gains.mean() > 2 * error)
+
+
+def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | None:
+    """The number of states by the rule asked for; None where the number is given."""
+    rule = settings.states
+    if isinstance(rule, int):
+        return None
+    if rule in orders:
+        return orders[rule]
+    return estimate_order(rows.frame, rows.lengths, method=rule, random_state=settings.seed)
+
+
+LONGEST = 10_000  # rows of a sequence drawn
+SENTENCES = 4  # on single states
+RULES = SAY.content["rules"]  # how each rule counts, for readers
+
+
+# ---------------------------------------------------------------- words
+
+
+def count_words(a: Regimes) -> str:
+    """'3 hidden states'."""
+    return f"{a.n_states} hidden state{'s' if a.n_states > 1 else ''}"
+
+
+def headline(a: Regimes) -> str:
+    """One sentence for each of the first states, and one on where the file ends."""
+    held = enumerate(zip(a.model.startprob_, a.stays, strict=True))
+    said = [SAY("state", k=k, share=percent(p), stay=number(stay, 2)) for k, (p, stay) in held]
+    last = a.filtered[-1]
+    return " ".join([*said[:SENTENCES], SAY("end", k=last.argmax(), share=percent(last.max()))])
+
+
+def facts(a: Regimes) -> list[Fact]:
+    """Every number of the fit: its name, its value, what it means."""
+    m, s, steps = a.model, a.settings, len(a.model.history_)
+    error = a.gains.std() / len(a.gains) ** 0.5
+    forward = s.inference == "forward"
+    values = {
+        "Rows": a.rows.amount(),
+        "States": f"{a.n_states}",
+        "Kernel": words.kernel_words(m.kernel_, s.columns),
+        "Learned by": f"EM, iterations: {steps}" if s.refine else "moments",
+        "Bandwidth": words.bandwidth_words(m.bandwidth_),
+        "Inference": "by densities" if forward else f"kernel Bayes' rule, λ = {number(m.reg_)}",
+        "What the past tells": f"{number(a.gains.mean())} ± {number(error, 2)}",
+    }
+    return SAY.facts(
+        values,
+        missing=int((~a.rows.whole).sum()),
+        chosen="Given."
+        if a.order is None
+        else f"Chosen by {a.order.method}. {RULES[a.order.method]}",
+        learned=SAY("em" if s.refine else "moments", end=words.settled(m)),
+        inferred=SAY(s.inference.value),
+    )
+
+
+# ---------------------------------------------------------------- tables
+
+
+def states(a: Regimes) -> Grid:
+    """How often each state holds, for how long, and what it emits."""
+    columns: list[tuple[str, Any]] = [
+        ("state", [str(k) for k in range(a.n_states)]),
+        ("share of rows", [f"{100 * share:.1f}%" for share in a.model.startprob_]),
+        ("rows at a time", [number(stay) for stay in a.stays]),
+        ("entered", [f"{count:,}" for count in a.entries]),
+    ]
+    laws = pd.DataFrame(series.by_column(a.settings.columns, a.laws))
+    columns += series.with_intervals(laws, a.settings.columns[:COLUMNS], a.settings.level)
+    return Grid.of(columns, "The states, from the most to the least frequent")
+
+
+def chain(a: Regimes) -> Grid:
+    """Transition probabilities."""
+    header = ["from", *(f"to state {k}" for k in range(a.n_states))]
+    rows = [
+        [f"state {k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(a.model.transmat_)
+    ]
+    return Grid(header, rows, "Where the next row's state is, given this row's")
+
+
+def orders(a: Regimes) -> list[Fact]:
+    """What the rules say of the number of states: rule, number, how it counts."""
+    found = dict(a.orders)
+    if a.order is not None:
+        found[a.order.method] = a.order
+    return [(f"By {name}", str(int(order)), RULES[name]) for name, order in found.items()]
+
+
+def forecast(a: Regimes) -> Grid:
+    """Probabilities of the states, and means and intervals of the columns, after the file."""
+
+    def shares(k: int, part: pd.DataFrame) -> list[str]:
+        return [percent(p) for p in part[f"probability_{k}"]]
+
+    more = [(f"state {k}", partial(shares, k)) for k in range(a.n_states)]
+    return series.forecast_grid(a.forecasts, a.settings.level, a.settings.columns[:COLUMNS], more)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def regimes(a: Regimes) -> list[Figure]:
+    """The states over time, for the first sequences."""
+    whole = RegimeDisplay.from_estimator(
+        a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths
+    )
+    return [
+        _regimes(a, i, series.part(whole, s, LONGEST)) for i, s in enumerate(a.rows.slices[:DRAWN])
+    ]
+
+
+def _regimes(a: Regimes, i: int, display: RegimeDisplay) -> Figure:
+    def plot(panels: Sequence[Any]) -> None:
+        display.plot(panels)
+        panels[-1].set_xlabel(a.settings.time or "row")
+
+    above = SAY.content["above"] if display.names else "The "
+    caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
+    return Figure.stacked(f"states-{i}", caption, plot, len(display.names) + 1)
+
+
+def emission(a: Regimes, name: str) -> Figure:
+    """The density of a column in each state."""
+    display = EmissionDisplay.from_estimator(a.model, a.rows.frame, column=name)
+    return Figure(f"emission-{name}", SAY("emission", name=name), display.plot)
+
+
+def spectrum(a: Regimes) -> Figure:
+    """What speaks for a number of states."""
+    order = a.orders["correlations"] if a.order is None else a.order
+    given = f"{a.n_states} was given. " if a.order is None else ""
+    caption = f"{given}By {order.method}: {int(order)}. {RULES[order.method]}"
+    return Figure("spectrum", caption, SpectrumDisplay.from_order(order).plot, 3.4)
+
+
+def history(a: Regimes) -> list[Figure]:
+    """How EM climbed, where it took more than one step."""
+    if len(a.model.history_) < 2:
+        return []
+    plot = HistoryDisplay.from_estimator(a.model).plot
+    return [Figure("history", SAY("climb"), plot, 2.8)]
+
+
+def forecast_figure(a: Regimes, i: int) -> Figure:
+    """What comes after sequence `i`: its last rows, then the forecast."""
+    shown, steps = a.settings.columns[:COLUMNS], a.settings.forecast
+    after = a.forecasts.iloc[i * steps : (i + 1) * steps]
+
+    def draw(panels: Sequence[Any], before: slice, now: np.ndarray) -> None:
+        for axes, name in zip(panels, shown, strict=False):
+            seen = a.rows.frame[name].iloc[before]
+            axes.plot(now, seen, color=CURVE, lw=1.2, marker=".", label="observed")
+            series.band(axes, after, name, after["step"], PLAIN, "forecast")
+        _draw_states(panels[-1], a, before, now, after)
+
+    caption = SAY("forecast", level=words.level_words(a.settings.level))
+    return series.forecast_figure(a.rows, i, shown, draw, caption, more=1)
+
+
+def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.DataFrame) -> None:
+    named = [f"state {k}" for k in range(a.n_states)]
+    ahead = after[[f"probability_{k}" for k in range(a.n_states)]].to_numpy()
+    times, shares = np.r_[now, after["step"]], np.vstack([a.filtered[before], ahead])
+    nothing = np.empty((len(times), 0))
+    RegimeDisplay(times, shares, nothing, [], named, [slice(0, len(times))]).plot(axes)
+    axes.axvline(0.5, color="white", lw=1.5)
+
+
+# ---------------------------------------------------------------- report
+
+
+def report(a: Regimes, source: str) -> Report:
+    """The answer."""
+    s = a.settings
+    ahead: list[Block] = []
+    if a.ahead is not None:
+        ahead = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.rows.lengths)))]
+        ahead += [forecast(a)]
+    return analysis(
+        SAY,
+        f"{names(s.columns)}: {count_words(a)}",
+        f"Hidden Markov model · {source} · {len(a.rows.frame):,} rows",
+        [headline(a)],
+        a.notes,
+        {
+            "The states over time": regimes(a),
+            "What each state emits": [*(emission(a, x) for x in s.columns[:COLUMNS]), states(a)],
+            "How they follow each other": [chain(a)],
+            "What comes next": ahead,
+            "How many states": [spectrum(a), Numbers(orders(a))],
+        },
+        [Numbers(facts(a)), *history(a)],
+        [SAY.code("code", rows=words.reading(source, s.columns), level=s.level)],
+        {
+            "states.csv": a.table.to_csv(index_label="row"),
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
+            words.MODEL: a.model.save,
+        },
+    )
+
+
+def run(settings: Settings, data: Data) -> Report:
+    """Hidden regimes of a series: their number, laws and order, and what comes next.
+
+    Rows are in the order of time. An empty field is a missing observation.
+
+    Writes states.csv, forecast.csv, model.km and report.html into the folder --out.
+    """
+    s = settings
+    rows = series.read_series(s, s.table(data), s.columns, s.sequence, s.time)
+    with s.stage("Learning the states and how they follow each other", bars=True):
+        a = Regimes.of(s, rows, not s.quiet)
+    with s.stage("Asking about every row"):
+        return report(a, data.name)
+
+
+COMMAND = Command("hmm", Settings, run)

@@ -1,0 +1,737 @@
+"""`kernelmean iv`: the effect of X on Y by way of instruments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from ...core.moments import block_rows, row_blocks
+from ...display import CURVE, DATA, StructuralCurveDisplay
+from ...instruments.formula import Design, names_of, read_formula
+from ...instruments.inference import (
+    WEAK,
+    Endogeneity,
+    Estimate,
+    Strength,
+    confidence_limits,
+    ridge_coefficients,
+)
+from ...instruments.kernel_iv import KernelIV
+from ...instruments.rows import kind_of
+from ...kernels import Kernel as AnyKernel
+from ...kernels import Linear
+from ...regression.conditional import ConditionalEmbedding
+from .. import words
+from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
+from ..errors import UserError, noted, refusals
+from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
+from ..tables import Table, complete
+from ..words import level_words, names, number, p_words, signed
+
+SAY = words.Texts("iv")
+SMALLEST = 20  # rows
+LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
+FEW = 10  # different values of the instruments
+DRAWN = 2_000  # points in a figure, at most
+PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
+LOW, HIGH = "prediction_lower", "prediction_upper"
+
+
+def read_split(text: str) -> str | float | int:
+    """`--split`: loo, samples, a share in (0, 1) or a number of folds."""
+    if text in ("loo", "samples"):
+        return text
+    try:
+        value = int(text) if text.isdigit() else float(text)
+    except ValueError:
+        value = float("nan")
+    if not (value >= 2 if isinstance(value, int) else 0.05 <= value <= 0.95):
+        raise UserError(
+            f"--split is {text!r}; loo, samples, a share from 0.05 to 0.95 or a number of folds "
+            "such as 5 is needed"
+        )
+    return value
+
+
+def read_trend(text: str) -> str | int | None:
+    """`--trend`: auto, none or a degree."""
+    if text in ("auto", "none"):
+        return "auto" if text == "auto" else None
+    if not text.isdigit():
+        raise UserError(f"--trend is {text!r}; auto, none or a degree such as 1 is needed")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class Settings(Shared):
+    """Which columns play which part, and how the model is fitted."""
+
+    y: Annotated[Names | None, columns("--y", "Outcome")] = None
+    x: Annotated[Names | None, columns("--x", "Endogenous column(s)")] = None
+    z: Annotated[Names | None, columns("--z", "Instrument(s)")] = None
+    c: Annotated[Names | None, columns("--c", "Exogenous column(s)")] = None
+    formula: Annotated[str | None, option(SAY, "--formula")] = None
+    kernel: Kernel = KernelName.gaussian
+    split: Annotated[Any, option(SAY, "--split", read_split, "SPLIT")] = "loo"
+    trend: Annotated[Any, option(SAY, "--trend", read_trend, "DEGREE")] = "auto"
+    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+
+    @property
+    def gaps(self) -> bool:
+        """Whether outcomes, or regressors, may be missing."""
+        return self.split == "samples"
+
+    @property
+    def centred(self) -> bool:
+        """Whether the outcome's mean is taken away: the model has no intercept of its own."""
+        share = kind_of(self.split) == "share"
+        return self.trend is None or (self.trend == "auto" and share)
+
+    @property
+    def searched(self) -> bool:
+        """Whether lengthscales are searched."""
+        return kind_of(self.split) != "share" if self.tune is None else self.tune
+
+    def model(self, kernel_x: str | AnyKernel, kernel_z: str | AnyKernel) -> KernelIV:
+        """The estimator, not fitted."""
+        return KernelIV(
+            kernel_x,
+            kernel_z,
+            split=self.split,
+            trend=self.trend,
+            tune_lengthscale="auto" if self.tune is None else self.tune,
+            random_state=self.seed,
+        )
+
+    def columns(self) -> Columns:
+        """The columns of the options."""
+        for name, given in (("--y", self.y), ("--x", self.x), ("--z", self.z)):
+            if not given:
+                raise UserError(f"Missing option '{name}'.")
+        y, x, z = self.y or Names(), self.x or Names(), self.z or Names()
+        if len(y) > 1:
+            raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")
+        return Columns(y[0], x, z, self.c or Names())
+
+    def rows(self, table: Table) -> Rows:
+        """The rows of the table that are used."""
+        if self.formula is None:
+            return Rows.read(table, self.columns(), self.gaps, self.drop_missing)
+        given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
+        if given:
+            options = " and ".join(f"--{o}" for o in given)
+            raise UserError(f"--formula stands in place of {options}; give one of them")
+        return Rows.by_formula(table, self.formula, self.gaps, self.drop_missing)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns play which part."""
+
+    y: str
+    x: list[str]
+    z: list[str]
+    c: list[str]
+
+    def roles(self) -> dict[str, list[str]]:
+        """The columns behind each option of the command line."""
+        return {"--y": [self.y], "--x": self.x, "--z": self.z, "--c": self.c}
+
+    @property
+    def regressors(self) -> list[str]:
+        """The columns h is a function of."""
+        return [*self.x, *self.c]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows used, as columns of numbers.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        With `split="samples"` the outcome, or the regressors, may be missing.
+    columns : Columns
+    design : Design or None
+        How a formula makes the columns; None where they are those of the file.
+    """
+
+    frame: pd.DataFrame
+    columns: Columns
+    design: Design | None = None
+
+    @classmethod
+    def read(cls, table: Table, columns: Columns, gaps: bool, drop_missing: bool) -> Rows:
+        """Columns by name."""
+        if not gaps:
+            return cls(table.numbers(columns.roles(), drop_missing), columns)
+        frame = table.numbers_with_gaps(columns.roles())
+        whole = complete(frame[[*columns.z, *columns.c]], table.path, drop_missing)
+        return cls(frame.loc[whole.index], columns)
+
+    @classmethod
+    def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Rows:
+        """Columns that a formula makes."""
+        with refusals():
+            names = names_of(formula)
+            used = table.frame[table.asked_for({"--formula": names["all"]})]
+            whole = used[names["instruments"]] if gaps else used
+            used = used.loc[complete(whole, table.path, drop_missing).index]
+            design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
+        blocks = [y, X, Z] if C is None else [y, X, Z, C]
+        columns = Columns(str(y.name), list(X), list(Z), [] if C is None else list(C))
+        return cls(pd.concat(blocks, axis=1), columns, design)
+
+    def own(self, table: Table) -> pd.DataFrame:
+        """The rows used, as they stand in the file."""
+        if self.design is None:
+            return self.frame
+        return table.frame.loc[self.frame.index, names_of(self.design.formula)["all"]]
+
+    def rows(self, table: Table, drop_missing: bool) -> pd.DataFrame:
+        """The rows of another file to predict for."""
+        if self.design is None:
+            return table.numbers({"--x": self.columns.x, "--c": self.columns.c}, drop_missing)
+        names = names_of(self.design.formula)["regressors"]
+        rows = table.frame[table.asked_for({"--formula": names})]
+        return complete(rows, table.path, drop_missing)
+
+    def regressors(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The columns h is a function of, made from rows of a file."""
+        if self.design is None:
+            return rows[self.columns.regressors]
+        with refusals():
+            X, C = self.design.regressors(rows)
+        return X if C is None else X.join(C)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A fitted structural function with everything the summary and the page say about it.
+
+    Attributes
+    ----------
+    data : Rows
+    settings : Settings
+    model : KernelIV
+        Fitted to y − `centre`.
+    plain : array of shape (width,), or None
+        Coefficients of kernel ridge regression in the same coordinates, of y − `centre`; None
+        where no row has both regressors and outcome.
+    centre : float
+        The mean of y where the model has no intercept, so that ridge pulls towards the average;
+        otherwise 0.
+    notes : list of str
+        Numerical trouble on the way.
+    """
+
+    data: Rows
+    settings: Settings
+    model: KernelIV
+    plain: np.ndarray | None
+    centre: float
+    notes: list[str]
+
+    @classmethod
+    def of(cls, data: Rows, settings: Settings) -> Analysis:
+        """Fit both stages, and plain kernel ridge for comparison."""
+        frame, columns = data.frame, data.columns
+        check_rows(frame)
+        y, X, Z, C = parts(frame, columns)
+        kernel_x = named(settings.kernel, frame[columns.regressors])
+        kernel_z = named(settings.kernel, frame[[*columns.z, *columns.c]])
+        centre = float(y.mean()) if settings.centred else 0.0
+        with noted() as said:
+            model = settings.model(kernel_x, kernel_z).fit(X, y - centre, Z, C)
+        model.design_ = data.design
+        if settings.kernel == "linear" and not model.trend_ and uneven(frame.drop(columns=y.name)):
+            said.append(SAY("units"))
+        return cls(data, settings, model, _ridge(model, frame, columns, centre), centre, said)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows used."""
+        return self.data.frame
+
+    @property
+    def columns(self) -> Columns:
+        """The part that each column plays."""
+        return self.data.columns
+
+    @property
+    def level(self) -> float:
+        """Of bands and limits."""
+        return self.settings.level
+
+    def predict(self, points: pd.DataFrame) -> pd.DataFrame:
+        """The structural function with limits at each row, and plain kernel ridge.
+
+        NaN where a regressor is missing.
+        """
+        known = points[self.columns.regressors].dropna()
+        pieces = [
+            self._evaluate(block, simultaneous=False)
+            for (block,) in row_blocks(known.to_numpy(), rows=block_rows(self.model.basis_x_.width))
+        ]
+        return pd.concat(pieces).set_axis(known.index).reindex(points.index)
+
+    def _evaluate(self, points: np.ndarray, simultaneous: bool) -> pd.DataFrame:
+        model = self.model
+        rows = model.basis_x_.transform(points)
+        limits = confidence_limits(rows, model.coef_, model.covariance_, self.level, simultaneous)
+        h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
+        if self.plain is not None:
+            h[PLAIN] = rows @ self.plain
+        return pd.DataFrame(h) + self.centre
+
+    def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Rows of a file, with the predictions beside them."""
+        found = self.predict(self.data.regressors(rows))
+        return rows.join(found.rename(columns=lambda name: _free(name, rows)))
+
+    def partial(self, column: str, values: Any) -> pd.DataFrame:
+        """Both functions along one column, the others at their medians; the band holds at once."""
+        medians = self.frame[self.columns.regressors].median()
+        rows = pd.DataFrame([medians] * len(values), index=pd.Index(values, name=column))
+        rows = rows.assign(**{column: rows.index})
+        return self._evaluate(rows.to_numpy(), simultaneous=True).set_axis(rows.index)
+
+    def display(self, column: str) -> StructuralCurveDisplay:
+        """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
+        x, y = self.frame[column], self.frame[self.columns.y]
+        grid = np.linspace(x.quantile(0.025), x.quantile(0.975), 200)
+        curve, keep = self.partial(column, grid), sample(len(x))
+        return StructuralCurveDisplay(
+            grid,
+            curve[PREDICTION].to_numpy(),
+            None if self.plain is None else curve[PLAIN].to_numpy(),
+            curve[[LOW, HIGH]].to_numpy(),
+            x.to_numpy()[keep],
+            y.to_numpy()[keep],
+            column,
+            self.columns.y,
+            self.level,
+        )
+
+    # ------------------------------------------------------------ tests and effects
+
+    @cached_property
+    def effects(self) -> dict[str, Estimate]:
+        """The average derivative in each endogenous column, where the kernel has one."""
+        try:
+            return {
+                x: self.model.average_derivative(column=j, level=self.level)
+                for j, x in enumerate(self.columns.x)
+            }
+        except ValueError:  # Laplace's has none
+            return {}
+
+    @cached_property
+    def strength(self) -> Strength:
+        """How far the instruments move the endogenous columns, in the model's first stage."""
+        return self.model.first_stage()
+
+    @property
+    def weak(self) -> list[str]:
+        """Endogenous columns whose instruments are weak."""
+        return [x for x, f in zip(self.columns.x, self.strength.f, strict=True) if f < WEAK]
+
+    @cached_property
+    def endogeneity(self) -> Endogeneity | None:
+        """Whether regression would have done; None without rows to regress on."""
+        return None if self.plain is None else self.model.endogeneity_test()
+
+    @cached_property
+    def first_stages(self) -> dict[str, FirstStage]:
+        """What a regression of each endogenous column on the instruments finds."""
+        known = self.frame.dropna(subset=self.columns.x)
+        _, X, Z, C = parts(known, self.columns)
+        exogenous = np.empty((len(known), 0)) if C is None else C.to_numpy()
+        return {x: FirstStage.of(X[x].to_numpy(), Z.to_numpy(), exogenous) for x in X}
+
+    @cached_property
+    def scores(self) -> tuple[float, float]:
+        """R² of the structural function and of plain kernel ridge, on the complete rows."""
+        known = self.frame.dropna()
+        y, fits = known[self.columns.y], self.predict(known)
+        errors = fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
+        return float(1 - errors[PREDICTION]), float(1 - errors[PLAIN])
+
+    @property
+    def support(self) -> int:
+        """How many different values the instruments take together."""
+        return len(self.frame[self.columns.z].drop_duplicates())
+
+
+def parts(frame: pd.DataFrame, columns: Columns) -> tuple[Any, Any, Any, Any]:
+    """y, X, Z, C (None where there are no exogenous columns)."""
+    C = frame[columns.c] if columns.c else None
+    return frame[columns.y], frame[columns.x], frame[columns.z], C
+
+
+def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Columns, centre: float) -> Any:
+    """Coefficients of plain kernel ridge, where there are complete rows."""
+    known = frame.dropna()
+    if len(known) < SMALLEST:
+        return None
+    points, y = known[columns.regressors].to_numpy(), known[columns.y].to_numpy()
+    return ridge_coefficients(model.basis_x_, points, y - centre)
+
+
+def named(kernel: str, points: pd.DataFrame) -> str | AnyKernel:
+    """The kernel of that name; the linear one with an intercept as large as the columns."""
+    if kernel != "linear":
+        return str(kernel)
+    return Linear(offset=float((points.dropna().to_numpy() ** 2).sum(axis=1).mean()))
+
+
+def uneven(points: pd.DataFrame) -> bool:
+    """Whether columns lie far from zero, or differ much in size."""
+    spread = points.std()
+    return bool((points.mean().abs() > 3 * spread).any() or spread.max() > 10 * spread.min())
+
+
+def check_rows(frame: pd.DataFrame) -> None:
+    """Refuse what no estimate can come of."""
+    if len(frame) < SMALLEST:
+        raise UserError(f"{len(frame)} complete rows are left; at least {SMALLEST} are needed")
+    constant = [c for c in frame.columns if frame[c].nunique() == 1]
+    if constant:
+        raise UserError(
+            f"column {constant[0]!r} has the same value, {frame[constant[0]].mean():g}, "
+            "in every row; leave it out"
+        )
+
+
+def _free(name: str, rows: pd.DataFrame) -> str:
+    while name in rows.columns:
+        name += "_"
+    return name
+
+
+def sample(n: int) -> np.ndarray:
+    """Row numbers for a figure: a figure of a million points is a large grey spot."""
+    return np.random.default_rng(0).permutation(n)[:DRAWN]
+
+
+# ---------------------------------------------------------------- the first stage
+
+MEASURED = 10_000  # the diagnostics look at no more rows than this
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """A regressor x given the instruments Z and the exogenous columns C.
+
+    Attributes
+    ----------
+    x, fitted : array of shape (n,)
+        The regressor, and E[x | Z, C] by kernel ridge regression.
+    r2 : float
+        Share of the variance of x predicted from Z and C, each row left out in turn.
+    r2_exogenous : float
+        The same from C alone; 0 without exogenous columns.
+    f : float
+        F statistic of Z in the linear regression of x on 1, Z and C.
+    """
+
+    x: np.ndarray
+    fitted: np.ndarray
+    r2: float
+    r2_exogenous: float
+    f: float
+
+    @classmethod
+    def of(
+        cls, x: np.ndarray, Z: np.ndarray, C: np.ndarray, kernel: str | AnyKernel = "gaussian"
+    ) -> FirstStage:
+        """Measure, on a sample of the rows where there are very many.
+
+        Parameters
+        ----------
+        x : array of shape (n,)
+        Z : array of shape (n, d_z)
+        C : array of shape (n, d_c)
+            With no columns where there is no exogenous column.
+        kernel : str or Kernel
+        """
+        if len(x) > MEASURED:
+            rows = np.random.default_rng(0).choice(len(x), MEASURED, replace=False)
+            x, Z, C = x[rows], Z[rows], C[rows]
+        r2, fitted = _left_out(np.hstack([Z, C]), x, kernel)
+        r2_exogenous = _left_out(C, x, kernel)[0] if C.shape[1] else 0.0
+        return cls(x, fitted, r2, r2_exogenous, _f_statistic(x, Z, C))
+
+
+def _left_out(
+    inputs: np.ndarray, x: np.ndarray, kernel: str | AnyKernel
+) -> tuple[float, np.ndarray]:
+    mean, variance = x.mean(), x.var()
+    model = ConditionalEmbedding(kernel, Linear()).fit(inputs, x - mean)
+    return max(0.0, 1 - model.loo_score_ / variance), model.predict(inputs) + mean
+
+
+def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
+    base = np.hstack([np.ones((len(x), 1)), C])
+    small, rank_small = _residual(x, base)
+    large, rank_large = _residual(x, np.hstack([base, Z]))
+    if rank_large == rank_small or rank_large >= len(x):
+        return 0.0
+    return float((small - large) / (rank_large - rank_small) / (large / (len(x) - rank_large)))
+
+
+def _residual(x: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
+    scaled = columns / np.linalg.norm(columns, axis=0)
+    coef, _, rank, _ = np.linalg.lstsq(scaled, x, rcond=None)
+    return float(np.sum((x - scaled @ coef) ** 2)), int(rank)
+
+
+# ---------------------------------------------------------------- words
+
+
+def facts(a: Analysis) -> list[Fact]:
+    """Every number of the fit: its name, its value, what it means."""
+    m, c, kind = a.model, a.columns, kind_of(a.settings.split)
+    beside = {None: "none", 0: "an intercept", 1: "a plane"}
+    values = {
+        "Rows": number(len(a.frame)),
+        "Rows in stage 1 and stage 2": f"{m.n_stage1_:,} and {m.n_stage2_:,}",
+        "Kernel on the regressors": words.kernel_words(m.kernel_x_, c.regressors),
+        "Kernel on the instruments": words.kernel_words(m.kernel_z_, [*c.z, *c.c]),
+        "Trend beside the kernel": beside.get(m.trend_, f"a polynomial of degree {m.trend_}"),
+        "Regulariser of stage 1, λ": number(m.reg_stage1_),
+        "Regulariser of stage 2, ξ": number(m.reg_stage2_),
+        "Loss of stage 1": number(m.loss_stage1_),
+        "Loss of stage 2": number(m.loss_stage2_),
+    }
+    if a.plain is not None:
+        iv, plain = a.scores
+        values["R² of the structural curve"] = number(iv)
+        values["R² of plain kernel ridge"] = number(plain)
+    shares = ("on the rows of stage 2", "on the rows of stage 1")
+    return SAY.facts(
+        values,
+        stages=SAY(kind),
+        alike=_alike(a),
+        and_c=" and the exogenous columns" if c.c else "",
+        where=shares if kind == "share" else ("at rows left out in turn",) * 2,
+        y=c.y,
+        variance=number(a.frame[c.y].var(ddof=0)),
+    )
+
+
+def _alike(a: Analysis) -> str:
+    if isinstance(a.model.kernel_x_, Linear):
+        return SAY("straight")
+    return f"{SAY('alike')} {SAY('searched' if a.settings.searched else 'medial')}"
+
+
+def strength(a: Analysis) -> list[Fact]:
+    """What the first stage says about each endogenous column."""
+    rows: list[Fact] = []
+    for x, f, df in zip(a.columns.x, a.strength.f, a.strength.df, strict=True):
+        stage = a.first_stages[x]
+        alone = SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
+        predicted = SAY("first_r2", given=_given(a), alone=alone)
+        counted = SAY("first_f", df=number(df, 2), weak=WEAK, f=number(stage.f))
+        rows += [(f"First-stage R² of {x}", number(stage.r2), predicted)]
+        rows += [(f"First-stage F of {x}", number(f), counted)]
+    return rows
+
+
+def _given(a: Analysis) -> str:
+    return "the instruments and the exogenous columns" if a.columns.c else "the instruments"
+
+
+def tests(a: Analysis) -> list[Fact]:
+    """What the data say about the assumptions, test by test."""
+    p, values, differ = a.model.specification_p_, {}, ""
+    if a.endogeneity is not None:
+        values["Would regression have done? p-value"] = p_words(a.endogeneity.p_value)
+        differ = SAY("differ" if a.endogeneity.p_value < 0.05 else "same")
+    if np.isfinite(p):
+        values["Do the instruments contradict the curve? p-value"] = p_words(p)
+    contradict = "This is the case here." if p < 0.05 else "There is no sign of it."
+    return SAY.facts(values, differ=differ, contradict=contradict)
+
+
+def effects(a: Analysis) -> list[Grid]:
+    """Average derivatives with their limits; none for a kernel without derivatives."""
+    if not a.effects:
+        return []
+    rows = [
+        (x, *words.numbers([e.value, e.error, e.low, e.high]), p_words(e.p_value))
+        for x, e in a.effects.items()
+    ]
+    start = f"{level_words(a.level)} from"
+    header = ["Column", "Average slope", "Standard error", start, "to", "p-value"]
+    caption = f"How {a.columns.y} moves with each column, on average over the rows"
+    return [Grid(header, rows, caption)]
+
+
+def warnings_of(a: Analysis) -> list[str]:
+    """What the reader must not overlook in this very data set."""
+    p = a.model.specification_p_
+    found = {
+        "weak": bool(a.weak),
+        "contradicted": p < 0.05,
+        "few": a.support <= FEW,
+        "alone_twice": a.plain is None,
+    }
+    known = {"columns": " and ".join(a.weak), "weak": WEAK, "p": p_words(p), "support": a.support}
+    return [*a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
+
+
+def caveats(a: Analysis) -> list[str]:
+    """What holds for every analysis of this kind."""
+    divided = kind_of(a.settings.split) in ("share", "folds")
+    return SAY.all("caveats", level=level_words(a.level)) + [SAY("divided")] * divided
+
+
+def headline(a: Analysis, column: str) -> str:
+    """One sentence: what moving the column does, by each method."""
+    low, high = a.frame[column].quantile([0.1, 0.9])
+    ends = a.partial(column, [low, high])
+    change = ends.iloc[1] - ends.iloc[0]
+    average, e = "", a.effects.get(column)
+    if e is not None:
+        limits = {"value": signed(e.value), "low": signed(e.low), "high": signed(e.high)}
+        average = " " + SAY("average", level=level_words(a.level), **limits)
+    return SAY(
+        "headline",
+        x=column,
+        y=a.columns.y,
+        low=number(low),
+        high=number(high),
+        others="" if len(a.columns.regressors) == 1 else SAY("others"),
+        change=signed(change[PREDICTION]),
+        plain="" if a.plain is None else SAY("plain", change=signed(change[PLAIN])),
+        average=average,
+    )
+
+
+def _design(a: Analysis) -> str:
+    c = a.columns
+    held = " " + SAY("held", c=names(c.c, code=True)) if c.c else ""
+    x, z = names(c.x, code=True), names(c.z, code=True)
+    return SAY("design", x=x, y=c.y, z=z, are="s are" if len(c.z) > 1 else " is", held=held)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def curve_figure(a: Analysis, column: str) -> Figure:
+    """The structural curve along one column, against plain kernel ridge and the data."""
+    others = [c for c in a.columns.regressors if c != column]
+    medians = words.values_words(a.frame[others].median())
+    caption = SAY(
+        "curve",
+        x=column,
+        y=a.columns.y,
+        level=level_words(a.level),
+        seen="" if a.plain is None else SAY("seen"),
+        held=" " + SAY("medians", held=medians) if others else "",
+    )
+    return Figure(f"curve-{column}", caption, a.display(column).plot)
+
+
+def first_stage_figure(a: Analysis, column: str) -> Figure:
+    """The regressor against its single instrument, or against what the instruments predict."""
+    stage = a.first_stages[column]
+    keep = sample(len(stage.x))
+    known = a.frame.dropna(subset=a.columns.x)
+    alone = len(a.columns.z) == 1 and not a.columns.c and len(stage.x) == len(known)
+    across = known[a.columns.z[0]].to_numpy() if alone else stage.fitted
+    order = np.argsort(across)
+    labels = (a.columns.z[0], column) if alone else (f"{column}, predicted", f"{column}, observed")
+
+    def plot(axes: Any) -> None:
+        axes.plot(across[keep], stage.x[keep], ".", color=DATA, ms=3, alpha=0.5)
+        axes.plot(across[order], stage.fitted[order], color=CURVE, lw=2)
+        axes.set(xlabel=labels[0], ylabel=labels[1])
+
+    caption = SAY("against" if alone else "predicted", x=column, given=_given(a))
+    return Figure(f"first-stage-{column}", caption, plot, 3.4)
+
+
+def curve_table(a: Analysis, column: str) -> Grid:
+    """The curve at a few quantiles of the column."""
+    at = a.frame[column].quantile(list(LEVELS)).drop_duplicates()
+    table = a.partial(column, at.to_numpy())
+    header = ["Quantile", column, "Structural", "From", "To"]
+    if a.plain is not None:
+        table["difference"] = table[PREDICTION] - table[PLAIN]
+        header += ["Plain ridge", "Difference"]
+    quantiles = [f"{100 * level:.0f}%" for level in at.index]
+    texts = [quantiles, words.numbers(at), *words.cells(table).T]
+    caption = f"{a.columns.y} at quantiles of {column}, with limits for these {len(at)} at once"
+    return Grid.of(list(zip(header, texts, strict=True)), f"{caption} ({level_words(a.level)})")
+
+
+# ---------------------------------------------------------------- report
+
+
+def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report:
+    """The answer, with predictions for `rows` of a file."""
+    curves: list[Block] = []
+    for column in a.columns.x:
+        curves += [curve_figure(a, column), curve_table(a, column)]
+    stages = [first_stage_figure(a, column) for column in a.columns.x]
+    predicted = a.predictions(a.frame if rows is None else rows)
+    return analysis(
+        SAY,
+        f"The effect of {names(a.columns.x)} on {a.columns.y}",
+        f"Kernel instrumental-variable regression · {source} · {len(a.frame):,} rows",
+        [*(headline(a, column) for column in a.columns.x), _design(a)],
+        warnings_of(a),
+        {
+            "The structural curve": [*curves, *effects(a)],
+            "The first stage": [Prose(SAY("first_stage")), *stages, Numbers(strength(a))],
+            "What the data say about the assumptions": [Numbers(t) for t in [tests(a)] if t],
+        },
+        [Numbers(facts(a))],
+        [_snippet(a)],
+        {"predictions.csv": predicted.to_csv(index_label="row"), words.MODEL: a.model.save},
+        caveats(a),
+    )
+
+
+def _snippet(a: Analysis) -> str:
+    columns, design, mean = a.columns.regressors, a.data.design, ""
+    if design is not None:
+        columns = names_of(design.formula)["regressors"]
+    if a.settings.centred:
+        plus = "-" if a.centre < 0 else "+"
+        mean = f" {plus} {abs(a.centre)!r}  # the mean of {a.columns.y!r}, taken away before"
+    return SAY.code("code", rows=words.some_rows(columns), mean=mean, level=a.level)
+
+
+At = Annotated[
+    Path | None, typer.Option(help="Predict for the rows of this file, not those of DATA.")
+]
+
+
+def run(settings: Settings, data: Data, at: At = None) -> Report:
+    """The effect of X on Y when something unseen drives both, by way of instruments Z.
+
+    Writes predictions.csv, model.km and report.html into the folder --out.
+    """
+    table = settings.table(data)
+    used = settings.rows(table)
+    if at is None:
+        rows = used.own(table)
+    else:
+        rows = used.rows(settings.table(at), settings.drop_missing)
+    with settings.stage("Fitting both stages"):
+        a = Analysis.of(used, settings)
+    with settings.stage("Measuring the first stage, and testing the assumptions"):
+        return report(a, data.name, rows)
+
+
+COMMAND = Command("iv", Settings, run)

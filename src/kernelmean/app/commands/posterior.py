@@ -1,0 +1,267 @@
+"""`kernelmean posterior`: latents given observations, from examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from ...bayes.kernel_bayes import KernelBayes
+from ...display import CURVE, PLAIN
+from ...embedding.embedding import MeanEmbedding
+from ...kernels import Gaussian
+from .. import words
+from ..command import Command, Data, Names, Rule, RuleName, Shared, columns, option
+from ..errors import UserError, hushed, noted
+from ..report import Fact, Figure, Grid, Numbers, Report, analysis
+from ..series import by_column, with_intervals
+from ..words import level_words, names, number
+
+SMALLEST = 20  # pairs
+DRAWN = 3  # rows drawn
+CORNER = 5  # latents drawn
+GRID = 60  # points along each side of a joint density
+INSIDE = (0.5, 0.8, 0.95)  # of the mass within each line
+SAY = words.Texts("posterior")
+
+
+@dataclass(frozen=True)
+class Settings(Shared):
+    """Which columns, and how the rule is applied."""
+
+    latent: Annotated[Names, columns("--latent", "Column(s) to infer")]
+    observed: Annotated[Names, columns("--observed", "Column(s) observed")]
+    rule: Rule = RuleName.importance
+    tune: Annotated[bool, option(SAY, "--tune")] = False
+
+    def model(self) -> KernelBayes:
+        """The estimator, not fitted."""
+        x, z = Gaussian(columnwise=True), Gaussian(columnwise=True)
+        return KernelBayes(self.rule.value, kernel_x=x, kernel_z=z, tune_lengthscale=self.tune)
+
+
+@dataclass(frozen=True)
+class Posteriors:
+    """Posteriors of the latents at new observations.
+
+    Attributes
+    ----------
+    settings : Settings
+    pairs : DataFrame
+        The examples: latents and observations side by side.
+    rows : DataFrame
+        The observations conditioned on.
+    prior : DataFrame or None
+        Samples of the prior; None is the latents of the examples.
+    model : KernelBayes
+    embedding : MeanEmbedding
+        One posterior per row.
+    notes : list of str
+        Numerical trouble on the way.
+    """
+
+    settings: Settings
+    pairs: pd.DataFrame
+    rows: pd.DataFrame
+    prior: pd.DataFrame | None
+    model: KernelBayes
+    embedding: MeanEmbedding
+    notes: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        pairs: pd.DataFrame,
+        rows: pd.DataFrame,
+        prior: pd.DataFrame | None = None,
+    ) -> Posteriors:
+        """Learn from the pairs and condition on the rows."""
+        if len(pairs) < SMALLEST:
+            raise UserError(f"{len(pairs)} pairs are too few; at least {SMALLEST} are needed")
+        with noted() as said:
+            model = settings.model().fit(pairs[settings.observed], pairs[settings.latent])
+            given = None if prior is None else prior[settings.latent].to_numpy()
+            embedding = model.posterior(rows[settings.observed], given)
+        return cls(settings, pairs, rows, prior, model, embedding, said)
+
+    @property
+    def latent(self) -> list[str]:
+        """Columns inferred."""
+        return self.settings.latent
+
+    @cached_property
+    def before(self) -> pd.DataFrame:
+        """Samples of the prior."""
+        return (self.pairs if self.prior is None else self.prior)[self.latent]
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Mean, standard deviation, median and interval of each latent, one row per observation."""
+        lower, upper = self.embedding.interval(self.settings.level)
+        answers = {
+            "mean": self.embedding.mean(),
+            "sd": np.sqrt(np.diagonal(self.embedding.cov(), axis1=-2, axis2=-1)),
+            "median": self.embedding.quantile(0.5),
+            "lower": lower,
+            "upper": upper,
+        }
+        return pd.DataFrame(by_column(self.latent, answers), index=self.rows.index)
+
+    @cached_property
+    def regularisers(self) -> tuple[float | None, float]:
+        """η and λ (or δ) used."""
+        given = None if self.prior is None else self.before.to_numpy()
+        with hushed():
+            return self.model.regularisers(given)
+
+    def axis(self, name: str, n: int) -> np.ndarray:
+        """Where a latent lies before anything is observed."""
+        low, high = self.before[name].quantile([0.005, 0.995])
+        return np.linspace(low, high, n)
+
+    def marginal(self, row: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A grid of one latent with the densities of its posterior and its prior."""
+        grid = self.axis(name, 300)
+        after = self._law(row, [name]).density(grid[:, None])
+        before = MeanEmbedding(self.before[name].to_numpy(), kernel=Gaussian(1.0)).density(grid)
+        return grid, _proper(after, grid), _proper(before, grid)
+
+    def joint(self, row: int, pair: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Grids of two latents, and their density together, (len(second), len(first))."""
+        across, up = (self.axis(name, GRID) for name in pair)
+        points = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+        return across, up, self._law(row, pair).density(points).reshape(GRID, GRID)
+
+    def _law(self, row: int, columns: list[str]) -> MeanEmbedding:
+        which = [self.latent.index(name) for name in columns]
+        weights = self.embedding[row].weights
+        return MeanEmbedding(self.embedding.points[:, which], weights, Gaussian(1.0))
+
+
+def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """A density, of integral one over the grid."""
+    area = np.trapezoid(density, grid)
+    return density / area if area > 0 else density
+
+
+def facts(a: Posteriors) -> list[Fact]:
+    """Every number of the fit: its name, its value, what it means."""
+    (reg_prior, reg), importance = a.regularisers, a.model.rule == "importance"
+    smooth = "leave-one-out errors: the largest within one standard error of the best."
+    searched = "Each was searched." if a.settings.tune else "Each is a median distance."
+    values = {
+        "Pairs": number(len(a.pairs)),
+        "Prior": "that of the pairs" if a.prior is None else f"{len(a.prior):,} samples",
+        "Kernel on the observations": words.kernel_words(a.model.kernel_x_, a.settings.observed),
+        "Kernel on the latents": words.kernel_words(a.model.kernel_z_, a.latent),
+        "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),
+        "Regulariser of the posterior": number(reg),
+    }
+    chosen = f"Chosen by {smooth if importance else 'the errors on pairs held out.'}"
+    return SAY.facts(values, each=searched, chosen=chosen)
+
+
+def answers(a: Posteriors) -> Grid:
+    """Mean and interval of each latent at the first rows."""
+    part = a.table.iloc[: words.SHOWN]
+    columns: list[tuple[str, Any]] = [("Row", [str(i) for i in part.index])]
+    columns += with_intervals(part, a.latent, a.settings.level)
+    caption = f"Posterior means and {level_words(a.settings.level)} intervals"
+    return Grid.of(columns, f"{caption}{words.first_of(a.table)}")
+
+
+def corner(a: Posteriors, row: int) -> Figure:
+    """The latents at one row: densities on the diagonal, pairs below it."""
+    shown = a.latent[:CORNER]
+    k = len(shown)
+
+    def plot(panels: Any) -> None:
+        panels = np.reshape(panels, (k, k))
+        for i, name in enumerate(shown):
+            _draw_marginal(panels[i, i], a, row, name)
+            panels[-1, i].set_xlabel(name)
+            for j, other in enumerate(shown[:i]):
+                _draw_pair(panels[i, j], a, row, [other, name])
+            if i:
+                panels[i, 0].set_ylabel(name)
+        panels[0, 0].legend(frameon=False, fontsize=8)
+
+    seen = words.values_words(a.rows[a.settings.observed].iloc[row])
+    label, level = f"Row {a.rows.index[row]}", level_words(a.settings.level)
+    pairs = SAY("pairs") if k > 1 else ""
+    caption = SAY("marginal", which=label, seen=seen, level=level, pairs=pairs)
+    size = 5.4 if k == 1 else 6.8
+    name = f"posterior-{a.rows.index[row]}"
+    return Figure(name, caption, plot, 2.8 if k == 1 else size, size, shape=(k, k))
+
+
+def _draw_marginal(axes: Any, a: Posteriors, row: int, name: str) -> None:
+    grid, after, before = a.marginal(row, name)
+    low, high = (a.table[f"{name}_{end}"].iloc[row] for end in ("lower", "upper"))
+    axes.plot(grid, after, color=CURVE, lw=2, label="posterior")
+    axes.plot(grid, before, "--", color=PLAIN, lw=1.2, label="prior")
+    inside = (grid >= low) & (grid <= high)
+    axes.fill_between(grid[inside], after[inside], color=CURVE, alpha=0.15)
+    axes.set(yticks=[], xlim=grid[[0, -1]])
+    axes.set_ylim(bottom=0)
+
+
+def _draw_pair(axes: Any, a: Posteriors, row: int, pair: list[str]) -> None:
+    across, up, density = a.joint(row, pair)
+    if not density.any():  # what is observed leaves nothing of the prior's range
+        return
+    mass = np.sort(density.ravel())[::-1]
+    held = np.cumsum(mass) / mass.sum()
+    levels = np.unique([mass[np.searchsorted(held, share)] for share in INSIDE])
+    axes.contourf(across, up, density, [*levels, np.inf], colors=CURVE, alpha=0.25)
+    axes.contour(across, up, density, levels, colors=CURVE, linewidths=1)
+    means = [a.table[f"{name}_mean"].iloc[row] for name in pair]
+    axes.plot(*means, "+", color=PLAIN, ms=8)
+
+
+def report(a: Posteriors, source: str) -> Report:
+    """The answer."""
+    s, shown = a.settings, range(min(DRAWN, len(a.rows)))
+    prior = "" if a.prior is None else ", prior=samples"
+    return analysis(
+        SAY,
+        f"{names(a.latent)} given {names(s.observed)}",
+        f"Kernel Bayes' rule · {source} · {len(a.pairs):,} pairs",
+        [],
+        a.notes,
+        {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
+        [Numbers(facts(a))],
+        [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
+        {"posterior.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
+    )
+
+
+At = Annotated[
+    Path, typer.Option(help="A file of new rows of the observed columns.", show_default=False)
+]
+Prior = Annotated[Path | None, typer.Option(help="A file of prior samples of the latent columns.")]
+
+
+def run(settings: Settings, pairs: Data, at: At, prior: Prior = None) -> Report:
+    """What is known of LATENT once OBSERVED is seen, learned from examples of both.
+
+    Writes posterior.csv, model.km and report.html into the folder --out.
+    """
+    s, drop = settings, settings.drop_missing
+    wanted, seen = {"--latent": s.latent}, {"--observed": s.observed}
+    frame = s.table(pairs).numbers({**wanted, **seen}, drop)
+    rows = s.table(at).numbers(seen, drop)
+    samples = None if prior is None else s.table(prior).numbers(wanted, drop)
+    with s.stage("Learning from the pairs, and conditioning"):
+        a = Posteriors.of(s, frame, rows, samples)
+    with s.stage("Drawing the posteriors"):
+        return report(a, pairs.name)
+
+
+COMMAND = Command("posterior", Settings, run)

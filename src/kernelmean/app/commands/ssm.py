@@ -1,0 +1,506 @@
+"""`kernelmean ssm`: a series forecast by a state-space model learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from sklearn.base import clone
+
+from ...core.progress import Verbose
+from ...core.sequences import check_sequences
+from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
+from ...display.states import following
+from ...statespace.kernel_state_space import KernelStateSpace
+from ...statespace.results import LatentResult, StateForecast
+from .. import series, words
+from ..command import (
+    Command,
+    Data,
+    Names,
+    Refine,
+    SequenceColumn,
+    Shared,
+    Steps,
+    TimeColumn,
+    columns,
+    option,
+)
+from ..errors import noted
+from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
+from ..series import COLUMNS, DRAWN, Rows, average, rmse
+from ..tables import Table
+from ..words import names, number, percent
+
+SAY = words.Texts("ssm")
+HELD_OUT = 0.2  # of each sequence: rows at its end
+SHORTEST = 20  # rows held out, below which they tell nothing
+APART = 0.1  # distance between coverage and level that is worth a word
+RIVALS = ("AR(1)", "no change", "mean")
+
+
+InferenceName = StrEnum("InferenceName", ["nodes", "particles", "kbr"])
+
+
+@dataclass(frozen=True)
+class Settings(Shared):
+    """What to do."""
+
+    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
+    sequence: SequenceColumn = None
+    time: TimeColumn = None
+    forecast: Steps = 0
+    latent_dim: Annotated[int, typer.Option(min=1, max=10, help="Size of the latent state.")] = 1
+    log_squares: Annotated[bool, option(SAY, "--log-squares")] = False
+    tune: Annotated[bool, option(SAY, "--tune")] = False
+    inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
+    refine: Refine = True
+
+    @property
+    def names(self) -> list[str]:
+        """What the model is of."""
+        return [f"log {name}²" if self.log_squares else name for name in self.columns]
+
+    def read(self, table: Table) -> Rows:
+        """The rows of a file; values may be missing."""
+        change = log_squares if self.log_squares else None
+        return series.read_series(self, table, self.columns, self.sequence, self.time, change)
+
+    def model(self, verbose: Verbose) -> KernelStateSpace:
+        """The estimator, not fitted."""
+        return KernelStateSpace(
+            self.latent_dim,
+            refine=self.refine,
+            inference=self.inference.value,
+            random_state=self.seed,
+            verbose=verbose,
+        )
+
+
+def log_squares(frame: pd.DataFrame) -> pd.DataFrame:
+    """log y² of every column; missing where y is 0."""
+    squares = frame.where(frame != 0) ** 2
+    return np.log(squares).rename(columns=lambda name: f"log {name}²")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Forecasts of the rows at the end of each sequence, by models that have not seen them.
+
+    Attributes
+    ----------
+    model : KernelStateSpace
+        Learned from the rows before.
+    first, n : int
+        Rows learned from, and rows held out.
+    truth : DataFrame
+        The rows judged: held out and whole, as are those before them.
+    forecasts : dict
+        By what they are called: the model's first, then `RIVALS`.
+    lower, upper : arrays
+        Intervals of the model.
+    """
+
+    model: KernelStateSpace
+    first: int
+    n: int
+    truth: pd.DataFrame
+    forecasts: dict[str, np.ndarray]
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @classmethod
+    def of(cls, settings: Settings, rows: Rows, verbose: Verbose) -> Trial | None:
+        """Learn from the first rows of each sequence; None where they are too few."""
+        frame, lengths, whole = rows.frame, rows.lengths, rows.whole
+        held = ends(lengths)
+        past, before = frame[~held], parts(lengths)[0]
+        judged = held & whole & np.r_[False, whole[:-1]]
+        if judged.sum() < SHORTEST or whole[~held].sum() < SHORTEST:
+            return None
+        model = learn(settings, past, before, verbose)
+        forecasts = {"state space": model.predict(frame, lengths)}
+        forecasts |= rivals(frame, lengths, ~held)
+        lower, upper = model.predict_interval(frame, settings.level, lengths)
+        found = {name: f[judged] for name, f in forecasts.items()}
+        count = int((held & whole).sum())
+        return cls(model, len(past), count, frame[judged], found, lower[judged], upper[judged])
+
+    @cached_property
+    def errors(self) -> pd.DataFrame:
+        """Root mean squared errors by column and forecast, and coverage."""
+        truth = self.truth.to_numpy()
+        rows = {name: rmse(f, truth) for name, f in self.forecasts.items()}
+        inside = (self.lower <= truth) & (truth <= self.upper)
+        return pd.DataFrame({**rows, "inside": average(inside.astype(float))}, self.truth.columns)
+
+    @property
+    def rival(self) -> str:
+        """The best of `RIVALS`, by errors relative to those of the mean."""
+        return (self.errors[list(RIVALS)].T / self.errors["mean"]).mean(axis=1).idxmin()
+
+    def gain(self, rival: str) -> tuple[np.ndarray, np.ndarray]:
+        """By how much the squared errors of a rival are larger: mean and standard error, (d,)."""
+        truth = self.truth.to_numpy()
+        off = (self.forecasts[rival] - truth) ** 2 - (self.forecasts["state space"] - truth) ** 2
+        return off.mean(axis=0), off.std(axis=0) / len(off) ** 0.5
+
+    def notes(self, level: float) -> list[str]:
+        """Where a rival is as good, or nearly, and where the intervals do not hold."""
+        gain, error = self.gain(self.rival)
+        columns, inside = self.truth.columns, self.errors["inside"]
+        behind, near = columns[gain <= 0], columns[(gain > 0) & (gain < 2 * error)]
+        apart = (abs(inside - level) > APART).any()
+        known = {
+            "behind": " and ".join(behind),
+            "near": " and ".join(near),
+            "rival": SAY.content["rivals"][self.rival],
+            "n": len(self.truth),
+            "level": words.level_words(level),
+            "shares": ", ".join(percent(v) for v in inside),
+        }
+        found = {"behind": len(behind), "near": len(near), "apart": apart}
+        return [SAY(key, **known) for key, holds in found.items() if holds]
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """A state-space model with its answers about the rows it was learned from.
+
+    Attributes
+    ----------
+    settings : Settings
+    rows : Rows
+    trial : Trial or None
+    model : KernelStateSpace
+        Learned from all rows.
+    mean, lower, upper : arrays of shape (n, d)
+        Of each row, from those before it.
+    filtered, smoothed : LatentResult
+    log_predictive : array of shape (n,)
+    ahead : StateForecast or None
+    caught : list of str
+        Numerical trouble on the way.
+    """
+
+    settings: Settings
+    rows: Rows
+    trial: Trial | None
+    model: KernelStateSpace
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    filtered: LatentResult
+    smoothed: LatentResult
+    log_predictive: np.ndarray
+    ahead: StateForecast | None
+    caught: list[str]
+
+    @classmethod
+    def of(cls, settings: Settings, rows: Rows, verbose: Verbose = False) -> Forecasts:
+        """Judge the model on rows held out, learn it from all, and ask it about the rows."""
+        X, lengths, steps = rows.frame, rows.lengths, settings.forecast
+        with noted() as said:
+            trial = Trial.of(settings, rows, verbose)
+            model = settings.model(verbose) if trial is None else clone(trial.model)
+            model.set_params(verbose=verbose).fit(X, lengths)
+            lower, upper = model.predict_interval(X, settings.level, lengths)
+            answers = (
+                model.predict(X, lengths),
+                lower,
+                upper,
+                model.filter(X, lengths),
+                model.smooth(X, lengths),
+                model.log_predictive(X, lengths),
+                model.forecast(X, steps, lengths) if steps else None,
+            )
+        return cls(settings, rows, trial, model, *answers, said)
+
+    @cached_property
+    def volatility(self) -> np.ndarray:
+        """√E[y² | rows before] of every row, (n, d), where the model is of log y²."""
+        return expected(self.model, np.exp, self.rows.frame, self.rows.lengths) ** 0.5
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Forecasts and latent states, one row per observation."""
+        answers = {"mean": self.mean, "lower": self.lower, "upper": self.upper}
+        columns = series.by_column(self.settings.names, answers)
+        if self.settings.log_squares:
+            columns |= series.by_column(self.settings.columns, {"volatility": self.volatility})
+        for name, law in (("filtered", self.filtered), ("smoothed", self.smoothed)):
+            for k in range(self.settings.latent_dim):
+                columns[f"{name}_{k}"] = law.mean()[:, k]
+        columns["log_predictive"] = np.where(self.rows.whole, self.log_predictive, np.nan)
+        columns["missing"] = ~self.rows.whole
+        return self.rows.by_row(columns)
+
+    @cached_property
+    def forecasts(self) -> pd.DataFrame:
+        """Mean and interval of each column at the rows after each sequence."""
+        ahead = self.ahead
+        assert ahead is not None
+        lower, upper = ahead.interval(self.settings.level)
+        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
+        columns = series.by_column(self.settings.names, answers)
+        if self.settings.log_squares:
+            squares = ahead.states @ self.model.emissions_.expectation(np.exp)
+            columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
+        return self.rows.by_step(columns, self.settings.forecast)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What the reader must not overlook in this very series."""
+        said = [] if self.model.converged_ else [SAY("unfinished")]
+        said += [SAY("untried")] if self.trial is None else self.trial.notes(self.settings.level)
+        return [*self.caught, *said, *self.rows.partial(self.rows.frame.columns)]
+
+
+def expected(
+    model: KernelStateSpace, function: Callable[[np.ndarray], np.ndarray], X, lengths=None
+) -> np.ndarray:
+    """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...)."""
+    probabilities = model.filter(X, lengths).probabilities @ model.transmat_
+    prior = np.vstack([model.startprob_, probabilities[:-1]])
+    prior[[s.start for s in check_sequences(lengths, len(prior))]] = model.startprob_
+    return prior @ model.emissions_.expectation(function)
+
+
+# ---------------------------------------------------------------- rows held out
+
+
+def parts(lengths: list[int]) -> tuple[list[int], list[int]]:
+    """Rows of each sequence to learn from, and those at its end."""
+    last = [int(HELD_OUT * n) for n in lengths]
+    return [n - k for n, k in zip(lengths, last, strict=True)], [k for k in last if k]
+
+
+def ends(lengths: list[int]) -> np.ndarray:
+    """Whether a row is at the end of its sequence, (n,)."""
+    first = parts(lengths)[0]
+    return np.concatenate([np.arange(n) >= count for n, count in zip(lengths, first, strict=True)])
+
+
+def learn(
+    settings: Settings, past: pd.DataFrame, lengths: list[int], verbose: Verbose
+) -> KernelStateSpace:
+    """A model of the first rows; to tune it, their ends are held out in their turn."""
+    model = settings.model(verbose)
+    if not settings.tune:
+        return model.fit(past, lengths)
+    held, (before, after) = ends(lengths), parts(lengths)
+    tuned = model.set_params(verbose=False).tune(
+        past[~held], past[held], before, after, verbose=verbose
+    )
+    fitted = clone(tuned).fit(past, lengths)
+    fitted.tuning_ = tuned.tuning_
+    return fitted
+
+
+def rivals(frame: pd.DataFrame, lengths: list[int], past: np.ndarray) -> dict[str, np.ndarray]:
+    """One-step forecasts learned from the rows of `past`; NaN after a row that is not whole."""
+    before = frame.groupby(np.repeat(np.arange(len(lengths)), lengths)).shift().to_numpy()
+    Y, ones = frame.to_numpy(), np.ones((len(frame), 1))
+    inputs = np.hstack([ones, before])
+    pairs = past & ~np.isnan(np.hstack([inputs, Y])).any(axis=1)
+    slopes = np.linalg.lstsq(inputs[pairs], Y[pairs], rcond=None)[0]
+    mean = np.nanmean(Y[past], axis=0)
+    return dict(zip(RIVALS, (inputs @ slopes, before, np.broadcast_to(mean, Y.shape)), strict=True))
+
+
+LONGEST = 300  # rows of a sequence drawn
+LATENT = 2  # coordinates drawn
+
+
+# ---------------------------------------------------------------- words
+
+
+def headline(a: Forecasts) -> str:
+    """One sentence on how well held-out rows were forecast."""
+    if a.trial is None:
+        return ""
+    said = [SAY("headline")]
+    for name, row in a.trial.errors.iloc[:COLUMNS].iterrows():
+        ours, line, same = (number(row[which]) for which in ("state space", "AR(1)", "no change"))
+        said.append(SAY("error", name=name, ours=ours, line=line, same=same))
+    return " ".join(said)
+
+
+def facts(a: Forecasts) -> list[Fact]:
+    """Every number of the fit: its name, its value, what it means."""
+    m, s, trial = a.model, a.settings, a.trial
+    tried = None if trial is None else getattr(trial.model, "tuning_", None)
+    rules = {"nodes": "on nodes", "particles": "particles"}
+    values = {
+        "Rows": a.rows.amount(),
+        "Rows held out": None if trial is None else f"{trial.n:,}",
+        "Latent state": f"{m.n_latent}-dimensional, {len(m.nodes_):,} nodes",
+        "Kernel": words.kernel_words(m.kernel_, s.names),
+        "Learned by": f"EM, iterations: {len(m.history_)}" if s.refine else "moments",
+        "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
+        "Bandwidth": words.bandwidth_words(m.bandwidth_),
+        "Guard": f"{m.guard_[0]:,.0f} rows" if s.refine else None,
+        "Inference": rules.get(s.inference) or f"kernel Bayes' rule, λ = {number(m.reg_)}",
+        "Log-likelihood of a row": number(a.log_predictive[a.rows.whole].mean()),
+    }
+    return SAY.facts(
+        {name: value for name, value in values.items() if value is not None},
+        missing=int((~a.rows.whole).sum()),
+        share=percent(HELD_OUT),
+        judged=0 if trial is None else len(trial.truth),
+        learned=SAY("em" if s.refine else "moments", end=words.settled(m)),
+        searched=SAY("untuned" if tried is None else "tuned"),
+        inferred=SAY(s.inference.value),
+    )
+
+
+# ---------------------------------------------------------------- tables
+
+
+def accuracy(a: Forecasts) -> list[Block]:
+    """Errors of the forecasts of held-out rows, by column."""
+    if a.trial is None:
+        return []
+    rivals = list(a.trial.forecasts)
+    rows = [
+        (name, *words.numbers(row[rivals], 3), f"{100 * row['inside']:.1f}%")
+        for name, row in a.trial.errors.iterrows()
+    ]
+    header = ["", *rivals, f"in {words.level_words(a.settings.level)} interval"]
+    caption = f"Root mean squared errors over {len(a.trial.truth):,} held-out rows"
+    return [Grid(header, rows, caption), Prose(SAY("rivalry"))]
+
+
+def forecast(a: Forecasts) -> Grid:
+    """Means and intervals of the columns, after the file."""
+    grid = series.forecast_grid(a.forecasts, a.settings.level, a.settings.names[:COLUMNS])
+    part = a.forecasts.head(words.SHOWN)
+    spread = a.settings.columns[:COLUMNS] if a.settings.log_squares else []
+    volatilities = [words.numbers(part[f"{name}_volatility"]) for name in spread]
+    header = [*grid.header, *(f"volatility of {name}" for name in spread)]
+    rows = [(*row, *more) for row, *more in zip(grid.rows, *volatilities, strict=True)]
+    return Grid(header, rows, grid.caption)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def drawn(a: Forecasts) -> list[Figure]:
+    """The first sequences with their forecasts."""
+    return [_drawn(a, i, display(a, i)) for i in range(min(DRAWN, len(a.rows.lengths)))]
+
+
+def display(a: Forecasts, i: int) -> ForecastDisplay:
+    """The last rows of a sequence, and what follows; the first columns."""
+    rows, steps = series.last(a.rows.slices[i], LONGEST), a.settings.forecast
+    times, kept = a.rows.axis[rows], slice(0, COLUMNS)
+    return ForecastDisplay(
+        times,
+        a.rows.frame.to_numpy()[rows, kept],
+        a.mean[rows, kept],
+        a.lower[rows, kept],
+        a.upper[rows, kept],
+        following(times, steps),
+        _fan(a)[:, i * steps : (i + 1) * steps, kept],
+        a.settings.names[kept],
+        a.settings.level,
+        [slice(0, rows.stop - rows.start)],
+    )
+
+
+def _fan(a: Forecasts) -> np.ndarray:
+    if a.ahead is None:
+        return np.empty((5, 0, len(a.settings.names)))
+    (low, high), (inner_low, inner_high) = (a.ahead.interval(v) for v in (a.settings.level, 0.5))
+    return np.stack([low, inner_low, a.ahead.mean(), inner_high, high])
+
+
+def _drawn(a: Forecasts, i: int, shown: ForecastDisplay) -> Figure:
+    def plot(panels) -> None:
+        shown.plot(panels)
+        panels[-1].set_xlabel(a.settings.time or "row")
+
+    level, which = words.level_words(a.settings.level), a.rows.which(i, LONGEST)
+    after = " " + SAY("after") if a.settings.forecast else ""
+    caption = SAY("series", which=which, level=level, after=after)
+    return Figure.stacked(f"series-{i}", caption, plot, len(shown.names), each=2.1)
+
+
+def laws(model: KernelStateSpace, columns: Any) -> Figure:
+    """How the first latent coordinates move, and what they show of themselves."""
+    shown = range(min(model.n_latent, LATENT))
+    displays: list[Any] = [TransitionDisplay.from_estimator(model, latent=k) for k in shown]
+    displays += [
+        ObservationDisplay.from_estimator(model, column=name, latent=k)
+        for name in columns
+        for k in shown
+    ]
+
+    def plot(panels) -> None:
+        for law, axes in zip(displays, panels, strict=False):
+            law.plot(axes)
+
+    down = -(-len(displays) // 2)
+    return Figure("laws", SAY("laws"), plot, height=3.3 * down, shape=(down, 2))
+
+
+def trace(a: Forecasts) -> Figure:
+    """How the model was learned."""
+    steps = TraceDisplay.from_estimator(a.model)
+    climbs = bool(len(steps.values))
+    caption = SAY("climb" if climbs else "loss")
+    return Figure("trace", caption, steps.plot, height=3.0, shape=(1, 1 + climbs))
+
+
+# ---------------------------------------------------------------- report
+
+
+def report(a: Forecasts, source: str) -> Report:
+    """The answer."""
+    s, rows = a.settings, words.reading(source, a.settings.columns)
+    if s.log_squares:
+        rows += f"\nrows = np.log(rows.where(rows != 0) ** 2)\nrows.columns = {s.names!r}"
+    imports = "import numpy as np\n" if s.log_squares else ""
+    return analysis(
+        SAY,
+        f"{names(s.names)}, one row ahead and beyond",
+        f"State-space model · {source} · {len(a.rows.frame):,} rows",
+        [headline(a)],
+        a.notes,
+        {
+            "The series and its forecasts": drawn(a),
+            "What comes next": [forecast(a)] if a.ahead is not None else [],
+            "How good the forecasts are": accuracy(a),
+            "What was learned": [laws(a.model, s.names[:COLUMNS])],
+        },
+        [Numbers(facts(a)), trace(a)],
+        [SAY.code("code", imports, rows=rows, level=s.level)],
+        {
+            "track.csv": a.table.to_csv(index_label="row"),
+            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
+            words.MODEL: a.model.save,
+        },
+    )
+
+
+def run(settings: Settings, data: Data) -> Report:
+    """Forecasts of a series by a state-space model without families of distributions.
+
+    Rows are in the order of time. An empty field is a missing observation.
+
+    Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
+    """
+    rows = settings.read(settings.table(data))
+    with settings.stage("Learning, first without the rows held out, then from all", bars=True):
+        a = Forecasts.of(settings, rows, not settings.quiet)
+    with settings.stage("Asking about every row"):
+        return report(a, data.name)
+
+
+COMMAND = Command("ssm", Settings, run)

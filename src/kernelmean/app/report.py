@@ -1,0 +1,263 @@
+"""What a command found: blocks, which the terminal and the page show alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .words import Texts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+STYLE: Any = {
+    "font.size": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666666",
+    "axes.labelcolor": "#222222",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "kernelmean",  # the same figure is the same file
+    "text.parse_math": False,  # columns are called what they are called, dollars and all
+}
+
+Fact = tuple[str, str, str]  # name, value, meaning
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A paragraph. `[text]` in backquotes is set as code."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph that stands out: what the reader must not overlook."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to type."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of numbers.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequences of str
+    caption : str
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+    @classmethod
+    def of(cls, columns: Sequence[tuple[str, Any]], caption: str) -> Grid:
+        """From columns, each with its heading; a heading may repeat."""
+        header, texts = zip(*columns, strict=True)
+        return cls(header, list(zip(*texts, strict=True)), caption)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Named numbers, each with a sentence on what it means.
+
+    Parameters
+    ----------
+    rows : sequence of (name, value, meaning)
+    """
+
+    rows: Sequence[Fact]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Something that draws.
+
+    Parameters
+    ----------
+    name : str
+        Of the PNG file, without its ending.
+    caption : str
+    plot : callable
+        Takes the axes: one, or an array of them where `shape` is given.
+    height, width : float
+        In inches.
+    shape : (rows, columns), optional
+        Of panels; those that nothing is drawn on are left out.
+    shared : str
+        Axes that the panels have in common: "", "x" or "xy".
+    """
+
+    name: str
+    caption: str
+    plot: Callable[[Any], Any]
+    height: float = 3.9
+    width: float = 6.8
+    shape: tuple[int, int] | None = None
+    shared: str = ""
+
+    @classmethod
+    def stacked(cls, name: str, caption: str, plot: Callable, count: int, each=1.9) -> Figure:
+        """Panels below each other, with one horizontal axis."""
+        return cls(name, caption, plot, 1.0 + each * count, shape=(count, 1), shared="x")
+
+    @cached_property
+    def drawing(self) -> Drawing:
+        """The drawing; nothing global is touched."""
+        import matplotlib as mpl
+        from matplotlib.figure import Figure as Drawing
+
+        with mpl.rc_context(STYLE):
+            drawing = Drawing(figsize=(self.width, self.height), layout="constrained")
+            down, across = self.shape or (1, 1)
+            x, y = "x" in self.shared, "y" in self.shared
+            panels = drawing.subplots(down, across, squeeze=False, sharex=x, sharey=y)
+            self.plot(panels.ravel() if self.shape else panels[0, 0])
+            for axes in panels.flat:
+                if not axes.has_data():
+                    axes.set_axis_off()
+                _plain_logarithms(axes)
+        return drawing
+
+
+def _plain_logarithms(axes: Any) -> None:
+    """Powers of ten without mathematics: nothing else on the axes is to be parsed as such."""
+    from matplotlib.ticker import LogFormatter, LogFormatterMathtext
+
+    for axis in (axes.xaxis, axes.yaxis):
+        if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+            axis.set_major_formatter(LogFormatter())
+            axis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+
+
+Block = Prose | Note | Bullets | Code | Grid | Numbers | Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with blocks beneath it; `folded` away where it is not the answer."""
+
+    title: str
+    blocks: Sequence[Block]
+    folded: bool = False
+
+    @property
+    def anchor(self) -> str:
+        """The name by which a link finds the section."""
+        return anchor(self.title)
+
+
+def anchor(text: str) -> str:
+    """Letters and digits only: for links, and names of files."""
+    return re.sub(r"[^\w]+", "-", text.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Report:
+    """The answer of a command.
+
+    Parameters
+    ----------
+    title, subtitle : str
+    lead : sequence of blocks
+        What stands before the first section: the answer in a sentence.
+    sections : sequence of Section
+    files : mapping
+        From a name to its text or bytes, or to a function of the path to write to.
+    page : str
+        The file of the page; none where it is empty.
+    contents : bool
+        Whether a list of the sections opens the page.
+    after : callable, optional
+        What is left to do when all is written and said; takes the folder.
+    """
+
+    title: str
+    subtitle: str = ""
+    lead: Sequence[Block] = ()
+    sections: Sequence[Section] = field(default_factory=tuple)
+    files: Mapping[str, str | bytes | Callable[[Path], Any]] = field(default_factory=dict)
+    page: str = "report.html"
+    contents: bool = False
+    after: Callable[[Path], Any] | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block, in order."""
+        yield from self.lead
+        for section in self.sections:
+            yield from section.blocks
+
+    def figures(self) -> list[Figure]:
+        """Every figure, in order."""
+        return [block for block in self.blocks() if isinstance(block, Figure)]
+
+
+def analysis(
+    say: Texts,
+    title: str,
+    subtitle: str,
+    lead: Sequence[str],
+    notes: Sequence[str],
+    shown: Mapping[str, Sequence[Block]],
+    fit: Sequence[Block],
+    code: Sequence[str],
+    files: Mapping[str, Any],
+    known: Sequence[str] | None = None,
+) -> Report:
+    """The shape that all analyses share: the answer, what to be wary of, then what is folded away.
+
+    Parameters
+    ----------
+    say : Texts
+        Its `about` and `caveats` are shown, unless `known` stands in place of the latter.
+    title, subtitle : str
+    lead, notes : sequences of str
+        The answer in sentences; what the reader must not overlook.
+    shown : mapping
+        Blocks by the title of their section; empty ones are left out.
+    fit : sequence of blocks
+        Regularisers, losses and the like.
+    code : sequence of str
+        How to go on in Python.
+    files : mapping
+        As for `Report`; None where there is nothing to write.
+    known : sequence of str, optional
+    """
+    using: list[Block] = [Prose(say("about")), *(Code(text) for text in code)]
+    return Report(
+        title,
+        subtitle,
+        [*(Prose(text) for text in lead if text), *(Note(text) for text in notes)],
+        [
+            *(Section(title, blocks) for title, blocks in shown.items() if blocks),
+            Section(
+                "Before you rely on it", [Bullets(say.all("caveats") if known is None else known)]
+            ),
+            Section("The fit in numbers", fit, folded=True),
+            Section("Using the model", using, folded=True),
+        ],
+        {name: content for name, content in files.items() if content is not None},
+    )

@@ -1,0 +1,273 @@
+"""Rows in the order of time: sequences, tables of answers about them, and what is said of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..core.sequences import check_sequences
+from . import words
+from .command import Shared
+from .errors import UserError
+from .report import Figure, Grid
+from .tables import Table, complete
+
+SMALLEST = 50  # rows
+DRAWN = 3  # sequences drawn
+COLUMNS = 4  # drawn, or in a table
+BEFORE = 40  # rows drawn before a forecast
+
+ENDS = ("mean", "lower", "upper")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a file in the order of time.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Numbers only, indexed by the row of the file.
+    lengths : list of int
+        Rows of each sequence.
+    names : list of str
+        What each sequence is called; empty where the file is not divided.
+    times : array of numbers or dates, or None
+    labels : tuple of (str or None, str or None)
+        The columns that tell sequences apart, and that name the rows.
+    """
+
+    frame: pd.DataFrame
+    lengths: list[int]
+    names: list[str]
+    times: np.ndarray | None = None
+    labels: tuple[str | None, str | None] = (None, None)
+
+    @classmethod
+    def of(
+        cls, frame: pd.DataFrame, table: Table, sequence: str | None, time: str | None = None
+    ) -> Rows:
+        """`frame` in sequences: a new one where `sequence` changes, or a row was left out."""
+        begins = np.diff(frame.index.to_numpy(), prepend=-1) != 1
+        names = []
+        if sequence is not None:
+            label = table.frame[sequence].loc[frame.index]
+            begins |= _changes(label, table, sequence)
+            names = [str(v) for v in label[begins]]
+        rows = cls(frame, np.diff(np.flatnonzero(begins), append=len(begins)).tolist(), names)
+        times = None if time is None else read_times(table, time, rows)
+        return cls(frame, rows.lengths, names, times, (sequence, time))
+
+    @property
+    def slices(self) -> list[slice]:
+        """The rows of each sequence."""
+        return check_sequences(self.lengths, len(self.frame))
+
+    @property
+    def whole(self) -> np.ndarray:
+        """Rows with all columns, (n,)."""
+        return self.frame.notna().all(axis=1).to_numpy()
+
+    @property
+    def axis(self) -> np.ndarray:
+        """What is on the horizontal axis: times, or numbers of rows."""
+        return self.frame.index.to_numpy() if self.times is None else self.times
+
+    def amount(self, what: str = "sequences") -> str:
+        """'200', or '200 in 3 sequences'."""
+        n, count = len(self.frame), len(self.lengths)
+        return f"{n:,}" if count == 1 else f"{n:,} in {count:,} {what}"
+
+    def which(self, i: int, longest: int | None = None) -> str:
+        """'site a. The last 300 rows. ', at the head of a caption."""
+        named = f"{self.labels[0]} {self.names[i]}. " if self.labels[0] else ""
+        cut = longest is not None and self.lengths[i] > longest
+        return named + (f"The last {longest:,} rows. " if cut else "")
+
+    def by_row(self, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
+        """A table of answers about every row, with its time and the name of its sequence."""
+        frame = pd.DataFrame(columns, index=self.frame.index)
+        if self.times is not None:
+            frame.insert(0, self.labels[1], self.times)
+        return self._named(frame, np.repeat(np.arange(len(self.lengths)), self.lengths))
+
+    def by_step(self, columns: Mapping[str, np.ndarray], steps: int) -> pd.DataFrame:
+        """A table of answers about the rows after each sequence."""
+        count = len(self.lengths)
+        frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
+        return self._named(frame, np.repeat(np.arange(count), steps))
+
+    def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
+        if self.labels[0] is not None:
+            frame.insert(0, self.labels[0], [self.names[i] for i in sequence])
+        return frame
+
+    def partial(self, columns: Sequence[str], what: str = "columns") -> list[str]:
+        """What to say of rows that have some of the columns."""
+        gone = self.frame[list(columns)].isna()
+        some = int((gone.any(axis=1) & ~gone.all(axis=1)).sum())
+        if not some or gone.any(axis=1).all():
+            return []
+        return [
+            f"{some:,} of {len(gone):,} rows have some of the {what} and not others; they count "
+            "as missing."
+        ]
+
+
+def last(rows: slice, longest: int) -> slice:
+    """The last rows of a sequence."""
+    return slice(max(rows.start, rows.stop - longest), rows.stop)
+
+
+CUT: tuple[str, ...] = ("times", "probabilities", "series", "mean", "lower", "upper", "width")
+CUT += ("missing", "collapsed", "truth")
+
+
+def part(display: Any, rows: slice, longest: int) -> Any:
+    """A display of some rows, the last `longest` at most."""
+    rows = last(rows, longest)
+    has = [name for name in CUT if getattr(display, name, None) is not None]
+    cut = {name: getattr(display, name)[rows] for name in has}
+    return replace(display, **cut, sequences=[slice(0, rows.stop - rows.start)])
+
+
+# ---------------------------------------------------------------- the file
+
+
+def read_series(
+    settings: Shared,
+    table: Table,
+    columns: Sequence[str],
+    sequence: str | None,
+    time: str | None,
+    change: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+) -> Rows:
+    """The rows of a file; an empty field is a missing value."""
+    apart = {"--sequence": sequence, "--time": time}
+    roles = {option: [name] for option, name in apart.items() if name is not None}
+    table.asked_for({"--columns": columns, **roles})
+    frame = table.numbers_with_gaps({"--columns": columns})
+    frame = frame if change is None else change(frame)
+    if settings.drop_missing:
+        frame = complete(frame, table.path, drop_missing=True)
+    rows = Rows.of(frame, table, sequence, time)
+    if rows.whole.sum() < SMALLEST:
+        count = rows.whole.sum()
+        raise UserError(f"{count} rows without gaps are too few; at least {SMALLEST} are needed")
+    for name in frame:
+        if frame[name].nunique() == 1:
+            raise UserError(f"column {name!r} of {table.path} never changes; leave it out")
+    return rows
+
+
+def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
+    """Whether another sequence begins at each row; its rows must be together."""
+    if label.isna().any():
+        row = label.index[label.isna()][0]
+        raise UserError(
+            f"column {sequence!r} of {table.path} (asked for by --sequence) is empty in row {row}"
+        )
+    begins = (label != label.shift()).to_numpy()
+    firsts = label[begins]
+    again = firsts[firsts.duplicated()]
+    if len(again):
+        raise UserError(
+            f"the rows of {sequence} {again.iloc[0]} in {table.path} are not together: they begin "
+            f"again in row {again.index[0]}; sort the file by {sequence!r}, then by time"
+        )
+    return begins
+
+
+def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
+    """Numbers or dates, which must not go back within a sequence."""
+    column = table.frame[name].loc[rows.frame.index]
+    if not pd.api.types.is_numeric_dtype(column):
+        column = pd.to_datetime(column, errors="coerce", format="mixed")
+    asked = f"column {name!r} of {table.path} (asked for by --time)"
+    if column.isna().any():
+        row = column.index[column.isna()][0]
+        value = table.frame[name][row]
+        raise UserError(f"{asked} is {str(value)!r} in row {row}; a number or a date is needed")
+    times = column.to_numpy()
+    for s in rows.slices:
+        back = np.flatnonzero(times[s][1:] < times[s][:-1])
+        if len(back):
+            row = column.index[s][back[0] + 1]
+            raise UserError(f"{asked} goes back in row {row}; sort the file by time")
+    return times
+
+
+# ---------------------------------------------------------------- answers
+
+
+def by_column(
+    names: Sequence[str], answers: Mapping[str, np.ndarray], suffix: str = ""
+) -> dict[str, np.ndarray]:
+    """Columns a_mean, a_lower, ... for each name, from arrays of shape (n, len(names))."""
+    return {
+        f"{name}{suffix}_{what}": np.reshape(values, (len(values), -1))[:, j]
+        for j, name in enumerate(names)
+        for what, values in answers.items()
+    }
+
+
+def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Root mean squared error of each column over the rows where the truth is known."""
+    return np.sqrt(average((found - truth) ** 2))
+
+
+def average(values: np.ndarray) -> np.ndarray:
+    """Mean of each column over what is known; NaN where nothing is."""
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0)
+
+
+def with_intervals(
+    table: pd.DataFrame, names: Sequence[str], level: float
+) -> list[tuple[str, Sequence[str]]]:
+    """Columns of a grid: mean and interval of each name."""
+    out: list[tuple[str, Sequence[str]]] = []
+    for name in names:
+        mean, ends = words.mean_and_interval(table, name)
+        out += [(name, mean), (f"{words.level_words(level)} interval", ends)]
+    return out
+
+
+def forecast_grid(table: pd.DataFrame, level: float, names: Sequence[str], more=()) -> Grid:
+    """What comes after the file: the step, what `more` tells of it, and means with intervals."""
+    part = table.head(words.SHOWN)
+    front = list(table.columns[: list(table.columns).index("step") + 1])
+    columns: list[tuple[str, Any]] = [(name, [str(v) for v in part[name]]) for name in front]
+    columns += [(title, form(part)) for title, form in more]
+    columns += with_intervals(part, names, level)
+    return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
+
+
+def band(axes, table: pd.DataFrame, name: str, t, color: str, label: str) -> None:
+    """A mean with its interval."""
+    mean, lower, upper = (table[f"{name}_{what}"] for what in ENDS)
+    axes.fill_between(t, lower, upper, color=color, alpha=0.2, lw=0)
+    marker = "." if label == "forecast" or len(mean) == 1 else None
+    axes.plot(t, mean, color=color, lw=1.8, label=label, marker=marker)
+
+
+def forecast_figure(
+    rows: Rows, i: int, names: Sequence[str], draw: Callable, caption: str, more: int = 0
+) -> Figure:
+    """The last rows of sequence `i`, then what comes next: `draw(panels, before)`, below 0."""
+    before = last(rows.slices[i], BEFORE)
+
+    def plot(panels) -> None:
+        draw(panels, before, np.arange(before.start - before.stop + 1, 1))
+        for axes, name in zip(panels, names, strict=False):
+            axes.set_ylabel(name)
+        panels[0].legend(frameon=False, fontsize=8)
+        panels[-1].set_xlabel("rows after the last")
+        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+
+    return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}", plot, len(names) + more)

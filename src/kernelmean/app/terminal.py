@@ -1,0 +1,106 @@
+"""The blocks of a report on a terminal. Texts are never parsed as markup."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .report import Block, Bullets, Code, Grid, Note, Numbers, Prose, Report
+
+out = Console()
+err = Console(stderr=True)
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """One line on stderr, then the exit code."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+@contextmanager
+def stage(what: str, silent: bool, verbose: bool, bars: bool = False) -> Iterator[None]:
+    """Tell what is being done, and with `verbose` how long it took; `bars` move on their own."""
+    if silent:
+        yield
+        return
+    start = perf_counter()
+    if err.is_terminal and not bars:
+        with err.status(Text(f"{what} …")):
+            yield
+    else:
+        if err.is_terminal:
+            err.print(Text(f"{what} …"))
+        yield
+    if verbose:
+        err.print(Text(f"{what}: {perf_counter() - start:.1f} s"))
+
+
+def show(report: Report, verbose: bool) -> None:
+    """Titles, numbers, tables and notes; sentences that explain them where asked for."""
+    out.print(Text(report.title, "bold"))
+    if report.subtitle:
+        out.print(Text(report.subtitle, "dim"))
+    out.print()
+    for block in report.lead:
+        show_block(block, True)
+    for section in report.sections:
+        if verbose or any(_short(block) for block in section.blocks):
+            out.print(Text(section.title, "bold"))
+            for block in section.blocks:
+                show_block(block, verbose)
+
+
+def _short(block: Block) -> bool:
+    """Whether a block is shown to those who want no explanations."""
+    return isinstance(block, Numbers | Grid | Note)
+
+
+def show_block(block: Block, verbose: bool) -> None:
+    """A block, as far as a terminal can show it."""
+    if isinstance(block, Numbers):
+        _show_numbers(block, verbose)
+    elif isinstance(block, Grid):
+        _show_grid(block)
+    elif isinstance(block, Note):
+        out.print(Text.assemble(("Note: ", "yellow"), block.text), "")
+    elif verbose and isinstance(block, Bullets):
+        for item in block.items:
+            out.print(Text(f"• {item}"))
+        out.print()
+    elif verbose and isinstance(block, Prose | Code):
+        out.print(Text(block.text), "")
+
+
+def _show_numbers(block: Numbers, verbose: bool) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=not verbose)
+    for _ in range(1 + verbose):
+        table.add_column(overflow="fold")
+    for name, value, meaning in block.rows:
+        table.add_row(*map(Text, (name, value, meaning)[: 2 + verbose]))
+    out.print(table, "")
+
+
+def _show_grid(block: Grid) -> None:
+    if block.caption:
+        out.print(Text(block.caption, "dim"))
+    table = Table(box=None, pad_edge=False)
+    for name in block.header:
+        table.add_column(Text(name), justify="right")
+    for row in block.rows:
+        table.add_row(*map(Text, row))
+    out.print(table, "")
+
+
+def show_files(paths: Sequence[Path]) -> None:
+    """Where the results are."""
+    for path in paths:
+        out.print(Text(f"written: {path}"), soft_wrap=True)

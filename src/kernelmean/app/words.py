@@ -1,0 +1,175 @@
+"""Numbers, names and kernels in the words of a report."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from ..kernels import Kernel
+
+MODEL = "model.km"
+SHOWN = 12  # rows in a table
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The sentences of a report, from `texts/NAME.toml`; `{words}` in them are filled in."""
+
+    name: str
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """Sentences by name."""
+        source = files("kernelmean.app") / "texts" / f"{self.name}.toml"
+        return tomllib.loads(source.read_text(encoding="utf-8"))
+
+    def __call__(self, key: str, **known: Any) -> str:
+        """One of them, filled in."""
+        return " ".join(self.content[key].split()).format_map(known)
+
+    def code(self, key: str, imports: str = "", **known: Any) -> str:
+        """Lines that begin with loading the model."""
+        head = f"{imports}import pandas as pd, kernelmean as km\n\nmodel = km.load({MODEL!r})\n"
+        return head + self.content[key].strip().format_map(known)
+
+    def all(self, key: str, **known: Any) -> list[str]:
+        """A list of them."""
+        return [" ".join(text.split()).format_map(known) for text in self.content[key]]
+
+    def facts(self, values: Mapping[str, Any], **known: Any) -> list[tuple[str, str, str]]:
+        """Name, value and meaning; a value that is a pair brings a meaning of its own."""
+        meanings = self.content["facts"]
+        return [
+            (name, *value)
+            if isinstance(value, tuple)
+            else (name, value, " ".join(meanings[name].split()).format_map(known))
+            for name, value in values.items()
+        ]
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number for reading: `digits` significant digits, thousands apart.
+
+    >>> number(1234.5678), number(0.00012345), number(-0.5), number(12)
+    ('1,235', '1.23 × 10⁻⁴', '−0.500', '12')
+    """
+    if isinstance(value, int):
+        return minus(f"{value:,}")
+    value = float(value)
+    if value == 0 or not math.isfinite(value):
+        return minus(f"{value:.0f}")
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    exponent = int(power)
+    if not -4 < exponent < 9:
+        return minus(f"{mantissa} × 10{str(exponent).translate(SUPERSCRIPTS)}")
+    return minus(f"{value:,.{max(0, digits - 1 - exponent)}f}")
+
+
+def minus(text: str) -> str:
+    """A minus sign in place of each hyphen."""
+    return text.replace("-", "−")
+
+
+def numbers(values: Iterable[float], digits: int = 3) -> list[str]:
+    """Several numbers with as many decimals as their spread calls for, so that they align.
+
+    >>> numbers([8.1, 8.25, 7.9])
+    ['8.100', '8.250', '7.900']
+    """
+    values = [float(v) for v in values]
+    finite = [v for v in values if math.isfinite(v)]
+    spread = (max(finite) - min(finite)) or abs(finite[0]) or 1.0
+    decimals = digits - 1 - math.floor(math.log10(spread))
+    if decimals > 8 or spread >= 1e9:
+        return [number(v, digits + 1) for v in values]
+    return [minus(f"{v:,.{max(0, decimals)}f}") for v in values]
+
+
+def cells(table: Any) -> np.ndarray:
+    """A table of numbers that align with each other, as texts."""
+    table = np.asarray(table, dtype=float)
+    return np.reshape(np.array(numbers(table.ravel()), dtype=object), table.shape)
+
+
+def signed(value: float) -> str:
+    """A change, with its sign."""
+    return number(value) if value <= 0 else f"+{number(value)}"
+
+
+def percent(share: float) -> str:
+    """'90%'."""
+    return f"{100 * share:.0f}%"
+
+
+def level_words(level: float) -> str:
+    """'97.5%': a level as it was given."""
+    return f"{100 * level:g}%"
+
+
+def p_words(p: float) -> str:
+    """A p-value: nobody needs its exponent."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def names(columns: Sequence[Any], code: bool = False) -> str:
+    """'a, b and c', set as code where asked for."""
+    *first, last = (f"`{c}`" if code else str(c) for c in columns)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def values_words(values: Any) -> str:
+    """'a = 1.00; b = 2.00', of a mapping or a row of a table."""
+    return "; ".join(f"{name} = {number(value)}" for name, value in values.items())
+
+
+def kernel_words(kernel: Kernel, columns: Sequence[str]) -> str:
+    """'Gaussian: price 0.42, day 1.00', from a kernel with one lengthscale per column."""
+    scale = getattr(kernel, "lengthscale", None)
+    if scale is None:
+        return type(kernel).__name__
+    each = np.broadcast_to(np.asarray(scale, dtype=float), len(columns))
+    listed = ", ".join(f"{n} {number(s)}" for n, s in zip(columns, each, strict=True))
+    return f"{type(kernel).__name__}: {listed}"
+
+
+def bandwidth_words(width: Any) -> str:
+    """The bandwidths of a density."""
+    if width is None:
+        return "by rule of thumb"
+    return ", ".join(number(w) for w in np.unique(np.asarray(width, dtype=float)))
+
+
+def settled(model: Any) -> str:
+    """How EM ended."""
+    return "settled" if model.converged_ else "was stopped"
+
+
+def first_of(table: Any) -> str:
+    """' (the first 12 of 40 rows)', where a table is cut."""
+    return f" (the first {SHOWN} of {len(table):,} rows)" if len(table) > SHOWN else ""
+
+
+def mean_and_interval(table: Any, name: str, what: str = "mean") -> list[list[str]]:
+    """Two columns of texts from `name_mean`, `name_lower` and `name_upper`."""
+    ends = [f"{name}_{what}", f"{name}_lower", f"{name}_upper"]
+    rows = cells(table[ends].to_numpy())
+    return [list(rows[:, 0]), [f"{low} to {high}" for low, high in rows[:, 1:]]]
+
+
+def reading(source: str, columns: Sequence[str]) -> str:
+    """Code that reads columns of a file."""
+    reader = "read_parquet" if source.endswith((".parquet", ".pq")) else "read_csv"
+    return f"pd.{reader}({source!r})[{list(columns)!r}]"
+
+
+def some_rows(columns: Sequence[str]) -> str:
+    """Code of a table to be filled in."""
+    return f"pd.DataFrame({{{', '.join(f'{c!r}: [...]' for c in columns)}}})"
