@@ -70,7 +70,7 @@ def test_doors():
 
 
 def test_tasks_in_order_with_their_first_failure():
-    assert side_by_side(lambda a, b: a - b, range(5), range(5, 10), n_jobs=3) == [-5] * 5
+    assert side_by_side(lambda a: a * a, range(50), n_jobs=3) == [a * a for a in range(50)]
     assert side_by_side(lambda a: blas_threads(), [1, 2], n_jobs=2) == [{1}, {1}]
     assert side_by_side(abs, []) == []
 

@@ -14,12 +14,14 @@ from ..core.minimise import DECADES, minimise_log10
 from ..core.parameters import check_parameters, optional, positive, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map
 from ..kernels import fitted_kernel
 
 
+@doors("fit", "predict")
 class DensityRatio(Saveable, BaseEstimator):
     """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(A + ηI)⁻¹m.
 

@@ -26,6 +26,7 @@ from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
@@ -38,6 +39,9 @@ from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
 
 
+@doors(
+    "fit", "posterior", "regularisers", "weights", "predict", "predict_interval", "predict_quantile"
+)
 class KernelBayes(Saveable, BaseEstimator):
     """Posterior of a latent Z given an observation X, from pairs (x_i, z_i) and a prior on Z.
 

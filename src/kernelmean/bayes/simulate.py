@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from ..core.checks import as_floats, as_points, check_choice, check_count, check_lengths, generator
 from ..core.progress import Verbose, track
+from ..core.threads import at_one_thread
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import as_kernel
 from ..regression.conditional import ConditionalEmbedding
@@ -17,6 +18,7 @@ from .kernel_bayes import KernelBayes
 METHODS = ("conditional", "bayes")
 
 
+@at_one_thread
 def simulate_posterior(
     prior_sampler: Callable,
     simulator: Callable,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning
+from ..core.checks import Array, hushed
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding
@@ -68,8 +67,7 @@ def coordinates_of(points, kernel: Kernel, rank: int) -> Coordinates:
     """
     features, few = Nystroem(max_rank=rank), points.shape[0] <= LANDMARK_ROWS
     rows = points if few else arrays.take(points, evenly(points.shape[0], LANDMARK_ROWS), axis=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumericalWarning)
+    with hushed():
         Phi = features.fit_transform(rows, kernel)
     return Coordinates(features, points, Phi) if few else Coordinates.of(features, points)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,9 +24,9 @@ from ..core.parameters import check_parameters
 from ..core.saving import Saveable
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line, Summary
-from ..core.threads import one_thread
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
-from .draft import SEARCHED, Draft, Fit
+from .draft import Draft, Fit
 from .emission import Emissions, SignedEmissions
 from .markov import Chain
 from .model import FittedChain
@@ -37,6 +36,7 @@ from .rows import Rows, observed
 from .variates import Variates
 
 
+@doors("fit", "score", "log_predictive", "one_step", "forecast")
 class ChainEstimator(Saveable, BaseEstimator):
     """A chain on K states, and embedded laws of the observation given each of them.
 
@@ -76,10 +76,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         draft = self.draft(X, lengths)
         X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
         validate_data(self, X, skip_check_array=True)
-        few = draft.rows.seen.size <= SEARCHED
-        # threads that take turns cost more than they compute
-        with one_thread() if few else nullcontext():
-            self.adopt(self.learned(draft, generator(self.random_state)))
+        self.adopt(self.learned(draft, generator(self.random_state)))
         return self
 
     def draft(self, X, lengths=None) -> Draft:

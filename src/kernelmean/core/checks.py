@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,33 @@ LARGEST = 1e40  # beyond this, products of second moments overflow
 
 class NumericalWarning(UserWarning):
     """Something numerical gave way (rank loss, collapse, no convergence) and was handled."""
+
+
+class _Hushed(local):
+    depth = 0
+
+
+_HUSHED = _Hushed()
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """No `NumericalWarning` by `warn_numerical` in this thread.
+
+    What `warnings.catch_warnings` changes is the process's, and would be put back in disorder by
+    threads that leave it in another order than they came.
+    """
+    _HUSHED.depth += 1
+    try:
+        yield
+    finally:
+        _HUSHED.depth -= 1
+
+
+def warn_numerical(message: str, stacklevel: int = 2) -> None:
+    """A `NumericalWarning`, unless a search that tries many candidates hushed it."""
+    if not _HUSHED.depth:
+        warnings.warn(message, NumericalWarning, stacklevel=stacklevel + 1)
 
 
 class NotNumericError(ValueError, TypeError):

@@ -14,6 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace as namespace
 
 from .checks import Array, check_lengths
+from .threads import streamed
 
 BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
 
@@ -97,9 +98,16 @@ def accumulate(
     blocks: Iterable[tuple], names: Iterable[str], features: Callable[..., dict[str, Array]]
 ) -> Moments:
     """Moments of `features(*block)` over an iterable of blocks (tuples of aligned arrays)."""
+
+    def of_block(block: tuple) -> Moments:
+        part = Moments(*names)
+        part.add(**features(*block))
+        return part
+
+    names = tuple(names)
     moments = Moments(*names)
-    for block in blocks:
-        moments.add(**features(*block))
+    for part in streamed(of_block, blocks):
+        moments = moments.merge(part) if moments.n else part
     if moments.n == 0:
         raise ValueError("blocks is empty; at least one block of rows is needed")
     return moments

@@ -9,10 +9,12 @@ BLAS at one thread, and what is independent in it runs side by side.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, wraps
+from itertools import chain, islice
 from threading import Lock, get_ident
 from typing import Any, TypeVar
 
@@ -69,16 +71,19 @@ def one_thread() -> Iterator[None]:
         _DOOR.leave()
 
 
+def at_one_thread(work: Callable) -> Callable:
+    """A function whose work runs with one BLAS thread."""
+
+    @wraps(work)
+    def inside(*args, **kwargs):
+        with one_thread():
+            return work(*args, **kwargs)
+
+    return inside
+
+
 def doors(*names: str) -> Callable[[type[T]], type[T]]:
     """A class whose public methods `names` run with one BLAS thread."""
-
-    def at_one_thread(method: Callable) -> Callable:
-        @wraps(method)
-        def inside(*args, **kwargs):
-            with one_thread():
-                return method(*args, **kwargs)
-
-        return inside
 
     def wrapped(cls: type[T]) -> type[T]:
         for name in names:
@@ -93,14 +98,27 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def side_by_side(task: Callable, *items: Iterable, n_jobs: int | None = None) -> list[Any]:
-    """[task(*item) for item in zip(*items)], in as many threads as cores (or `n_jobs`), in order.
+def streamed(task: Callable, items: Iterable, n_jobs: int | None = None) -> Iterator:
+    """task(item) of every item, in order, in as many threads as cores (or `n_jobs`).
 
-    What a task warns of or raises comes out as it would from a loop: the first failure in order.
+    No more items are taken than are worked on. What a task raises comes out as it would from a
+    loop: the first failure in order. A single item is done where it is.
     """
-    every = list(zip(*items, strict=True))
-    workers = min(len(every), n_jobs or cores())
-    if workers <= 1:
-        return [task(*item) for item in every]
+    workers, rest = n_jobs or cores(), iter(items)
+    ahead = list(islice(rest, 2))
+    if workers == 1 or len(ahead) < 2:
+        yield from map(task, chain(ahead, rest))
+        return
     with one_thread(), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(task, *zip(*every, strict=True)))
+        waiting: deque = deque()
+        for item in chain(ahead, rest):
+            waiting.append(pool.submit(task, item))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def side_by_side(task: Callable, items: Iterable, n_jobs: int | None = None) -> list[Any]:
+    """The list of `streamed`."""
+    return list(streamed(task, items, n_jobs))

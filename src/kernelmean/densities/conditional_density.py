@@ -30,6 +30,7 @@ from ..core.parameters import auto, check_parameters, optional, positive
 from ..core.progress import track
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
@@ -45,6 +46,20 @@ from .search import ROUNDS
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
 
+@doors(
+    "fit",
+    "pdf",
+    "cdf",
+    "score",
+    "score_samples",
+    "predict",
+    "predict_quantile",
+    "predict_interval",
+    "region",
+    "mode",
+    "sample",
+    "loo_score",
+)
 class ConditionalDensity(Saveable, BaseEstimator):
     """p(y | x) = max(q, 0)/∫max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning, frozen
+from ..core.checks import Array, NumericalWarning, frozen, hushed
 from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
@@ -178,6 +178,5 @@ class Plan:
         if self.features is not None:
             return fit_pairs(self.features, X, kernel, Y, fitted_kernel("gaussian", Y))
         features = self._feature_map()
-        with warnings.catch_warnings():  # the search did with fewer
-            warnings.simplefilter("ignore", NumericalWarning)
+        with hushed():  # the search did with fewer
             return features, features.fit_transform(X, kernel)

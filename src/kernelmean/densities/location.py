@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning
+from ..core.checks import Array, hushed
 from ..core.minimise import descend, minimise_log10
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
@@ -76,8 +75,7 @@ class Location(Saveable):
     def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
         """At a fixed kernel and size of the line, λ by leave-one-out."""
         line = Slopes.of(arrays.to_numpy(X), size)
-        with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
-            warnings.simplefilter("ignore", NumericalWarning)
+        with hushed():  # a rank that is used up loses nothing but precision
             Phi = features.fit_transform(X, kernel)
         smoother = Smoother.of(arrays.namespace(X).concat([line(X), Phi], axis=1), intercept=True)
         scale = arrays.namespace(Y).std(Y, axis=0)

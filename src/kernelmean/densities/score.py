@@ -10,14 +10,13 @@ w⁻ⁱ_j = H_ij/(1 − H_ii), so in coordinates Ψ of Y, K̄_γ = Ψ₁Ψ₁ᵀ
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning
+from ..core.checks import Array, hushed
 from ..core.moments import evenly
 from ..core.solves import kept, small_inverse
 from ..features.base import FeatureMap
@@ -55,8 +54,7 @@ class Target:
 
 def _coordinates(Y, kernel: Kernel, features: FeatureMap) -> Array:
     """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
-    with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
-        warnings.simplefilter("ignore", NumericalWarning)
+    with hushed():  # a rank that is used up loses nothing but precision
         Psi = features.fit_transform(Y, kernel)
     Psi *= math.exp(-0.5 * kernel.log_normaliser(Y.shape[1]))
     return Psi

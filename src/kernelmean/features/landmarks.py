@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +10,11 @@ import numpy as np
 from ..core import arrays, solves
 from ..core.checks import (
     Array,
-    NumericalWarning,
     check_count,
     check_library,
     check_positive,
     generator,
+    warn_numerical,
 )
 from ..core.moments import block_rows, row_blocks
 from ..kernels import Kernel
@@ -154,10 +153,9 @@ class Nystroem(Landmarks):
         rows, F, spent = _random_pivots(X, self.kernel_, tol, max_rank, rng)
         Phi = self._keep(X, rows, F.T)
         if spent:
-            warnings.warn(
+            warn_numerical(
                 f"Nystroem stopped at max_rank={max_rank} with {self.lost_trace_:.2g} of the trace "
                 f"of the Gram matrix lost, above tol={tol:g}; raise max_rank or tol",
-                NumericalWarning,
                 stacklevel=3,
             )
         return Phi

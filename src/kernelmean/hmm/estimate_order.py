@@ -9,6 +9,7 @@ from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_orde
 from ..core import arrays
 from ..core.checks import as_points, check_choice, check_count
 from ..core.sequences import check_sequences
+from ..core.threads import at_one_thread
 from .kernel_hmm import KernelHMM
 
 TRAINING = 0.7  # share of every sequence that models are fitted on, the rest held out
@@ -16,6 +17,7 @@ PATIENCE = 2  # numbers of states tried beyond the best
 SLACK = 0.5  # standard errors of the held-out log-likelihood that fewer states may cost
 
 
+@at_one_thread
 def estimate_order(
     X,
     lengths=None,

@@ -17,6 +17,7 @@ from ..core import arrays
 from ..core.checks import Array, check_choice
 from ..core.parameters import choice, count, flag, into, moved, optional, options, positive
 from ..core.summary import Block, Line
+from ..core.threads import doors
 from . import tune
 from .learn import Fit, Plan
 
@@ -28,6 +29,7 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
 
 
 @moved(**OLD)
+@doors("tune", "filter", "predict_proba", "predict", "decode", "density", "score_samples")
 class KernelHMM(ChainEstimator):
     """x_t a Markov chain on K states, y_t drawn from the law of its state: all learned from y.
 

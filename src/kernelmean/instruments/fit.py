@@ -12,6 +12,7 @@ from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
 from ..core.progress import Verbose
 from ..core.saving import Saveable
+from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
@@ -91,6 +92,8 @@ class Plan:
 
     def drafts(self, few: list[Part]) -> list[StructuralDraft]:
         """One for each trend; coordinates that are not tuned are the same in all."""
+        if all(self.tunes):
+            return side_by_side(lambda trend: self.draft(trend, few, None), self.trends)
         drafts: list[StructuralDraft] = []
         for trend in self.trends:
             drafts.append(self.draft(trend, few, drafts[0] if drafts else None))

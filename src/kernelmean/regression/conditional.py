@@ -27,6 +27,7 @@ from ..core.labels import Labels
 from ..core.parameters import check_parameters, optional, positive
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
@@ -72,6 +73,7 @@ class ConditionalOperator(Saveable):
         return Composition(self, first)
 
 
+@doors("fit", "at", "apply", "predict", "predict_interval", "predict_quantile")
 class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """μ_{Y|x} = Σ_i w_i(x) k(y_i, ·), w(x) = (K_X + nλI)⁻¹ k_X(x).
 

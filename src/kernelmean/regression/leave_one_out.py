@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 from ..core import arrays, solves
-from ..core.checks import Array, NumericalWarning
+from ..core.checks import Array, hushed
 from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10, standard_error
 from ..core.moments import evenly
 from ..core.saving import Saveable
@@ -29,8 +28,7 @@ def best_scale(kernel_x, points_x, Psi) -> float:
     points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
 
     def loss(scale: float) -> float:
-        with warnings.catch_warnings():  # a candidate's rank is nobody's concern
-            warnings.simplefilter("ignore", NumericalWarning)
+        with hushed():  # a candidate's rank is nobody's concern
             features = Nystroem(tol=1e-4, max_rank=200)
             Phi = features.fit_transform(points, kernel_x.scaled(scale))
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])

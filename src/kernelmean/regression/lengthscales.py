@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.linalg
 
-from ..core.checks import NumericalWarning
+from ..core.checks import hushed
 from ..core.solves import kept, small_inverse
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
@@ -34,8 +33,7 @@ class Scaled:
 
     def choose(self, u: np.ndarray) -> None:
         """Landmarks for the kernel at these scales, to a trace of 1e-6."""
-        with warnings.catch_warnings():  # a rank that is used up loses nothing but precision
-            warnings.simplefilter("ignore", NumericalWarning)
+        with hushed():  # a rank that is used up loses nothing but precision
             features = Nystroem(tol=1e-6, max_rank=self.rank)
             self.landmarks = features.fit(self.points, self.kernel.scaled(10.0**u)).landmarks_
 

@@ -28,6 +28,7 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import count, flag, into, moved, optional, options, standing_for
 from ..core.summary import Block, Line
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import fitted_kernel
 from . import particles, tune
@@ -64,6 +65,16 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)} | 
 
 
 @moved(**OLD)
+@doors(
+    "tune",
+    "filter",
+    "smooth",
+    "predict",
+    "one_step",
+    "predict_quantile",
+    "predict_interval",
+    "log_predictive",
+)
 class KernelStateSpace(ChainEstimator):
     """x_{t+1} ~ M(x_t, ·), y_t ~ O(x_t, ·), both unknown: learned from y_1, ..., y_n alone.
 

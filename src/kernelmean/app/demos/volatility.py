@@ -15,7 +15,7 @@ from ...display.style import legend_above, time_axis
 from ...statespace.kernel_state_space import KernelStateSpace
 from ..commands.ssm import expected, laws
 from ..errors import hushed
-from ..report import Fact, Figure, Grid, Note, Numbers, Prose, Section
+from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
 from ..words import Texts, minus, percent
 from .sp500 import RETURN, TRAINING, load_returns
 
@@ -146,7 +146,7 @@ def run(quick: bool) -> Section:
     """Volatility of the market, one day ahead."""
     v = Volatility.of(load_returns(), quick)
     seen, first, last = (f"{day:%B %Y}" for day in v.returns.index[[v.n - 1, v.n, -1]])
-    blocks = [
+    blocks: list[Block] = [
         Prose(SAY("question", seen=seen, first=first, last=last)),
         _picture(v),
         Numbers(_lines(v)),
