@@ -26,7 +26,8 @@ from .bayes.simulate import simulate_posterior
 from .core import moments, old_names, progress
 from .core.checks import NumericalWarning
 from .core.interval import Interval
-from .core.saving import load
+from .core.saving import Saveable, importers, load
+from .core.version import __version__ as __version__
 from .densities.conditional_density import ConditionalDensity
 from .densities.embedded_density import EmbeddedDensity
 from .embedding.embedding import MeanEmbedding
@@ -59,8 +60,6 @@ if TYPE_CHECKING:  # on first use otherwise, as LAZY says
     from .instruments.kernel_iv import KernelIV
     from .statespace.kernel_state_space import KernelStateSpace
     from .statespace.options import KernelRule, Normal, Particles, Sampled, Uniform
-
-__version__ = "0.1.0"
 
 __all__ = [
     "EM",
@@ -135,6 +134,10 @@ PACKAGES = (
     *("filtering", "hmm", "instruments", "metrics", "statespace"),
 )
 LAZY |= {name: name for name in PACKAGES}
+SAVING = (  # modules by which every class that is saved is known, but for those of LAZY
+    *("instruments.dask", "chains.model", "hmm", "filtering", "statespace"),
+    *("adapters.econml", "comparators"),
+)
 old_names.install()
 old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(
     f"{__name__}.display"
@@ -151,6 +154,17 @@ def __getattr__(name: str) -> Any:
     found = getattr(module, name, module)  # a package, or what its file is there for
     globals()[name] = found
     return found
+
+
+def _import_saved(name: str) -> None:
+    """Import the module of a class that a file names."""
+    modules = ("features.neural",) if name in ("Neural", "FeatureKernel") else SAVING
+    for module in modules:
+        if name not in Saveable.classes:
+            import_module(f"{__name__}.{module}")
+
+
+importers.append(_import_saved)
 
 
 def __dir__() -> list[str]:

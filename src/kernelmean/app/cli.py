@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__
+from ..core.version import __version__
 from . import commands
 from .errors import UserError
 from .terminal import fail

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from .. import __version__
+from ..core.version import __version__
 from .report import STYLE, Figure, Report, Section, anchor
 
 

@@ -18,6 +18,7 @@ import os
 import sys
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,22 +38,18 @@ DAMAGE = (zipfile.BadZipFile, KeyError, EOFError, TypeError, AttributeError, zli
 # Classes that are gone or renamed -> what a file that holds them means today.
 RENAMED: dict[str, str] = {}
 
-# Rooms that are not imported until something in them is used, and the classes they save.
-LAZY = {"Neural": "features.neural", "FeatureKernel": "features.neural"}
-ROOMS = (
-    *("kernels", "features", "embedding", "regression", "densities", "bayes", "filtering"),
-    *("instruments.dask", "chains.model", "hmm", "statespace", "adapters.econml", "comparators"),
-)
+# How to import a class that a file names and nobody has used yet: handed down by the roof.
+importers: list[Callable[[str], None]] = []
 
 
 class Saveable:
     """Gives a class `save`; `kernelmean.load` brings the object back."""
 
-    _classes: ClassVar[dict[str, type[Saveable]]] = {}  # by the name that files use
+    classes: ClassVar[dict[str, type[Saveable]]] = {}  # by the name that files use
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        known = Saveable._classes.setdefault(cls.__name__, cls)
+        known = Saveable.classes.setdefault(cls.__name__, cls)
         ours = cls.__module__.startswith("kernelmean.")
         if ours and known.__module__ != cls.__module__:
             raise TypeError(f"two classes are saved as {cls.__name__}: {known.__module__} has one")
@@ -242,13 +239,11 @@ def _class(name: str) -> type[Saveable]:
     """The class that a file names, by its own name; version 1 put its module in front."""
     name = name.rpartition(".")[2]
     name = RENAMED.get(name, name)
-    rooms = iter((LAZY[name],) if name in LAZY else ROOMS)
-    while name not in Saveable._classes:
-        room = next(rooms, None)
-        if room is None:
-            raise ValueError(f"the file names a class this version does not have: {name}")
-        importlib.import_module(f"kernelmean.{room}")
-    return Saveable._classes[name]
+    for importer in importers:
+        importer(name)
+    if name not in Saveable.classes:
+        raise ValueError(f"the file names a class this version does not have: {name}")
+    return Saveable.classes[name]
 
 
 def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
