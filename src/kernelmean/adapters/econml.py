@@ -17,6 +17,7 @@ from ..core.checks import Array, as_points, check_lengths
 from ..core.interval import Interval
 from ..core.moments import evenly, row_blocks
 from ..core.saving import Saveable
+from ..core.summary import Summary
 from ..instruments.inference import confidence_limits
 from ..instruments.kernel_iv import KernelIV
 
@@ -85,6 +86,10 @@ class KernelIVEffect(Saveable):
         Y = np.ravel(Y) if np.shape(Y) == (n, 1) else Y
         self.model_.fit(treatments, Y, Z, C if C.shape[1] else None)
         return self
+
+    def summary(self) -> Summary:
+        """An account of the fit: that of `KernelIV`."""
+        return self.model_.summary()
 
     def effect(self, X=None, *, T0=0, T1=1) -> Array:
         """Effect of going from T0 to T1, shape (m,) (or (m, 1), as Y).
