@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,11 +12,12 @@ from ..core.checks import as_vector
 from ..instruments.inference import confidence_limits, ridge_coefficients
 from ..instruments.kernel_iv import KernelIV
 from ..instruments.summary import regressor_names
-from .style import CURVE, DATA, DRAWN, PLAIN, column_number, literal, new_axes
+from .base import Display, column_number, new_axes
+from .style import CURVE, DATA, DRAWN, PLAIN, literal
 
 
 @dataclass
-class StructuralCurveDisplay:
+class StructuralCurveDisplay(Display):
     """A structural function along one regressor with its confidence band, beside plain regression.
 
     Attributes
@@ -54,7 +54,6 @@ class StructuralCurveDisplay:
     x_name: str = "x"
     y_name: str = "y"
     level: float = 0.95
-    ax_: Any = None
 
     @classmethod
     def from_estimator(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,24 +12,12 @@ from ..core.checks import as_floats, check_lengths
 from ..core.sequences import check_sequences
 from ..filtering.kernel_bayes_filter import KernelBayesFilter
 from ..filtering.results import FilterResult
-from .style import (
-    CURVE,
-    DATA,
-    GAP,
-    PLAIN,
-    TRUTH,
-    as_times,
-    in_legend,
-    legend_above,
-    literal,
-    new_axes,
-    panels,
-    time_axis,
-)
+from .base import Display, PanelDisplay, as_times, new_axes, panels
+from .style import CURVE, DATA, GAP, PLAIN, TRUTH, in_legend, legend_above, literal, time_axis
 
 
 @dataclass
-class TrackDisplay:
+class TrackDisplay(PanelDisplay):
     """A state followed over time: mean and interval at each step, one panel per state.
 
     Shaded columns are steps without news: missing observations, and (marked ×) observations
@@ -69,7 +56,6 @@ class TrackDisplay:
     names: list[str]
     level: float
     sequences: list[slice]
-    axes_: Any = None
 
     @classmethod
     def from_estimator(
@@ -86,9 +72,7 @@ class TrackDisplay:
         **options
             As for `from_result`.
         """
-        check_is_fitted(estimator)
-        run = estimator.smooth if smooth else estimator.filter
-        return cls.from_result(run(X, options.get("lengths")), truth, **options)
+        return cls.from_result(_followed(estimator, X, smooth, options), truth, **options)
 
     @classmethod
     def from_result(
@@ -175,7 +159,7 @@ class TrackDisplay:
 
 
 @dataclass
-class SpreadDisplay:
+class SpreadDisplay(Display):
     """How much is known of each state at each step: the width of its interval.
 
     Drawn as a share of the width of the same interval over all training states, so that states
@@ -211,7 +195,6 @@ class SpreadDisplay:
     names: list[str]
     level: float
     sequences: list[slice]
-    ax_: Any = None
 
     @classmethod
     def from_estimator(
@@ -227,9 +210,7 @@ class SpreadDisplay:
         **options
             As for `from_result`.
         """
-        check_is_fitted(estimator)
-        run = estimator.smooth if smooth else estimator.filter
-        return cls.from_result(run(X, options.get("lengths")), **options)
+        return cls.from_result(_followed(estimator, X, smooth, options), **options)
 
     @classmethod
     def from_result(
@@ -284,6 +265,11 @@ class SpreadDisplay:
         ax.set_ylim(bottom=0)
         legend_above(ax)
         return self
+
+
+def _followed(estimator: KernelBayesFilter, X, smooth: bool, options) -> FilterResult:
+    check_is_fitted(estimator)
+    return (estimator.smooth if smooth else estimator.filter)(X, options.get("lengths"))
 
 
 def _shade_gaps(axes, track: TrackDisplay | SpreadDisplay) -> None:
