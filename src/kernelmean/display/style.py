@@ -25,7 +25,7 @@ def in_legend(name) -> str:
 
 
 def shade(axes, grid_x: np.ndarray, grid_y: np.ndarray, density: np.ndarray) -> None:
-    """A density (m, k) in blue over all of the axes; its root, or narrow peaks outshine the rest."""
+    """A density (m, k) in blue, over all of the axes; a root, or narrow peaks outshine the rest."""
     from matplotlib.colors import LinearSegmentedColormap
 
     blues = LinearSegmentedColormap.from_list("density", ["#ffffff", "#9dc3e6", CURVE])
