@@ -28,7 +28,7 @@ PANEL = 2.9  # inches
 
 @dataclass
 class ConditionalDensityDisplay(Display):
-    """p(y | x) at a few x, one above the other, each of area one.
+    """p(y | x) at a few x, one below the other, each of area one.
 
     Each ridge carries its median (line) and its central interval (dark), with the observations of
     the most similar rows as ticks beneath: what the density rests on.
