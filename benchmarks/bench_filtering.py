@@ -62,17 +62,17 @@ def fitted(T: int, steps: int, settings: dict) -> tuple:
 
 
 def tracked(model, X, lengths=None) -> np.ndarray:
-    return model.filter(X, lengths).mean
+    return model.filter(X, lengths).mean()
 
 
 def smoothed(model, X) -> np.ndarray:
-    return model.smooth(X).mean
+    return model.smooth(X).mean()
 
 
 def streamed(model, X) -> np.ndarray:
     belief, means = model.start(), []
     for x in X:
-        means.append(belief.predict().update(x).mean if means else belief.update(x).mean)
+        means.append(belief.predict().update(x).mean() if means else belief.update(x).mean())
     return np.array(means)
 
 
@@ -81,7 +81,7 @@ def together(T: int, count: int, steps: int) -> tuple:
 
 
 def one_by_one(model, X, lengths) -> np.ndarray:
-    return np.concatenate([model.filter(part).mean for part in np.split(X, len(lengths))])
+    return np.concatenate([model.filter(part).mean() for part in np.split(X, len(lengths))])
 
 
 def tune(train, _) -> dict:

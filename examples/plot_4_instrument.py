@@ -40,7 +40,7 @@ for name, curve in curves.items():
 
 fig, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 ax.plot(data.X, data.y, ".", color="0.8", ms=3)
-ax.fill_between(grid[:, 0], *iv.predict_interval(grid).T, color="C1", alpha=0.2, lw=0)
+ax.fill_between(grid[:, 0], *iv.predict_interval(grid), color="C1", alpha=0.2, lw=0)
 for name, curve in curves.items():
     ax.plot(grid, curve, label=name)
 ax.plot(grid, truth, "k--", lw=1, label="truth")

@@ -37,7 +37,7 @@ filtered = model.filter(seen)
 smoothed = model.smooth(seen)
 
 there = ~filtered.missing
-for name, mean in [("camera", seen), ("filter", filtered.mean), ("smoother", smoothed.mean)]:
+for name, mean in [("camera", seen), ("filter", filtered.mean()), ("smoother", smoothed.mean())]:
     print(f"{name:>8}: root mean squared error {np.sqrt(np.mean((mean - test.Z)[there] ** 2)):.2f}")
 
 # %%
@@ -54,7 +54,7 @@ for ax, track, color, name in zip(
     ax.fill_between(frames, lower, upper, color=color, alpha=0.25, lw=0, label="90% interval")
     ax.plot(frames, seen[:, 0], ".", color="0.55", label="camera")
     ax.plot(frames, test.Z[:, 0], "k-", lw=1, label="truth")
-    ax.plot(frames, track.mean[:, 0], color=color, lw=2, label=name)
+    ax.plot(frames, track.mean()[:, 0], color=color, lw=2, label=name)
     ax.set(ylabel="first coordinate")
     ax.legend(loc="upper left", ncols=4)
 axes[1].set(xlabel="frame", xlim=(20, 89), ylim=(-2.3, 3.2))

@@ -25,7 +25,7 @@ data = km.datasets.make_iv_sigmoid(1000, random_state=5000)
 iv = km.KernelIV().fit(data.X, data.y, data.Z)
 
 fig, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
-iv.plot(ax=ax)
+km.display.StructuralCurveDisplay.from_estimator(iv).plot(ax)
 ax.plot(data.grid, data.truth(data.grid), "k", lw=1, label="truth")
 ax.set(xlabel="input x", ylabel="outcome y")
 ax.legend(loc="upper left", frameon=False)

@@ -75,7 +75,7 @@ def learned(name: str, run: Callable, test: Trajectory) -> Track:
     result, seconds = timed(run, test.X)
     low, high = result.interval(LEVEL)
     inside = (low - test.Z <= 0) & (high - test.Z >= 0)
-    return name, result.mean, seconds, float(inside.mean())
+    return name, result.mean(), seconds, float(inside.mean())
 
 
 def timed(function: Callable, *args) -> tuple[Any, float]:
@@ -113,7 +113,7 @@ def best_on_tail(
         fitted = clone(candidate).fit(X[:-tail], Z[:-tail])
         with warnings.catch_warnings():  # a candidate that collapses shows it in its error
             warnings.simplefilter("ignore", km.NumericalWarning)
-            return squared_error(fitted.filter(X[held]).mean, Z[held])
+            return squared_error(fitted.filter(X[held]).mean(), Z[held])
 
     return min(candidates, key=error).fit(X, Z)
 

@@ -5,6 +5,7 @@ screen.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -13,6 +14,46 @@ import numpy as np
 import pytest
 
 DATA = Path(__file__).parent / "data"
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Say which tests took over a second and are not marked `slow`. No test fails by a clock."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
+    late = {
+        r.nodeid: r.duration
+        for r in reports
+        if r.when == "call" and r.duration > 1 and "slow" not in r.keywords
+    }
+    late = {test: t for test, t in late.items() if test.startswith("tests/")}
+    if late:
+        terminalreporter.section("over a second and not marked slow")
+    for test, seconds in sorted(late.items(), key=lambda pair: -pair[1]):
+        terminalreporter.write_line(f"{seconds:6.1f} s  {test}")
+
+
+@pytest.fixture(scope="session")
+def once() -> Callable:
+    """`once(key, make)`: what `make()` answers, made once for all tests, which leave it alone."""
+    made: dict = {}
+
+    def get(key, make):
+        if key not in made:
+            made[key] = make()
+        return made[key]
+
+    return get
+
+
+@pytest.fixture
+def short_searches(monkeypatch) -> None:
+    """Searches for lengthscales stop after a few steps.
+
+    For tests whose assertions do not depend on how good the lengthscales are: refusals, copies,
+    repetitions, odd data.
+    """
+    monkeypatch.setattr("kernelmean.instruments.search.STEPS", 4)
+    monkeypatch.setattr("kernelmean.densities.search.STEPS", 4)
+    monkeypatch.setattr("kernelmean.densities.location.STEPS", 4)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def quietly(f, *arguments, **named):
 
 def check_sound(result) -> None:
     """Numbers everywhere: means, flags, weights."""
-    assert np.isfinite(result.mean).all()
-    assert np.isfinite(result.embeddings.weights).all()
+    assert np.isfinite(result.mean()).all()
+    assert np.isfinite(result.embedding.weights).all()
     assert result.collapsed.dtype == result.missing.dtype == bool
-    assert len(result) == len(result.mean) == len(result.embeddings)
+    assert len(result) == len(result.mean()) == len(result.embedding)

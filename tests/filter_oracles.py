@@ -36,7 +36,6 @@ class Points:
         """Its values at the rows of Z."""
         return K_z(Z, self.u) @ self.w
 
-    @property
     def mean(self) -> Array:
         return self.w @ self.u / self.w.sum()
 

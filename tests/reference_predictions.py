@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chain_options import hidden, latent
 
 import kernelmean as km
 from kernelmean.statespace import particles
@@ -74,10 +75,10 @@ def iv_answers(model, x, C=None) -> Answers:
     strength, confounded = model.first_stage(), model.endogeneity_test()
     return {
         "predict": model.predict(x, C),
-        "interval": np.array(model.predict_interval(x, C)),
-        "pointwise": np.array(model.predict_interval(x, C, level=0.8, simultaneous=False)),
+        "interval": np.stack(model.predict_interval(x, C), axis=-1),
+        "pointwise": np.stack(model.predict_interval(x, C, level=0.8, simultaneous=False), axis=-1),
         "derivative": model.derivative(x, C),
-        "derivative_interval": np.array(model.derivative_interval(x, C)),
+        "derivative_interval": np.stack(model.derivative_interval(x, C), axis=-1),
         "average_derivative": [effect.value, effect.error, effect.low, effect.high],
         "average_derivative_p": value(effect.p_value),
         "contrast": [change.value, change.error, change.low, change.high],
@@ -137,7 +138,7 @@ def iv_exogenous() -> Answers:
     rows = data.grid[::400]
     return {
         "predict": model.predict(rows[:, :1], rows[:, 1:]),
-        "interval": np.array(model.predict_interval(rows[:, :1], rows[:, 1:])),
+        "interval": np.stack(model.predict_interval(rows[:, :1], rows[:, 1:]), axis=-1),
         "derivative": model.derivative(rows[:, :1], rows[:, 1:]),
         "summary": str(model.summary()),
     }
@@ -153,7 +154,7 @@ def iv_formula() -> Answers:
     model = km.KernelIV.from_formula("sales ~ t + C(s) + [p ~ z]", table)
     return {
         "predict": model.predict(table[:20]),
-        "interval": np.array(model.predict_interval(table[:20])),
+        "interval": np.stack(model.predict_interval(table[:20]), axis=-1),
         "summary": str(model.summary()),
     }
 
@@ -295,7 +296,7 @@ def embedding_answers(m, points) -> Answers:
         "call": m(points),
         "mean": value(m.mean),
         "total": value(m.total),
-        "covariance": value(m.covariance),
+        "covariance": value(m.cov),
         "expectation": m.expectation(lambda y: y**3),
         "normalised": m.normalised().weights,
         "density": m.density(points),
@@ -439,7 +440,7 @@ def filter_answers(model, X, Z) -> Answers:
         found = getattr(model, name)(gaps, [10, len(X) - 10])
         told |= {
             f"{name} mean": value(found.mean),
-            f"{name} weights": value(found.embeddings).weights,
+            f"{name} weights": value(found.embedding).weights,
             f"{name} interval": np.array(found.interval(0.8)),
             f"{name} collapsed": value(found.collapsed),
             f"{name} missing": value(found.missing),
@@ -538,7 +539,7 @@ def hmm_answers(model, X) -> Answers:
 def hmm_case(n_components: int | None = 2, **parameters) -> Answers:
     train, test = (km.datasets.make_hmm("separated", n, random_state=n) for n in (150, 40))
     parameters = {"n_init": 2, "random_state": 0} | parameters
-    return hmm_answers(km.KernelHMM(n_components, **parameters).fit(train.X), test.X)
+    return hmm_answers(km.KernelHMM(n_components, **hidden(**parameters)).fit(train.X), test.X)
 
 
 @case()
@@ -575,13 +576,13 @@ def wide(n: int) -> np.ndarray:
 @case()
 def hmm_variates() -> Answers:
     X = wide(150)
-    return hmm_answers(km.KernelHMM(3, n_init=2, random_state=0).fit(X), X[:30])
+    return hmm_answers(km.KernelHMM(3, em=km.EM(n_init=2), random_state=0).fit(X), X[:30])
 
 
 @case()
 def hmm_discrete() -> Answers:
     X = np.round(3 * km.datasets.make_hmm("separated", 200, random_state=0).X)
-    model = km.KernelHMM(2, km.Delta(), n_init=2, random_state=0).fit(X)
+    model = km.KernelHMM(2, km.Delta(), em=km.EM(n_init=2), random_state=0).fit(X)
     return {"filter": model.filter(X[:20]), "density": model.density(X[:9])}
 
 
@@ -644,7 +645,7 @@ def state_answers(model, X) -> Answers:
 def state_case(design: str = "linear", **parameters) -> Answers:
     train, test = (km.datasets.make_state_space(design, n, random_state=n) for n in (120, 30))
     parameters = {"n_nodes": 15, "n_init": 2, "max_iter": 15, "random_state": 0} | parameters
-    return state_answers(km.KernelStateSpace(**parameters).fit(train.X), test.X)
+    return state_answers(km.KernelStateSpace(**latent(**parameters)).fit(train.X), test.X)
 
 
 @case()
@@ -677,14 +678,14 @@ def state_two() -> Answers:
     X = km.datasets.make_state_space("linear", 100, random_state=4).X
     both = np.hstack([X, np.roll(X, 1)])
     parts = {"n_nodes": 20, "n_init": 1, "max_iter": 5, "random_state": 0}
-    return state_answers(km.KernelStateSpace(2, **parts).fit(both), both[:25])
+    return state_answers(km.KernelStateSpace(2, **latent(**parts)).fit(both), both[:25])
 
 
 @case()
 def state_particles() -> Answers:
     train, test = (km.datasets.make_state_space("linear", n, random_state=n) for n in (100, 20))
     parts = {"n_nodes": 15, "n_init": 1, "max_iter": 8, "random_state": 0, "n_particles": 50}
-    model = km.KernelStateSpace(inference="particles", **parts).fit(train.X)
+    model = km.KernelStateSpace(**latent(inference="particles", **parts)).fit(train.X)
     return {
         "filter": value(model.filter(test.X).mean),
         "predict": model.predict(test.X),

@@ -109,7 +109,7 @@ def of_filter(points: np.ndarray, prior: np.ndarray) -> Callable[[Any], Answers]
         return {
             "filter": value(filtered.mean),
             "collapsed": value(filtered.collapsed),
-            "weights": value(filtered.embeddings).weights,
+            "weights": value(filtered.embedding).weights,
             "low": low,
             "high": high,
             "smooth": value(smoothed.mean),
@@ -203,9 +203,9 @@ def of_iv(x: np.ndarray, c: np.ndarray | None = None) -> Callable[[Any], Answers
         strength = model.first_stage()
         return {
             "predict": model.predict(x, c),
-            "interval": np.array(model.predict_interval(x, c)),
+            "interval": np.stack(model.predict_interval(x, c), axis=-1),
             "derivative": model.derivative(x, c, column=0),
-            "derivative_interval": np.array(model.derivative_interval(x, c)),
+            "derivative_interval": np.stack(model.derivative_interval(x, c), axis=-1),
             "average_derivative": [effect.value, effect.error, effect.low, effect.high],
             "contrast": [change.value, change.error],
             "first_stage": strength.partial_r2,
@@ -222,7 +222,7 @@ def of_formula(model) -> Answers:
     table = pd.DataFrame({"p": NEAR[:, 0], "g": ["a", "b", "a", "b", "a", "b"]})
     return {
         "predict": model.predict(table),
-        "interval": np.array(model.predict_interval(table)),
+        "interval": np.stack(model.predict_interval(table), axis=-1),
         "summary": str(model.summary()),
     }
 

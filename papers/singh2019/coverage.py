@@ -27,7 +27,7 @@ def run(seed: int, design: str, n: int) -> dict:
     return {
         "simultaneous": float(inside(band, truth).all()),
         "pointwise": float(inside(points, truth).mean()),
-        "half_width": float((band[:, 1] - band[:, 0]).mean() / 2),
+        "half_width": float((band.upper - band.lower).mean() / 2),
         "specification": float(model.specification_p_ >= 0.05),
     }
 
@@ -41,8 +41,8 @@ def inner(data: km.datasets.IVData) -> np.ndarray:
     return rows[((rows >= low) & (rows <= high)).all(axis=1)][:200]
 
 
-def inside(limits: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    return (limits[:, 0] <= truth) & (truth <= limits[:, 1])
+def inside(limits: tuple[np.ndarray, np.ndarray], truth: np.ndarray) -> np.ndarray:
+    return (limits[0] <= truth) & (truth <= limits[1])
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

@@ -112,7 +112,7 @@ def kernel_angles(filter_, data: Trajectory, given: dict | None = None) -> np.nd
     """Filtered angles; a filter may be given a prior or supervision."""
     with warnings.catch_warnings():  # a collapsed step shows in the error
         warnings.simplefilter("ignore", km.NumericalWarning)
-        return angle(filter_.filter(data.X, **(given or {})).mean)
+        return angle(filter_.filter(data.X, **(given or {})).mean())
 
 
 def clock(data: Trajectory, strength: float) -> tuple:
@@ -129,7 +129,7 @@ def at_predicted_angle(data: Trajectory, strength: float) -> Callable:
     def at(step: int, x: np.ndarray, belief) -> tuple | None:
         if step == 0:
             return None
-        theta = angle(np.asarray(belief.mean)).reshape(1, 1)
+        theta = angle(np.asarray(belief.mean())).reshape(1, 1)
         return data.model.emission(theta), on_circle(theta[:, 0]), strength
 
     return at

@@ -121,13 +121,13 @@ def estimates(film: Film, walk: Film) -> Iterator[tuple[str, np.ndarray]]:
         yield name, regularised(thresholded, walk.X, step)
     default = km.KernelBayesFilter().fit(film.X, film.Z).filter(walk.X)
     yield "KernelBayesFilter()", decoded(default)
-    yield "KernelBayesFilter(), mean", default.mean
+    yield "KernelBayesFilter(), mean", default.mean()
     yield "KF", linear_kalman(film.small, film.Z, walk.small)
 
 
 def decoded(result) -> np.ndarray:
     """Points nearest to the embeddings, as appendix A.1 has them."""
-    return result.embeddings.mode()
+    return result.mode()
 
 
 def regularised(model: km.KernelBayesFilter, tests, step: float) -> np.ndarray:

@@ -115,7 +115,7 @@ def candidates(train: Film, rule: str, regs, features=None) -> Iterator[km.Kerne
 def filtered(model: km.KernelBayesFilter, test: Film) -> np.ndarray:
     with warnings.catch_warnings():  # unlike any picture seen: the prediction is kept, and counts
         warnings.simplefilter("ignore", km.NumericalWarning)
-        return model.filter(test.X).mean
+        return model.filter(test.X).mean()
 
 
 def by_networks(method: str, train: Film, test: Film, epochs: int, seed: int) -> np.ndarray:

@@ -10,8 +10,10 @@ Embeddings and rules
 Estimators
     KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior, ConditionalDensity,
     EmbeddedDensity, KernelHMM, estimate_order, KernelStateSpace
+Options
+    EM, Normal, Uniform, Sampled, Particles, KernelRule
 And
-    load, NumericalWarning, datasets, display, econml, moments, progress
+    load, NumericalWarning, datasets, display, econml, metrics, moments, progress
 """
 
 from importlib import import_module
@@ -22,6 +24,7 @@ from .bayes.density_ratio import DensityRatio
 from .bayes.kernel_bayes import KernelBayes, bayes_rule
 from .bayes.rules import product_rule, sum_rule
 from .bayes.simulate import simulate_posterior
+from .chains.options import EM
 from .core import moments, old_names, progress
 from .core.checks import NumericalWarning
 from .core.saving import load
@@ -53,10 +56,12 @@ from .kernels import (
 )
 from .regression.conditional import ConditionalEmbedding
 from .statespace.kernel_state_space import KernelStateSpace
+from .statespace.options import KernelRule, Normal, Particles, Sampled, Uniform
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "EM",
     "ConditionalDensity",
     "ConditionalEmbedding",
     "Delta",
@@ -72,17 +77,22 @@ __all__ = [
     "KernelBayesFilter",
     "KernelHMM",
     "KernelIV",
+    "KernelRule",
     "KernelStateSpace",
     "Laplace",
     "Linear",
     "Matern",
     "MeanEmbedding",
+    "Normal",
     "NumericalWarning",
     "Nystroem",
+    "Particles",
     "Periodic",
     "Precomputed",
     "RandomFourier",
     "Rotation",
+    "Sampled",
+    "Uniform",
     "as_kernel",
     "bayes_rule",
     "comparators",
@@ -92,6 +102,7 @@ __all__ = [
     "estimate_order",
     "load",
     "median_lengthscale",
+    "metrics",
     "moments",
     "on_columns",
     "product_rule",
@@ -106,9 +117,13 @@ LAZY = {
     "datasets": "datasets",
     "display": "display",
     "econml": "adapters.econml",
+    "metrics": "metrics",
     "Neural": "features.neural",
 }
 old_names.install()
+old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(
+    f"{__name__}.display"
+).StructuralCurveDisplay.from_estimator(*given, **options)
 
 
 def __getattr__(name: str) -> Any:

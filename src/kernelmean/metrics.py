@@ -33,7 +33,7 @@ def tmse(startprob, transmat, startprob_hat, transmat_hat) -> float:
 
     Examples
     --------
-    >>> from kernelmean.comparators import tmse
+    >>> from kernelmean.metrics import tmse
     >>> tmse([0.5, 0.5], [[0.8, 0.2], [0.2, 0.8]], [0.6, 0.4], [[0.7, 0.3], [0.2, 0.8]])
     0.04
     """
@@ -70,7 +70,7 @@ def matched_accuracy(states, predicted) -> float:
 
     Examples
     --------
-    >>> from kernelmean.comparators import matched_accuracy
+    >>> from kernelmean.metrics import matched_accuracy
     >>> matched_accuracy([0, 0, 1, 1, 2], [2, 2, 0, 0, 0])
     0.8
     """
@@ -111,7 +111,7 @@ def qlike(variance, squared_return) -> float:
 
     Examples
     --------
-    >>> from kernelmean.comparators import qlike
+    >>> from kernelmean.metrics import qlike
     >>> round(qlike([1.0, 4.0], [1.0, 0.0]), 3)  # (0 + 1 + log 4 + 0)/2
     1.193
     """
@@ -138,7 +138,7 @@ def mse_log_variance(variance, squared_return) -> float:
 
     Examples
     --------
-    >>> from kernelmean.comparators import mse_log_variance
+    >>> from kernelmean.metrics import mse_log_variance
     >>> round(mse_log_variance([1.0, 4.0], [1.0, 0.0]), 3)  # 1.27², of the first row alone
     1.614
     """

@@ -17,6 +17,7 @@ from kernelmean.app.demos.job import Job, Result
 from kernelmean.app.page import Prose, Section
 
 
+@pytest.mark.slow
 def test_demo_on_real_data(demo_run):
     folder, result = demo_run
     assert result.exit_code == 0, result.output

@@ -39,6 +39,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(Settings, "model", model)
 
 
+@pytest.mark.slow
 def test_files_and_summary(run, table):
     result = run("density", "data.csv", *ASKED, "--out", "results")
     assert result.exit_code == 0, result.output
@@ -51,6 +52,7 @@ def test_files_and_summary(run, table):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_model(run, quick, table):
     pd.DataFrame({"age": [2.0, 8.0], "dose": [1.5, 1.2]}).to_csv("at.csv", index=False)
     assert run("density", "data.csv", *ASKED, "--at", "at.csv", "--level", "0.8").exit_code == 0
@@ -65,6 +67,7 @@ def test_numbers_are_those_of_the_model(run, quick, table):
         np.testing.assert_allclose(ends.T, model.interval(X, 0.8, kind))
 
 
+@pytest.mark.slow
 def test_several_columns(run, quick, table):
     result = run("density", "data.csv", "--y", "size,weight", "--x", "age", "--bandwidth", "0.5,1")
     assert result.exit_code == 0, result.output
@@ -80,6 +83,7 @@ def test_several_columns(run, quick, table):
     assert page.count("<figure") == 5
 
 
+@pytest.mark.slow
 def test_the_code_on_the_page_runs(run, quick, table):
     run("density", "data.csv", *ASKED)
     shown = report(Densities.of(table, ["size"], ["age", "dose"]), "data.csv", [])

@@ -77,16 +77,16 @@ def test_numbers_are_those_of_the_model(run, tables):
     track = pd.read_csv("kernelmean-filter/track.csv", index_col="row")
     filtered, smoothed = model.filter(rows), model.smooth(rows)
     ahead = model.forecast(rows, 3)
-    np.testing.assert_allclose(track[["u_mean", "v_mean"]], filtered.mean, atol=1e-10)
+    np.testing.assert_allclose(track[["u_mean", "v_mean"]], filtered.mean(), atol=1e-10)
     names = ["u_smoothed_mean", "v_smoothed_mean"]
-    np.testing.assert_allclose(track[names], smoothed.mean, atol=1e-10)
+    np.testing.assert_allclose(track[names], smoothed.mean(), atol=1e-10)
     lower, upper = filtered.interval(0.8)
     np.testing.assert_allclose(track[["u_lower", "v_lower"]], lower, atol=1e-10)
     np.testing.assert_allclose(track[["u_upper", "v_upper"]], upper, atol=1e-10)
     assert list(track.index[track["collapsed"]]) == [21]
     assert list(track.index[track["missing"]]) == [11, 12, 13, 16]
     forecast = pd.read_csv("kernelmean-filter/forecast.csv")
-    np.testing.assert_allclose(forecast[["u_mean", "v_mean"]], ahead.mean, atol=1e-10)
+    np.testing.assert_allclose(forecast[["u_mean", "v_mean"]], ahead.mean(), atol=1e-10)
     names = ["east_mean", "north_mean"]
     np.testing.assert_allclose(forecast[names], ahead.observations.mean(), atol=1e-10)
 
@@ -100,6 +100,7 @@ def test_without_states_there_are_no_errors_and_without_a_horizon_no_forecast(ru
     assert km.load("here/model.km").rule == "squared"
 
 
+@pytest.mark.slow
 def test_trajectories_do_not_touch_each_other(run, trips):
     options = (*OPTIONS, "--sequence", "trip", "--forecast", "2")
     result = run("filter", "many.csv", "few.csv", *options)
@@ -112,7 +113,7 @@ def test_trajectories_do_not_touch_each_other(run, trips):
     np.testing.assert_allclose(track[["u_mean", "v_mean"]].iloc[12:], model.predict(alone))
     forecast = pd.read_csv("kernelmean-filter/forecast.csv")
     assert list(forecast["trip"] + forecast["step"].astype(str)) == ["t01", "t02", "t11", "t12"]
-    np.testing.assert_allclose(forecast[["u_mean", "v_mean"]][2:], model.forecast(alone, 2).mean)
+    np.testing.assert_allclose(forecast[["u_mean", "v_mean"]][2:], model.forecast(alone, 2).mean())
     page = Path("kernelmean-filter/report.html").read_text(encoding="utf-8")
     assert "trip t0." in page
     assert "trip t1." in page
@@ -128,6 +129,7 @@ def test_rows_left_out_end_a_trajectory(tables):
     assert sum(past.lengths) == len(past.frame)
 
 
+@pytest.mark.slow
 def test_tuning_shows_progress_and_can_be_left_out(run, tables, monkeypatch):
     monkeypatch.setattr("kernelmean.filtering.tune.SCALES", (1.0,))
     monkeypatch.setattr("kernelmean.filtering.tune.FINE", (1.0,))

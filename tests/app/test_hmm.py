@@ -42,7 +42,7 @@ def table(tmp_path, monkeypatch) -> pd.DataFrame:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Fewer starts of EM: what the page says does not depend on how good the fit is."""
-    monkeypatch.setattr(Settings, "model", lambda *a: model(*a).set_params(n_init=2))
+    monkeypatch.setattr(Settings, "model", lambda *a: model(*a).set_params(em=km.EM(n_init=2)))
 
 
 model = Settings.model
@@ -54,6 +54,7 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Regimes:
     return Regimes.of(Settings(list(frame), **{"states": 2, **settings}), Series(rows))
 
 
+@pytest.mark.slow
 def test_files_and_summary(run, table):
     result = run("hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here")
     assert result.exit_code == 0, result.output
@@ -77,6 +78,7 @@ def test_files_and_summary(run, table):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_model(run, table):
     run("hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--level", "0.8")
     fitted = km.load("kernelmean-hmm/model.km")
@@ -99,6 +101,7 @@ def test_numbers_are_those_of_the_model(run, table):
     np.testing.assert_allclose(forecast[["level_lower", "level_upper"]].T, ends)
 
 
+@pytest.mark.slow
 def test_sequences_do_not_touch_each_other(run, table):
     parts = [levels(n, n).assign(site=f"s{i}") for i, n in enumerate((80, 60, 1))]
     pd.concat(parts).to_csv("many.csv", index=False)
@@ -123,6 +126,7 @@ def test_sequences_do_not_touch_each_other(run, table):
     assert page.count("<figure") == 9  # states and forecast of each, two densities, the spectrum
 
 
+@pytest.mark.slow
 def test_options_reach_the_model(run, table):
     result = run("hmm", "data.csv", *ASKED, "--inference", "forward", "--seed", "3")
     assert result.exit_code == 0, result.output
@@ -132,6 +136,7 @@ def test_options_reach_the_model(run, table):
     assert "by densities" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_code_on_the_page_runs(run, table):
     run("hmm", "data.csv", *ASKED)
     page = report(found(table[["level"]]), "data.csv", [])

@@ -88,7 +88,7 @@ def test_saved_model_predicts_as_the_page_says(run, csv):
     model = km.load("kernelmean-iv/model.km")
     new = table[["price", "season"]]
     np.testing.assert_allclose(model.predict(new), table["prediction"], rtol=1e-9)
-    low, high = model.predict_interval(new, simultaneous=False).T
+    low, high = model.predict_interval(new, simultaneous=False)
     np.testing.assert_allclose(low, table["prediction_low"], rtol=1e-9)
     np.testing.assert_allclose(high, table["prediction_high"], rtol=1e-9)
 
@@ -111,6 +111,7 @@ def test_plain_ridge_is_the_displays(market):
     np.testing.assert_allclose(got, theirs.plain + halves.centre)
 
 
+@pytest.mark.slow
 def test_at_new_rows_in_any_order(run, csv, tmp_path, market):
     new = market[["season", "price", "weekday"]].iloc[[5, 3]]
     new.to_csv(tmp_path / "new.csv", index=False)
@@ -124,6 +125,7 @@ def test_at_new_rows_in_any_order(run, csv, tmp_path, market):
     np.testing.assert_allclose(at["prediction"], everywhere["prediction"].iloc[[5, 3]])
 
 
+@pytest.mark.slow
 def test_a_seed_matters_only_where_rows_are_divided(run, csv):
     for folder, *options in (
         ("a", "--seed", 1, "--split", 0.5),
@@ -208,6 +210,7 @@ def test_linear_kernel_minds_units_and_says_so(market, change):
 # ---------------------------------------------------------------- formulas
 
 
+@pytest.mark.slow
 def test_a_formula_in_place_of_columns(run, csv):
     pytest.importorskip("formulaic")
     run("iv", csv, *MARKET, "--out", "columns")
@@ -288,6 +291,7 @@ def test_headline_and_table_agree_with_the_curve(analysis):
     np.testing.assert_allclose(cells[:, 0] - cells[:, 3], cells[:, 4], atol=0.2)
 
 
+@pytest.mark.slow
 def test_several_endogenous_columns_give_a_curve_each(run, csv):
     result = run("iv", csv, "--y", "quantity", "--x", "price,season", "--z", "storm")
     assert result.exit_code == 0, result.output
@@ -369,6 +373,7 @@ def test_bad_files(refused, market, tmp_path):
     assert "--drop-missing" in refused("iv", "gaps.csv", *MARKET)
 
 
+@pytest.mark.slow
 def test_missing_values_dropped_on_request(run, market, tmp_path):
     gaps = market.assign(price=market["price"].where(market["price"] > 0))
     gaps.to_csv(tmp_path / "gaps.csv", index=False)
@@ -410,6 +415,7 @@ def test_curve_is_the_displays(analysis):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name))
 
 
+@pytest.mark.slow
 def test_as_a_program(csv, tmp_path):
     command = [sys.executable, "-c", "from kernelmean.app import main; main()", "iv", str(csv)]
     good = subprocess.run(

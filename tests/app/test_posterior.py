@@ -118,6 +118,7 @@ def test_a_prior_far_from_the_pairs_is_said(run, tables):
     assert "not to be trusted" in " ".join(result.stdout.split())
 
 
+@pytest.mark.slow
 def test_influenza_against_rejection():
     """Accepting the nearest of many simulations is slow and simple, and cannot share a mistake."""
     outbreak = km.datasets.load_influenza()

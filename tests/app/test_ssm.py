@@ -49,7 +49,7 @@ def table(tmp_path, monkeypatch) -> pd.DataFrame:
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     """One start and a few steps: what the page says does not depend on how good the fit is."""
-    small = {"n_init": 1, "max_iter": 3, "n_particles": 20, "n_nodes": 15}
+    small = {"em": km.EM(n_init=1, max_iter=3), "latent": km.Normal(nodes=15)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Settings, "model", lambda *a: model(*a).set_params(**small))
         yield
@@ -70,6 +70,7 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Forecasts:
     return Forecasts.of(Settings(list(frame), **settings), Series(rows))
 
 
+@pytest.mark.slow
 def test_files_and_summary(run, table):
     result = run("ssm", "data.csv", *ASKED, "--time", "day", "--horizon", "3", "--out", "here")
     assert result.exit_code == 0, result.output
@@ -91,6 +92,7 @@ def test_files_and_summary(run, table):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_model(run, table):
     run("ssm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--level", "0.8")
     fitted = km.load("kernelmean-ssm/model.km")
@@ -112,6 +114,7 @@ def test_numbers_are_those_of_the_model(run, table):
     np.testing.assert_allclose(forecast[["level_lower", "level_upper"]].T, ends)
 
 
+@pytest.mark.slow
 def test_sequences_do_not_touch_each_other(run, table):
     parts = [levels(n, n).assign(site=f"s{i}") for i, n in enumerate((120, 80, 1))]
     pd.concat(parts).to_csv("many.csv", index=False)
@@ -135,6 +138,7 @@ def test_sequences_do_not_touch_each_other(run, table):
     assert page.count("<figure") == 5  # three sequences, the laws, the trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["particles", "kbr"])
 def test_options_reach_the_model(run, table, inference):
     options = ("--inference", inference, "--seed", "3", "--latent-dim", "1")
@@ -146,6 +150,7 @@ def test_options_reach_the_model(run, table, inference):
     assert {"particles": "particles", "kbr": "kernel Bayes' rule"}[inference] in result.stdout
 
 
+@pytest.mark.slow
 def test_moments_alone_in_two_latent_dimensions(run, table):
     result = run("ssm", "data.csv", *ASKED, "--no-refine", "--latent-dim", "2", "--level", "0.5")
     assert result.exit_code == 0, result.output
@@ -156,6 +161,7 @@ def test_moments_alone_in_two_latent_dimensions(run, table):
     assert {"filtered_0", "filtered_1", "smoothed_1"} <= set(track)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_squares", [False, True])
 def test_the_code_on_the_page_runs(run, table, log_squares):
     flag = ["--log-squares"] if log_squares else []
@@ -170,6 +176,7 @@ def test_the_code_on_the_page_runs(run, table, log_squares):
 
 
 class TestLogSquares:
+    @pytest.mark.slow
     def test_zeros_are_missing_and_volatility_is_that_of_the_squares(self, run, table):
         frame = table.assign(level=table["level"].where(table.index != 7, 0.0))
         frame.to_csv("data.csv", index=False)
@@ -203,6 +210,7 @@ class TestTrial:
         expected = [0] * 8 + [1] * 2 + [0] * 4 + [0] * 19 + [1] * 4
         np.testing.assert_array_equal(ends([10, 4, 23]), expected)
 
+    @pytest.mark.slow
     def test_forecasts_are_of_a_model_that_has_not_seen_the_rows(self, plain):
         trial, X = plain.trial, gappy()[["level"]]
         assert trial is not None
@@ -227,6 +235,7 @@ class TestTrial:
         assert found["mean"][150, 0] == pytest.approx(np.nanmean(y[past]))
         assert np.isnan(found["AR(1)"][[0, 90, 21], 0]).all()
 
+    @pytest.mark.slow
     def test_only_rows_that_follow_a_whole_one_are_judged(self, table):
         frame = table[["level"]].copy()
         frame.loc[[170, 180], "level"] = np.nan
@@ -254,6 +263,7 @@ class TestTrial:
         assert error == pytest.approx(np.std([3, 3, 3, -1]) / 2)
         assert trial.rival == "AR(1)"
 
+    @pytest.mark.slow
     def test_too_few_rows(self, table):
         a = found(table[["level"]].dropna()[:60])
         assert a.trial is None
@@ -263,19 +273,20 @@ class TestTrial:
         assert "How good the forecasts are" not in page
         assert "Rows held out" not in [name for name, _, _ in facts(a)]
 
+    @pytest.mark.slow
     def test_tuning_looks_at_earlier_rows_only(self, table, monkeypatch):
         seen = []
 
         def tune(self, X, X_val, lengths, lengths_val, *, verbose):
             seen.append((len(X), len(X_val), lengths, lengths_val))
-            tuned = km.KernelStateSpace(guard=7.0, n_init=1, max_iter=2).fit(X, lengths)
+            tuned = km.KernelStateSpace(em=km.EM(guard=7.0, n_init=1, max_iter=2)).fit(X, lengths)
             tuned.tuning_ = [{"guard": 7.0, "likelihood": -1.0}]
             return tuned
 
         monkeypatch.setattr(km.KernelStateSpace, "tune", tune)
         a = found(table[["level"]], lengths=[100, 100], names=["a", "b"], tune=True)
         assert seen == [(128, 32, [64, 64], [16, 16])]
-        assert a.model.guard == 7.0
+        assert a.model.em.guard == 7.0
         assert ("Settings", "best of 1") in [pair[:2] for pair in facts(a)]
 
 
@@ -286,6 +297,7 @@ def test_the_guard_is_named_where_there_is_one(plain):
     assert "Guard" not in [name for name, _, _ in facts(alone)]
 
 
+@pytest.mark.slow
 def test_expected_of_the_identity_is_the_forecast(table):
     a = found(table[["level"]], lengths=[120, 80], names=["a", "b"])
     same = expected(a.model, lambda Y: Y, a.series.frame, [120, 80])
@@ -328,6 +340,7 @@ class TestNotes:
         narrow = {"lower": np.zeros((40, 1)), "upper": np.zeros((40, 1))}
         assert "hold 0% of the held-out rows" in self.said(plain, **narrow)
 
+    @pytest.mark.slow
     def test_partial_rows_trouble_and_an_unfinished_fit(self, table):
         a = found(table[["level", "other"]])
         a.model.converged_ = False
@@ -341,6 +354,7 @@ class TestNotes:
         assert "5 of 200 rows have some of the columns" in said
 
 
+@pytest.mark.slow
 def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
     monkeypatch.setattr(ssmreport, "LONGEST", 50)
     a = found(table[["level"]], horizon=3)
@@ -350,6 +364,7 @@ def test_long_series_are_cut_in_pictures_only(table, monkeypatch):
     assert len(a.table) == 200
 
 
+@pytest.mark.slow
 def test_many_columns_are_not_all_drawn(table, monkeypatch):
     monkeypatch.setattr(ssmreport, "COLUMNS", 1)
     a = found(table[["level", "other"]].dropna(), horizon=2)
@@ -414,6 +429,7 @@ def market() -> volatility.Volatility:
 
 
 class TestVolatility:
+    @pytest.mark.slow
     def test_scores_by_hand(self, market):
         squares = market.squares[market.n :]
         ours, flat = (market.variances[name][market.n :] for name in (volatility.OURS, "Constant"))
@@ -423,6 +439,7 @@ class TestVolatility:
         assert np.ptp(flat) == 0
         assert market.qlike(volatility.OURS) < market.qlike("Constant") - 0.3
 
+    @pytest.mark.slow
     def test_nothing_is_learned_from_the_days_held_out(self, monkeypatch):
         pytest.importorskip("arch")
         monkeypatch.setattr(volatility, "QUICK", 60)

@@ -58,6 +58,7 @@ def posterior(simulator=curve, observed=(0.2, 0.1, 0.0), n=200, **settings) -> k
 class TestNormalMean:
     observed = np.array([1.5, -0.3, 2.1, 0.8, 3.0, 0.4, 1.9, -1.2, 2.4, 0.9])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("method", METHODS)
     def test_mean_and_spread(self, method):
         """θ ~ N(0, 1), ten observations N(θ, 4): averages over four sets of simulations."""
@@ -94,6 +95,7 @@ class TestNormalMean:
         # binomial error of 400 data sets: 0.015
         assert 0.85 <= np.mean((lower <= theta) & (theta <= upper)) <= 0.95
 
+    @pytest.mark.slow
     def test_more_simulations_are_better(self):
         def error(n) -> float:
             rng = np.random.default_rng(41)
@@ -112,6 +114,7 @@ class TestNormalMean:
         assert error(1500) < error(100) / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n", "runs"), [(1, 2000, 8), (2, 2000, 5), (4, 1000, 3)])
 def test_five_times_closer_than_rejection_abc(d, n, runs):
     """Issue 3, on the Gaussian model: equal simulations, ABC with its best tolerance of three."""
@@ -239,6 +242,7 @@ class TestComputation:
 
 
 class TestRepetition:
+    @pytest.mark.slow
     @pytest.mark.parametrize("simulator", [curve, normal_mean], ids=["no noise", "noise"])
     def test_the_number_of_processes_changes_nothing(self, simulator):
         observed = [0.2, 0.1, 0.0] if simulator is curve else [0.2, 1.0]

@@ -14,6 +14,7 @@ from scipy.special import gamma as gamma_function
 
 import kernelmean as km
 from kernelmean.chains import emission
+from kernelmean.chains.draft import Draft, space_of
 from kernelmean.chains.em import (
     PSEUDO,
     Rows,
@@ -21,14 +22,15 @@ from kernelmean.chains.em import (
     climb,
     expectation,
     judged,
+    lasting,
     maximised,
-    random_start,
-    uninformed,
+    random_starts,
 )
 from kernelmean.chains.emission import (
     Guard,
     SignedEmissions,
     Smoothing,
+    can_smooth,
     rule_of_thumb,
     smoothing_kernel,
 )
@@ -218,10 +220,17 @@ def test_the_smoothing_kernel_has_a_density():
     median = km.median_lengthscale(X)
     assert smoothing_kernel(km.Gaussian(0.1), X) == km.Gaussian(median)
     assert smoothing_kernel(km.Laplace(7.0), X) == km.Laplace(median)
-    assert smoothing_kernel(km.Linear(), X) == km.Gaussian(median)
     assert smoothing_kernel(km.Delta(), X) == km.Delta()
-    with pytest.raises(ValueError, match="Precomputed.*refine=False"):
-        smoothing_kernel(km.Precomputed(np.eye(3)), np.arange(3.0)[:, None])
+
+
+@pytest.mark.parametrize("kernel", [km.Linear(), km.Precomputed(np.eye(24))], ids=repr)
+def test_a_kernel_that_has_none_leaves_densities_to_variates(kernel):
+    """These are smoothed with a Gaussian kernel, whatever embeds the rows."""
+    X = np.arange(24.0)[:, None]
+    assert not can_smooth(kernel, X)
+    assert can_smooth(km.Gaussian(0.1), X)
+    draft = Draft.of(X, np.ones(24, dtype=bool), None, kernel, None, None)
+    assert space_of(draft, "auto") is not None
 
 
 # ------------------------------------------------------------ EM
@@ -330,7 +339,7 @@ class TestClimb:
             Smoothing.of(X, km.Gaussian(h)),
             whole(X),
             shares_of(200, 2, seed),
-            uninformed(2),
+            lasting(2, 1),
             60,
             1e-9,
         )
@@ -342,30 +351,30 @@ class TestClimb:
         """gamma and chain belong to the last entry of the history."""
         X, _ = two_clusters(150, 43)
         smoothing = Smoothing.of(X, km.Gaussian(0.5))
-        end = climb(smoothing, whole(X), shares_of(150, 2), uninformed(2), 40, 1e-6)
+        end = climb(smoothing, whole(X), shares_of(150, 2), lasting(2, 1), 40, 1e-6)
         _, loglik = expectation(smoothing, whole(X), end.gamma, end.chain)
         assert_allclose(loglik, end.loglik)
 
     def test_states_are_found_from_a_random_start(self):
         X, states = two_clusters(600, 44)
         smoothing, rows = Smoothing.of(X, km.Gaussian(0.5)), whole(X)
-        logb = random_start(X, 2, np.random.default_rng(0))
-        start = begin(logb, uninformed(2), rows.sequences)
-        end = climb(smoothing, rows, start, uninformed(2), 100, 1e-6)
+        logb, _ = next(random_starts(X, 2, 1, np.random.default_rng(0)))
+        start = begin(logb, lasting(2, 1), rows.sequences)
+        end = climb(smoothing, rows, start, lasting(2, 1), 100, 1e-6)
         assert km.comparators.matched_accuracy(states, end.gamma.argmax(axis=1)) > 0.93
         assert end.converged
 
     def test_few_iterations_do_not_converge(self):
         X, states = two_clusters(150, 43)
         gamma = 0.5 + 0.1 * np.column_stack([states, -states])
-        end = climb(Smoothing.of(X, km.Gaussian(0.5)), whole(X), gamma, uninformed(2), 3, 1e-12)
+        end = climb(Smoothing.of(X, km.Gaussian(0.5)), whole(X), gamma, lasting(2, 1), 3, 1e-12)
         assert len(end.history) == 3
         assert not end.converged
 
     def test_one_state(self):
         X, _ = two_clusters(50, 45)
         smoothing = Smoothing.of(X, km.Gaussian(0.5))
-        end = climb(smoothing, whole(X), np.ones((50, 1)), uninformed(1), 20, 1e-6)
+        end = climb(smoothing, whole(X), np.ones((50, 1)), lasting(1, 1), 20, 1e-6)
         assert end.converged
         same = np.eye(50, dtype=bool)
         want = slow.emission_densities(X, X, np.ones((50, 1)), normal_density(0.5), left_out=same)
@@ -380,13 +389,13 @@ class TestClimb:
             Smoothing.of(X, km.Gaussian(0.5)),
             replace(whole_of_it, used=used),
             gamma,
-            uninformed(2),
+            lasting(2, 1),
             8,
             1e-9,
         )
         b = climb(
             Smoothing.of(X[used], km.Gaussian(0.5)), replace(whole_of_it, seen=used, used=used),
-            gamma, uninformed(2), 8, 1e-9,
+            gamma, lasting(2, 1), 8, 1e-9,
         )  # fmt: skip
         assert_allclose(a.history, b.history, atol=1e-9)
         assert_allclose(a.chain.transmat, b.chain.transmat, atol=1e-8)
@@ -398,7 +407,7 @@ class TestClimb:
         used = np.arange(40) < 25
         rows = replace(whole(X), used=used)
         smoothing = Smoothing.of(X, km.Gaussian(0.5))
-        end = climb(smoothing, rows, shares_of(40, 2), uninformed(2), 1, 1e-9)
+        end = climb(smoothing, rows, shares_of(40, 2), lasting(2, 1), 1, 1e-9)
         left_out = np.eye(40, dtype=bool) | ~used[None]
         gamma = np.where(used[:, None], end.gamma, 0.0)
         b = slow.emission_densities(X, X, gamma, normal_density(0.5), left_out=left_out)
@@ -415,9 +424,9 @@ class TestClimb:
         seen[:10] = seen[-10:] = False
         rows = Rows.of(X, seen, [slice(0, 150), slice(150, 300)])
         smoothing = Smoothing.of(rows.there, km.Gaussian(0.5))
-        logb = random_start(X, 2, np.random.default_rng(0))
-        start = begin(np.where(seen[:, None], logb, 0.0), uninformed(2), rows.sequences)
-        end = climb(smoothing, rows, start, uninformed(2), 100, 1e-6)
+        logb, _ = next(random_starts(X, 2, 1, np.random.default_rng(0)))
+        start = begin(np.where(seen[:, None], logb, 0.0), lasting(2, 1), rows.sequences)
+        end = climb(smoothing, rows, start, lasting(2, 1), 100, 1e-6)
         assert np.isfinite(end.gamma).all()
         assert len(end.loglik) == seen.sum()
         found = end.gamma.argmax(axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chain_options import hidden
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import subspace_angles
 
@@ -70,30 +71,31 @@ class TestInTheModel:
         noise = np.random.default_rng(0).normal(size=(300, 4))
         return np.hstack([6 * DATA.X, noise])
 
+    @pytest.mark.slow
     def test_many_columns_have_densities_of_variates(self):
         X = self.wide()
-        m = km.KernelHMM(**QUICK).fit(X)
+        m = km.KernelHMM(**hidden(**QUICK)).fit(X)
         assert isinstance(m.variates_, Variates)
         assert m.variates_(X).shape[1] >= 3
         assert np.isfinite(m.score(X))
-        same = km.KernelHMM(**QUICK, directions=m.variates_(X).shape[1]).fit(X)
+        same = km.KernelHMM(**hidden(**QUICK, directions=m.variates_(X).shape[1])).fit(X)
         assert_array_equal(same.filter(X), m.filter(X))
 
     def test_few_columns_have_their_own(self):
-        assert km.KernelHMM(**QUICK, bandwidth=0.1).fit(DATA.X).variates_ is None
-        m = km.KernelHMM(**QUICK, bandwidth=0.3, directions=0).fit(self.wide())
+        assert km.KernelHMM(**hidden(**QUICK, bandwidth=0.1)).fit(DATA.X).variates_ is None
+        m = km.KernelHMM(**hidden(**QUICK, bandwidth=0.3, directions=0)).fit(self.wide())
         assert m.variates_ is None
 
     def test_draws_are_rows(self):
         """Where densities are of variates there is nothing to smooth rows with."""
         X = self.wide()
-        m = km.KernelHMM(**QUICK, bandwidth=0.3, directions=2).fit(X)
+        m = km.KernelHMM(**hidden(**QUICK, bandwidth=0.3, directions=2)).fit(X)
         drawn = {tuple(x) for x in m.sample(30, 0)[0]}
         assert drawn <= {tuple(x) for x in X}
 
     def test_save_and_load(self, tmp_path):
         X = self.wide()
-        m = km.KernelHMM(**QUICK, bandwidth=0.3, directions=2).fit(X)
+        m = km.KernelHMM(**hidden(**QUICK, bandwidth=0.3, directions=2)).fit(X)
         m.save(tmp_path / "m.km")
         again = km.load(tmp_path / "m.km")
         assert_array_equal(again.log_predictive(X), m.log_predictive(X))
@@ -102,4 +104,4 @@ class TestInTheModel:
     @pytest.mark.parametrize("directions", [-1, 1.5, "all", None, True])
     def test_bad_directions(self, directions):
         with pytest.raises(ValueError, match="directions"):
-            km.KernelHMM(**QUICK, directions=directions).fit(DATA.X)
+            km.KernelHMM(**hidden(**QUICK, directions=directions)).fit(DATA.X)

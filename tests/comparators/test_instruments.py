@@ -379,6 +379,7 @@ def test_smooth_iv_is_the_dense_formula(degree):
     assert_allclose(fitted.predict(R), phi, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [0, 1])
 def test_smooth_iv_bandwidths_minimise_the_leave_one_out_error(degree):
     X, y, Z, _ = confounded(60)
@@ -395,6 +396,7 @@ def test_smooth_iv_bandwidths_minimise_the_leave_one_out_error(degree):
     assert_allclose(fitted.bandwidth_x_, again, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_smooth_iv_alpha_minimises_its_criterion():
     X, y, Z, _ = confounded(25)
     fitted = SmoothIV().fit(X, y, Z)
@@ -512,6 +514,7 @@ def test_deep_iv_settings_are_checked(name):
         DeepIV(**{name: 0}).fit(*confounded()[:3])
 
 
+@pytest.mark.slow
 @needs_linearmodels
 def test_instruments_bring_all_of_them_nearer_the_truth():
     """Mean error over draws of the linear design, against a regression's, which is biased."""

@@ -15,10 +15,12 @@ from functools import cache
 
 import numpy as np
 import pytest
+from chain_options import latent
 from scipy import sparse
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
 N, D = 24, 2
 
 
@@ -147,15 +149,16 @@ def fit_iv(X, y, Z, C=None, **parameters) -> list:
 
 @cache
 def fitted_regimes(inference: str = "kbr", refine: bool = True) -> km.KernelHMM:
-    return km.KernelHMM(2, "gaussian", refine, inference, 0, n_init=1, max_iter=3).fit(good())
+    em = km.EM(n_init=1, max_iter=3)
+    return km.KernelHMM(2, "gaussian", refine, inference, 0, em=em).fit(good())
 
 
 def fit_regimes(X, lengths=None, **parameters) -> list:
-    quick = {"random_state": 0, "n_init": 1, "max_iter": 3, "n_components": 2}
+    quick = {"random_state": 0, "em": km.EM(n_init=1, max_iter=3), "n_components": 2}
     m = km.KernelHMM(**{**quick, **parameters}).fit(X, lengths)
     points = m.emissions_.points[:5]
     parts = [m.filter(points), m.predict_proba(points), m.density(points), m.decode(points)[0]]
-    parts += [m.log_predictive(points), m.forecast(points, 2).mean, m.sample(3, 0)[0]]
+    parts += [m.log_predictive(points), m.forecast(points, 2).mean(), m.sample(3, 0)[0]]
     return [*parts, m.transmat_, m.startprob_, m.reg_, m.emissions_.weights]
 
 
@@ -164,27 +167,27 @@ LATENT = {"random_state": 0, "n_init": 1, "max_iter": 3, "n_nodes": 9, "n_partic
 
 @cache
 def fitted_states(inference: str = "nodes", n_latent: int = 1) -> km.KernelStateSpace:
-    return km.KernelStateSpace(n_latent, inference=inference, **LATENT).fit(good())
+    return km.KernelStateSpace(n_latent, **latent(inference=inference, **LATENT)).fit(good())
 
 
 def fit_states(X, lengths=None, **parameters) -> list:
-    m = km.KernelStateSpace(**{**LATENT, **parameters}).fit(X, lengths)
+    m = km.KernelStateSpace(**latent(**{**LATENT, **parameters})).fit(X, lengths)
     points = m.emissions_.points[:5]
-    parts = [m.filter(points).mean, m.smooth(points).probabilities, m.predict(points)]
-    parts += [m.log_predictive(points), m.forecast(points, 2).mean, m.sample(3, 0)[0], m.loss_]
+    parts = [m.filter(points).mean(), m.smooth(points).probabilities, m.predict(points)]
+    parts += [m.log_predictive(points), m.forecast(points, 2).mean(), m.sample(3, 0)[0], m.loss_]
     if parameters.get("kernel") != "delta":
         parts.append(m.predict_quantile(points, 0.3))
     return [*parts, m.transmat_, m.startprob_, m.emissions_.weights, m.U_, m.V_]
 
 
 def tune_states(X, X_val) -> np.ndarray:
-    m = km.KernelStateSpace(**LATENT).tune(X, X_val, widths=[1], guards=[1])
+    m = km.KernelStateSpace(**latent(**LATENT)).tune(X, X_val, widths=[1], guards=[1])
     return m.predict(m.emissions_.points[:5])
 
 
 def _of_states(inference: str, verb: str, b) -> list:
     answer = getattr(fitted_states(inference), verb)(b)
-    return [answer.mean, answer.variance] if verb in ("filter", "smooth") else [answer]
+    return [answer.mean(), answer.variance()] if verb in ("filter", "smooth") else [answer]
 
 
 def _with(b, place: int) -> list:
@@ -208,7 +211,12 @@ def fitted_filter(rule: str = "importance") -> km.KernelBayesFilter:
 def fit_filter(X, Z, lengths=None, **parameters) -> list:
     model = km.KernelBayesFilter(**parameters).fit(X, Z, lengths)
     track, ahead = model.smooth(model.points_x_[:5]), model.forecast(model.points_x_[:5], 3)
-    parts = [track.mean, track.embeddings.weights, ahead.mean, ahead.observations.weights]
+    parts = [
+        track.mean(),
+        track.embedding.weights,
+        ahead.mean(),
+        ahead.observations.embedding.weights,
+    ]
     return [*parts, model.reg_, model.reg_prior_, model.reg_transition_]
 
 
@@ -220,7 +228,7 @@ def tune_filter(X, Z, lengths=None) -> list:
 
 def track(b=None, rule: str = "importance", verb: str = "filter", **named) -> list:
     result = getattr(fitted_filter(rule), verb)(moved()[0] if b is None else b, **named)
-    return [result.mean, result.embeddings.weights, result.interval()]
+    return [result.mean(), result.embedding.weights, result.interval()]
 
 
 def told(x_s=None, z_s=None, strength=0.1) -> list:
@@ -407,11 +415,11 @@ for _rule in ("importance", "squared"):
     )
     DOORS[f"KernelBayesFilter.forecast X, {_rule}"] = (
         "X",
-        lambda b, r=_rule: fitted_filter(r).forecast(b, 3).mean,
+        lambda b, r=_rule: fitted_filter(r).forecast(b, 3).mean(),
     )
     DOORS[f"Belief.update x, {_rule}"] = (
         "x",
-        lambda b, r=_rule: fitted_filter(r).start().update(b).predict().mean,
+        lambda b, r=_rule: fitted_filter(r).start().update(b).predict().mean(),
     )
 DOORS |= {
     "KernelBayesFilter.fit X, delta": (
@@ -488,7 +496,7 @@ DOORS |= {
     "EmbeddedDensity.score_samples": ("X", lambda b: np.exp(embedded().score_samples(b))),
     "KernelBayesFilter.score X": ("X", lambda b: fitted_filter().score(b, moved()[1])),
     "KernelBayesFilter.score Z": ("Z", lambda b: fitted_filter().score(moved()[0], b)),
-    "KernelBayesFilter.start": ("prior", lambda b: fitted_filter().start(b).mean),
+    "KernelBayesFilter.start": ("prior", lambda b: fitted_filter().start(b).mean()),
 }
 DOORS |= {
     "KernelHMM.fit X": ("X|n_components", fit_regimes),
@@ -518,11 +526,11 @@ for _inference in ("kbr", "forward"):
         )
     DOORS[f"KernelHMM.forecast X, {_inference}"] = (
         "X",
-        lambda b, i=_inference: fitted_regimes(i).forecast(b, 2).mean,
+        lambda b, i=_inference: fitted_regimes(i).forecast(b, 2).mean(),
     )
     DOORS[f"RegimeBelief.update x, {_inference}"] = (
         "x",
-        lambda b, i=_inference: fitted_regimes(i).start().update(b).predict().mean,
+        lambda b, i=_inference: fitted_regimes(i).start().update(b).predict().mean(),
     )
 DOORS |= {
     "KernelStateSpace.fit X": ("X", fit_states),
@@ -562,7 +570,7 @@ DOORS |= {
     "KernelStateSpace.tune X_val": ("X_val|X", lambda b: tune_states(good(), b)),
     "LatentBelief.update x": (
         "x",
-        lambda b: fitted_states().start().update(b).predict().mean,
+        lambda b: fitted_states().start().update(b).predict().mean(),
     ),
 }
 for _inference in ("nodes", "kbr", "particles"):
@@ -573,7 +581,7 @@ for _inference in ("nodes", "kbr", "particles"):
         )
     DOORS[f"KernelStateSpace.forecast X, {_inference}"] = (
         "X",
-        lambda b, i=_inference: fitted_states(i).forecast(b, 2).mean,
+        lambda b, i=_inference: fitted_states(i).forecast(b, 2).mean(),
     )
 for _name, _kernel in KERNELS.items():
     DOORS[f"{_name} X"] = ("X", lambda b, k=_kernel: k(b, good()))
@@ -687,6 +695,7 @@ SPARED["KernelStateSpace.start"] = {"None"}
 SPARED["KernelStateSpace.tune X"] = SPARED["KernelStateSpace.tune X_val"] = {"NaN"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", DOORS)
 def test_a_value_error_that_names_the_argument_or_finite_numbers(door):
     with warnings.catch_warnings():
@@ -753,7 +762,7 @@ def test_trajectories_without_a_transition():
 def test_what_a_filter_says_of_other_mistakes():
     X, Z = moved()
     model, squared = fitted_filter(), fitted_filter("squared")
-    batch = model.filter(X).embeddings
+    batch = model.filter(X).embedding
     for use, words in (
         (lambda: model.filter(X, prior=batch), "prior is a batch of 24"),
         (lambda: model.filter(X, prior=Z[:, :1]), "prior has 1 columns"),
@@ -774,7 +783,7 @@ def test_what_a_filter_says_of_other_mistakes():
         (lambda: model.filter(X, supervision=(X[:, :1], Z, 1.0)), "x_s has 1 columns"),
         (lambda: model.filter(X, supervision=(X, Z, [1.0, 2.0])), "strength has shape"),
         (lambda: model.filter(X, supervision=lambda t, x, m: 3), "supervision must be a tuple"),
-        (lambda: model.filter(X, supervision=lambda t, x, m: (x, m.mean)), "supervision must be"),
+        (lambda: model.filter(X, supervision=lambda t, x, m: (x, m.mean())), "supervision must be"),
         (lambda: model.start().update(X[0], (X[:1], Z[:1], -1.0)), "strength is -1"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -868,6 +877,7 @@ def _read_only(X: np.ndarray) -> np.ndarray:
     return X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", FINE)
 @pytest.mark.parametrize(
     "door",

@@ -93,6 +93,7 @@ def moment(model, x, power, ends):
     ]
 
 
+@pytest.mark.slow
 @every_design
 def test_densities_integrate_to_one_and_have_their_means(design):
     model = draw(design, 1, 0).model
@@ -230,6 +231,7 @@ def test_the_stationary_law_is_one(design):
     assert chain.startprob.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 @every_design
 def test_intervals_cover_as_often_as_they_say(design):
     data = draw(design, 500, 49)

@@ -58,6 +58,11 @@ def fitted(kind: str) -> km.ConditionalDensity:
 
 
 @cache
+def of_wave(location) -> km.ConditionalDensity:
+    return km.ConditionalDensity(location=location).fit(*wave())
+
+
+@cache
 def fitted_plane(location: bool) -> km.ConditionalDensity:
     return km.ConditionalDensity(location=location).fit(*plane())
 
@@ -150,6 +155,7 @@ def test_given_parameters_are_kept():
     assert_array_equal(model.scales_, [1.0])
 
 
+@pytest.mark.slow
 def test_tuned_lengthscales_are_multiples_of_the_medians():
     X, y = wave(300, d=2)
     model = km.ConditionalDensity(location=False).fit(X, y)
@@ -161,6 +167,7 @@ def test_tuned_lengthscales_are_multiples_of_the_medians():
 
 
 # ------------------------------------------------------------------------------ what is chosen
+@pytest.mark.slow
 @pytest.mark.parametrize("location", [False, True])
 def test_reg_is_the_largest_within_half_a_standard_error_of_the_best(location):
     X, y = wave()
@@ -183,6 +190,7 @@ def test_reg_is_the_largest_within_half_a_standard_error_of_the_best(location):
             assert (cost.mean() <= 1.1 * 0.5 * error) == within
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel_y", ["gaussian", "laplace"])
 def test_the_bandwidth_is_within_half_a_standard_error_of_the_best(kernel_y):
     X, y = wave(120)
@@ -222,6 +230,7 @@ def test_the_bandwidth_of_more_rows_than_the_search_looks_at(monkeypatch):
     assert_array_equal(fixed.bandwidth_, [0.3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "better"), [("linear", True), ("bimodal", False)])
 def test_a_location_is_taken_where_it_scores_better(name, better):
     more = {"d": 2} if name == "linear" else {}
@@ -411,6 +420,7 @@ class TestTwoColumns:
             assert p.min() >= 0
             assert_allclose(np.trapezoid(np.trapezoid(p, t), s), 1.0, atol=3e-3)
 
+    @pytest.mark.slow
     def test_integral_one_by_dblquad(self, location):
         model = km.ConditionalDensity(
             km.Gaussian(2.0), (0.6, 2.5), 0.1, intercept=True, location=location
@@ -554,6 +564,7 @@ class TestShapesAndNames:
 class TestSymmetries:
     T = np.linspace(-2, 2, 21)
 
+    @pytest.mark.slow
     def test_the_same_twice(self):
         X, y = wave(d=2)
         a, b = (km.ConditionalDensity().fit(X, y) for _ in range(2))
@@ -567,8 +578,7 @@ class TestSymmetries:
     @pytest.mark.parametrize("location", ["auto", False])
     @pytest.mark.parametrize(("scale", "by"), [(3.0, -7.0), (-1.0, 0.0), (1e-8, 0.0), (1e8, 1e9)])
     def test_rescaled_and_shifted_y(self, scale, by, location):
-        X, y = wave()
-        a = km.ConditionalDensity(location=location).fit(X, y)
+        (X, y), a = wave(), of_wave(location)
         b = km.ConditionalDensity(location=location).fit(X, scale * y + by)
         size = abs(scale)
         assert_allclose(b.bandwidth_, size * a.bandwidth_, rtol=1e-4)
@@ -589,6 +599,7 @@ class TestSymmetries:
         p = a.pdf(y, X)
         assert_allclose(b.pdf(y, scale * X + 3 * scale), p, atol=1e-2 * p.max())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("location", [False, True])
     def test_permuted_columns_of_x(self, location):
         X, y = wave(d=3)
@@ -634,6 +645,7 @@ def sound(model, X, y) -> None:
 
 
 class TestHardData:
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize("n", [5, 6, 10])
     @pytest.mark.parametrize("location", ["auto", False, True])
     def test_few_rows(self, n, location):
@@ -719,6 +731,7 @@ class TestHardData:
         sound(model, X, y)
         assert np.all(np.abs(model.quantile(NEW, 0.5) - np.sin(2 * NEW[:, 0])) < 0.6)
 
+    @pytest.mark.slow
     def test_far_from_the_origin(self):
         X, y = wave(100)
         a = km.ConditionalDensity().fit(X, y)
@@ -726,6 +739,7 @@ class TestHardData:
         assert_allclose(b.bandwidth_, a.bandwidth_, rtol=1e-2)
         assert_allclose(b.score(X + 1e6, y + 1e6), a.score(X, y), atol=1e-2)
 
+    @pytest.mark.slow
     def test_fifty_columns(self):
         X, y = wave(150, d=50)
         model = km.ConditionalDensity().fit(X, y)
@@ -734,6 +748,7 @@ class TestHardData:
         marginal = km.EmbeddedDensity().fit(y[:, None])
         assert model.score(X_new, y_new) > marginal.score(y_new[:, None]) / 300 - 0.1
 
+    @pytest.mark.slow
     def test_x_predicts_y_perfectly(self):
         X, _ = wave(100)
         with warnings.catch_warnings():
@@ -750,6 +765,7 @@ class TestHardData:
             model = km.ConditionalDensity().fit(X, X[:, 0])
             assert_allclose(model.quantile(NEW, 0.5), NEW[:, 0], atol=0.02)
 
+    @pytest.mark.slow
     def test_y_does_not_depend_on_x(self):
         """Near the kernel density estimate of y, with every x, and near the truth."""
         rng = np.random.default_rng(64)
@@ -808,6 +824,7 @@ class TestHardData:
 
 
 # -------------------------------------------------------------------------------- known truth
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bimodal", "beta", "linear"])
 def test_known_densities(name):
     """The mean over x of ∫ |p - truth| dy beside another estimator; intervals cover."""
@@ -833,6 +850,7 @@ def test_known_densities(name):
     assert abs(np.mean(covered) - 0.8) < 0.06  # wider by the bandwidth
 
 
+@pytest.mark.slow
 def test_deviations_that_depend_on_x():
     rng = np.random.default_rng(67)
     X = rng.uniform(0, 1, size=(400, 1))

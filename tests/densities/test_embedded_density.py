@@ -66,6 +66,7 @@ def test_repeated_points_are_weights():
 
 
 # ----------------------------------------------------------------------------------- the score
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["gaussian", "laplace", "matern", "gaussian4"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_score_by_the_double_loop(profile, weighted):

@@ -98,6 +98,7 @@ def test_at_other_lengthscales(intercept):
     assert model.loo_score() == model.loo_score_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("lam", [1e-3, 1e-5, 1e-7, 1e-9])
 def test_near_interpolation(intercept, lam):

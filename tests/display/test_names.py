@@ -72,9 +72,18 @@ def test_conditional_densities(model, table):
 
 
 def test_legends_keep_names_that_begin_with_an_underscore():
-    shares = (np.arange(5), STEPS, np.ones(2), NEVER, NEVER, ["_x", "_$y_$"], 0.95, ROWS)
-    emissions = (GRID, np.ones((2, 5)), np.full(2, 0.5), None, "y", ["_x", "_$y_$"])
-    for display in (km.display.SpreadDisplay(*shares), km.display.EmissionDisplay(*emissions)):
+    names, none = ["_x", "_$y_$"], {"missing": NEVER, "collapsed": NEVER}
+    spread = km.display.SpreadDisplay(
+        times=np.arange(5),
+        width=STEPS,
+        reference=np.ones(2),
+        names=names,
+        level=0.95,
+        sequences=ROWS,
+        **none,
+    )
+    emissions = (GRID, np.ones((2, 5)), np.full(2, 0.5), None, "y", names)
+    for display in (spread, km.display.EmissionDisplay(*emissions)):
         texts = [understood(t.get_text()) for t in display.plot().ax_.get_legend().get_texts()]
         assert texts[0].startswith("\u200b_x")
         assert texts[1].startswith("\u200b_$y_$")

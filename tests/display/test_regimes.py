@@ -30,7 +30,7 @@ def data():
 
 @pytest.fixture(scope="module", params=[True, False], ids=["refined", "moments"])
 def model(request, data):
-    return km.KernelHMM(2, refine=request.param, n_init=2, random_state=0).fit(data.X)
+    return km.KernelHMM(2, refine=request.param, em=km.EM(n_init=2), random_state=0).fit(data.X)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def plane(data):
     """Two columns, the second with little of the state in it."""
     rng = np.random.default_rng(41)
     X = np.hstack([data.X, 0.2 * data.states[:, None] + 0.3 * rng.normal(size=(300, 1))])
-    return X, km.KernelHMM(2, n_init=2, random_state=0).fit(X)
+    return X, km.KernelHMM(2, em=km.EM(n_init=2), random_state=0).fit(X)
 
 
 class TestSpectrum:
@@ -69,6 +69,7 @@ class TestSpectrum:
         assert_array_equal(display.plot().ax_.lines[2].get_xdata(), [2])
         assert_array_equal(display.values, [-1.2, -1.0, -1.1])
 
+    @pytest.mark.slow
     def test_an_estimator_shows_what_it_looked_at(self, data, model):
         given = Spectrum.from_estimator(model)
         assert (given.order, given.name, given.threshold) == (2, "singular value", None)
@@ -132,6 +133,7 @@ class TestRegimes:
         assert display.axes_[0].get_ylabel() == "return"
         assert display.times.dtype.kind == "M"
 
+    @pytest.mark.slow
     def test_a_panel_for_each_of_a_few_columns(self, plane):
         X, fitted = plane
         names = [ax.get_ylabel() for ax in Regimes.from_estimator(fitted, X).plot().axes_]
@@ -182,12 +184,13 @@ class TestImages:
 
 
 class TestHistory:
+    @pytest.mark.slow
     def test_values_are_those_of_the_model(self, data):
-        fitted = km.KernelHMM(2, n_init=2, random_state=0).fit(data.X)
+        fitted = km.KernelHMM(2, em=km.EM(n_init=2), random_state=0).fit(data.X)
         display = History.from_estimator(fitted).plot()
         assert_array_equal(display.values, fitted.history_)
         assert display.ax_.get_legend().get_texts()[0].get_text() == "converged"
-        short = km.KernelHMM(2, n_init=1, max_iter=1, random_state=0).fit(data.X)
+        short = km.KernelHMM(2, em=km.EM(n_init=1, max_iter=1), random_state=0).fit(data.X)
         text = History.from_estimator(short).plot().ax_.get_legend().get_texts()[0].get_text()
         assert text == "stopped at max_iter"
 

@@ -30,22 +30,27 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return km.KernelStateSpace(n_init=1, max_iter=20, random_state=0).fit(data.X)
+    return km.KernelStateSpace(em=km.EM(n_init=1, max_iter=20), random_state=0).fit(data.X)
 
 
 @pytest.fixture(scope="module")
 def moments(data):
-    return km.KernelStateSpace(n_init=1, max_iter=20, refine=False, random_state=0).fit(data.X)
+    return km.KernelStateSpace(refine=False, em=km.EM(n_init=1, max_iter=20), random_state=0).fit(
+        data.X
+    )
 
 
 @pytest.fixture(scope="module")
 def plane(data):
     """Two columns, two latent dimensions."""
     X = np.hstack([data.X, np.tanh(data.states) + 0.1 * data.X[::-1]])
-    return X, km.KernelStateSpace(2, n_init=1, max_iter=5, n_nodes=40, random_state=0).fit(X)
+    return X, km.KernelStateSpace(
+        2, em=km.EM(n_init=1, max_iter=5), latent=km.Normal(nodes=40), random_state=0
+    ).fit(X)
 
 
 class TestForecast:
+    @pytest.mark.slow
     def test_rows_are_those_of_the_model(self, data, model):
         display = Forecast.from_estimator(model, data.X, level=0.8, lengths=[200, 100])
         assert_array_equal(display.mean, model.predict(data.X, [200, 100]))
@@ -62,7 +67,7 @@ class TestForecast:
         low, inner_low, mean, inner_high, high = display.ahead
         assert_allclose([low, high], ahead.interval(0.8))
         assert_allclose([inner_low, inner_high], ahead.interval(0.5))
-        assert_allclose(mean, ahead.mean)
+        assert_allclose(mean, ahead.mean())
         assert_array_equal(display.ahead_times, [300, 301, 302, 303])
 
     def test_times_go_on_by_their_median_distance(self, data, model):
@@ -93,11 +98,12 @@ class TestForecast:
         assert np.isfinite(display.mean).all()
         assert np.isnan(display.series[10:20]).all()
 
+    @pytest.mark.slow
     def test_a_panel_per_column_with_its_name(self, plane):
         pd = pytest.importorskip("pandas")
         X, _ = plane
         frame = pd.DataFrame(X, columns=["price", "mood"])
-        fitted = km.KernelStateSpace(n_init=1, max_iter=2, random_state=0).fit(frame)
+        fitted = km.KernelStateSpace(em=km.EM(n_init=1, max_iter=2), random_state=0).fit(frame)
         display = Forecast.from_estimator(fitted, frame, steps=2).plot()
         assert [ax.get_ylabel() for ax in display.axes_] == ["price", "mood"]
         with pytest.raises(ValueError, match=r"ax has 1 axes; 2 are needed, one per column"):
@@ -226,6 +232,7 @@ class TestTrace:
         with pytest.raises(ValueError, match="ax has 2 axes; 1 are needed"):
             display.plot(plt.figure().subplots(1, 2))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("converged", "words"), [(True, "converged"), (False, "stopped at max_iter")]
     )

@@ -79,6 +79,7 @@ class TestSignedWeights:
     def dense(self, kernel):
         return dense_of(kernel)
 
+    @pytest.mark.slow
     def test_normaliser(self, m, dense):
         found = Line(m)
         assert_near(found.normaliser, dense.mass, dense.error[:, 0])

@@ -21,11 +21,11 @@ class TestResults:
     def test_shapes_and_names(self):
         result = tracker().filter(TEST.X)
         assert len(result) == 40
-        assert result.mean.shape == (40, 2)
-        assert result.embeddings.batch == 40
+        assert result.mean().shape == (40, 2)
+        assert result.embedding.batch == 40
         assert repr(result) == "FilterResult(40 steps, 2 state(s), 0 collapsed, 0 missing)"
-        assert_allclose(result.embeddings.mean(), result.mean, atol=1e-8)
-        assert result.embeddings is result.embeddings
+        assert_allclose(result.embedding.mean(), result.mean(), atol=1e-8)
+        assert result.embedding is result.embedding
 
     def test_the_repr_counts(self):
         X = TEST.X.copy()
@@ -37,7 +37,7 @@ class TestResults:
         """All that an embedding can be asked, for a track with every kind of step in it."""
         X = TEST.X[:8].copy()
         X[0], X[3], X[5] = np.nan, np.nan, 1e6
-        m = quietly(getattr(tracker(), verb), X).embeddings
+        m = quietly(getattr(tracker(), verb), X).embedding
         assert m.cov().shape == (8, 2, 2)
         assert m.density(TEST.Z).shape == (8, 40)
         assert m.mode().shape == (8, 2)
@@ -48,7 +48,7 @@ class TestResults:
     def test_intervals(self):
         result = tracker().filter(TEST.X)
         lower, upper = result.interval(0.9)
-        expected = result.embeddings.interval(0.9)
+        expected = result.embedding.interval(0.9)
         assert_array_equal(lower, expected[0])
         assert_array_equal(upper, expected[1])
         inner = result.interval(0.5)
@@ -59,13 +59,13 @@ class TestResults:
 
     def test_forecasts(self):
         ahead = tracker().forecast(TEST.X, 3)
-        assert ahead.embeddings.batch == ahead.observations.batch == 3
-        assert_allclose(ahead.mean, ahead.embeddings.mean(), atol=1e-12)
+        assert ahead.embedding.batch == ahead.observations.embedding.batch == 3
+        assert_allclose(ahead.mean(), ahead.embedding.mean(), atol=1e-12)
         lower, upper = ahead.interval(0.8)
         assert lower.shape == upper.shape == (3, 2)
         assert (lower < upper).all()
-        assert ahead.observations.kernel == tracker().kernel_x_
-        assert_array_equal(ahead.observations.points, TRAIN.X)
+        assert ahead.observations.embedding.kernel == tracker().kernel_x_
+        assert_array_equal(ahead.observations.embedding.points, TRAIN.X)
         assert repr(ahead) == "Forecast(3 steps, 2 state(s))"
         assert len(ahead) == 3
         wide = tracker().forecast(TEST.X, 60).interval(0.9)
@@ -73,9 +73,9 @@ class TestResults:
 
     def test_predict_and_score(self):
         model = tracker()
-        assert_array_equal(model.predict(TEST.X), model.filter(TEST.X).mean)
+        assert_array_equal(model.predict(TEST.X), model.filter(TEST.X).mean())
         mode = model.predict(TEST.X, point="mode")
-        assert_allclose(mode, model.filter(TEST.X).embeddings.mode())
+        assert_allclose(mode, model.filter(TEST.X).embedding.mode())
         assert np.mean((mode - TEST.Z) ** 2) < 0.1
         residual = np.sum((model.predict(TEST.X) - TEST.Z) ** 2, axis=0)
         total = np.sum((TEST.Z - TEST.Z.mean(axis=0)) ** 2, axis=0)
@@ -86,19 +86,19 @@ class TestResults:
     def test_results_survive_pickle(self):
         result, ahead = tracker().filter(TEST.X), tracker().forecast(TEST.X, 2)
         again = pickle.loads(pickle.dumps(result))
-        assert_array_equal(again.mean, result.mean)
-        assert_array_equal(again.embeddings.weights, result.embeddings.weights)
-        assert_array_equal(pickle.loads(pickle.dumps(ahead)).mean, ahead.mean)
+        assert_array_equal(again.mean(), result.mean())
+        assert_array_equal(again.embedding.weights, result.embedding.weights)
+        assert_array_equal(pickle.loads(pickle.dumps(ahead)).mean(), ahead.mean())
 
     def test_nothing_given_is_changed_or_looked_at_again(self):
         X, Z, new = TRAIN.X.copy(), TRAIN.Z.copy(), TEST.X.copy()
         model = km.KernelBayesFilter().fit(X, Z)
         result = model.filter(new)
-        expected = result.mean.copy(), result.embeddings.weights.copy()
+        expected = result.mean().copy(), result.embedding.weights.copy()
         X[:], Z[:], new[:] = 7.0, 7.0, 7.0
-        assert_array_equal(result.mean, expected[0])
-        assert_array_equal(result.embeddings.weights, expected[1])
-        assert_array_equal(model.filter(TEST.X).mean, expected[0])
+        assert_array_equal(result.mean(), expected[0])
+        assert_array_equal(result.embedding.weights, expected[1])
+        assert_array_equal(model.filter(TEST.X).mean(), expected[0])
 
     def test_input_is_left_alone(self):
         X, Z, new = TRAIN.X.copy(), TRAIN.Z.copy(), TEST.X.copy()
@@ -113,8 +113,8 @@ class TestResults:
 
     def test_the_same_twice(self):
         a, b = (km.KernelBayesFilter(max_active=60).fit(TRAIN.X, TRAIN.Z) for _ in range(2))
-        assert_array_equal(a.filter(TEST.X).mean, b.filter(TEST.X).mean)
-        assert_array_equal(a.filter(TEST.X).mean, a.filter(TEST.X).mean)
+        assert_array_equal(a.filter(TEST.X).mean(), b.filter(TEST.X).mean())
+        assert_array_equal(a.filter(TEST.X).mean(), a.filter(TEST.X).mean())
 
 
 class TestBeliefs:
@@ -123,80 +123,80 @@ class TestBeliefs:
         return tracker().start()
 
     def test_they_change_in_place_and_are_returned(self, belief):
-        before = belief.mean
+        before = belief.mean()
         assert belief.update(TEST.X[0]) is belief
-        updated = belief.mean
+        updated = belief.mean()
         assert belief.predict() is belief
         assert not np.allclose(before, updated)
-        assert not np.allclose(updated, belief.mean)
+        assert not np.allclose(updated, belief.mean())
 
     def test_copies_are_independent(self, belief):
         belief.update(TEST.X[0])
         for kept in (belief.copy(), copy.copy(belief), copy.deepcopy(belief)):
-            mean, W = kept.mean, kept.embedding.weights
+            mean, W = kept.mean(), kept.embedding.weights
             belief.predict().update(TEST.X[1])
-            assert_array_equal(kept.mean, mean)
+            assert_array_equal(kept.mean(), mean)
             assert_array_equal(kept.embedding.weights, W)
-            now = belief.mean
+            now = belief.mean()
             kept.predict()
-            assert_array_equal(belief.mean, now)
+            assert_array_equal(belief.mean(), now)
 
     def test_two_from_one_start(self, belief):
         other = tracker().start()
         belief.update(TEST.X[0])
-        assert_allclose(other.mean, TRAIN.Z.mean(axis=0))
+        assert_allclose(other.mean(), TRAIN.Z.mean(axis=0))
 
     def test_what_it_tells(self, belief):
-        assert belief.mean.shape == (2,)
+        assert belief.mean().shape == (2,)
         assert belief.embedding.batch is None
-        assert_allclose(belief.embedding.mean(), belief.mean, atol=1e-9)
+        assert_allclose(belief.embedding.mean(), belief.mean(), atol=1e-9)
         assert belief.previous is None
-        updated = belief.update(TEST.X[0]).mean
+        updated = belief.update(TEST.X[0]).mean()
         assert belief.previous is None
         assert_array_equal(belief.predict().previous, updated)
-        assert_allclose(belief.embedding.mean(), belief.mean, atol=1e-9)
+        assert_allclose(belief.embedding.mean(), belief.mean(), atol=1e-9)
         assert repr(belief).startswith("Belief(mean=[")
         assert not belief.collapsed
 
     def test_a_missing_observation_says_nothing(self, belief):
         belief.update(TEST.X[0]).predict()
-        before, W = belief.mean, belief.embedding.weights
+        before, W = belief.mean(), belief.embedding.weights
         for x in ([np.nan, np.nan], [np.nan, 0.0]):
             assert belief.update(x) is belief
-            assert_array_equal(belief.mean, before)
+            assert_array_equal(belief.mean(), before)
             assert_array_equal(belief.embedding.weights, W)
         assert belief.previous is not None
 
     def test_a_missing_first_observation_keeps_the_prior(self):
         points = TEST.Z[:5]
         belief = tracker().start(points).update([np.nan, np.nan])
-        assert_allclose(belief.mean, points.mean(axis=0), atol=1e-12)
+        assert_allclose(belief.mean(), points.mean(axis=0), atol=1e-12)
         prior = km.MeanEmbedding(points, kernel=tracker().kernel_z_)
         assert_allclose(belief.embedding(TEST.Z), prior(TEST.Z), atol=1e-12)
 
     @pytest.mark.parametrize("x", [[0.5, 0.5], (0.5, 0.5), np.float32([0.5, 0.5])])
     def test_observations_of_any_kind(self, belief, x):
-        expected = tracker().filter([[0.5, 0.5]]).mean[0]
-        assert_allclose(belief.update(x).mean, expected)
-        assert_allclose(tracker().start().update(pd.Series(x)).mean, expected)
+        expected = tracker().filter([[0.5, 0.5]]).mean()[0]
+        assert_allclose(belief.update(x).mean(), expected)
+        assert_allclose(tracker().start().update(pd.Series(x)).mean(), expected)
 
     def test_a_number_where_there_is_one_column(self):
         model = km.KernelBayesFilter().fit(TRAIN.X[:, :1], TRAIN.Z)
-        assert_array_equal(model.start().update(0.5).mean, model.start().update([0.5]).mean)
+        assert_array_equal(model.start().update(0.5).mean(), model.start().update([0.5]).mean())
 
     def test_it_survives_pickle(self, belief):
         belief.update(TEST.X[0])
         again = pickle.loads(pickle.dumps(belief))
-        assert_allclose(again.predict().mean, belief.predict().mean, atol=1e-12)
+        assert_allclose(again.predict().mean(), belief.predict().mean(), atol=1e-12)
 
     def test_predictions_without_end(self, belief):
         """More than the dynamics can carry: mass is restored, the law is the stationary one."""
         belief.update(TEST.X[0])
         for _ in range(3000):
             belief.predict()
-        assert np.isfinite(belief.mean).all()
-        assert np.linalg.norm(belief.mean - TRAIN.Z.mean(axis=0)) < 0.2
-        assert_allclose(belief.update(TEST.X[0]).mean, TEST.Z[0], atol=0.5)
+        assert np.isfinite(belief.mean()).all()
+        assert np.linalg.norm(belief.mean() - TRAIN.Z.mean(axis=0)) < 0.2
+        assert_allclose(belief.update(TEST.X[0]).mean(), TEST.Z[0], atol=0.5)
 
 
 # ------------------------------------------------------------------------------- shapes, tables
@@ -208,16 +208,16 @@ class TestTables:
         assert flat.predict(TEST.X).shape == (40,)
         assert flat.predict(TEST.X, point="mode").shape == (40,)
         assert column.predict(TEST.X).shape == (40, 1)
-        assert flat.filter(TEST.X).mean.shape == (40, 1)
+        assert flat.filter(TEST.X).mean().shape == (40, 1)
         assert_array_equal(flat.predict(TEST.X), column.predict(TEST.X)[:, 0])
         assert flat.score(TEST.X, TEST.Z[:, 0]) == column.score(TEST.X, TEST.Z[:, :1])
-        assert flat.forecast(TEST.X, 3).mean.shape == (3, 1)
-        assert flat.start().mean.shape == (1,)
+        assert flat.forecast(TEST.X, 3).mean().shape == (3, 1)
+        assert flat.start().mean().shape == (1,)
         series = km.KernelBayesFilter().fit(TRAIN.X, pd.Series(z, name="u"))
         assert_array_equal(series.predict(TEST.X), flat.predict(TEST.X))
-        assert flat.filter(TEST.X, prior=[0.1, 0.2]).mean.shape == (40, 1)
+        assert flat.filter(TEST.X, prior=[0.1, 0.2]).mean().shape == (40, 1)
         guided = flat.filter(TEST.X, supervision=(TEST.X, TEST.Z[:, 0], 0.1))
-        assert guided.mean.shape == (40, 1)
+        assert guided.mean().shape == (40, 1)
 
     def test_frames_are_arrays(self):
         X, Z = pd.DataFrame(TRAIN.X, columns=["a", "b"]), pd.DataFrame(TRAIN.Z, columns=["u", "v"])
@@ -225,17 +225,20 @@ class TestTables:
         new.iloc[3, 0] = np.nan
         model = km.KernelBayesFilter().fit(X, Z)
         result = model.filter(new)
-        assert_allclose(result.mean, tracker().filter(new.to_numpy()).mean, atol=1e-10)
+        assert_allclose(result.mean(), tracker().filter(new.to_numpy()).mean(), atol=1e-10)
         assert_array_equal(np.flatnonzero(result.missing), [3])
         assert_array_equal(model.feature_names_in_, ["a", "b"])
         assert model.score(new, pd.DataFrame(TEST.Z, columns=["u", "v"])) > 0.8
         assert_allclose(
-            model.start().update(new.iloc[0]).mean, model.filter(new.iloc[:1]).mean[0], atol=1e-12
+            model.start().update(new.iloc[0]).mean(),
+            model.filter(new.iloc[:1]).mean()[0],
+            atol=1e-12,
         )
         masked = new.astype("Float64")
         assert masked.iloc[3, 0] is pd.NA
-        assert_allclose(model.filter(masked).mean, result.mean, atol=1e-10)
+        assert_allclose(model.filter(masked).mean(), result.mean(), atol=1e-10)
 
+    @pytest.mark.slow
     def test_kernels_by_column_name(self):
         X, Z = pd.DataFrame(TRAIN.X, columns=["a", "b"]), pd.DataFrame(TRAIN.Z, columns=["u", "v"])
         by_name = km.KernelBayesFilter(
@@ -256,7 +259,7 @@ class TestTables:
         new = np.hstack([TEST.X, 7 * one[:40]])
         assert_allclose(model.predict(new)[:, 0], 0.1)
         assert np.mean((model.predict(new)[:, 1:] - TEST.Z) ** 2) < 0.1
-        assert_allclose(model.smooth(new).mean[:, 0], 0.1)
+        assert_allclose(model.smooth(new).mean()[:, 0], 0.1)
 
     def test_a_state_that_never_changes(self):
         with pytest.raises(ValueError, match=r"\bZ\b.*constant"):
@@ -294,7 +297,7 @@ class TestTables:
         X, Z = spoil(TRAIN.X, TRAIN.Z)
         model = quietly(km.KernelBayesFilter(rule).fit, X, Z)
         check_sound(quietly(model.smooth, X[:30]))
-        assert np.isfinite(quietly(model.forecast, X[:5], 3).mean).all()
+        assert np.isfinite(quietly(model.forecast, X[:5], 3).mean()).all()
 
     @pytest.mark.parametrize("value", [1e-14, 1e3, 1e12])
     @pytest.mark.parametrize("name", ["reg", "reg_prior", "reg_transition", "reg_smoother"])
@@ -303,10 +306,11 @@ class TestTables:
         model = km.KernelBayesFilter(rule, **{name: value}).fit(TRAIN.X[:80], TRAIN.Z[:80])
         check_sound(quietly(model.smooth, TEST.X))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", ["laplace", "matern", "linear", km.Linear(offset=1.0)])
     @pytest.mark.parametrize("rule", RULES)
     def test_other_kernels(self, rule, kernel):
-        model = quietly(km.KernelBayesFilter(rule, kernel, kernel).fit, TRAIN.X, TRAIN.Z)
+        model = quietly(km.KernelBayesFilter(rule, kernel, kernel).fit, TRAIN.X[:80], TRAIN.Z[:80])
         check_sound(quietly(model.smooth, TEST.X))
 
     @pytest.mark.parametrize("scale", [1e-12, 1e12, 1e35])
@@ -338,6 +342,7 @@ def gap(a, b) -> np.ndarray:
 
 
 class TestManifolds:
+    @pytest.mark.slow
     @pytest.mark.parametrize("rule", RULES)
     def test_angles(self, rule):
         train, test = (make_hidden_angle(n, random_state=1000 + n) for n in (400, 100))
@@ -367,6 +372,7 @@ class TestManifolds:
         seen = np.concatenate([R[:, :, 0], R[:, :, 1]], axis=1)
         return seen + 0.2 * rng.normal(size=seen.shape), R.reshape(n, 9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "kernel", [km.Rotation(), km.Frobenius(rotations=True)], ids=["geodesic", "trace"]
     )
@@ -376,9 +382,9 @@ class TestManifolds:
         X, Z = self.spinning(400, rng)
         model = km.KernelBayesFilter(rule, kernel_z=kernel)
         model = quietly(model.fit, X[:340], Z[:340])
-        found = quietly(model.predict, X[340:], point="mode").reshape(-1, 3, 3)
-        assert_allclose(found @ np.swapaxes(found, 1, 2), np.tile(np.eye(3), (60, 1, 1)), atol=1e-8)
+        found = quietly(model.predict, X[340:370], point="mode").reshape(-1, 3, 3)
+        assert_allclose(found @ np.swapaxes(found, 1, 2), np.tile(np.eye(3), (30, 1, 1)), atol=1e-8)
         assert_allclose(np.linalg.det(found), 1.0, atol=1e-8)
-        truth = Turn.from_matrix(Z[340:].reshape(-1, 3, 3))
+        truth = Turn.from_matrix(Z[340:370].reshape(-1, 3, 3))
         angles = (truth.inv() * Turn.from_matrix(found)).magnitude()
         assert np.median(angles) < 0.35

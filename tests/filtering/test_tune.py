@@ -41,25 +41,28 @@ def tuned(rule: str = "importance") -> km.KernelBayesFilter:
 
 
 class TestTune:
+    @pytest.mark.slow
     def test_a_new_fitted_filter_that_can_be_cloned(self):
         model = km.KernelBayesFilter()
-        best = model.tune(TRAIN.X[:60], TRAIN.Z[:60], validation=0.2)
+        best = model.tune(TRAIN.X[:30], TRAIN.Z[:30], validation=0.2)
         assert isinstance(best, km.KernelBayesFilter)
         assert best is not model
         assert not [name for name in vars(model) if name.endswith("_")]
         assert model.get_params() == km.KernelBayesFilter().get_params()
-        assert_array_equal(best.points_, TRAIN.Z[:60])
-        again = clone(best).fit(TRAIN.X[:60], TRAIN.Z[:60])
+        assert_array_equal(best.points_, TRAIN.Z[:30])
+        again = clone(best).fit(TRAIN.X[:30], TRAIN.Z[:30])
         assert_array_equal(again.predict(TEST.X), best.predict(TEST.X))
-        assert_array_equal(again.smooth(TEST.X).mean, best.smooth(TEST.X).mean)
+        assert_array_equal(again.smooth(TEST.X).mean(), best.smooth(TEST.X).mean())
         assert not hasattr(clone(best), "tuning_")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rule", RULES)
     def test_beats_lengthscales_that_are_wrong(self, rule):
         untuned = km.KernelBayesFilter(rule, **SMOOTH).fit(TRAIN.X, TRAIN.Z)
         assert error(tuned(rule)) < 0.9 * error(untuned)
         assert tuned(rule).kernel_z_.lengthscale < 8.0
 
+    @pytest.mark.slow
     def test_for_smoothing_the_errors_are_those_of_smoothed_means(self):
         settings = {"validation": 0.3, "objective": "smooth"}
         best = km.KernelBayesFilter(reg_smoother=0.1, **SMOOTH).tune(TRAIN.X, TRAIN.Z, **settings)
@@ -67,7 +70,9 @@ class TestTune:
         held = slice(len(TRAIN.X) - int(0.3 * len(TRAIN.X)), len(TRAIN.X))
         early = clone(best).set_params(features=km.Nystroem(tol=1e-4, max_rank=300))
         early.fit(TRAIN.X[: held.start], TRAIN.Z[: held.start])
-        off = (early.smooth(TRAIN.X[held]).mean - TRAIN.Z[held]) / TRAIN.Z[: held.start].std(axis=0)
+        off = (early.smooth(TRAIN.X[held]).mean() - TRAIN.Z[held]) / TRAIN.Z[: held.start].std(
+            axis=0
+        )
         assert np.mean(off**2) == pytest.approx(least["error"], rel=1e-6)
         with pytest.raises(ValueError, match="objective"):
             km.KernelBayesFilter().tune(TRAIN.X, TRAIN.Z, objective="both")
@@ -85,6 +90,7 @@ class TestTune:
         assert model.reg_smoother > 0
         assert all(type(value) is float for row in rows for value in row.values())
 
+    @pytest.mark.slow
     def test_the_errors_are_those_of_filters_fitted_without_the_stretch(self):
         """One row of `tuning_` by hand: the last fifth is tracked by a filter of the rest."""
         best = km.KernelBayesFilter().tune(TRAIN.X, TRAIN.Z, validation=0.2)
@@ -99,11 +105,10 @@ class TestTune:
             by_hand = np.mean((found - TRAIN.Z[96:]) ** 2 / TRAIN.Z[:96].var(axis=0))
             assert row["error"] == pytest.approx(by_hand, rel=0.05)  # at a coarser tolerance
 
+    @pytest.mark.slow
     def test_the_same_twice_and_in_two_processes(self):
         runs = [
-            km.KernelBayesFilter(features=QUICK["features"]).tune(
-                TRAIN.X[:40], TRAIN.Z[:40], n_jobs=jobs, validation=0.2
-            )
+            quick().tune(TRAIN.X[:40], TRAIN.Z[:40], n_jobs=jobs, validation=0.2)
             for jobs in (None, 2)
         ]
         for other in runs[1:]:
@@ -112,25 +117,29 @@ class TestTune:
                 [r["error"] for r in runs[0].tuning_], rel=1e-9
             )
 
+    @pytest.mark.slow
     def test_nothing_is_changed(self):
-        X, Z, lengths = TRAIN.X[:60].copy(), TRAIN.Z[:60].copy(), [20, 40]
+        X, Z, lengths = TRAIN.X[:30].copy(), TRAIN.Z[:30].copy(), [10, 20]
         for a in (X, Z):
             a.setflags(write=False)
         quick().tune(X, Z, lengths)
-        assert lengths == [20, 40]
-        assert_array_equal(X, TRAIN.X[:60])
+        assert lengths == [10, 20]
+        assert_array_equal(X, TRAIN.X[:30])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("validation", [0.1, 0.5, 2, 4, np.int64(3), np.float64(0.3)])
     def test_shares_and_folds(self, validation):
-        best = quick().tune(TRAIN.X, TRAIN.Z, validation=validation)
+        best = quick().tune(TRAIN.X[:60], TRAIN.Z[:60], validation=validation)
         assert error(best) < 0.1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("validation", [0.2, 3])
     def test_several_trajectories(self, validation):
-        best = quick().tune(TRAIN.X, TRAIN.Z, [50, 3, 1, 66], validation=validation)
+        X, Z, lengths = TRAIN.X[:70], TRAIN.Z[:70], [30, 3, 1, 36]
+        best = quick().tune(X, Z, lengths, validation=validation)
         assert error(best) < 0.1
         plain = km.KernelBayesFilter(**best.get_params(deep=False))
-        plain.fit(TRAIN.X, TRAIN.Z, [50, 3, 1, 66])
+        plain.fit(X, Z, lengths)
         assert_array_equal(plain.predict(TEST.X), best.predict(TEST.X))
 
     def test_progress_is_told(self):
@@ -148,6 +157,7 @@ class TestTune:
         assert len(ends) == len(starts)
         assert calls[-1][0] == calls[-1][1]
 
+    @pytest.mark.slow
     def test_progress_is_shown(self, capsys):
         quick().tune(TRAIN.X[:60], TRAIN.Z[:60], validation=0.2, verbose=True)
         assert "tuning" in capsys.readouterr().err
@@ -179,10 +189,12 @@ class TestTune:
         new = pd.DataFrame(TEST.X, columns=["a", "b"])
         assert np.mean((best.predict(new) - TEST.Z) ** 2) < 0.1
 
+    @pytest.mark.slow
     def test_one_state_as_a_vector(self):
-        best = quick().tune(TRAIN.X[:60], TRAIN.Z[:60, 0])
+        best = quick().tune(TRAIN.X[:30], TRAIN.Z[:30, 0])
         assert best.predict(TEST.X).shape == (300,)
 
+    @pytest.mark.slow
     def test_a_constant_state_beside_others_has_no_say(self):
         """Its rounding errors, in units of no variance at all, must not choose the settings."""
         Z = np.column_stack([TRAIN.Z, np.full(120, 0.1)])
@@ -194,16 +206,18 @@ class TestTune:
         assert max(errors[0]) < 2
         assert chosen(with_it) == chosen(without)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("unit", [1e-6, 1e6])
     def test_units_do_not_matter(self, unit):
         """Columns of the state in different units weigh the same in the choice."""
         kernels = [km.on_columns({0: km.Gaussian(0.6), 1: km.Gaussian(s * 0.6)}) for s in (1, unit)]
         a, b = (
-            quick(kernel_z=k).tune(TRAIN.X[:80], TRAIN.Z[:80] * [1, s], validation=0.2)
+            quick(kernel_z=k).tune(TRAIN.X[:40], TRAIN.Z[:40] * [1, s], validation=0.2)
             for k, s in zip(kernels, (1, unit), strict=True)
         )
         assert [r["error"] for r in a.tuning_] == pytest.approx([r["error"] for r in b.tuning_])
 
+    @pytest.mark.slow
     def test_random_fourier_and_other_features(self):
         features = km.RandomFourier(40)
         best = quick(features=features).tune(TRAIN.X, TRAIN.Z, validation=0.2)
@@ -294,8 +308,8 @@ class TestDefaults:
         model = km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z)
         names = ("reg", "reg_prior", "reg_transition", "reg_smoother")
         given = km.KernelBayesFilter(rule, **{name: getattr(model, f"{name}_") for name in names})
-        found = given.fit(TRAIN.X, TRAIN.Z).smooth(TEST.X).mean
-        assert_allclose(found, model.smooth(TEST.X).mean, atol=1e-9)
+        found = given.fit(TRAIN.X, TRAIN.Z).smooth(TEST.X).mean()
+        assert_allclose(found, model.smooth(TEST.X).mean(), atol=1e-9)
 
     def test_the_squared_rule_takes_the_square(self):
         a, b = (km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z) for rule in RULES)
@@ -330,5 +344,5 @@ class TestDefaults:
     def test_smoothing_lowers_the_error(self, rule):
         train = make_rotation(500, random_state=1004)
         model = km.KernelBayesFilter(rule).fit(train.X, train.Z)
-        smoothed = np.mean((model.smooth(TEST.X).mean - TEST.Z) ** 2)
+        smoothed = np.mean((model.smooth(TEST.X).mean() - TEST.Z) ** 2)
         assert smoothed < error(model)

@@ -140,6 +140,7 @@ class TestErrorRates:
 
 
 class TestLikelihood:
+    @pytest.mark.slow
     def test_a_small_problem(self):
         X = states_of(2, 200, 58)
         found = km.estimate_order(X, method="likelihood", max_components=2, random_state=0)
@@ -148,6 +149,7 @@ class TestLikelihood:
         assert found.scores[2] > found.scores[1] + 0.05
         assert found.method == "likelihood"
 
+    @pytest.mark.slow
     def test_scores_are_those_of_the_rest(self):
         """The first 70% of every sequence to learn from, the rest to judge."""
         X = states_of(2, 300, 59)
@@ -157,6 +159,7 @@ class TestLikelihood:
         model = km.KernelHMM(1).fit(past, [70, 140])
         assert found.scores[1] == pytest.approx(model.score(future, [30, 60]) / 90, abs=1e-9)
 
+    @pytest.mark.slow
     def test_the_seed_counts(self):
         X = states_of(2, 60, 61)
         a, b = (
@@ -188,7 +191,10 @@ class TestOrder:
         assert repr(found) == "2"
         assert f"{found:02d}" == "02"
         assert (
-            km.KernelHMM(found, random_state=0, n_init=1, bandwidth=0.5).fit(X2).n_components_ == 2
+            km.KernelHMM(found, random_state=0, em=km.EM(n_init=1), bandwidth=0.5)
+            .fit(X2)
+            .n_components_
+            == 2
         )
 
     def test_what_it_remembers(self):
@@ -295,7 +301,7 @@ def test_the_data_are_left_alone():
 
 
 def test_the_limit_reaches_every_rule():
-    spectrum = Spectrum(km.KernelHMM(**FIXED)._moments_of(states_of(4, 500, 66), None), 2)
+    spectrum = Spectrum(km.KernelHMM(**FIXED).draft(states_of(4, 500, 66)).moments, 2)
     assert spectrum.limit == 2
     for rule in (spectrum.by_ratio, spectrum.by_correlations, lambda: spectrum.by_threshold(1e-9)):
         assert rule() <= 2

@@ -17,7 +17,7 @@ from kernelmean.chains.draft import Draft
 from kernelmean.chains.moments import Coordinates, Moments
 from kernelmean.core import moments as moments_module
 from kernelmean.core.sequences import neighbours
-from kernelmean.hmm import spectral
+from kernelmean.hmm import learn, spectral
 from kernelmean.hmm.spectral import (
     cayley,
     choose_rotation,
@@ -149,7 +149,7 @@ def loops(Phi: np.ndarray, seen: np.ndarray, lengths: list[int]) -> dict[str, np
 @pytest.mark.parametrize("seen", GAPS.values(), ids=GAPS)
 def test_moments_are_sums_over_neighbours(seen, lengths, step, kept, monkeypatch):
     """Whatever the blocks, the gaps and the sequences."""
-    monkeypatch.setattr(spectral, "block_rows", lambda r: step)
+    monkeypatch.setattr(moments, "block_rows", lambda r: step)
     if not kept:
         monkeypatch.setattr(moments, "KEPT", 0)
     X = rough_rows()
@@ -170,7 +170,7 @@ def test_moments_are_sums_over_neighbours(seen, lengths, step, kept, monkeypatch
 
 
 def test_blocks_are_as_long_as_elsewhere():
-    assert spectral.block_rows is moments_module.block_rows
+    assert moments.block_rows is moments_module.block_rows
 
 
 # ------------------------------------------------------------ thesis, Algorithm 1
@@ -201,7 +201,7 @@ def test_algorithm_1_with_n_by_n_matrices(K, seed, monkeypatch):
     X, scale = noisy_states(max(K, 2), 400, seed), 1.5
     ones = np.ones(len(X), dtype=bool)
     draft = Draft.of(X, ones, None, km.Gaussian(scale), km.Exact(), None)
-    found = draft.spectral(K, np.random.default_rng(0))
+    found = learn.spectral(draft, K, np.random.default_rng(0))
     Theta = ortho_group.rvs(K, random_state=seed) if K > 1 else np.eye(1)
     dense = slow.DenseSpectral.of(X, gaussian(scale), K, Theta)
     Y = np.linspace(X.min(), X.max(), 40)[:, None]
@@ -222,13 +222,14 @@ def errors_on_samples(n: int) -> list[float]:
     for seed in SEEDS:
         values = model.draw(n, seed)[0][:, None].astype(float)
         draft = Draft.of(values, np.ones(n, dtype=bool), None, km.Delta(), None, None)
-        found = draft.spectral(3, np.random.default_rng(0))
+        found = learn.spectral(draft, 3, np.random.default_rng(0))
         table = draft.coordinates.features.transform(np.arange(5.0)[:, None]) @ found.embeddings
         order = slow.matching(model.table.T, table)
         errors.append(float(np.linalg.norm(table[:, order] - model.table.T)))
     return errors
 
 
+@pytest.mark.slow
 def test_errors_fall_as_one_over_the_root_of_n():
     """Sixteen times the rows, about a quarter of the error."""
     few, many = np.mean(errors_on_samples(2_000)), np.mean(errors_on_samples(32_000))
@@ -307,6 +308,7 @@ def off_squares(R: np.ndarray, B: np.ndarray) -> float:
 
 
 class TestDiagonaliser:
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", SEEDS)
     @pytest.mark.parametrize("K", [1, 2, 3, 5])
     def test_exact_families(self, K, seed):
@@ -331,6 +333,7 @@ class TestDiagonaliser:
         best = slow.jointly_diagonal(np.tensordot(Theta, B, axes=1))
         assert off_squares(R, B) <= off_squares(best, B) * (1 + 1e-6)
 
+    @pytest.mark.slow
     def test_error_goes_down_with_the_noise(self):
         errors = []
         for noise in (1e-2, 1e-4, 1e-6):
@@ -363,13 +366,14 @@ class TestDiagonaliser:
         assert np.linalg.cond(R) < 1e12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [2, 3, 5, 8])
 def test_noise_alone_gives_a_chain(K):
     """No states to be found: still a transition matrix, its law, and finite coordinates."""
     X = np.random.default_rng(49).normal(size=(200, 1))
     ones = np.ones(200, dtype=bool)
     draft = Draft.of(X, ones, None, km.Gaussian(0.5), None, None)
-    found = draft.spectral(K, np.random.default_rng(0))
+    found = learn.spectral(draft, K, np.random.default_rng(0))
     chain = found.chain
     assert chain.transmat.min() >= 0
     assert_allclose(chain.transmat.sum(axis=1), 1.0)
@@ -382,6 +386,6 @@ def test_noise_alone_gives_a_chain(K):
 def test_a_linear_kernel_tells_as_many_states_as_columns(columns):
     X = np.random.default_rng(40).normal(size=(60, columns))
     draft = Draft.of(X, np.ones(60, dtype=bool), None, km.Linear(), None, None)
-    draft.spectral(columns, np.random.default_rng(0))
+    learn.spectral(draft, columns, np.random.default_rng(0))
     with pytest.raises(ValueError, match=f"only {columns} states apart"):
-        draft.spectral(columns + 1, np.random.default_rng(0))
+        learn.spectral(draft, columns + 1, np.random.default_rng(0))

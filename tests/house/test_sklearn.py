@@ -73,12 +73,16 @@ class StatesOfRows(km.KernelStateSpace):
         return super().score(X, lengths)
 
 
-LATENT = {"random_state": 0, "n_init": 1, "max_iter": 3, "bandwidth": 0.5, "n_nodes": 9}
+LATENT = {
+    "random_state": 0,
+    "bandwidth": 0.5,
+    "em": km.EM(n_init=1, max_iter=3),
+    "latent": km.Normal(nodes=9),
+}
 QUICK = {
     "n_components": 2,
     "random_state": 0,
-    "n_init": 1,
-    "max_iter": 3,
+    "em": km.EM(n_init=1, max_iter=3),
     "bandwidth": 0.5,
     "reg": 0.1,
 }
@@ -128,7 +132,9 @@ def expected_failures(estimator) -> dict[str, str]:
     return {}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -144,6 +150,7 @@ def test_the_checks_are_all_there(estimator):
     assert is_regressor(estimator) or isinstance(estimator, others | chains)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [FilterOfRows(reg=0.1), RegimesOfRows(**QUICK), StatesOfRows(**LATENT, inference="kbr")],
@@ -167,6 +174,7 @@ def test_a_filter_fails_only_what_it_is_expected_to(estimator):
     [(DensityOfPairs(km.Gaussian(), bandwidth=0.5, reg=0.1), 40), (km.EmbeddedDensity(), 47)],
     ids=["conditional", "embedded"],
 )
+@pytest.mark.usefixtures("short_searches")
 def test_a_density_fails_no_check(estimator, passed):
     """The checks that ran are counted; two more run where SciPy has array API support."""
     with warnings.catch_warnings():
@@ -237,8 +245,8 @@ def test_init_does_nothing_but_store():
     km.EmbeddedDensity("nonsense", bandwidth=-1)
     km.Nystroem(tol=-1)
     km.KernelBayesFilter("nonsense", reg=-1, kernel_x="nonsense", features=7, max_active="few")
-    km.KernelHMM("nonsense", "nonsense", "nonsense", "nonsense", bandwidth="wide", n_init=-1)
-    km.KernelStateSpace("nonsense", 3, "nonsense", "nonsense", transition="nonsense", guard="wide")
+    km.KernelHMM("nonsense", "nonsense", "nonsense", "nonsense", bandwidth="wide", em=-1)
+    km.KernelStateSpace("nonsense", 3, refine="nonsense", random_state="nonsense", em="nonsense")
 
 
 def test_fit_does_not_change_parameters(xy):
@@ -283,8 +291,10 @@ class TestDensities:
         assert_allclose(pipe.fit(X, y).predict(X), expected.predict(Z))
         assert_allclose(pipe.score(X, y), expected.score(Z, y))
 
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_fit_does_not_change_parameters_and_forgets_the_last_fit(self):
-        X, y = self.data()
+        X, y = self.data(60)
         features = km.Nystroem(tol=1e-3)
         model = km.ConditionalDensity(features=features)
         before = model.get_params(deep=False)
@@ -409,7 +419,7 @@ class TestKernelHMM:
     def test_grid_search_by_the_log_likelihood(self):
         """Of what comes later, in the order of time."""
         grid = {"bandwidth": [1e-3, 0.1, 5.0]}
-        model = km.KernelHMM(2, random_state=0, n_init=1, max_iter=5, reg=0.1)
+        model = km.KernelHMM(2, random_state=0, em=km.EM(n_init=1, max_iter=5), reg=0.1)
         search = GridSearchCV(model, grid, cv=TimeSeriesSplit(2)).fit(self.X)
         assert search.best_params_ == {"bandwidth": 0.1}
         again = clone(model).set_params(bandwidth=0.1).fit(self.X[:80])
@@ -432,6 +442,7 @@ class TestKernelHMM:
 class TestKernelStateSpace:
     X = km.datasets.make_state_space("linear", 150, random_state=40).X
 
+    @pytest.mark.slow
     def test_grid_search_by_the_log_likelihood(self):
         """Of what comes later, in the order of time."""
         grid = {"bandwidth": [1e-3, 0.5, 50.0]}

@@ -59,6 +59,7 @@ def sigmoid():
     return data, km.KernelIV(**QUICK).fit(data.X, data.y, data.Z)
 
 
+@pytest.mark.slow
 def test_equals_the_fit_in_memory():
     data = km.datasets.make_iv_sigmoid(MANY, random_state=44)
     theirs = km.KernelIV().fit(data.X, data.y, data.Z)
@@ -88,6 +89,7 @@ def test_chunks_do_not_matter(sigmoid, x, y, z):
     assert_same(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -98,9 +100,9 @@ def test_chunks_do_not_matter(sigmoid, x, y, z):
     ],
 )
 def test_equals_the_fit_in_memory_with_exogenous_columns(settings):
-    data = km.datasets.make_iv_demand(600, random_state=42)
+    data = km.datasets.make_iv_demand(300, random_state=42)
     theirs = km.KernelIV(**settings).fit(data.X, data.y, data.Z, data.C)
-    rows = (chunked(A, c) for A, c in [(data.X, 250), (data.y, 100), (data.Z, 600), (data.C, 7)])
+    rows = (chunked(A, c) for A, c in [(data.X, 125), (data.y, 50), (data.Z, 300), (data.C, 7)])
     ours = km.KernelIV(**settings).fit(*rows)
     assert_same(ours, theirs)
     both = chunked(np.hstack([data.X, data.C]), 130)
@@ -123,8 +125,9 @@ def test_unknown_chunk_sizes_are_counted(sigmoid):
     assert all(np.isnan(part.shape[0]) for part in unknown)  # the user's arrays stay as they are
 
 
+@pytest.mark.slow
 def test_rows_of_a_table():
-    data = km.datasets.make_iv_demand(900, random_state=43)
+    data = km.datasets.make_iv_demand(300, random_state=43)
     table = pd.DataFrame(
         {
             "price": data.X[:, 0],
@@ -160,6 +163,7 @@ def test_an_outcome_column_is_flattened(sigmoid):
 
 
 # ---------------------------------------------------------------- rows stay where they are
+@pytest.mark.slow
 def test_no_block_comes_here():
     n, rows = 60_000, 30_000
     data = km.datasets.make_iv_sigmoid(n, random_state=44)
@@ -302,6 +306,7 @@ def test_predictions_say_now_which_columns_are_wrong(sigmoid):
         lazy.compute()
 
 
+@pytest.mark.slow
 def test_dask_is_imported_only_for_dask_arrays():
     code = (
         "import sys, kernelmean as km; d = km.datasets.make_iv_sigmoid(50, random_state=0); "

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import f_oneway, norm
 
 import kernelmean as km
-from kernelmean.instruments.inference import bias_spread, endogeneity
+from kernelmean.instruments.inference import endogeneity
 from kernelmean.instruments.second_stage import SecondStage
 
 GRID = np.linspace(-1.5, 1.5, 7)[:, None]
@@ -95,8 +96,10 @@ class TestBands:
         rows = fitted.basis_x_.transform(points)
         error = np.sqrt(np.einsum("ij,jk,ik->i", rows, fitted.covariance_, rows))
         limits = fitted.predict_interval(points, level=0.9, simultaneous=False)
-        np.testing.assert_allclose(limits.mean(1), fitted.predict(points))
-        np.testing.assert_allclose(np.diff(limits)[:, 0], 2 * norm.ppf(0.95) * error, rtol=1e-6)
+        np.testing.assert_allclose(np.mean(limits, axis=0), fitted.predict(points))
+        np.testing.assert_allclose(
+            limits.upper - limits.lower, 2 * norm.ppf(0.95) * error, rtol=1e-6
+        )
 
     def test_the_factor_of_a_band_is_a_quantile_of_the_largest_deviation(self, fitted):
         """Against draws of the coefficients with another generator."""
@@ -107,7 +110,8 @@ class TestBands:
         )
         error = np.sqrt(np.einsum("ij,jk,ik->i", rows, fitted.covariance_, rows))
         expected = np.quantile(np.abs(draws @ rows.T / error).max(1), 0.95)
-        factor = np.diff(fitted.predict_interval(points))[:, 0] / (2 * error)
+        lower, upper = fitted.predict_interval(points)
+        factor = (upper - lower) / (2 * error)
         np.testing.assert_allclose(factor, expected, rtol=0.03)
 
     def test_one_point_has_the_pointwise_limits(self, fitted):
@@ -132,15 +136,16 @@ class TestBands:
         )
         spread = 2 * (coef[2:] @ coef[2:]) / max(np.sum(hat / (hat + reg)), 1)
         expected = spread * reg**2 * inverse[:, 2:] @ inverse[2:, :]
-        np.testing.assert_allclose(bias_spread(stage, reg, coef), expected, rtol=1e-8)
+        np.testing.assert_allclose(stage.bias_spread(reg, coef), expected, rtol=1e-8)
 
+    @pytest.mark.slow
     def test_simultaneous_bands_of_a_line_cover(self):
         """40 draws: a share below 80% has probability 1e-4 if the band covers 95%."""
         covered = []
         for seed in range(40, 80):
             X, y, Z = market(seed=seed)
             iv = km.KernelIV(tune_lengthscale=False).fit(X, y, Z)
-            low, high = iv.predict_interval(GRID).T
+            low, high = iv.predict_interval(GRID)
             covered.append(((low <= -2 * GRID[:, 0]) & (-2 * GRID[:, 0] <= high)).all())
         assert np.mean(covered) >= 0.8
 
@@ -202,6 +207,7 @@ class TestEndogeneity:
         ]
         assert max(p) < 0.01
 
+    @pytest.mark.slow
     def test_exogenous_regressors_are_let_through(self):
         """60 draws at 5%: more than 9 rejections have probability 6e-4 at the nominal level."""
         rejected = 0
@@ -233,3 +239,55 @@ def test_bad_levels_are_refused(fitted):
     for level in (0.0, 1.0, "0.9", None, 1j):
         with pytest.raises(ValueError, match="level"):
             fitted.predict_interval(np.zeros((1, 2)), level=level)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    pd = pytest.importorskip("pandas")
+    X, y, Z = market(60)
+    C = np.arange(60.0) % 7
+    days = pd.date_range("2020-01-01", periods=60)
+    tables = (
+        pd.DataFrame(X, columns=["price"], index=days),
+        pd.Series(y, name="sold", index=days),
+        pd.DataFrame(Z, index=days).add_prefix("wave"),
+        pd.DataFrame({"weekday": C}, index=days),
+    )
+    return km.KernelIV(tune_lengthscale=False).fit(*tables), *tables
+
+
+class TestNames:
+    """Names of columns, and the index of rows, go in and come out."""
+
+    def test_columns_are_asked_for_by_name(self, tables):
+        iv, X, _, _, C = tables
+        for number, name in enumerate(["price", "weekday"]):
+            by_name, by_number = (iv.average_derivative(column=column) for column in (name, number))
+            assert by_name == by_number
+            assert by_name.name == f"average derivative in {name}"
+            assert_allclose(iv.derivative(X, C, column=name), iv.derivative(X, C, column=number))
+            assert_allclose(
+                iv.derivative_interval(X, C, column=name),
+                iv.derivative_interval(X, C, column=number),
+            )
+
+    @pytest.mark.parametrize("column", ["day", 2, -1, 0.5, True])
+    def test_a_column_that_is_not_there_is_refused(self, tables, column):
+        with pytest.raises(ValueError, match=r"column is .*0 to 1, or one of \['price', 'weekday'"):
+            tables[0].average_derivative(column=column)
+
+    def test_frames_have_the_index_of_the_rows_and_the_name_of_the_outcome(self, tables):
+        iv, X, _, _, C = tables
+        table = iv.to_frame(X, C, level=0.8)
+        assert list(table.columns) == ["sold", "sold_lower", "sold_upper"]
+        assert table.index.equals(X.index)
+        lower, upper = iv.predict_interval(X, C, level=0.8)
+        assert_allclose(table.to_numpy(), np.column_stack([iv.predict(X, C), lower, upper]))
+
+    def test_roles_are_told_once(self, tables):
+        roles = tables[0].roles_
+        assert (roles.y, roles.regressors) == ("sold", ["price", "weekday"])
+        assert roles.instruments[-1] == "weekday"
+        data = km.datasets.make_iv_demand(30, random_state=40)
+        roles = km.KernelIV(split=0.5).fit(data.X, data.y, data.Z, data.C).roles_
+        assert (roles.regressors, roles.instruments) == (["x0", "c0", "c1"], ["z0", "c0", "c1"])

@@ -147,6 +147,7 @@ def test_one_regulariser_may_be_fixed_and_the_other_tuned():
     assert iv.reg_stage1_ == pytest.approx(oracles.minimise_log(oracle.loss1, 1.0), rel=0.05)
 
 
+@pytest.mark.slow
 def test_it_removes_the_confounding():
     """Strong confounding, averaged over draws: nearer the structural function than kernel ridge of
     y on x.
@@ -247,6 +248,7 @@ def test_default_conventions_stay_near_the_authors(sigmoid_draw):
 
 # ----------------------------------------------------------------------------- exogenous regressors
 class TestExogenous:
+    @pytest.mark.slow
     def test_equals_joining_the_columns_by_hand(self, demand_draw):
         d = {k: v[:100] for k, v in demand_draw.items()}
         joined = km.KernelIV().fit(np.hstack([d["P"], d["C"]]), d["y"], np.hstack([d["I"], d["C"]]))
@@ -307,6 +309,7 @@ class TestDataFrames:
             "C": pd.DataFrame(d["C"], columns=["time", "mood"]),
         }
 
+    @pytest.mark.slow
     def test_same_numbers_as_arrays(self, frames):
         arrays = {k: v.to_numpy() for k, v in frames.items()}
         a, b = km.KernelIV().fit(**frames), km.KernelIV().fit(**arrays)
@@ -356,6 +359,7 @@ class TestDataFrames:
         b = km.KernelIV(kernel_x=numbered).fit(**arrays).predict(arrays["X"], arrays["C"])
         assert_allclose(a, b)
 
+    @pytest.mark.slow
     def test_numbered_columns(self, frames):
         import pandas as pd
 

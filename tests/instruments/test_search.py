@@ -235,6 +235,7 @@ def test_a_round_descends_in_both_stages(degree):
         assert second(s._ux)[0] <= second(before[0])[0] * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_scales_and_regularisers_stay_within_bounds():
     X, y, Z = data()
     noise = np.random.default_rng(40).normal(size=X.shape)
@@ -273,6 +274,7 @@ def test_the_start_sees_points_in_many_columns(d):
     assert np.median(kernel.scaled(start)(X)) > 0.3
 
 
+@pytest.mark.slow
 def test_a_useless_column_becomes_wide():
     """The regressor that does nothing gets the longer lengthscale, from a common start."""
     rng = np.random.default_rng(40)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelmean as km
-from kernelmean.instruments.summary import Block, Line, Summary
+from kernelmean.core.summary import Block, Line, Summary
 
 pd = pytest.importorskip("pandas")
 

@@ -352,6 +352,7 @@ class TestModeOfRotations:
         m = km.MeanEmbedding(R, w + (total - w.sum()) / 30, TRACE)
         assert_allclose(m.mode(), nearest_rotations(m.weights[None] @ R)[0], atol=1e-10)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("signed", [False, True])
     def test_of_the_gaussian_kernel_is_the_best_there_is(self, rng, signed):
         for seed in range(4):
@@ -399,6 +400,7 @@ class TestModeOfRotations:
 
 
 # --------------------------------------------------------------------------------- other libraries
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "k",
     [

@@ -200,7 +200,7 @@ def test_filters_are_those_of_the_dense_appendix(rule):
     fast = km.KernelBayesFilter(
         rule="squared" if squared else "importance", features=km.Exact(), **settings
     )
-    found = fast.fit(train.X, Z).filter(test.X, supervision=supervision).mean
+    found = fast.fit(train.X, Z).filter(test.X, supervision=supervision).mean()
     np.testing.assert_allclose(found, slow.track(test.X, supervision), atol=1e-5)
 
 

@@ -42,7 +42,7 @@ SEEDS = (40, 41)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Few particles, iterations, starts and candidates, short later sequences."""
-    small = partial(km.KernelStateSpace, n_init=1, max_iter=3)
+    small = partial(km.KernelStateSpace, em=km.EM(n_init=1, max_iter=3))
     monkeypatch.setattr(km, "KernelStateSpace", small)
     monkeypatch.setattr(dynamics, "TEST", 40)
     monkeypatch.setattr(dynamics, "PARTICLES", 40)

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import trapezoid
 from scipy.stats import norm
 
+from kernelmean.chains.emission import NARROWEST
 from kernelmean.chains.markov import Chain, stationary, transitions
 from kernelmean.statespace import latent
 from kernelmean.statespace.guard import (
@@ -297,7 +298,7 @@ class TestLinearGuard:
         Y = 3.0 * z + 1.0
         guard = LinearGuard(z, 1.0)(Y, np.eye(5), Y.var(axis=0), False)
         assert_allclose(guard.means, Y, atol=1e-9)
-        assert_allclose(guard.variances, latent.NARROWEST * Y.var(axis=0)[0])
+        assert_allclose(guard.variances, NARROWEST * Y.var(axis=0)[0])
         assert np.isfinite(guard.log_density(Y)).all()
 
     def test_a_column_that_does_not_vary_says_nothing(self, weighted):

@@ -11,9 +11,10 @@ from scipy.stats import norm
 
 import kernelmean as km
 from kernelmean.chains.draft import Draft, Settings
-from kernelmean.chains.em import Rows, climb, expectation
+from kernelmean.chains.em import climb, expectation
 from kernelmean.chains.emission import Smoothing
 from kernelmean.chains.markov import Chain, smoothed, stationary
+from kernelmean.chains.rows import Rows
 from kernelmean.core.sequences import check_sequences
 from kernelmean.kernels import Gaussian
 from kernelmean.statespace import learn, pairing
@@ -331,6 +332,7 @@ class TestLearner:
         found, _ = one.refine([(p.log_shares, p.chain) for p in one.pairings()])
         assert_array_equal(found.chain.transmat, chain.transmat)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("bandwidth", [0.5, None])
     def test_a_search_on_some_rows_ends_on_all(self, bandwidth, monkeypatch):
         monkeypatch.setattr(learn, "SEARCHED", 400)

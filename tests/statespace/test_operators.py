@@ -254,6 +254,7 @@ def test_the_scale_of_latent_coordinates_changes_nothing_but_its_penalty(rng):
 # ------------------------------------------------------------ against Adam
 
 
+@pytest.mark.slow
 def test_both_reach_the_same_loss_where_it_is_not_zero():
     """Latent points of two values cannot reproduce the pairs: the least loss is positive."""
     n, y = 20, sequence(20, 41)

@@ -14,7 +14,6 @@ from kernelmean.core.checks import NumericalWarning
 from kernelmean.embedding.embedding import MeanEmbedding
 from kernelmean.statespace.particles import (
     _resampled,
-    ahead,
     bootstrap,
     forecast_quantile,
     systematic,
@@ -225,6 +224,7 @@ def test_agrees_with_the_forward_algorithm_on_a_finite_chain():
     assert_mean_is(np.exp(found["loglik"].sum(axis=1) - loglik.sum()), 1.0)
 
 
+@pytest.mark.slow
 def test_error_falls_with_the_number_of_particles():
     model = line()
     Y = observed(model, 30, seed=43)
@@ -451,20 +451,6 @@ def test_quantiles_need_particles():
         forecast_quantile(line(), run(line(), np.zeros((2, 1))), 0.5, np.random.default_rng(0))
 
 
-def test_ahead_has_the_moments_of_the_chain():
-    model, x0 = line(), np.array([[3.0], [-1.0]])
-    x = np.repeat(x0, 10_000, axis=0)
-    weights = np.repeat([0.8, 0.2], 10_000) / 10_000
-    states, observations = ahead(model, x, weights, 4, np.random.default_rng(53))
-    assert states.shape == observations.shape == (4, 20_000, 1)
-    for h, (found, y) in enumerate(zip(states[:, :, 0], observations[:, :, 0], strict=True), 1):
-        noise = 0.3 * (1 - 0.81**h) / 0.19
-        # 16,000 draws from 3 and 4,000 from −1: 3·0.8 − 1·0.2 = 2.2, 9·0.8 + 0.2 − 2.2² = 2.56
-        variance = 2.56 * 0.81**h + noise
-        assert found.mean() == pytest.approx(2.2 * 0.9**h, abs=4.5 * (noise / 20_000) ** 0.5)
-        assert y.var() == pytest.approx(variance + 0.4, rel=0.05)
-
-
 # ------------------------------------------------------------ recovered models
 
 WIDE = 0.3
@@ -512,6 +498,7 @@ def test_first_states_are_a_step_from_a_node():
     assert stats.kstest((drawn[:, 0] - 0.9) / 0.3**0.5, "norm").pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_a_recovered_model_filters_like_the_exact_law():
     Y = observed(line(), 8, seed=55)
     mean, _, state, _, loglik = line().exact(Y)
@@ -566,6 +553,7 @@ def test_a_draw_for_each_row_has_the_law_of_its_row():
         assert stats.ks_2samp(drawn[which::2], apart[which]).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "points",
     [np.array([[-0.4], [0.3], [1.0]]), np.array([[-0.4, 0.0], [0.3, 0.2], [1.0, -0.5]])],

@@ -6,6 +6,7 @@ effect modifiers, controls, instruments.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from ..core import arrays
 from ..core.checks import Array, as_points, check_lengths
+from ..core.interval import Interval
 from ..core.moments import evenly, row_blocks
 from ..core.saving import Saveable
 from ..instruments.inference import confidence_limits
@@ -95,19 +97,19 @@ class KernelIVEffect(Saveable):
         """
         return self._outcome(self._difference(X, T0, T1) @ self.model_.coef_)
 
-    def effect_interval(self, X=None, *, T0=0, T1=1, alpha=0.05) -> tuple[Array, Array]:
+    def effect_interval(self, X=None, *, T0=0, T1=1, alpha=0.05) -> Interval:
         """Interval of level 1 − alpha around `effect`, at each row."""
-        low, high = self._interval(self._difference(X, T0, T1), alpha)
-        return self._outcome(low), self._outcome(high)
+        ends = self._interval(self._difference(X, T0, T1), alpha)
+        return Interval(*map(self._outcome, ends))
 
     def ate(self, X=None, *, T0=0, T1=1) -> Any:
         """Mean of `effect` over the rows of X."""
         return self._outcome(self._average(X, T0, T1) @ self.model_.coef_)[0]
 
-    def ate_interval(self, X=None, *, T0=0, T1=1, alpha=0.05) -> tuple[Any, Any]:
+    def ate_interval(self, X=None, *, T0=0, T1=1, alpha=0.05) -> Interval:
         """Interval of level 1 − alpha around `ate`, for the rows of X as given."""
-        low, high = self._interval(self._average(X, T0, T1), alpha)
-        return self._outcome(low)[0], self._outcome(high)[0]
+        ends = self._interval(self._average(X, T0, T1), alpha)
+        return Interval(*(self._outcome(end)[0] for end in ends))
 
     def marginal_effect(self, T, X=None) -> Array:
         """Derivative of the outcome in the treatments, at T.
@@ -121,11 +123,10 @@ class KernelIVEffect(Saveable):
         """
         return self._jacobian([A @ self.model_.coef_ for A in self._slopes(T, X)])
 
-    def marginal_effect_interval(self, T, X=None, *, alpha=0.05) -> tuple[Array, Array]:
+    def marginal_effect_interval(self, T, X=None, *, alpha=0.05) -> Interval:
         """Interval of level 1 − alpha around `marginal_effect`, for each entry."""
         ends = [self._interval(A, alpha) for A in self._slopes(T, X)]
-        low, high = (self._jacobian(list(side)) for side in zip(*ends, strict=True))
-        return low, high
+        return Interval(*map(self._jacobian, zip(*ends, strict=True)))
 
     def const_marginal_effect(self, X=None):
         """Refused: the effect is not linear in the treatment.
@@ -182,19 +183,16 @@ class KernelIVEffect(Saveable):
         check_lengths(m, T.shape[0], "X", "T")
         return T, features
 
-    def _interval(self, A: Array, alpha: float) -> tuple[Array, Array]:
+    def _interval(self, A: Array, alpha: float) -> Interval:
         model = self.model_
-        low, high = confidence_limits(
-            A, model.coef_, model.covariance_, 1 - alpha, simultaneous=False
-        ).T
-        return low, high
+        return confidence_limits(A, model.coef_, model.covariance_, 1 - alpha, simultaneous=False)
 
     # ------------------------------------------------------------ shapes
 
     def _outcome(self, values: Array) -> Array:
         return values.reshape(-1, *self._shape[0])
 
-    def _jacobian(self, columns: list[Array]) -> Array:
+    def _jacobian(self, columns: Sequence[Array]) -> Array:
         return np.stack(columns, axis=-1).reshape(-1, *self._shape[0], *self._shape[1])
 
 

@@ -186,7 +186,7 @@ class Tracks:
         for name, result in self.results.items():
             suffix = "" if name == "filtered" else "_smoothed"
             lower, upper = self.intervals[name]
-            answers = {"mean": result.mean, "lower": lower, "upper": upper}
+            answers = {"mean": result.mean(), "lower": lower, "upper": upper}
             columns |= by_column(self.settings.states, answers, suffix)
         flags = {"missing": self.filtered.missing, "collapsed": self.filtered.collapsed}
         frame = pd.DataFrame({**columns, **flags}, index=self.test.frame.index)
@@ -200,7 +200,7 @@ class Tracks:
         count, steps = len(self.test.lengths), self.settings.horizon
         columns: dict[str, np.ndarray] = {"step": np.tile(np.arange(1, steps + 1), count)}
         for names, m in (
-            (self.settings.states, ahead.embeddings),
+            (self.settings.states, ahead),
             (self.settings.observed, ahead.observations),
         ):
             lower, upper = m.interval(level)
@@ -221,7 +221,7 @@ class Tracks:
         if self.truth is None:
             return None
         rivals = {"line": self._line(), "mean": np.broadcast_to(self._average(), self.truth.shape)}
-        means = {name: r.mean for name, r in self.results.items()}
+        means = {name: r.mean() for name, r in self.results.items()}
         rows = {name: rmse(m, self.truth) for name, m in {**means, **rivals}.items()}
         for name, (lower, upper) in self.intervals.items():
             inside = np.where(np.isnan(self.truth), np.nan, 0.0)

@@ -388,10 +388,10 @@ def _snippet(a: Tracks) -> str:
         "import pandas as pd, kernelmean as km\n\n"
         f"model = km.load({MODEL!r})\n"
         f"track = model.filter(pd.DataFrame({{{columns}}}))  # or smooth\n"
-        f"track.mean, track.interval({a.settings.level})\n\n"
+        f"track.mean(), track.interval({a.settings.level})\n\n"
         "belief = model.start()  # observations one at a time\n"
-        f"belief.update([{one}]).mean\n"
-        "belief.predict().mean"
+        f"belief.update([{one}]).mean()\n"
+        "belief.predict().mean()"
     )
 
 

@@ -216,7 +216,7 @@ class Regimes:
         ahead = self.ahead
         assert ahead is not None
         lower, upper = ahead.interval(self.settings.level)
-        answers = {"mean": ahead.mean, "lower": lower, "upper": upper}
+        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
         columns = {
             **{f"probability_{k}": ahead.states[:, k] for k in range(self.n_states)},
             **by_column(self.settings.columns, answers),
@@ -329,7 +329,7 @@ def read_states(text: str) -> int | str:
 
 def quick_orders(X: pd.DataFrame, lengths: list[int]) -> dict[str, Order]:
     """What the rules say that look at the moments alone."""
-    spectrum = Spectrum(KernelHMM()._moments_of(X, lengths), MAX_COMPONENTS)
+    spectrum = Spectrum(KernelHMM().draft(X, lengths).moments, MAX_COMPONENTS)
     return {rule: choose_order(spectrum, rule, CONSTANT) for rule in QUICK}
 
 

@@ -379,7 +379,7 @@ def _snippet(a: Regimes, source: str) -> str:
         f"model.forecast(rows, 5).interval({a.settings.level:g})\n\n"
         "belief = model.start()  # one row at a time\n"
         "belief.update(rows.iloc[0]).probabilities\n"
-        "belief.predict().mean"
+        "belief.predict().mean()"
     )
 
 

@@ -224,7 +224,7 @@ class Analysis:
         model = self.model
         rows = model.basis_x_.transform(points)
         limits = confidence_limits(rows, model.coef_, model.covariance_, LEVEL, simultaneous)
-        h = {PREDICTION: rows @ model.coef_, LOW: limits[:, 0], HIGH: limits[:, 1]}
+        h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
         if self.plain is not None:
             h[PLAIN] = rows @ self.plain
         return pd.DataFrame(h) + self.centre

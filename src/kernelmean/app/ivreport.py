@@ -89,7 +89,7 @@ def facts(a: Analysis) -> list[tuple[str, str, str]]:
 
 def _kernel_facts(a: Analysis) -> list[tuple[str, str, str]]:
     m = a.model
-    searched = any(m._tunes)
+    searched = any((scales != 1).any() for scales in (m.scales_x_, m.scales_z_))
     each = (
         "Each was searched from the median distance between two rows: a long one says that the "
         "column matters little, or in a straight line."

@@ -237,7 +237,7 @@ class Forecasts:
             columns |= by_column(self.settings.columns, {"volatility": self.volatility})
         for name, law in (("filtered", self.filtered), ("smoothed", self.smoothed)):
             for k in range(self.settings.n_latent):
-                columns[f"{name}_{k}"] = law.mean[:, k]
+                columns[f"{name}_{k}"] = law.mean()[:, k]
         columns["log_predictive"] = np.where(self.seen, self.log_predictive, np.nan)
         columns["missing"] = ~self.seen
         return self.series.by_row(columns, self.settings.time, self.settings.sequence)
@@ -248,7 +248,7 @@ class Forecasts:
         ahead = self.ahead
         assert ahead is not None
         lower, upper = ahead.interval(self.settings.level)
-        answers = {"mean": ahead.mean, "lower": lower, "upper": upper}
+        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
         columns = by_column(self.settings.names, answers)
         if self.settings.log_squares:
             squares = ahead.states @ self.model.emissions_.expectation(np.exp)

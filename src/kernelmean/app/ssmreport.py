@@ -239,7 +239,7 @@ def _fan(a: Forecasts) -> np.ndarray:
     if a.ahead is None:
         return np.empty((5, 0, len(a.settings.names)))
     (low, high), (inner_low, inner_high) = (a.ahead.interval(v) for v in (a.settings.level, 0.5))
-    return np.stack([low, inner_low, a.ahead.mean, inner_high, high])
+    return np.stack([low, inner_low, a.ahead.mean(), inner_high, high])
 
 
 def _series_figure(a: Forecasts, i: int, display: ForecastDisplay) -> Figure:
@@ -377,7 +377,7 @@ def _snippet(a: Forecasts, source: str) -> str:
         "model.predict(rows)  # each row from those before it\n"
         f"model.forecast(rows, 5).interval({a.settings.level:g})\n\n"
         "belief = model.start()  # one row at a time\n"
-        "belief.update(rows.iloc[0]).predict().mean"
+        "belief.update(rows.iloc[0]).predict().mean()"
     )
 
 

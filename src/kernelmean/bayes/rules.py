@@ -74,7 +74,7 @@ def product_rule(c: ConditionalEmbedding, m) -> MeanEmbedding:
     columns_y = tuple(range(d_x, d_x + d_y))
     kernel = OnColumns(((tuple(range(d_x)), c.kernel_x_), (columns_y, c.kernel_y_)))
     pairs = xp.concat([c.points_x_, c.points_], axis=1)
-    return MeanEmbedding.of_parts(pairs, marginal._left, marginal._right, kernel)
+    return MeanEmbedding.of_parts(pairs, *marginal.factors, kernel)
 
 
 def bayes_factors(Phi, beta, coordinates, reg: float, rule: str) -> tuple[Array, Array]:

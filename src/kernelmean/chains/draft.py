@@ -1,25 +1,36 @@
-"""Learning a `KernelHMM`: moments, the spectral fit, EM, and λ of the kernel Bayes' rule."""
+"""Learning a hidden chain: moments, EM on some rows and on all, and λ of kernel Bayes' rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ..core import arrays, solves
+from ..core.checks import as_vector
 from ..core.moments import evenly
 from ..core.progress import Verbose
 from ..core.sequences import check_sequences, triples_of
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
-from ..kernels import Delta, Kernel, fitted_kernel
-from .em import Climb, Refinement, Rows
-from .emission import Smoothing, can_smooth, coordinates_of, is_constant, smoothing_kernel
+from ..kernels import Delta, Gaussian, Kernel, fitted_kernel
+from .em import Climb, Refinement
+from .emission import (
+    SignedEmissions,
+    Smoothing,
+    can_smooth,
+    coordinates_of,
+    is_constant,
+    smoothing_kernel,
+)
 from .markov import Chain
+from .model import FittedChain
 from .model_bayes import ModelBayes
 from .moments import Coordinates, Moments
 from .order import Spectrum
+from .rows import Rows
 from .variates import Variates
 
 COLUMNS = 3  # of data that densities are estimated in as they are
@@ -172,3 +183,62 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
             off = rule.filtered(shares, chain, few.sequences) - target
             found.append((float((off[few.seen] ** 2).sum()), rule))
     return min(found, key=lambda pair: pair[0])[1]
+
+
+# ------------------------------------------------------------ from what is asked for to a fit
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit of a hidden chain consists of, whichever kind it is."""
+
+    chain: FittedChain
+    draft: Draft
+    history: np.ndarray
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for, whichever kind it is."""
+
+    em: Any  # EM, with nothing left open
+    refine: bool
+    bandwidth: Any
+    reg: float | None
+    verbose: Verbose
+
+    def settings(self, draft: Draft, space: Variates | None) -> Settings:
+        """Of EM, for densities of these rows or of their variates."""
+        columns = draft.rows.points if space is None else space.directions
+        width = as_bandwidth(self.bandwidth, columns.shape[1])
+        return Settings(width, self.em.n_init, self.em.max_iter, self.em.tol, self.verbose)
+
+    def rule(self, draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
+        """Kernel Bayes' rule with the λ given, or the best."""
+        if self.reg is None:
+            return choose_bayes(draft, gamma, chain)
+        return ModelBayes(*embedded(draft, gamma, 1.0), float(self.reg))
+
+
+def as_bandwidth(bandwidth, d: int) -> float | tuple[float, ...] | None:
+    """One number, or one for each of the d columns that densities are of."""
+    if bandwidth is None:
+        return None
+    widths = arrays.to_numpy(as_vector(np.atleast_1d(bandwidth), "bandwidth"))
+    if len(widths) == 0 or widths.min() <= 0:
+        raise ValueError(f"bandwidth is {bandwidth!r}; positive numbers are needed")
+    if len(widths) not in (1, d):
+        raise ValueError(f"bandwidth has {len(widths)} entries; 1 or {d} are needed")
+    return float(widths[0]) if len(widths) == 1 else tuple(float(w) for w in widths)
+
+
+def of_moments(draft: Draft, space, laws: MeanEmbedding, chain: Chain, bandwidth) -> FittedChain:
+    """Laws found by moments alone, with densities of their positive parts."""
+    counts = np.maximum(chain.startprob * draft.rows.seen.sum(), 1.0)
+    smooth = laws
+    if space is not None:
+        points = space(laws.points)
+        smooth = MeanEmbedding.of_parts(points, *laws.factors, Gaussian().resolve(points))
+    signed = SignedEmissions.of(smooth, bandwidth, counts)
+    return FittedChain(chain, laws, signed, bandwidth, space)

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.ndimage import uniform_filter1d
 
-from ..core import arrays
-from ..core.checks import Array
 from ..core.progress import Verbose, track
 from ..kernels import Delta, Kernel
 from .emission import Emissions, Guard, GuardRule, Smoothing, rule_of_thumb
 from .markov import Chain, filtered, smoothed, stationary, transitions
+from .rows import Rows
 
 FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
 PSEUDO = 1e-3  # transitions of each kind that are taken as seen beside those expected
@@ -46,68 +45,6 @@ class Effort:
     finalists: int = 3
     half_iter: int = 30
     patience: int = 0
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Observations, which of them are there, and the sequences that they form.
-
-    Attributes
-    ----------
-    points : array of shape (n, d)
-    seen : bool array of shape (n,)
-    sequences : list of slice
-    used : bool array of shape (n,)
-        Rows that are learned from; the others are missing to EM.
-    """
-
-    points: Array
-    seen: np.ndarray
-    sequences: list[slice]
-    used: np.ndarray
-
-    @classmethod
-    def of(cls, points, seen: np.ndarray, sequences: list[slice]) -> Rows:
-        """All rows seen are used."""
-        return cls(points, seen, sequences, seen)
-
-    def weights(self, gamma: np.ndarray) -> np.ndarray:
-        """γ of the rows seen, zero where they are not used."""
-        return np.where(self.used[self.seen, None], gamma[self.seen], 0.0)
-
-    def halves(self, pieces: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows seen in every other of some stretches, and those in the others."""
-        n = int(self.seen.sum())
-        odd = np.zeros(len(self.seen), dtype=bool)
-        odd[self.seen] = np.arange(n) * min(pieces, n) // n % 2 == 1
-        return odd, self.seen & ~odd
-
-    @property
-    def there(self) -> Array:
-        """The rows seen."""
-        if self.seen.all():
-            return self.points
-        return arrays.take(self.points, np.flatnonzero(self.seen), axis=0)
-
-    def stretches(self, limit: int, pieces: int) -> tuple[np.ndarray, Rows]:
-        """Numbers of about `limit` rows in stretches over the whole, and these rows."""
-        if len(self.seen) <= limit:
-            return np.arange(len(self.seen)), self
-        longest = max(2, limit // pieces)
-        parts = [
-            slice(start, min(start + longest, s.stop))
-            for s in self.sequences
-            for start in range(s.start, s.stop, longest)
-        ]
-        enough = max(1, round(limit * len(parts) / len(self.seen)))
-        chosen = np.unique(np.linspace(0, len(parts) - 1, enough).round().astype(int))
-        parts = [parts[i] for i in chosen]
-        stops = np.cumsum([s.stop - s.start for s in parts])
-        rows = np.concatenate([np.arange(s.start, s.stop) for s in parts])
-        sequences = [
-            slice(int(b - (s.stop - s.start)), int(b)) for s, b in zip(parts, stops, strict=True)
-        ]
-        return rows, Rows.of(arrays.take(self.points, rows, axis=0), self.seen[rows], sequences)
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,6 @@ def is_constant(points) -> bool:
     return bool(xp.all(points == points[:1, :]))
 
 
-def renumbered(laws: MeanEmbedding, order: np.ndarray) -> MeanEmbedding:
-    """A batch of embeddings in another order."""
-    left = arrays.take(laws._left, order, axis=0)
-    return MeanEmbedding.of_parts(laws.points, left, laws._right, laws.kernel)
-
-
 def rule_of_thumb(n: int, d: int) -> float:
     """Silverman's bandwidth for normal data, in median distances.
 
@@ -218,7 +212,8 @@ class SignedEmissions(Saveable):
 
     def reordered(self, order: np.ndarray) -> SignedEmissions:
         """With the states renumbered."""
-        laws = renumbered(self.embeddings, order)
+        left, _ = self.embeddings.factors
+        laws = self.embeddings.reweighted(arrays.take(left, order, axis=0))
         return replace(self, embeddings=laws, guard=self.guard.reordered(order))
 
     def log_density(self, points) -> np.ndarray:

@@ -229,11 +229,11 @@ def _posterior(prior, logb) -> tuple[np.ndarray, np.ndarray]:
         total[weak] = 1.0
     alpha, evidence = joint / total[:, None], np.log(total)
     if weak.any():
-        alpha[weak], evidence[weak] = _posterior_in_logs(prior[weak], logb[weak])
+        alpha[weak], evidence[weak] = posterior_in_logs(prior[weak], logb[weak])
     return alpha, evidence
 
 
-def _posterior_in_logs(prior, logb) -> tuple[np.ndarray, np.ndarray]:
+def posterior_in_logs(prior, logb) -> tuple[np.ndarray, np.ndarray]:
     """`_posterior` where its products underflow; where it is 0/0, the prior."""
     joint = _log(prior) + logb
     top = np.max(joint, axis=1)
@@ -403,11 +403,18 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     back = _best_before(scores, log_moves)
     back[ends] = np.argmax(scores[ends], axis=1)[:, None]
     states = _follow(back[::-1])[::-1]
-    moves = log_moves[np.roll(states, 1), states]
+    logb = relative + top[:, None]
+    return log_probability(states, logb, chain, sequences), states
+
+
+def log_probability(states, logb, chain: Chain, sequences) -> np.ndarray:
+    """log p(path, y) of each sequence, for a path of states and log-emissions (n, K)."""
+    log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
+    gains = log_moves[np.roll(states, 1), states] + logb[np.arange(len(states)), states]
     starts = [s.start for s in sequences]
-    moves[starts] = log_start[states[starts]]
-    gains = moves + relative[np.arange(len(states)), states] + top
-    return np.add.reduceat(gains, starts), states
+    first = states[starts]
+    gains[starts] = log_start[first] + logb[starts, first]
+    return np.add.reduceat(gains, starts)
 
 
 def _scores(prior, logb) -> np.ndarray:

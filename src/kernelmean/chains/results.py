@@ -3,69 +3,93 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.checks import Array
+from ..core import arrays
+from ..core.checks import Array, as_floats, check_columns, check_library, generator
+from ..core.interval import Interval
+from ..core.labels import Labels
+from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
+from ..embedding.law import Law
+from .model import FittedChain, draws
+from .rows import observed
 
-if TYPE_CHECKING:
-    from .model import MarkovModel
+
+class ObservationLaw(Law):
+    """Laws of observations: quantiles share the bandwidth of the emission densities."""
+
+    def quantile(self, q) -> Array:
+        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
+        return self.embedding.quantile(q, self.bandwidth)
+
+    def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
+        """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
+        return self.embedding.interval(level, self.bandwidth, kind)
+
+    def sample(self, n: int, random_state=None) -> Array:
+        """n draws of every law, (m, n, d)."""
+        rng = generator(random_state)
+        if self.embedding.batch is None:
+            return draws(self.embedding, n, rng, self.bandwidth)
+        xp = arrays.namespace(self.embedding.points)
+        laws = [self.embedding[k] for k in range(len(self.embedding))]
+        return xp.stack([draws(law, n, rng, self.bandwidth) for law in laws])
 
 
 @dataclass(frozen=True, repr=False)
-class RegimeForecast:
-    """Beliefs about what comes after the observations, step by step.
+class RegimeForecast(ObservationLaw):
+    """Laws of the observations that come after those given, step by step.
 
     Attributes
     ----------
     states : array of shape (steps, K)
         Probabilities of the states; several sequences follow each other.
-    observations : MeanEmbedding
+    embedding : MeanEmbedding
         Batch of embedded laws of the observations, Σ_k P(x = k) μ_k.
     bandwidth : float, tuple or None
         Of the emission densities, which quantiles of the forecasts share; 0 where densities are
         of variates: quantiles are then those of weighted rows.
+    labels : Labels
+        Names of the columns, and dates or numbers of the steps.
     """
 
     states: Array
-    observations: MeanEmbedding
+    embedding: MeanEmbedding
     bandwidth: float | tuple[float, ...] | None
-
-    @property
-    def mean(self) -> Array:
-        """Expected observations, (steps, d)."""
-        return self.observations.mean()
-
-    def density(self, Y) -> Array:
-        """Densities of the observation of every step at the rows of `Y`, (steps, m)."""
-        return self.observations.density(Y, self.bandwidth or None)
-
-    def quantile(self, q) -> Array:
-        """Quantiles of every column of the observations, (steps, d) for one level."""
-        return self.observations.quantile(q, self.bandwidth)
-
-    def interval(self, level: float = 0.95, kind: str = "central") -> tuple[Array, Array]:
-        """Interval of every column of the observations: lower and upper ends, (steps, d) each."""
-        return self.observations.interval(level, self.bandwidth, kind)
+    labels: Labels
+    observations = attribute("observations", "embedding")
 
     def __len__(self) -> int:
         return int(self.states.shape[0])
 
     def __repr__(self) -> str:
-        return f"RegimeForecast({len(self)} steps, {self.states.shape[1]} states)"
+        return f"{type(self).__name__}({len(self)} steps, {self.states.shape[1]} states)"
 
 
-class RegimeBelief:
+def as_prior(prior, K: int) -> np.ndarray:
+    """Probabilities of K states."""
+    p = arrays.to_numpy(as_floats(prior, "prior"))
+    if not (p.shape == (K,) and p.min() >= 0 and abs(p.sum() - 1) < 1e-6):
+        raise ValueError(f"prior is {prior!r}; {K} probabilities that sum to one are needed")
+    return p / p.sum()
+
+
+class RegimeBelief(ObservationLaw):
     """Probabilities of the states, to which observations are fed one at a time.
 
-    Made by `start` of a model. `predict` and `update` change it, and return it; `copy` keeps a
-    version.
+    A law of the observation: that of the row just seen after `update`, of the next one after
+    `predict`. Made by `start` of a model. `predict` and `update` change it, and return it; `copy`
+    keeps a version.
     """
 
-    def __init__(self, model: MarkovModel, probabilities: np.ndarray):
-        self._model, self._probabilities = model, probabilities
+    observation = attribute("observation", "embedding")
+
+    def __init__(self, model: FittedChain, prior, labels: Labels):
+        self._model, self.bandwidth, self.labels = model, model.spread, labels
+        start = model.chain.startprob
+        self._probabilities = start if prior is None else as_prior(prior, len(start))
 
     @property
     def probabilities(self) -> Array:
@@ -74,27 +98,33 @@ class RegimeBelief:
 
     def predict(self) -> RegimeBelief:
         """One step on in time."""
-        self._probabilities = self._probabilities @ self._model.transmat_
+        self._probabilities = self._probabilities @ self._model.chain.transmat
         return self
 
     def update(self, x) -> RegimeBelief:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        self._probabilities = self._model._updated(self._probabilities, x)
+        x = as_floats(x, "x")
+        if x.ndim == 0:
+            x = x[None]
+        if x.ndim != 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d,), is needed")
+        point, seen = observed(x[None, :], "x")
+        points = self._model.emissions.points
+        check_columns(point, points.shape[1], "x", "the training data")
+        check_library(point, points, "x")
+        self._probabilities = self._model.updated(self._probabilities, point, seen)
         return self
 
     @property
-    def mean(self) -> Array:
-        """Expected observation, (d,)."""
-        return self.observation.mean()
-
-    @property
-    def observation(self) -> MeanEmbedding:
+    def embedding(self) -> MeanEmbedding:
         """The embedded law of the observation."""
-        return self._model._mixture(self._probabilities[None])[0]
+        return self._model.mixture(self._probabilities[None])[0]
 
     def copy(self) -> RegimeBelief:
         """A belief that later steps of this one leave alone."""
-        return RegimeBelief(self._model, self._probabilities)
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self))
+        return other
 
     def __repr__(self) -> str:
         return f"RegimeBelief({np.round(self._probabilities, 3).tolist()})"

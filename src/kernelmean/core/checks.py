@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -173,6 +173,16 @@ def check_columns(X, d: int, name: str, where: str) -> None:
         raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
 
 
+def check_library(X, fitted, name: str) -> None:
+    """Arrays must be of the library of those that the model was fitted on."""
+    found, needed = (array_namespace(A).__name__.rpartition(".")[2] for A in (X, fitted))
+    if found != needed:
+        raise ValueError(
+            f"{name} is of {found} but the training data are of {needed}; convert {name} to "
+            f"{needed} arrays, or fit on {found} arrays"
+        )
+
+
 def check_positive(value, name: str, *, zero: bool = False) -> float:
     """A finite positive number (or zero, when that has a meaning)."""
     bound = "non-negative" if zero else "positive"
@@ -191,12 +201,17 @@ def check_count(value, name: str, *, minimum: int = 1) -> int:
     return int(value)
 
 
-def check_column(value, columns: int, name: str = "column") -> int:
-    """The number of one of the columns."""
-    column = check_count(value, name, minimum=0)
-    if column >= columns:
-        raise ValueError(f"{name} is {column}; a number from 0 to {columns - 1} is needed")
-    return column
+def check_column(value, columns: int | Sequence[str], name: str = "column") -> int:
+    """The number of one of the columns, given by number, or by name where names are known."""
+    names = [] if isinstance(columns, int) else list(columns)
+    if isinstance(value, str) and value in names:
+        return names.index(value)
+    last = (columns if isinstance(columns, int) else len(names)) - 1
+    number = isinstance(value, Integral) and not isinstance(value, bool)
+    if not number or not 0 <= int(value) <= last:
+        known = f", or one of {names}," if names else ""
+        raise ValueError(f"{name} is {value!r}; a column number from 0 to {last}{known} is needed")
+    return int(value)
 
 
 def check_level(level, name: str = "level") -> float:

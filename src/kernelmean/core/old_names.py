@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
@@ -37,6 +38,16 @@ def moved(name: str):
     return importlib.import_module(new)
 
 
+METHODS = {"KernelIV.plot": "display.StructuralCurveDisplay.from_estimator"}
+HANDED_DOWN: dict[str, Callable] = {}  # by the roof: those of rooms that no method may look up
+
+
+def method(name: str) -> Callable:
+    """What the method `name` became, with a warning that names its new place."""
+    warnings.warn(f"{name} is now {PACKAGE}.{METHODS[name]}", FutureWarning, stacklevel=3)
+    return HANDED_DOWN[name]
+
+
 class _Moved(MetaPathFinder, Loader):
     """Finds a module under its old path."""
 
@@ -55,3 +66,13 @@ def install() -> None:
     """Let old paths be imported."""
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
         sys.meta_path.append(_Moved())
+
+
+def attribute(old: str, new: str) -> property:
+    """An attribute by its old name, with a warning that names the new one."""
+
+    def get(self):
+        warnings.warn(f"{old} is now {new}", FutureWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(get, doc=f"The old name of `{new}`.")

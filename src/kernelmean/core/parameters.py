@@ -6,10 +6,14 @@ and calls `check_parameters(self)` where `fit` begins.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields, replace
+from functools import wraps
+from typing import Any, ClassVar
 
 from .checks import check_choice, check_count, check_level, check_positive
+from .saving import Saveable
 
 Rule = Callable[[Any, str], Any]
 
@@ -51,21 +55,23 @@ def instance(*classes: type) -> Rule:
     return rule
 
 
-def optional(rule: Rule, *also: Any) -> Rule:
-    """None, one of the values `also`, or what `rule` says."""
+def either(rule: Rule, *also: Any) -> Rule:
+    """What `rule` says, or one of the values `also`."""
 
     def wider(value, name: str) -> None:
-        if value is None or any(
-            value is a or (type(value) is type(a) and value == a) for a in also
-        ):
+        if any(value is a or (type(value) is type(a) and value == a) for a in also):
             return
         try:
             rule(value, name)
         except ValueError as err:
-            others = ", ".join(map(repr, (None, *also)))
-            raise ValueError(f"{err} (or {others})") from None
+            raise ValueError(f"{err} (or {', '.join(map(repr, also))})") from None
 
     return wider
+
+
+def optional(rule: Rule, *also: Any) -> Rule:
+    """None, one of the values `also`, or what `rule` says."""
+    return either(rule, None, *also)
 
 
 def each(rule: Rule) -> Rule:
@@ -78,7 +84,103 @@ def each(rule: Rule) -> Rule:
     return every
 
 
-def check_parameters(estimator, allowed: Mapping[str, Rule] | None = None) -> None:
+def check_parameters(
+    estimator, allowed: Mapping[str, Rule] | None = None, prefix: str = ""
+) -> None:
     """Every parameter in the estimator's table."""
     for name, rule in (estimator.ALLOWED if allowed is None else allowed).items():
-        rule(getattr(estimator, name), name)
+        rule(getattr(estimator, name), prefix + name)
+
+
+# ------------------------------------------------------------ options: objects of parameters
+
+
+class Options(Saveable):
+    """Some parameters of an estimator in one: frozen dataclasses, each with its `ALLOWED`."""
+
+    ALLOWED: ClassVar[Mapping[str, Rule]] = {}
+
+    def filled(self: Any, **defaults: Any) -> Any:
+        """With these in place of what is None."""
+        return replace(self, **{k: v for k, v in defaults.items() if getattr(self, k) is None})
+
+    def __repr__(self: Any) -> str:
+        given = [f for f in fields(self) if getattr(self, f.name) != f.default]
+        inside = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in given)
+        return f"{type(self).__name__}({inside})"
+
+
+def options(*classes: type[Options], without: tuple[str, ...] = ()) -> Rule:
+    """Options of one of the classes, each field as its table allows, some of them not at all."""
+    instances = instance(*classes)
+
+    def rule(value, name: str) -> None:
+        instances(value, name)
+        check_parameters(value, prefix=f"{name}.")
+        for field in without:
+            if getattr(value, field) is not None:
+                raise ValueError(f"{name}.{field} is not an option of this estimator; None is")
+
+    return rule
+
+
+def as_options(value, name: str, words: Mapping[str, type[Options]]) -> Any:
+    """Options given by a word, which stands for their defaults, or as they are."""
+    if isinstance(value, tuple(words.values())):
+        return value
+    return words[check_choice(value, name, words)]()
+
+
+def standing_for(find: Callable[[Any], Options]) -> Rule:
+    """What stands for options, as `find` knows, each field of them as its table allows."""
+    return lambda value, name: check_parameters(find(value), prefix=f"{name}.")
+
+
+Change = Callable[[Any, Any], Any]
+
+
+def moved(**moves: tuple[str, Change]) -> Callable[[type], type]:
+    """Class decorator: old keywords work for one version, with a `FutureWarning`.
+
+    `moves` has, for each of them, the parameter that it is part of now, and the function that
+    makes this parameter's new value of the one it has and of the keyword's.
+    """
+
+    def apart(given: dict[str, Any]) -> list[tuple[str, Any]]:
+        return [(name, given.pop(name)) for name in moves if name in given]
+
+    def change(estimator, old: list[tuple[str, Any]]) -> None:
+        for name, value in old:
+            parameter, made = moves[name]
+            setattr(estimator, parameter, made(getattr(estimator, parameter), value))
+        if old:
+            names = ", ".join(f"{name}=" for name, _ in old)
+            now = dict.fromkeys(moves[name][0] for name, _ in old)
+            new = ", ".join(f"{name}={getattr(estimator, name)!r}" for name in now)
+            warnings.warn(f"{names} moved: give {new}", FutureWarning, stacklevel=3)
+
+    def decorate(cls: Any) -> Any:
+        init, set_params = cls.__init__, cls.set_params
+
+        @wraps(init)
+        def __init__(self, *args, **given):
+            old = apart(given)
+            init(self, *args, **given)
+            change(self, old)
+
+        @wraps(set_params)
+        def with_params(self, **given):
+            old = apart(given)
+            set_params(self, **given)
+            change(self, old)
+            return self
+
+        cls.__init__, cls.set_params = __init__, with_params
+        return cls
+
+    return decorate
+
+
+def into(make: Callable[[Any], Any], field: str) -> Change:
+    """A `Change` that sets a field of the options that `make` finds in the parameter's value."""
+    return lambda current, value: replace(make(current), **{field: value})

@@ -56,6 +56,11 @@ class Saveable:
         if ours and known.__module__ != cls.__module__:
             raise TypeError(f"two classes are saved as {cls.__name__}: {known.__module__} has one")
 
+    @classmethod
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """What a file of format version 1 held, as the class holds it today."""
+        return state
+
     def save(self, path) -> None:
         """Write the object to `path`: arrays and JSON in one zip file, no pickle.
 
@@ -236,6 +241,8 @@ def _class(name: str) -> type[Saveable]:
 
 def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
     cls = _class(name)
+    if "." in name:  # version 1 put the module in front
+        state = cls.from_version1(state)
     value = cls.__new__(cls)
     if is_dataclass(cls):
         for key, item in state.items():

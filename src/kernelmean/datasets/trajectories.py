@@ -144,7 +144,7 @@ def make_rotation(
 
     return StateSpace(
         transition,
-        _itself,
+        lambda Z: Z,
         lambda count, rng: _wavy_circle(rng.uniform(0, 2 * np.pi, count)),
         check_positive(state_noise, "state_noise", zero=True),
         check_positive(noise, "noise", zero=True),
@@ -206,7 +206,3 @@ def _wavy_circle(angle: np.ndarray, phase: Any = 0.0, b: float = 0.0, M: float =
 
 def _angle(Z: np.ndarray) -> np.ndarray:
     return np.arctan2(Z[:, 1], Z[:, 0]) % (2 * np.pi)
-
-
-def _itself(Z: np.ndarray) -> np.ndarray:
-    return Z

@@ -235,7 +235,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 "ask for one row at a time, or fit with location=False"
             )
         points = m.points + arrays.like(shift, m.points)
-        return MeanEmbedding.of_parts(points, m._left, m._right, m.kernel)
+        return MeanEmbedding.of_parts(points, *m.factors, m.kernel)
 
     def weights(self, X) -> Array:
         """w_j(x), shape (batch, n); they belong to `points_`."""
@@ -463,7 +463,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def _smooth(self, Y: np.ndarray, member: np.ndarray, left) -> np.ndarray:
         """q of the member's weights at each row of Y, normalised to Σw = 1."""
         m = self._embedding(left).normalised()
-        L, P, points = (arrays.to_numpy(A) for A in (m._left, m._right, self.points_))
+        L, P, points = (arrays.to_numpy(A) for A in (*m.factors, self.points_))
         parts = []
         for rows, who in row_blocks(Y, member, rows=block_rows(len(points))):
             K = self.kernel_y_.density(points, rows)

@@ -1,8 +1,7 @@
-"""How displays take or make their axes, and find columns and times."""
+"""How displays take or make their axes, and what times they show."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -53,18 +52,6 @@ def panels(
     for unused in axes[count:]:
         unused.set_axis_off()
     return axes[:count]
-
-
-def column_number(column: int | str, names: Sequence[str], argument: str = "column") -> int:
-    """Which column is meant, by number or name."""
-    if isinstance(column, str) and column in names:
-        return list(names).index(column)
-    if not isinstance(column, int) or not 0 <= column < len(names):
-        raise ValueError(
-            f"{argument} is {column!r}; a column number from 0 to {len(names) - 1} is needed, or "
-            f"one of {list(names)}"
-        )
-    return column
 
 
 def as_times(times, n: int) -> np.ndarray:

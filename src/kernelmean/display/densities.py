@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_columns, check_count, check_lengths
+from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
-from .base import Display, PanelDisplay, column_number, new_axes, panels
+from .base import Display, PanelDisplay, new_axes, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
 TAILS = (0.002, 0.998)  # quantiles between which densities are drawn
@@ -99,7 +99,7 @@ class ConditionalDensityDisplay(Display):
         n_grid : int
         """
         model = Outcomes.of(estimator, y)
-        j = column_number(output, model.names, "output")
+        j = check_column(output, model.names, "output")
         rows = to_numpy(as_points(X, "X", one_d=False))
         lower, median, upper = np.moveaxis(
             model.quantiles(X, [(1 - level) / 2, 0.5, (1 + level) / 2])[..., j], 1, 0
@@ -211,7 +211,7 @@ class DensityMapDisplay(Display):
         """
         model = Outcomes.of(estimator, y)
         names = x_names(estimator)
-        c, j = column_number(column, names), column_number(output, model.names, "output")
+        c, j = check_column(column, names), check_column(output, model.names, "output")
         points = to_numpy(as_points(estimator.points_x_ if X is None else X, "X", one_d=False))
         check_columns(points, len(names), "X", "the training X")
         shown = model.observed
@@ -337,7 +337,7 @@ class DensityContourDisplay(PanelDisplay):
         model = Outcomes.of(estimator, y)
         if len(model.names) < 2:
             raise ValueError("estimator was fitted to one column of y; contours need two")
-        pair = [column_number(j, model.names, "outputs") for j in outputs]
+        pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
         ends = model.ends(X)
         first, second = (_between(ends[:, j], n_grid) for j in pair)

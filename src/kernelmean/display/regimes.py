@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..chains.model import MarkovModel
+from ..chains.emission import can_smooth
+from ..chains.estimator import ChainEstimator
 from ..chains.order import Order
+from ..core import arrays
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_count
+from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
-from .base import Display, PanelDisplay, as_times, column_number, panels
+from .base import Display, PanelDisplay, as_times, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, legend_above, literal, time_axis
 
 STATES = (CURVE, "#e69138", "#6aa84f", "#a61c00", "#8e7cc3", "#45818e", "#f1c232", "#741b47")
@@ -169,7 +171,7 @@ class RegimeDisplay(PanelDisplay):
         run = estimator.predict_proba if smooth else estimator.filter
         probabilities = to_numpy(run(X, lengths))
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
-        n, names = len(series), column_names_of(estimator)
+        n, names = len(series), estimator.columns.named(estimator.n_features_in_)
         if len(names) > COLUMNS:
             series, names = series[:, :0], []
         return cls(
@@ -286,8 +288,8 @@ class EmissionDisplay(Display):
         """
         check_is_fitted(estimator)
         check_count(n_grid, "n_grid")
-        names = column_names_of(estimator)
-        j = column_number(column, names)
+        names = estimator.columns.named(estimator.n_features_in_)
+        j = check_column(column, names)
         points = to_numpy(estimator.emissions_.points)[:, j]
         low, high = np.quantile(points, TAILS)
         margin = MARGIN * (high - low) or 1.0
@@ -297,7 +299,7 @@ class EmissionDisplay(Display):
             observed = to_numpy(as_points(X, "X", one_d=False, gaps=True))[:, j]
         return cls(
             grid,
-            _densities(estimator, j, grid),
+            densities_along(estimator, j, grid),
             estimator.startprob_,
             observed,
             names[j],
@@ -400,7 +402,7 @@ class HistoryDisplay(Display):
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_hmm("separated", 500, random_state=0)
-    >>> model = km.KernelHMM(2, n_init=2, random_state=0).fit(data.X)
+    >>> model = km.KernelHMM(2, em=km.EM(n_init=2), random_state=0).fit(data.X)
     >>> display = km.display.HistoryDisplay.from_estimator(model)
     >>> len(display.values) == len(model.history_)
     True
@@ -437,22 +439,14 @@ def state_names(estimator: KernelHMM, labels: Sequence[str] | None = None) -> li
     return list(labels)
 
 
-def column_names_of(estimator: MarkovModel) -> list[str]:
-    """The columns of the observations, by name or number."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
-        return list(names)
-    d = estimator.emissions_.points.shape[1]
-    return ["y"] if d == 1 else [f"y{j}" for j in range(d)]
-
-
-def _densities(estimator: KernelHMM, j: int, grid: np.ndarray) -> np.ndarray:
+def densities_along(estimator: ChainEstimator, j: int, grid: np.ndarray) -> np.ndarray:
     """f_k along the grid, of the whole observation or of one of its columns: (K, m)."""
-    laws, width = estimator.emissions_, estimator.bandwidth_
-    if laws.points.shape[1] == 1:
-        return to_numpy(estimator.density(grid[:, None])).T
+    laws, width, plain = estimator.emissions_, estimator.bandwidth_, estimator.variates_ is None
+    Y = arrays.like(grid[:, None], laws.points)
+    if laws.points.shape[1] == 1 and (plain or not can_smooth(estimator.kernel_, laws.points)):
+        return np.exp(estimator.chain_.log_densities(Y)).T
     one = width[j] if isinstance(width, tuple) else width
-    return to_numpy(laws.marginal(j).density(grid[:, None], one))
+    return to_numpy(laws.marginal(j).density(Y, one if plain else None))
 
 
 def _colour(k: int) -> str:

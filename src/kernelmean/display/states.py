@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_count, check_level
+from ..core.checks import as_points, check_column, check_count, check_level
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
-from .base import Display, PanelDisplay, as_times, column_number, panels
-from .regimes import column_names_of
+from ..statespace.results import latent_names
+from .base import Display, PanelDisplay, as_times, panels
+from .regimes import HistoryDisplay, densities_along
 from .style import CURVE, DATA, PLAIN, legend_above, literal, shade, time_axis
 
 HALF = 0.5  # level of the inner band of a fan
@@ -50,7 +50,7 @@ class ForecastDisplay(PanelDisplay):
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.ForecastDisplay.from_estimator(model, data.X, steps=10)
     >>> display.mean.shape, display.ahead.shape
     ((300, 1), (5, 10, 1))
@@ -110,7 +110,7 @@ class ForecastDisplay(PanelDisplay):
             to_numpy(upper),
             following(times, steps),
             _fan(estimator, X, steps, lengths, level) if steps else np.empty((5, 0, d)),
-            column_names_of(estimator),
+            estimator.columns.named(estimator.n_features_in_),
             level,
             check_sequences(lengths, n),
         )
@@ -155,7 +155,7 @@ def _fan(estimator: KernelStateSpace, X, steps: int, lengths, level: float) -> n
     found = estimator.forecast(X, steps, lengths)
     ends = [0.5 + sign * width / 2 for sign in (-1, 1) for width in (level, HALF)]
     low, inner_low, high, inner_high = np.moveaxis(to_numpy(found.quantile(ends)), 1, 0)
-    return np.stack([low, inner_low, to_numpy(found.mean), inner_high, high])[:, -steps:]
+    return np.stack([low, inner_low, to_numpy(found.mean()), inner_high, high])[:, -steps:]
 
 
 def following(times: np.ndarray, steps: int) -> np.ndarray:
@@ -189,7 +189,7 @@ class TransitionDisplay(Display):
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.TransitionDisplay.from_estimator(model)
     >>> bool(display.mean[-1] > display.mean[0])
     True
@@ -218,7 +218,7 @@ class TransitionDisplay(Display):
         line = np.ascontiguousarray(estimator.nodes_[:, [k]])
         law = MeanEmbedding(line, p)
         density = law.density(grid[:, None], estimator.latent_bandwidth_)
-        return cls(grid, density, (p @ line)[:, 0], latent_names(estimator)[k])
+        return cls(grid, density, (p @ line)[:, 0], latent_names(estimator.nodes_.shape[1])[k])
 
     def _draw(self, ax) -> None:
         shade(ax, self.grid, self.grid, self.density)
@@ -246,7 +246,7 @@ class ObservationDisplay(Display):
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.ObservationDisplay.from_estimator(model)
     >>> display.density.shape, display.name
     ((120, 180), 'y')
@@ -281,19 +281,19 @@ class ObservationDisplay(Display):
             Of values of x; half as many again of y.
         """
         k, grid = _latent_grid(estimator, latent, n_grid)
-        names = column_names_of(estimator)
-        j = column_number(column, names)
+        names = estimator.columns.named(estimator.n_features_in_)
+        j = check_column(column, names)
         shares = _given_coordinate(estimator, k, grid)
-        law = estimator._mixture(shares).marginal(j)
+        law = estimator.chain_.mixture(shares).marginal(j)
         low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
         margin = MARGIN * (high.max() - low.min())
         grid_y = np.linspace(low.min() - margin, high.max() + margin, 3 * n_grid // 2)
         return cls(
             grid,
             grid_y,
-            shares @ _densities(estimator, j, grid_y),
+            shares @ densities_along(estimator, j, grid_y),
             to_numpy(law.mean())[:, 0],
-            latent_names(estimator)[k],
+            latent_names(estimator.nodes_.shape[1])[k],
             names[j],
         )
 
@@ -307,7 +307,7 @@ def _latent_grid(estimator: KernelStateSpace, latent: int, n_grid: int) -> tuple
     """The coordinate, and values between its far quantiles under the stationary law."""
     check_is_fitted(estimator)
     check_count(n_grid, "n_grid", minimum=2)
-    k = column_number(latent, latent_names(estimator), "latent")
+    k = check_column(latent, latent_names(estimator.nodes_.shape[1]), "latent")
     law = MeanEmbedding(np.ascontiguousarray(estimator.nodes_[:, [k]]), estimator.startprob_)
     low, high = law.quantile(RANGE)[:, 0]
     return k, np.linspace(low, high, n_grid)
@@ -317,28 +317,11 @@ def _given_coordinate(estimator: KernelStateSpace, k: int, grid: np.ndarray) -> 
     """P(x = node | x_k), (m, nodes)."""
     nodes = estimator.nodes_
     if nodes.shape[1] == 1:
-        return estimator._interpolated(grid)
+        return estimator.interpolated(grid)
     line = nodes[:, k]
     width = line.std() * len(line) ** -0.2
     shares = estimator.startprob_ * np.exp(-0.5 * ((grid[:, None] - line) / width) ** 2)
     return shares / shares.sum(axis=1, keepdims=True)
-
-
-def _densities(estimator: KernelStateSpace, j: int, grid: np.ndarray) -> np.ndarray:
-    """Of one column given every node, (nodes, m)."""
-    laws, plain = estimator.emissions_, estimator.variates_ is None
-    Y = arrays.like(grid[:, None], laws.points)
-    if plain and laws.points.shape[1] == 1:
-        return np.exp(estimator._log_densities(Y)).T
-    width = estimator.bandwidth_ if plain else None
-    one = width[j] if isinstance(width, tuple) else width
-    return to_numpy(laws.marginal(j).density(Y, one))
-
-
-def latent_names(estimator: KernelStateSpace) -> list[str]:
-    """x, or x0, x1, …."""
-    d = estimator.nodes_.shape[1]
-    return ["x"] if d == 1 else [f"x{k}" for k in range(d)]
 
 
 # ---------------------------------------------------------------- learning
@@ -360,7 +343,7 @@ class TraceDisplay(PanelDisplay):
     --------
     >>> import kernelmean as km
     >>> data = km.datasets.make_state_space("linear", 300, random_state=0)
-    >>> model = km.KernelStateSpace(n_init=1).fit(data.X)
+    >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(data.X)
     >>> display = km.display.TraceDisplay.from_estimator(model)
     >>> len(display.values) == len(model.history_)
     True
@@ -389,10 +372,7 @@ class TraceDisplay(PanelDisplay):
         self.axes_ = panels(ax, count, "the loss, and EM if any", across=count, size=size)
         self._draw_loss(self.axes_[0])
         for axes in self.axes_[1:]:
-            self._draw_climb(axes)
-        for axes in self.axes_:
-            axes.xaxis.get_major_locator().set_params(integer=True)
-            axes.legend(frameon=False, fontsize=8)
+            HistoryDisplay(self.values, self.converged).plot(axes)
         return self
 
     def _draw_loss(self, axes) -> None:
@@ -404,10 +384,5 @@ class TraceDisplay(PanelDisplay):
                 axes.plot(steps, term, style, color=DATA, lw=1.2, label=name)
         axes.set_yscale("log")
         axes.set(xlabel="iteration of L-BFGS", ylabel="loss of the moments")
-
-    def _draw_climb(self, axes) -> None:
-        steps = np.arange(1, len(self.values) + 1)
-        axes.plot(steps, self.values, color=CURVE, lw=1.5, marker=".", ms=4)
-        end = "converged" if self.converged else "stopped at max_iter"
-        axes.plot(steps[-1:], self.values[-1:], "o", color=PLAIN, label=end)
-        axes.set(xlabel="iteration of EM", ylabel="mean log-likelihood of a row")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(frameon=False, fontsize=8)

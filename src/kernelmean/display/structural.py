@@ -8,11 +8,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
-from ..core.checks import as_vector
+from ..core.checks import as_vector, check_column
 from ..instruments.inference import confidence_limits, ridge_coefficients
 from ..instruments.kernel_iv import KernelIV
-from ..instruments.summary import regressor_names
-from .base import Display, column_number, new_axes
+from .base import Display, new_axes
 from .style import CURVE, DATA, DRAWN, PLAIN, literal
 
 
@@ -83,20 +82,19 @@ class StructuralCurveDisplay(Display):
         """
         check_is_fitted(estimator)
         points, outcome = _data(estimator, X, y, C)
-        names = regressor_names(estimator)
-        number = column_number(column, names)
+        names = estimator.roles_.regressors
+        number = check_column(column, names)
         x = points[:, number]
         grid = np.linspace(np.quantile(x, 0.025), np.quantile(x, 0.975), n_grid)
         path = np.tile(np.median(points, axis=0), (n_grid, 1))
         path[:, number] = grid
-        rows = estimator.basis_x_.transform(path)
+        rows, coef = estimator.basis_x_.transform(path), estimator.coef_
+        band = confidence_limits(rows, coef, estimator.covariance_, level, simultaneous=True)
         return cls(
             grid,
-            to_numpy(rows @ estimator.coef_),
+            to_numpy(rows @ coef),
             to_numpy(rows) @ ridge_coefficients(estimator.basis_x_, points, outcome),
-            confidence_limits(
-                rows, estimator.coef_, estimator.covariance_, level, simultaneous=True
-            ),
+            np.column_stack([to_numpy(end) for end in band]),
             x,
             outcome,
             names[number],
@@ -135,5 +133,5 @@ def _data(estimator: KernelIV, X, y, C) -> tuple[np.ndarray, np.ndarray]:
         return to_numpy(points), to_numpy(outcome)
     if y is None and estimator.design_ is not None:
         y = estimator.design_.outcome(X)
-    points = to_numpy(estimator._check_new(X, C))
+    points = to_numpy(estimator.regressors(X, C))
     return points, to_numpy(as_vector(y, "y", n=len(points)))

@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
 from ..core.checks import as_floats, check_lengths
 from ..core.sequences import check_sequences
-from ..filtering.kernel_bayes_filter import KernelBayesFilter
 from ..filtering.results import FilterResult
 from .base import Display, PanelDisplay, as_times, new_axes, panels
 from .style import CURVE, DATA, GAP, PLAIN, TRUTH, in_legend, legend_above, literal, time_axis
 
 
 @dataclass
-class TrackDisplay(PanelDisplay):
+class _Followed:
+    """What was followed: when, where nothing was learned, and what the states are called."""
+
+    times: np.ndarray
+    missing: np.ndarray
+    collapsed: np.ndarray
+    names: list[str]
+    level: float
+    sequences: list[slice]
+    from_result: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *truth, smooth: bool = False, **options) -> Any:
+        """Filter (or smooth) the observations `X`, and show the result.
+
+        Parameters
+        ----------
+        estimator : fitted KernelBayesFilter
+        X : array or DataFrame of shape (n, d_x)
+        truth, **options
+            As for `from_result`.
+        smooth : bool
+        """
+        result = (estimator.smooth if smooth else estimator.filter)(X, options.get("lengths"))
+        return cls.from_result(result, *truth, **options)
+
+    @classmethod
+    def _of(cls, result: FilterResult, level: float, times, lengths, **own) -> Any:
+        n, d = result.mean().shape
+        names = result.labels.columns or [f"state {j}" if d > 1 else "state" for j in range(d)]
+        followed = as_times(times, n), result.missing, result.collapsed, list(names), level
+        return cls(*followed, check_sequences(lengths, n), **own)
+
+    def _shade_gaps(self, axes) -> None:
+        """Columns behind the steps at which nothing was learned."""
+        for s in self.sequences:
+            silent = np.flatnonzero((self.missing | self.collapsed)[s])
+            edges = _edges(self.times[s])
+            for run in np.split(silent, np.flatnonzero(np.diff(silent) > 1) + 1):
+                if len(run):
+                    ends = edges[run[0]], edges[run[-1] + 1]
+                    axes.axvspan(*ends, color=GAP, lw=0, zorder=0, label="no news")
+
+
+@dataclass
+class TrackDisplay(_Followed, PanelDisplay):
     """A state followed over time: mean and interval at each step, one panel per state.
 
     Shaded columns are steps without news: missing observations, and (marked ×) observations
@@ -45,34 +90,11 @@ class TrackDisplay(PanelDisplay):
     ((200, 2), True)
     """
 
-    times: np.ndarray
     mean: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    missing: np.ndarray
-    collapsed: np.ndarray
-    truth: np.ndarray | None
-    observations: np.ndarray | None
-    names: list[str]
-    level: float
-    sequences: list[slice]
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: KernelBayesFilter, X, truth=None, *, smooth: bool = False, **options
-    ) -> TrackDisplay:
-        """Filter (or smooth) the observations `X`, and show the track.
-
-        Parameters
-        ----------
-        estimator : fitted KernelBayesFilter
-        X : array or DataFrame of shape (n, d_x)
-        truth : array of shape (n,) or (n, d_z), optional
-        smooth : bool
-        **options
-            As for `from_result`.
-        """
-        return cls.from_result(_followed(estimator, X, smooth, options), truth, **options)
+    truth: np.ndarray | None = None
+    observations: np.ndarray | None = None
 
     @classmethod
     def from_result(
@@ -106,19 +128,9 @@ class TrackDisplay(PanelDisplay):
         seen = _beside(observations, "observations", n, None)
         if seen is not None and d > 1 and seen.shape[1] != d:
             raise ValueError(f"observations has {seen.shape[1]} columns; {d} are needed, as states")
-        return cls(
-            as_times(times, n),
-            to_numpy(result.mean),
-            lower,
-            upper,
-            result.missing,
-            result.collapsed,
-            _beside(truth, "truth", n, d),
-            seen,
-            _state_names(result, d),
-            level,
-            check_sequences(lengths, n),
-        )
+        track = {"mean": to_numpy(result.mean()), "lower": lower, "upper": upper}
+        beside = {"truth": _beside(truth, "truth", n, d), "observations": seen}
+        return cls._of(result, level, times, lengths, **track, **beside)
 
     def plot(self, ax=None, *, label: str = "mean") -> TrackDisplay:
         """Draw one panel per state; returns self, with `axes_` set.
@@ -138,7 +150,7 @@ class TrackDisplay(PanelDisplay):
         return self
 
     def _draw(self, axes, j: int, label: str) -> None:
-        _shade_gaps(axes, self)
+        self._shade_gaps(axes)
         if self.observations is not None:
             columns = self.observations if len(self.names) == 1 else self.observations[:, [j]]
             kept = ~self.collapsed  # a spike of 1e6 would leave the rest of the panel flat
@@ -159,7 +171,7 @@ class TrackDisplay(PanelDisplay):
 
 
 @dataclass
-class SpreadDisplay(Display):
+class SpreadDisplay(_Followed, Display):
     """How much is known of each state at each step: the width of its interval.
 
     Drawn as a share of the width of the same interval over all training states, so that states
@@ -187,30 +199,8 @@ class SpreadDisplay(Display):
     True
     """
 
-    times: np.ndarray
     width: np.ndarray
     reference: np.ndarray
-    missing: np.ndarray
-    collapsed: np.ndarray
-    names: list[str]
-    level: float
-    sequences: list[slice]
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: KernelBayesFilter, X, *, smooth: bool = False, **options
-    ) -> SpreadDisplay:
-        """Filter (or smooth) the observations `X`, and show the spread.
-
-        Parameters
-        ----------
-        estimator : fitted KernelBayesFilter
-        X : array or DataFrame of shape (n, d_x)
-        smooth : bool
-        **options
-            As for `from_result`.
-        """
-        return cls.from_result(_followed(estimator, X, smooth, options), **options)
 
     @classmethod
     def from_result(
@@ -225,19 +215,10 @@ class SpreadDisplay(Display):
             As for `TrackDisplay.from_result`.
         """
         lower, upper = (to_numpy(end) for end in result.interval(level))
-        n, d = lower.shape
         tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(to_numpy(result.embeddings.points), tails, axis=0)
-        return cls(
-            as_times(times, n),
-            upper - lower,
-            high - low,
-            result.missing,
-            result.collapsed,
-            _state_names(result, d),
-            level,
-            check_sequences(lengths, n),
-        )
+        low, high = np.quantile(to_numpy(result.embedding.points), tails, axis=0)
+        spread = {"width": upper - lower, "reference": high - low}
+        return cls._of(result, level, times, lengths, **spread)
 
     def plot(self, ax=None, *, label: str | None = None, **line) -> SpreadDisplay:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
@@ -251,7 +232,7 @@ class SpreadDisplay(Display):
             Passed on to `Axes.plot`.
         """
         self.ax_ = ax = new_axes(ax)
-        _shade_gaps(ax, self)
+        self._shade_gaps(ax)
         # a constant state has no width to compare with
         shares = self.width / np.where(self.reference > 0, self.reference, 1.0)
         for j, name in enumerate(self.names):
@@ -265,22 +246,6 @@ class SpreadDisplay(Display):
         ax.set_ylim(bottom=0)
         legend_above(ax)
         return self
-
-
-def _followed(estimator: KernelBayesFilter, X, smooth: bool, options) -> FilterResult:
-    check_is_fitted(estimator)
-    return (estimator.smooth if smooth else estimator.filter)(X, options.get("lengths"))
-
-
-def _shade_gaps(axes, track: TrackDisplay | SpreadDisplay) -> None:
-    """Columns behind the steps at which nothing was learned."""
-    for s in track.sequences:
-        silent = np.flatnonzero((track.missing | track.collapsed)[s])
-        edges = _edges(track.times[s])
-        for run in np.split(silent, np.flatnonzero(np.diff(silent) > 1) + 1):
-            if len(run):
-                ends = edges[run[0]], edges[run[-1] + 1]
-                axes.axvspan(*ends, color=GAP, lw=0, zorder=0, label="no news")
 
 
 def _edges(times: np.ndarray) -> np.ndarray:
@@ -301,10 +266,3 @@ def _beside(values, name: str, n: int, columns: int | None) -> np.ndarray | None
     if columns is not None and values.shape[1:] != (columns,):
         raise ValueError(f"{name} has shape {values.shape}; ({n}, {columns}) is needed")
     return values
-
-
-def _state_names(result: FilterResult, d: int) -> list[str]:
-    names = result._model.state_names_
-    if names is not None:
-        return list(names)
-    return ["state"] if d == 1 else [f"state {j}" for j in range(d)]

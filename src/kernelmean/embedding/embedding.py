@@ -8,7 +8,6 @@ from collections.abc import Callable
 from ..core import arrays
 from ..core.checks import (
     Array,
-    NumericalWarning,
     as_floats,
     as_points,
     check_columns,
@@ -18,13 +17,12 @@ from ..core.checks import (
     frozen,
 )
 from ..core.interval import Interval
-from ..core.moments import block_rows, row_blocks
-from ..core.saving import Saveable
-from ..embedding import preimage, recovery
 from ..kernels import Kernel, fitted_kernel
+from . import preimage, recovery
+from .weighted import WeightedPoints
 
 
-class MeanEmbedding(Saveable):
+class MeanEmbedding(WeightedPoints):
     """μ = Σ_i w_i k(x_i, ·): one distribution, or a batch of them on the same points.
 
     ⟨f, μ⟩ = Σ_i w_i f(x_i) estimates E f. Weights may be negative; those of a probability sum to
@@ -49,80 +47,20 @@ class MeanEmbedding(Saveable):
     """
 
     def __init__(self, points, weights=None, kernel="gaussian"):
-        self._points = frozen(as_points(points, "points"))
-        self._kernel = fitted_kernel(
-            kernel, self._points, names=column_names(points), argument="points"
-        )
-        xp = arrays.namespace(self._points)
-        n = self._points.shape[0]
+        rows = frozen(as_points(points, "points"))
+        kernel = fitted_kernel(kernel, rows, names=column_names(points), argument="points")
+        n = rows.shape[0]
         if weights is None:
-            device = getattr(self._points, "device", None)
+            xp, device = arrays.namespace(rows), getattr(rows, "device", None)
             weights = xp.full((n,), 1.0 / n, dtype=xp.float64, device=device)
-        self._left, self._right = _check_weights(weights, n), None
-
-    @classmethod
-    def of_parts(cls, points, left, right, kernel: Kernel) -> MeanEmbedding:
-        """Trusted parts; weights are `left`, or left rightᵀ when they have low rank."""
-        m = cls.__new__(cls)
-        m._points, m._left, m._right, m._kernel = points, left, right, kernel
-        return m
-
-    # ------------------------------------------------------------ what it is made of
-
-    @property
-    def points(self) -> Array:
-        """The points x_i, shape (n, d)."""
-        return self._points
-
-    @property
-    def weights(self) -> Array:
-        """The weights, shape (n,) or (batch, n); formed on asking when they have low rank."""
-        return self._left if self._right is None else self._left @ self._right.T
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel, its lengthscale fixed."""
-        return self._kernel
-
-    @property
-    def batch(self) -> int | None:
-        """Number of distributions, or None for a single one."""
-        return None if self._left.ndim == 1 else int(self._left.shape[0])
-
-    def __len__(self) -> int:
-        if self.batch is None:
-            raise TypeError("a single embedding has no length; only batches do")
-        return self.batch
-
-    def __getitem__(self, index) -> MeanEmbedding:
-        """One member of a batch, or a smaller batch."""
-        if self.batch is None:
-            raise TypeError("a single embedding cannot be indexed; only batches can")
-        return self.of_parts(self._points, self._left[index, ...], self._right, self._kernel)
+        super().__init__(rows, _check_weights(weights, n), None, kernel)
 
     def __repr__(self) -> str:
         n, d = self._points.shape
         many = "" if self.batch is None else f"batch of {self.batch}, "
         return f"MeanEmbedding({many}{n} points in {d} dimension(s), {self._kernel!r})"
 
-    def apply_weights(self, values) -> Array:
-        """Σ_i w_i values_i for values of shape (n, ...): the one sum everything else is made of."""
-        if self._right is None:
-            return arrays.weigh(self._left, values)
-        return arrays.weigh(self._left, arrays.weigh(self._right.T, values))
-
     # ------------------------------------------------------------ answers
-
-    def __call__(self, Y) -> Array:
-        """μ(y_j) = Σ_i w_i k(x_i, y_j), shape (m,) or (batch, m)."""
-        return self._smooth(Y, self._kernel.gram_of)
-
-    def total(self) -> Array:
-        """Σ_i w_i, near one for a probability: () or (batch,)."""
-        xp = arrays.namespace(self._points)
-        n = self._points.shape[0]
-        device = getattr(self._points, "device", None)
-        return self.apply_weights(xp.ones((n,), dtype=xp.float64, device=device))
 
     def expectation(self, f: Callable) -> Array:
         """Σ_i w_i f(x_i), not normalised.
@@ -188,25 +126,6 @@ class MeanEmbedding(Saveable):
         """
         xp = arrays.namespace(self._points)
         return xp.clip(self.normalised().expectation(event), 0.0, 1.0)
-
-    def normalised(self) -> MeanEmbedding:
-        """The same direction with weights that sum to one.
-
-        A total too near zero to divide by is left as it is, with a `NumericalWarning`.
-        """
-        xp = arrays.namespace(self._points)
-        total = self.total()
-        lost = xp.abs(total) < 1e-12
-        if bool(xp.any(lost)):
-            warnings.warn(
-                "an embedding has weights that sum to zero, so it cannot be normalised; it is "
-                "left as it is",
-                NumericalWarning,
-                stacklevel=2,
-            )
-        total = xp.where(lost, 1.0, total)
-        left = self._left / (total if self.batch is None else total[:, None])
-        return self.of_parts(self._points, left, self._right, self._kernel)
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
         """p(y_j) = max(q(y_j), 0)/∫ max(q, 0), q(y) = Σ_i w_i k̄_γ(x_i, y)/Σ_i w_i.
@@ -380,25 +299,6 @@ class MeanEmbedding(Saveable):
         """
         return recovery.region(self.normalised(), level, bandwidth)
 
-    def marginal(self, columns) -> MeanEmbedding:
-        """The embedding of some columns of the points, in the order asked for.
-
-        Parameters
-        ----------
-        columns : int or sequence of int
-
-        Returns
-        -------
-        MeanEmbedding
-            With the kernel of those columns: the same family, with their lengthscales.
-
-        Raises
-        ------
-        ValueError
-            If the kernel is neither radial nor made by `on_columns`.
-        """
-        return recovery.marginal(self, columns)
-
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         """Draws from the `density`.
 
@@ -488,15 +388,6 @@ class MeanEmbedding(Saveable):
         if self.batch is None:
             return self.apply_weights(values)
         return xp.sum(values * self.weights, axis=-1)
-
-    def _smooth(self, Y, gram: Callable) -> Array:
-        """Σ_i w_i gram(x_i, y_j) with the n×m matrix in blocks."""
-        Y = self._kernel.checked(Y, "Y")
-        check_columns(Y, self._points.shape[1], "Y", "the embedding")
-        xp = arrays.namespace(self._points)
-        blocks = row_blocks(Y, rows=block_rows(self._points.shape[0]))
-        parts = [self.apply_weights(gram(self._points, block)) for (block,) in blocks]
-        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
 
     def _check_same_space(self, other: MeanEmbedding) -> None:
         if not isinstance(other, MeanEmbedding):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..core.checks import Array
 from ..core.interval import Interval
@@ -18,13 +19,16 @@ class Law:
     `labels`. Shapes below are those of a batch; a single law is without the m in front.
     """
 
+    if TYPE_CHECKING:  # a property, or a field of a dataclass
+
+        @property
+        def embedding(self) -> MeanEmbedding:
+            """The (batch of) weighted points."""
+            ...
+
     bandwidth: float | tuple[float, ...] | None = None
     labels: Labels = Labels()
-
-    @property
-    def embedding(self) -> MeanEmbedding:
-        """The (batch of) weighted points."""
-        raise AttributeError(f"{type(self).__name__} has no embedding")
+    stem = "y"  # of columns without names
 
     def mean(self) -> Array:
         """E y, (m, d)."""
@@ -68,7 +72,7 @@ class Law:
 
     def to_frame(self, level: float = 0.95):
         """A pandas DataFrame, a row for each law: mean, std and interval of every column."""
-        return law_frame(self, self.labels, level)
+        return law_frame(self, self.labels, level, self.stem)
 
     @property
     def _smoothing(self) -> float | tuple[float, ...]:
@@ -76,10 +80,10 @@ class Law:
         return 0.0 if self.bandwidth is None else self.bandwidth
 
 
-def law_frame(law, labels: Labels, level: float):
+def law_frame(law, labels: Labels, level: float, stem: str = "y"):
     """Mean (the column's own name), `_std`, `_lower` and `_upper` of every column."""
     lower, upper = law.interval(level)
     parts = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
     if parts[""].ndim == 1:  # a single law
         parts = {suffix: part[None, ...] for suffix, part in parts.items()}
-    return labels.frame(parts)
+    return labels.frame(parts, stem)

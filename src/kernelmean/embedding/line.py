@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,7 @@ from ..core import arrays
 from ..core.checks import NumericalWarning
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..kernels import Kernel
-
-if TYPE_CHECKING:
-    from .embedding import MeanEmbedding
+from .weighted import WeightedPoints
 
 CELLS_PER_WIDTH = 8
 FEWEST_PER_WIDTH = 2  # less than this is said; 1e-4 of a point's weight
@@ -48,7 +45,7 @@ class Line:
 
     Parameters
     ----------
-    m : MeanEmbedding
+    m : WeightedPoints
         A batch, of one column; its weights need not sum to one.
     bandwidth : float or sequence of float, optional
         γ; None is the kernel's own lengthscale.
@@ -62,12 +59,12 @@ class Line:
         to a bandwidth, at a range of 8,000 bandwidths; gaps without points count nothing.
     """
 
-    def __init__(self, m: MeanEmbedding, bandwidth=None, shift=None):
+    def __init__(self, m: WeightedPoints, bandwidth=None, shift=None):
         self.m, self.kernel = m.normalised(), m.kernel.smoothing(bandwidth)
         self.shift = None if shift is None else arrays.to_numpy(shift)[:, None]
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
-        self._left, rows = factors(self.m, order)
+        self._left, rows = ordered_factors(self.m, order)
         rank = len(x) if rows is None else rows.shape[1]
         self.grid = _grid(x[order], self.kernel, rank)
         self._tables = _tables(self.kernel, x[order], rows, rank, self.grid)
@@ -89,7 +86,7 @@ class Line:
     def signed(self, y: np.ndarray) -> np.ndarray:
         """q at points (m,) common to all members, before any shift, (batch, m)."""
         return arrays.to_numpy(
-            self.m._smooth(
+            self.m.smooth(
                 arrays.like(y[:, None], self.m.points), lambda X, Y: self.kernel.density(X, Y)
             )
         )
@@ -174,16 +171,18 @@ def _whole(mass: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- the grid and its tables
 
 
-def factors(m: MeanEmbedding, order: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+def ordered_factors(
+    m: WeightedPoints, order: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Weights in the order of the points as left rowsᵀ, None being the identity.
 
     The tables have a row per column of `left`: as few as there are members, points, or features.
     """
-    left = arrays.to_numpy(m._left)
-    right = None if m._right is None else arrays.to_numpy(m._right)
+    members = m.members()
+    left, right = members.factors
     if right is not None and len(left) > right.shape[1]:
         return left, right[order]
-    weights = left if right is None else left @ right.T
+    weights = members.weights
     if len(left) < len(order):
         return None, weights.T[order]
     return weights[:, order], None

@@ -9,20 +9,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
-from ..core import arrays
 from ..core.checks import NumericalWarning
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
-from .line import NEGLIGIBLE, ONE_SIGMA, Line, factors, reach, spans
-
-if TYPE_CHECKING:
-    from ..kernels import Kernel
-    from .embedding import MeanEmbedding
+from ..kernels import Kernel
+from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
+from .weighted import WeightedPoints
 
 MASS_ERROR = 3e-4  # standard error aimed at, for a positive part of mass one
 SOBOL_BITS = 30
@@ -37,30 +34,17 @@ PLANE_CELLS = (4, 8, 16)  # to a bandwidth
 PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the first grid
 
 
-def members(m: MeanEmbedding) -> MeanEmbedding:
-    """The same as a batch (of one, where it is a single one) of NumPy arrays."""
-    left, points = arrays.to_numpy(m._left), arrays.to_numpy(m.points)
-    right = None if m._right is None else arrays.to_numpy(m._right)
-    return m.of_parts(points, np.atleast_2d(left), right, m.kernel)
-
-
-def weight_blocks(m: MeanEmbedding) -> Iterator[np.ndarray]:
-    """Weights of a batch, so many members at a time as fit in memory."""
-    for (left,) in row_blocks(m._left, rows=block_rows(len(m.points))):
-        yield left if m._right is None else left @ m._right.T
-
-
-def is_signed(m: MeanEmbedding) -> bool:
+def is_signed(m: WeightedPoints) -> bool:
     """Whether any member may be negative somewhere: by its weights, or by the kernel."""
-    return m.kernel.dips or any((w < 0).any() for w in weight_blocks(m))
+    return m.kernel.dips or any((w < 0).any() for w in m.weight_blocks())
 
 
-def has_line(m: MeanEmbedding) -> bool:
+def has_line(m: WeightedPoints) -> bool:
     """Whether the points are numbers and the kernel has a distribution function."""
     return m.points.shape[1] == 1 and m.kernel.reach(NEGLIGIBLE) is not None
 
 
-def negative_mass(m: MeanEmbedding, bandwidth) -> tuple[np.ndarray, np.ndarray]:
+def negative_mass(m: WeightedPoints, bandwidth) -> tuple[np.ndarray, np.ndarray]:
     """∫ max(−q, 0) of each member of a batch, and the standard errors (0 where not by draws)."""
     kernel = m.kernel.smoothing(bandwidth)
     nothing = np.zeros(len(m))
@@ -74,7 +58,7 @@ def negative_mass(m: MeanEmbedding, bandwidth) -> tuple[np.ndarray, np.ndarray]:
     return _by_draws(m, kernel) if columns is None else _in_the_plane(m, columns)
 
 
-def _around(m: MeanEmbedding, kernel: Kernel) -> np.ndarray:
+def _around(m: WeightedPoints, kernel: Kernel) -> np.ndarray:
     """The trapezoidal rule over a period, a dozen nodes to a bandwidth."""
     turn, origin = float(kernel.turn() or 0.0), np.zeros((1, 1))
     height = float(kernel.density(origin, origin)[0, 0])
@@ -89,7 +73,7 @@ def _around(m: MeanEmbedding, kernel: Kernel) -> np.ndarray:
 # ---------------------------------------------------------------- the plane
 
 
-def _two_columns(m: MeanEmbedding, kernel: Kernel) -> list[Kernel] | None:
+def _two_columns(m: WeightedPoints, kernel: Kernel) -> list[Kernel] | None:
     """The factors of a kernel of the plane, where a grid does not cost too much."""
     if m.points.shape[1] != 2 or not kernel.is_product():
         return None
@@ -97,15 +81,15 @@ def _two_columns(m: MeanEmbedding, kernel: Kernel) -> list[Kernel] | None:
     if any(k.reach(NEGLIGIBLE) is None for k in columns):
         return None
     nodes = [
-        len(_even_nodes(x, k, PLANE_CELLS[0], 0.5)[0])
+        len(even_nodes(x, k, PLANE_CELLS[0], 0.5)[0])
         for x, k in zip(m.points.T, columns, strict=True)
     ]
-    rank = min(len(m), len(m.points) if m._right is None else m._right.shape[1])
+    rank = min(len(m), len(m.points) if m.factors[1] is None else m.factors[1].shape[1])
     work = float(rank) * len(m.points) * math.prod(nodes)
     return columns if work <= PLANE_WORK else None
 
 
-def _in_the_plane(m: MeanEmbedding, columns: list[Kernel]) -> tuple[np.ndarray, np.ndarray]:
+def _in_the_plane(m: WeightedPoints, columns: list[Kernel]) -> tuple[np.ndarray, np.ndarray]:
     """Sums over two grids half a cell apart: their mean, and how far they are from it.
 
     Cells are halved (once, twice) for members that need it.
@@ -121,14 +105,14 @@ def _in_the_plane(m: MeanEmbedding, columns: list[Kernel]) -> tuple[np.ndarray, 
 
 
 def _sum_over_grid(
-    m: MeanEmbedding, columns: list[Kernel], cells: int, offset: float
+    m: WeightedPoints, columns: list[Kernel], cells: int, offset: float
 ) -> np.ndarray:
     """A strip of the grid, as wide as the kernel there fits in memory, at a time."""
     order = np.argsort(m.points[:, 0], kind="stable")
     x, y = m.points[order, :1], m.points[order, 1:]
-    weights = factors(m, order)
+    weights = ordered_factors(m, order)
     across, along = (
-        _even_nodes(z[:, 0], k, cells, offset) for z, k in zip((x, y), columns, strict=True)
+        even_nodes(z[:, 0], k, cells, offset) for z, k in zip((x, y), columns, strict=True)
     )
     total = np.zeros(len(m))
     for t, width in row_blocks(*along, rows=block_rows(len(x))):
@@ -153,7 +137,7 @@ def _lines(weights, x, kernel: Kernel, nodes, K) -> Iterator[tuple[np.ndarray, f
             yield (q if left is None else left @ q), height
 
 
-def _even_nodes(
+def even_nodes(
     x: np.ndarray, kernel: Kernel, cells: int, offset: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nodes at a share `offset` of cells near points, so many to a bandwidth, and the cells."""
@@ -167,10 +151,10 @@ def _even_nodes(
 # ---------------------------------------------------------------- importance sampling
 
 
-def _by_draws(m: MeanEmbedding, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+def _by_draws(m: WeightedPoints, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
     """Twice as many draws until every member's standard error is small enough."""
     mass, error = np.zeros(len(m)), np.zeros(len(m))
-    some = np.flatnonzero(np.concatenate([(w < 0).any(axis=1) for w in weight_blocks(m)]))
+    some = np.flatnonzero(np.concatenate([(w < 0).any(axis=1) for w in m.weight_blocks()]))
     draws = FIRST_DRAWS
     most = max(FIRST_DRAWS, min(MOST_DRAWS, MOST_WORK // len(m.points)))
     while len(some) and draws <= most:
@@ -188,13 +172,13 @@ def _by_draws(m: MeanEmbedding, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]
     return mass, error
 
 
-def _average(m: MeanEmbedding, kernel: Kernel, draws: int) -> tuple[np.ndarray, np.ndarray]:
+def _average(m: WeightedPoints, kernel: Kernel, draws: int) -> tuple[np.ndarray, np.ndarray]:
     """E_ρ[max(−q, 0)/ρ] over draws from a mixture ρ of the kernel at points of negative weight.
 
     The constant of the kernel is in both and cancels.
     """
     squares = np.zeros(len(m.points))
-    for w in weight_blocks(m):
+    for w in m.weight_blocks():
         squares += (np.minimum(w, 0.0) ** 2).sum(axis=0)
     shares = np.sqrt(squares)  # one set of draws for all members: rarest where none needs them
     shares /= shares.sum()
@@ -203,7 +187,7 @@ def _average(m: MeanEmbedding, kernel: Kernel, draws: int) -> tuple[np.ndarray, 
     return np.mean(means, axis=0), spread / math.sqrt(REPLICATES)
 
 
-def _replicate(m: MeanEmbedding, kernel: Kernel, shares, draws: int, seed: int) -> np.ndarray:
+def _replicate(m: WeightedPoints, kernel: Kernel, shares, draws: int, seed: int) -> np.ndarray:
     n, d = m.points.shape
     even: Any = Even(draws, 2 * d + 1, seed)
     order = np.argsort(m.points[:, 0], kind="stable")
@@ -252,9 +236,9 @@ class Even:
 # ---------------------------------------------------------------- rejection sampling
 
 
-def rejection(m: MeanEmbedding, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
+def rejection(m: WeightedPoints, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
     """`n` draws from each member of a batch, (batch, n, d)."""
-    return np.concatenate([_draws(m.points, w, kernel, n, rng) for w in weight_blocks(m)])
+    return np.concatenate([_draws(m.points, w, kernel, n, rng) for w in m.weight_blocks()])
 
 
 def _draws(points: np.ndarray, weights: np.ndarray, kernel: Kernel, n: int, rng) -> np.ndarray:
@@ -263,21 +247,21 @@ def _draws(points: np.ndarray, weights: np.ndarray, kernel: Kernel, n: int, rng)
     tried, lacking = 0, np.arange(len(weights))
     while len(lacking) and tried < PROPOSALS * (n + 16):
         size = _proposals(n - int(have[lacking].min()), len(lacking) * len(points))
-        proposed = _propose(points, weights[lacking], kernel, size, rng)
-        kept = rng.random(proposed.shape[:2]) < _chance(points, weights[lacking], kernel, proposed)
+        proposed = propose(points, weights[lacking], kernel, size, rng)
+        kept = rng.random(proposed.shape[:2]) < chance(points, weights[lacking], kernel, proposed)
         place = have[lacking, None] + np.cumsum(kept, axis=1) - 1
         who, which = np.nonzero(kept & (place < n))
         drawn[lacking[who], place[who, which]] = proposed[who, which]
         have[lacking] = np.minimum(n, have[lacking] + kept.sum(axis=1))
         tried, lacking = tried + size, np.flatnonzero(have < n)
-    return _complete(drawn, have, lacking, points, weights, kernel, rng)
+    return complete(drawn, have, lacking, points, weights, kernel, rng)
 
 
 def _proposals(missing: int, width: int) -> int:
     return max(1, min(2 * missing + 16, BLOCK_FLOATS // width))
 
 
-def _propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int, rng) -> np.ndarray:
+def propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int, rng) -> np.ndarray:
     """Draws from the positive weights of each member, smoothed by the kernel, (b, size, d)."""
     upto = np.cumsum(np.maximum(weights, 0.0), axis=1)
     if not (upto[:, -1] > 0).all():
@@ -292,7 +276,7 @@ def _propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int,
     return kernel.project(points[rows] + noise).reshape(len(weights), size, -1)
 
 
-def _chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) -> np.ndarray:
+def chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) -> np.ndarray:
     """max(q, 0)/q⁺ = 1 − min(1, q⁻/q⁺) at the proposals of each member, (b, size)."""
     if not (weights < 0).any():
         return np.ones(proposed.shape[:2])
@@ -302,7 +286,7 @@ def _chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) -
     return 1.0 - np.minimum(1.0, below / above)[:, :, 0]
 
 
-def _complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
+def complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
     """The rest from the positive weights, where almost every proposal was rejected."""
     if not len(lacking):
         return drawn
@@ -313,7 +297,7 @@ def _complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
         stacklevel=5,
     )
     n = drawn.shape[1]
-    rest = _propose(points, weights[lacking], kernel, n, rng)
+    rest = propose(points, weights[lacking], kernel, n, rng)
     missing = np.arange(n) >= have[lacking, None]
     drawn[lacking] = np.where(missing[:, :, None], rest, drawn[lacking])
     return drawn

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, check_count
 from ..core.moments import block_rows, row_blocks
-
-if TYPE_CHECKING:
-    from ..kernels import Kernel
-    from .embedding import MeanEmbedding
+from ..kernels import Kernel
+from .weighted import WeightedPoints
 
 FIXED_POINT_STEPS = 200
 MODE_FLOATS = 2**20  # entries of the Gram matrix between starts and points, at a time
 
 
-def mode(m: MeanEmbedding, n_starts: int) -> Array:
+def mode(m: WeightedPoints, n_starts: int) -> Array:
     """The point nearest to each embedding in the RKHS."""
     check_count(n_starts, "n_starts")
-    members = (
-        m if m.batch is not None else m.of_parts(m.points, m._left[None, :], m._right, m.kernel)
+    left, _ = m.factors
+    blocks = row_blocks(
+        left if m.batch is not None else left[None, :], rows=block_rows(m.points.shape[0])
     )
-    blocks = row_blocks(members._left, rows=block_rows(m.points.shape[0]))
-    parts = [_modes(m.of_parts(m.points, left, m._right, m.kernel), n_starts) for (left,) in blocks]
+    parts = [_modes(m.reweighted(some), n_starts) for (some,) in blocks]
     found = arrays.namespace(m.points).concat(parts)
     return found if m.batch is not None else found[0, :]
 
 
-def _modes(m: MeanEmbedding, n_starts: int) -> Array:
+def _modes(m: WeightedPoints, n_starts: int) -> Array:
     """Modes of as many members as there may be distances to all points in memory."""
     xp, kernel = arrays.namespace(m.points), m.kernel
     distance = kernel.diag_of(m.points)[None, :] - 2 * m(m.points)
@@ -92,7 +88,7 @@ def _moved(old, new) -> Array:
     return xp.any(xp.abs(new - old) > 1e-10 * (1 + xp.abs(old)), axis=1)
 
 
-def herd(m: MeanEmbedding, n: int) -> Array:
+def herd(m: WeightedPoints, n: int) -> Array:
     """Kernel herding over the embedding's own points."""
     check_count(n, "n")
     xp = arrays.namespace(m.points)
@@ -101,7 +97,7 @@ def herd(m: MeanEmbedding, n: int) -> Array:
     return xp.stack([arrays.take(m.points, _herd_rows(m[i], n), axis=0) for i in range(len(m))])
 
 
-def _herd_rows(m: MeanEmbedding, n: int) -> list[int]:
+def _herd_rows(m: WeightedPoints, n: int) -> list[int]:
     target = arrays.to_numpy(m(m.points))
     chosen: list[int] = []
     covered = np.zeros_like(target)  # Σ_s k(x_s, ·)

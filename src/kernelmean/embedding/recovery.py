@@ -6,7 +6,6 @@ Moments, densities, quantiles, regions, samples, preimage, herding.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,36 +14,32 @@ from ..core.checks import (
     Array,
     as_levels,
     check_choice,
-    check_column,
-    check_columns,
     check_count,
     check_level,
     check_positive,
     generator,
 )
 from ..core.interval import Interval
-from ..embedding import positive_part
+from . import positive_part
 from .line import Line
-
-if TYPE_CHECKING:
-    from .embedding import MeanEmbedding
+from .weighted import WeightedPoints
 
 
-def covariance(m: MeanEmbedding) -> Array:
+def covariance(m: WeightedPoints) -> Array:
     """Covariance of a normalised embedding, projected on positive semidefinite matrices."""
     xp = arrays.namespace(m.points)
     centre = xp.mean(m.points, axis=0)  # about the middle of the points, to keep digits
     P = m.points - centre
     n, d = P.shape
     second = m.apply_weights(xp.reshape(P[:, :, None] * P[:, None, :], (n, d * d)))
-    mean = m.mean() - centre
+    mean = m.apply_weights(m.points) - centre
     C = xp.reshape(second, (*mean.shape[:-1], d, d)) - mean[..., :, None] * mean[..., None, :]
     values, vectors = xp.linalg.eigh(0.5 * (C + xp.matrix_transpose(C)))
     scaled = vectors * xp.clip(values, 0.0, None)[..., None, :]
     return scaled @ xp.matrix_transpose(vectors)
 
 
-def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
+def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     """Silverman's rule with the embedding's own spread and effective number of points.
 
     The spread is half the distance between the 16% and 84% quantiles: weights of both signs can
@@ -65,16 +60,16 @@ def default_bandwidth(m: MeanEmbedding) -> tuple[float, ...]:
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
 
-def _few(m: MeanEmbedding) -> MeanEmbedding:
+def _few(m: WeightedPoints) -> WeightedPoints:
     """A hundred members of a large batch stand for all."""
     return m if m.batch is None else m[slice(0, min(100, m.batch))]
 
 
-def density(m: MeanEmbedding, Y, bandwidth, signed: bool) -> Array:
+def density(m: WeightedPoints, Y, bandwidth, signed: bool) -> Array:
     """Density of a normalised embedding, or of its positive part made to integrate to one."""
     bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    q = m._smooth(Y, lambda X, Z: m.kernel.density(X, Z, bandwidth))
-    if signed or not positive_part.is_signed(positive_part.members(m)):
+    q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, bandwidth))
+    if signed or not positive_part.is_signed(m.members()):
         return q
     xp = arrays.namespace(q)
     total = m.total() + negative_mass(m, bandwidth)[0]
@@ -82,24 +77,24 @@ def density(m: MeanEmbedding, Y, bandwidth, signed: bool) -> Array:
     return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
 
 
-def log_density(m: MeanEmbedding, Y, bandwidth) -> Array:
+def log_density(m: WeightedPoints, Y, bandwidth) -> Array:
     """Logarithm of the density, −inf where that is zero."""
     p = density(m, Y, bandwidth, signed=False)
     with np.errstate(divide="ignore"):
         return arrays.namespace(p).log(p)
 
 
-def negative_mass(m: MeanEmbedding, bandwidth) -> tuple[Array, Array]:
+def negative_mass(m: WeightedPoints, bandwidth) -> tuple[Array, Array]:
     """∫ max(−q, 0) of a normalised embedding, and its standard error."""
     bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    both = positive_part.negative_mass(positive_part.members(m), bandwidth)
+    both = positive_part.negative_mass(m.members(), bandwidth)
     mass, error = (arrays.like(a if m.batch is not None else a[0], m.points) for a in both)
     return mass, error
 
 
-def cdf(m: MeanEmbedding, Y, bandwidth) -> Array:
+def cdf(m: WeightedPoints, Y, bandwidth) -> Array:
     """Distribution functions per column of a normalised embedding."""
-    Y = arrays.to_numpy(_points_like(m, Y))
+    Y = arrays.to_numpy(m.checked(Y))
     found = [
         _steps(column, y) if width == 0 else _line(column, width).cdf(y)
         for (column, width), y in zip(_columns(m, bandwidth), Y.T, strict=True)
@@ -107,7 +102,7 @@ def cdf(m: MeanEmbedding, Y, bandwidth) -> Array:
     return _returned(m, np.stack(found, axis=-1))
 
 
-def quantile(m: MeanEmbedding, q, bandwidth=0.0) -> Array:
+def quantile(m: WeightedPoints, q, bandwidth=0.0) -> Array:
     """Quantiles per column of a normalised embedding."""
     levels = as_levels(q)
     u = np.atleast_1d(levels)
@@ -119,22 +114,16 @@ def quantile(m: MeanEmbedding, q, bandwidth=0.0) -> Array:
     return _returned(m, values[:, 0] if levels.ndim == 0 else values)
 
 
-def _points_like(m: MeanEmbedding, Y) -> Array:
-    Y = m.kernel.checked(Y, "Y")
-    check_columns(Y, m.points.shape[1], "Y", "the embedding")
-    return Y
-
-
-def _returned(m: MeanEmbedding, values: np.ndarray) -> Array:
+def _returned(m: WeightedPoints, values: np.ndarray) -> Array:
     return arrays.like(values if m.batch is not None else values[0], m.points)
 
 
-def _columns(m: MeanEmbedding, bandwidth) -> Iterator[tuple[MeanEmbedding, float | None]]:
+def _columns(m: WeightedPoints, bandwidth) -> Iterator[tuple[WeightedPoints, float | None]]:
     """Each column as a batch of embeddings, with its bandwidth."""
-    every = positive_part.members(m)
+    every = m.members()
     for j, width in enumerate(_bandwidths(bandwidth, m.points.shape[1])):
         kernel = m.kernel if width == 0 else m.kernel.on([j], m.points.shape[1])
-        yield every.of_parts(every.points[:, [j]], every._left, every._right, kernel), width
+        yield WeightedPoints(every.points[:, [j]], *every.factors, kernel), width
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
@@ -147,19 +136,19 @@ def _bandwidths(bandwidth, d: int) -> list[float | None]:
     return list(each)
 
 
-def _line(column: MeanEmbedding, width: float | None) -> Line:
+def _line(column: WeightedPoints, width: float | None) -> Line:
     return Line(column, default_bandwidth(column) if width is None else width)
 
 
-def _sorted_steps(members: MeanEmbedding) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _sorted_steps(members: WeightedPoints) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Sorted points and, for a block of members, the distribution function there, rearranged."""
     x = members.points[:, 0]
     order = np.argsort(x, kind="stable")
-    for weights in positive_part.weight_blocks(members):
+    for weights in members.weight_blocks():
         yield x[order], np.sort(np.cumsum(weights[:, order], axis=1), axis=1)
 
 
-def _steps(members: MeanEmbedding, y: np.ndarray) -> np.ndarray:
+def _steps(members: WeightedPoints, y: np.ndarray) -> np.ndarray:
     """The rearranged distribution function (batch, m) of the weighted points."""
     found = []
     for x, F in _sorted_steps(members):
@@ -169,7 +158,7 @@ def _steps(members: MeanEmbedding, y: np.ndarray) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _quantiles(members: MeanEmbedding, levels: np.ndarray) -> np.ndarray:
+def _quantiles(members: WeightedPoints, levels: np.ndarray) -> np.ndarray:
     """Quantiles (batch, k) of one column: invert the rearranged distribution function."""
     found = []
     for x, F in _sorted_steps(members):
@@ -178,7 +167,7 @@ def _quantiles(members: MeanEmbedding, levels: np.ndarray) -> np.ndarray:
     return np.concatenate(found)
 
 
-def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> Interval:
+def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
     """Central or shortest interval per column of a normalised embedding."""
     check_level(level)
     if check_choice(kind, "kind", ["central", "shortest"]) == "central":
@@ -194,7 +183,7 @@ def interval(m: MeanEmbedding, level: float, bandwidth, kind: str) -> Interval:
     return Interval(lower, upper)
 
 
-def region(m: MeanEmbedding, level: float, bandwidth) -> Array | list[Array]:
+def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
     """Highest-density regions of a normalised embedding of one column."""
     check_level(level)
     d = m.points.shape[1]
@@ -207,23 +196,12 @@ def region(m: MeanEmbedding, level: float, bandwidth) -> Array | list[Array]:
     return found if m.batch is not None else found[0]
 
 
-def marginal(m: MeanEmbedding, columns) -> MeanEmbedding:
-    """The embedding of some columns."""
-    d = m.points.shape[1]
-    asked = [columns] if np.ndim(columns) == 0 else list(columns)
-    chosen = [check_column(c, d, "columns") for c in asked]
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise ValueError(f"columns is {columns!r}; different column numbers are needed")
-    points = arrays.take(m.points, chosen, axis=1)
-    return m.of_parts(points, m._left, m._right, m.kernel.on(chosen, d))
-
-
-def sample(m: MeanEmbedding, n: int, random_state, bandwidth) -> Array:
+def sample(m: WeightedPoints, n: int, random_state, bandwidth) -> Array:
     """Draws from the positive part of a normalised embedding's density."""
     check_count(n, "n")
     rng = generator(random_state)
     bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    every, kernel = positive_part.members(m), m.kernel.smoothing(bandwidth)
+    every, kernel = m.members(), m.kernel.smoothing(bandwidth)
     if positive_part.has_line(every) and positive_part.is_signed(every):
         drawn = Line(every, bandwidth).sample(n, rng)[:, :, None]
     else:

@@ -1,19 +1,25 @@
-"""The fitted recursion of a filter, as a value."""
+"""The fitted recursion of a filter, as a value: what a belief becomes at each step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import arrays, solves
+from ..core.checks import Array, NumericalWarning
+from ..core.saving import Saveable
+from ..core.threads import one_thread
 from ..embedding.embedding import MeanEmbedding
-
-if TYPE_CHECKING:
-    from .kernel_bayes_filter import KernelBayesFilter
+from ..features.base import FeatureMap
+from ..features.landmarks import Further, Landmarks
+from ..kernels import Kernel
+from .steps import COLLAPSE, FADED, Importance, Shares, Squared, Transition
 
 
 @dataclass(frozen=True)
@@ -40,49 +46,207 @@ class Step:
         """Σ_i w_i z_i / Σ_i w_i, shape (d,)."""
         return self.read[1:] / self.read[0]
 
-    def collapse(self) -> Step:
-        """The same belief, marked as one that an observation should have changed."""
-        return replace(self, collapsed=True)
+
+@dataclass(frozen=True, eq=False)
+class Machine(Saveable):
+    """What a fitted filter consists of, and the steps of its recursion (MATH §6)."""
+
+    transition: Transition
+    rule: Importance | Squared
+    smoother: Importance
+    points_x: Array
+    points: Array
+    kernel_x: Kernel
+    kernel_z: Kernel
+    features_x: FeatureMap
+    features_z: FeatureMap
+    reg_prior: float
+    reg_transition: float
+
+    @property
+    def shares(self) -> Shares:
+        """Of the training states in a belief."""
+        return self.rule.shares
+
+    @cached_property
+    def mass(self) -> Array:
+        """Σ_i β_i of a belief m is `mass` @ m."""
+        return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
+
+    # ------------------------------------------------------------ one step
+
+    def first(self, prior: MeanEmbedding) -> Step:
+        """The belief `prior`, on points of its own, as a step."""
+        xp = arrays.namespace(self.points)
+        read = xp.concat([prior.total()[None], prior.apply_weights(prior.points)])
+        if prior.points is self.points:
+            return Step(prior.apply_weights(self.shares.Q), read, "start", prior.weights)
+        belief = prior.apply_weights(self.features_z.transform(prior.points))
+        if float(self.mass @ belief) < FADED * float(read[0]):
+            warnings.warn(
+                "prior lies where there are few training states or none: the filter cannot "
+                "follow it there",
+                NumericalWarning,
+                stacklevel=4,
+            )
+        nothing = xp.zeros_like(self.points[:, 0])
+        return Step(belief, read, "start", nothing, further=(prior.points, prior.weights))
+
+    def everywhere(self) -> MeanEmbedding:
+        """The law of the training states."""
+        n, xp = self.points.shape[0], arrays.namespace(self.points)
+        weights = xp.full_like(self.points[:, 0], 1.0 / n)
+        return MeanEmbedding.of_parts(self.points, weights, None, self.kernel_z)
+
+    def predicted(self, step: Step) -> Step:
+        """m ← Vm: one step on in time."""
+        m = self.restored(step.belief)
+        read = m @ self.transition.outlook
+        if not float(read[0]) > COLLAPSE:  # a state that nothing ever followed: anything may
+            return replace(self.first(self.everywhere()), previous=step.mean)
+        return Step(self.transition.operator @ m, read, "predicted", m, previous=step.mean)
+
+    def restored(self, m) -> Array:
+        """A belief whose mass has faded over many steps without news, brought back to one."""
+        mass = float(self.mass @ m)
+        if mass >= FADED:
+            return m
+        return m / mass if mass > 1e-9 else arrays.namespace(m).mean(self.shares.Q, axis=0)
+
+    def updated(self, steps: list[Step], coordinates) -> list[Step]:
+        """Each step after an observation; those that collapse keep the prediction."""
+        M = arrays.namespace(coordinates).stack([step.belief for step in steps])
+        u, read = self.rule(M, coordinates)
+        return [self.believe(step, "updated", u[b, :], read[b, :]) for b, step in enumerate(steps)]
+
+    def smoothed(self, step: Step, later: Step) -> Step:
+        """A filtered step once the belief about the next one is known."""
+        u, read = self.smoother(step.belief[None, :], later.belief[None, :])
+        return self.believe(step, "smoothed", u[0, :], read[0, :])
+
+    def believe(self, step: Step, kind: str, u, read, further=None) -> Step:
+        """The step with the weights that `u` stands for, unless they come to nothing."""
+        xp, r = arrays.namespace(read), step.belief.shape[0]
+        if bool(xp.all(xp.isfinite(read))) and float(read[r]) > COLLAPSE:
+            collapsed = kind == "smoothed" and step.collapsed
+            return Step(read[:r], read[r:], kind, step.belief, u, collapsed, further)
+        return step if kind == "smoothed" else replace(step, collapsed=True)
+
+    def guided(self, step: Step, x, phi, supervision) -> Step:
+        """An update with the supervision's rows below the training pairs (Song 2016, eq. 14)."""
+        x_s, z_s, strength = supervision
+        rule: Any = self.rule
+        Phi, Phi_s = rule.Phi, self.features_x.transform(x_s)
+        if isinstance(self.features_x, Landmarks):
+            further = Further.of(self.features_x, x_s, Phi_s)
+            Phi, Phi_s = further.padded(Phi), further.Phi_s
+            phi = further.widened(x[None, :], phi[None, :])[0, :]
+        d = rule.kept(step.belief)
+        second = Phi.T @ (d[:, None] * Phi) + Phi_s.T @ (strength[:, None] * Phi_s)
+        u = solves.ridge(second, rule.reg).solve(phi)
+        w, w_s = d * (Phi @ u), strength * (Phi_s @ u)
+        read = w @ rule.readout + w_s @ readout(self.features_z.transform(z_s), z_s)
+        return self.believe(step, "updated", u[: rule.Phi.shape[1]], read, (z_s, w_s))
+
+    def observed(self, step: Step, x, supervision=None) -> Step:
+        """The step after one observation, (1, d_x)."""
+        step = replace(step, collapsed=False)
+        phi = self.features_x.transform(x)
+        if supervision is None:
+            return self.updated([step], phi)[0]
+        return self.guided(step, x[0, :], phi[0, :], supervision)
+
+    # ------------------------------------------------------------ many steps
+
+    def advance(
+        self, first: Step, points, missing, sequences, supervise: Callable | None = None
+    ) -> list[Step]:
+        """All sequences, side by side, one time after the other.
+
+        `supervise` maps row number, observation and prediction to the supervision, or None.
+        """
+        coordinates = self.features_x.transform(points)
+        steps: list[Any] = [None] * points.shape[0]
+        with one_thread():
+            for t in range(max(s.stop - s.start for s in sequences)):
+                rows = [s.start + t for s in sequences if s.start + t < s.stop]
+                for i in rows:
+                    steps[i] = first if t == 0 else self.predicted(steps[i - 1])
+                seen = [i for i in rows if not missing[i]]
+                given = {i: supervise and supervise(i, points[i, :], steps[i]) for i in seen}
+                self._observe(steps, given, points, coordinates)
+        return steps
+
+    def _observe(self, steps: list[Step], given: dict[int, Any], points, coordinates) -> None:
+        """Update the steps at these rows, together where no supervision makes them differ."""
+        plain = [i for i, supervision in given.items() if supervision is None]
+        for i, supervision in given.items():
+            if supervision is not None:
+                steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], supervision)
+        if plain:
+            news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))
+            for i, step in zip(plain, news, strict=True):
+                steps[i] = step
+
+    def backward(self, steps: list[Step], sequences: list[slice]) -> list[Step]:
+        """Every step given all of its sequence, from filtered ones."""
+        steps = list(steps)
+        with one_thread():
+            for sequence in sequences:
+                for i in range(sequence.stop - 2, sequence.start - 1, -1):
+                    steps[i] = self.smoothed(steps[i], steps[i + 1])
+        return steps
+
+    def ahead(self, step: Step, count: int) -> list[Step]:
+        """The next predictions."""
+        return [step := self.predicted(step) for _ in range(count)]
+
+    # ------------------------------------------------------------ what steps stand for
+
+    def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
+        """The batch of embeddings of the states."""
+        runs = groupby(steps, key=lambda step: step.kind)
+        parts = [self._weights(kind, list(run)) for kind, run in runs]
+        points, W = self.points, arrays.namespace(self.points).concat(parts, axis=0)
+        further, weights = _further(steps)
+        if further:
+            xp = arrays.namespace(W)
+            points = xp.concat([points, *further], axis=0)
+            W = xp.concat([W, arrays.like(weights, W)], axis=1)
+        return MeanEmbedding.of_parts(points, W, None, self.kernel_z)
+
+    def _weights(self, kind: str, steps: list[Step]) -> Array:
+        """Weights on the training states of steps of one kind, (len(steps), n)."""
+        xp = arrays.namespace(self.points)
+        origin = xp.stack([step.origin for step in steps])
+        if kind == "start":
+            return origin
+        if kind == "predicted":
+            return self.transition.weights(origin)
+        rule = self.rule if kind == "updated" else self.smoother
+        return rule.weights(origin, xp.stack([step.u for step in steps]))
+
+    def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
+        """The batch of embeddings of what is observed then, by the shares of the training pairs."""
+        beliefs = arrays.namespace(self.points).stack([step.belief for step in steps])
+        left = beliefs @ self.shares.gain
+        return MeanEmbedding.of_parts(self.points_x, left, self.shares.Q, self.kernel_x)
 
 
-def embed(model: KernelBayesFilter, steps: Sequence[Step]) -> MeanEmbedding:
-    """The batch of embeddings that the steps stand for."""
-    kinds = np.array([step.kind for step in steps])
-    parts, rows = [], []
-    for kind in np.unique(kinds):
-        members = np.flatnonzero(kinds == kind)
-        parts.append(_weights(model, str(kind), [steps[int(i)] for i in members]))
-        rows.append(members)
-    xp = arrays.namespace(model.points_)
-    W = arrays.take(xp.concat(parts, axis=0), np.argsort(np.concatenate(rows)), axis=0)
-    return _with_further(model, W, steps)
+def readout(Q, points) -> Array:
+    """Rows [q(z_i), 1, z_i], from which an update reads the new belief, its mass and its mean."""
+    xp = arrays.namespace(Q)
+    return xp.concat([Q, xp.ones_like(points[:, :1]), points], axis=1)
 
 
-def _weights(model: KernelBayesFilter, kind: str, steps: list[Step]) -> Array:
-    """Weights (len(steps), n) of steps of one kind."""
-    xp = arrays.namespace(model.points_)
-    origin = xp.stack([step.origin for step in steps])
-    if kind == "start":
-        return origin
-    if kind == "predicted":
-        return model._transition.weights(origin)
-    rule: Any = model._rule if kind == "updated" else model._smoother
-    return rule.weights(origin, xp.stack([step.u for step in steps]))
-
-
-def _with_further(model: KernelBayesFilter, W, steps: Sequence[Step]) -> MeanEmbedding:
-    """Points of supervision or prior below the training states, with weight at their own step."""
-    others = [(i, *step.further) for i, step in enumerate(steps) if step.further is not None]
-    if not others:
-        return MeanEmbedding.of_parts(model.points_, W, None, model.kernel_z_)
-    xp = arrays.namespace(W)
-    parts = {id(points): points for _, points, _ in others}  # a prior's points are shared
-    counts = [points.shape[0] for points in parts.values()]
-    starts = dict(zip(parts, np.cumsum([0, *counts[:-1]]), strict=True))
-    extra = np.zeros((len(steps), sum(counts)))
-    for i, points, weights in others:
+def _further(steps: Sequence[Step]) -> tuple[list[Array], np.ndarray]:
+    """Points of supervision or a prior, and their weights, which they have at their own steps."""
+    own = [(i, *step.further) for i, step in enumerate(steps) if step.further is not None]
+    parts = {id(points): points for _, points, _ in own}  # a prior's points are shared
+    ends = np.cumsum([0, *(points.shape[0] for points in parts.values())])
+    starts = dict(zip(parts, ends[:-1], strict=True))
+    weights = np.zeros((len(steps), ends[-1]))
+    for i, points, w in own:
         start = starts[id(points)]
-        extra[i, start : start + points.shape[0]] = arrays.to_numpy(weights)
-    points = xp.concat([model.points_, *parts.values()], axis=0)
-    W = xp.concat([W, arrays.like(extra, W)], axis=1)
-    return MeanEmbedding.of_parts(points, W, None, model.kernel_z_)
+        weights[i, start : start + points.shape[0]] = arrays.to_numpy(w)
+    return list(parts.values()), weights

@@ -2,102 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array
+from ..core.checks import Array, as_floats
+from ..core.labels import Labels
 from ..embedding.embedding import MeanEmbedding
-from .machine import Step, embed
+from ..embedding.law import Law
+from . import inputs
+from .machine import Machine, Step
 
-if TYPE_CHECKING:
-    from .kernel_bayes_filter import KernelBayesFilter
+
+@dataclass(frozen=True, repr=False, eq=False)
+class _Steps(Law):
+    """A batch of laws of the state, one a step."""
+
+    machine: Machine
+    steps: tuple[Step, ...]
+    labels: Labels = field(kw_only=True)
+    stem = "z"
+
+    @cached_property
+    def embedding(self) -> MeanEmbedding:
+        """A batch of embeddings on the training states (and any supervision's), formed once."""
+        return self.machine.embed(self.steps)
+
+    @property
+    def embeddings(self) -> MeanEmbedding:
+        """The old name of `embedding`."""
+        warnings.warn("embeddings is now embedding", FutureWarning, stacklevel=2)
+        return self.embedding
+
+    def mean(self) -> Array:
+        """Σ_i w_i z_i / Σ_i w_i, (m, d_z). (For angles or rotations use `mode()`.)"""
+        return arrays.namespace(self.machine.points).stack([step.mean for step in self.steps])
+
+    @property
+    def _states(self) -> int:
+        return self.machine.points.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.steps)
 
 
-class FilterResult:
-    """Beliefs about the state, one per row of the observations.
+@dataclass(frozen=True, repr=False, eq=False)
+class FilterResult(_Steps):
+    """Beliefs about the state, one per row of the observations: a batch of n laws.
 
     Attributes
     ----------
-    mean : array of shape (n, d_z)
-        Σ_i w_i z_i / Σ_i w_i. (For angles or rotations use `embeddings.mode()`.)
+    embedding : MeanEmbedding
     collapsed : bool array of shape (n,)
         Observations unlike any seen in training: the prediction was kept.
     missing : bool array of shape (n,)
         Rows with NaN: likewise.
     """
 
-    def __init__(self, model: KernelBayesFilter, steps: Sequence[Step], missing: np.ndarray):
-        self._model, self._steps = model, tuple(steps)
-        self.mean = arrays.namespace(model.points_).stack([step.mean for step in steps])
-        self.collapsed = np.array([step.collapsed for step in steps])
-        self.missing = missing
+    missing: np.ndarray
 
-    @cached_property
-    def embeddings(self) -> MeanEmbedding:
-        """A batch of n embeddings on the training states (and any supervision's), formed once."""
-        return embed(self._model, self._steps)
-
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Central interval of each state: lower and upper ends, (n, d_z) each."""
-        return self.embeddings.interval(level)
-
-    def __len__(self) -> int:
-        return len(self._steps)
+    @property
+    def collapsed(self) -> np.ndarray:
+        """Observations unlike any seen in training, (n,)."""
+        return np.array([step.collapsed for step in self.steps])
 
     def __repr__(self) -> str:
         flags = f"{int(self.collapsed.sum())} collapsed, {int(self.missing.sum())} missing"
-        return f"FilterResult({len(self)} steps, {self.mean.shape[1]} state(s), {flags})"
+        return f"FilterResult({len(self)} steps, {self._states} state(s), {flags})"
 
 
-@dataclass(frozen=True, repr=False)
-class Forecast:
-    """Beliefs about what comes after the observations, step by step.
+class Observations(Law):
+    """A batch of laws of what is observed."""
+
+    stem = "x"
+
+    def __init__(self, embedding: MeanEmbedding, labels: Labels):
+        self._embedding, self.labels = embedding, labels
+
+    @property
+    def embedding(self) -> MeanEmbedding:
+        """The batch of embeddings on the training observations."""
+        return self._embedding
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Forecast(_Steps):
+    """Beliefs about the states after the observations, step by step: a batch of laws.
+
+    Several trajectories follow each other.
 
     Attributes
     ----------
-    embeddings : MeanEmbedding
-        Batch of beliefs about the states; several trajectories follow each other.
-    observations : MeanEmbedding
-        Batch of beliefs about the observations, on the training observations.
+    embedding : MeanEmbedding
+    observations : Observations
+        Laws of what will be observed, on the training observations.
     """
 
-    embeddings: MeanEmbedding
-    observations: MeanEmbedding
+    labels_x: Labels
 
     @cached_property
-    def mean(self) -> Array:
-        """Expected states, (steps, d_z)."""
-        return self.embeddings.mean()
-
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Central interval of each state: lower and upper ends, (steps, d_z) each."""
-        return self.embeddings.interval(level)
-
-    def __len__(self) -> int:
-        return len(self.embeddings)
+    def observations(self) -> Observations:
+        """The laws of the observations."""
+        return Observations(self.machine.observations(self.steps), self.labels_x)
 
     def __repr__(self) -> str:
-        return f"Forecast({len(self)} steps, {self.embeddings.points.shape[1]} state(s))"
+        return f"Forecast({len(self)} steps, {self._states} state(s))"
 
 
-class Belief:
-    """A belief about the state that observations are fed to one at a time.
+class Belief(Law):
+    """A belief about the state that observations are fed to one at a time: a single law.
 
     Made by `KernelBayesFilter.start`. `predict` and `update` change it, and return it; `copy`
     keeps a version.
     """
 
-    def __init__(self, model: KernelBayesFilter, step: Step):
-        self._model, self._step = model, step
+    stem = "z"
+
+    def __init__(self, machine: Machine, step: Step):
+        self.machine, self.step = machine, step
 
     def predict(self) -> Belief:
         """One step on in time."""
-        self._step = self._model._predicted(self._step)
+        self.step = self.machine.predicted(self.step)
         return self
 
     def update(self, x, supervision=None) -> Belief:
@@ -109,32 +138,42 @@ class Belief:
         supervision : tuple (x_s, z_s, strength), optional
             As for `KernelBayesFilter.filter`.
         """
-        self._step = self._model._observed(self._step, x, supervision)
+        x = as_floats(x, "x")
+        if x.ndim > 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d_x,), is needed")
+        row = x[None, None] if x.ndim == 0 else x[None, :]
+        points, missing = inputs.observations(self.machine, row, "x")
+        given = None if supervision is None else inputs.pairs(self.machine, supervision)
+        if missing[0]:
+            self.step = replace(self.step, collapsed=False)
+        else:
+            self.step = self.machine.observed(self.step, points, given)
+        inputs.warn_of_collapse([self.step], stacklevel=3)
         return self
 
     def copy(self) -> Belief:
         """A belief that later steps of this one leave alone."""
-        return Belief(self._model, self._step)
+        return Belief(self.machine, self.step)
 
-    @property
     def mean(self) -> Array:
         """Expected state, (d_z,)."""
-        return self._step.mean
+        return self.step.mean
 
     @property
     def previous(self) -> Array | None:
         """Expected state one step before, if this is a prediction that nothing was added to."""
-        return self._step.previous
+        return self.step.previous
 
     @property
     def collapsed(self) -> bool:
         """Whether the last observation was unlike any seen in training."""
-        return self._step.collapsed
+        return self.step.collapsed
 
     @property
     def embedding(self) -> MeanEmbedding:
-        """The belief as an embedding, with all its answers (density, interval, sample, ...)."""
-        return embed(self._model, [self._step])[0]
+        """The belief as an embedding on the training states."""
+        return self.machine.embed([self.step])[0]
 
     def __repr__(self) -> str:
-        return f"Belief(mean={arrays.to_numpy(self.mean).round(4).tolist()}, {self._step.kind})"
+        mean = arrays.to_numpy(self.mean()).round(4).tolist()
+        return f"Belief(mean={mean}, {self.step.kind})"

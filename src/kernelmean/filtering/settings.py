@@ -17,7 +17,6 @@ from .steps import Shares, kept_shares
 TYPICAL = 10  # beliefs that stand for those a filter meets
 
 
-# ---------------------------------------------------------------- closed forms, at fit
 def state_kernel(kernel, points, names) -> Kernel:
     """The kernel of the states; None is Gaussian at half the median distance."""
     asked = "gaussian" if kernel is None else kernel
@@ -29,6 +28,12 @@ def typical_beliefs(Q, operator) -> Array:
     """Predictions from a few training states, evenly spaced in time: rows V q(z_i)."""
     rows = evenly(Q.shape[0], TYPICAL)
     return arrays.take(Q, rows, axis=0) @ operator.T
+
+
+def choose_transition_reg(before, after) -> float:
+    """λ' with the least leave-one-out loss of predicting the next state."""
+    grid = solves.EigenGrid.of(before.T @ before / before.shape[0])
+    return LeaveOneOut.of(before, after, grid).best()[0]
 
 
 def choose_prior_reg(Q, beliefs) -> float:

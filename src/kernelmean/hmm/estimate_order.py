@@ -9,6 +9,7 @@ from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_orde
 from ..core import arrays
 from ..core.checks import as_points, check_choice, check_count
 from ..core.sequences import check_sequences
+from .kernel_hmm import KernelHMM
 
 TRAINING = 0.7  # share of every sequence that models are fitted on, the rest held out
 PATIENCE = 2  # numbers of states tried beyond the best
@@ -71,12 +72,10 @@ def estimate_order(
     >>> km.estimate_order(data.X)
     2
     """
-    from .kernel_hmm import KernelHMM
-
     check_choice(method, "method", METHODS)
     limit = check_count(max_components, "max_components")
     model = KernelHMM(kernel=kernel, features=features, random_state=random_state)
-    spectrum = Spectrum(model._moments_of(X, lengths), limit)
+    spectrum = Spectrum(model.draft(X, lengths).moments, limit)
     if method == "likelihood":
         return by_likelihood(model, X, lengths, spectrum)
     return choose_order(spectrum, method, constant)

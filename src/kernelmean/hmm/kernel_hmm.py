@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from ..chains import markov
-from ..chains.draft import SEARCHED, Draft, choose_bayes, embedded, space_of
-from ..chains.emission import renumbered
-from ..chains.markov import Chain
-from ..chains.model import MarkovModel
-from ..chains.model_bayes import ModelBayes
-from ..chains.moments import Moments
-from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
+from ..chains.draft import Draft
+from ..chains.estimator import ChainEstimator, version2
+from ..chains.options import EM, as_em
+from ..chains.order import Order
 from ..core import arrays
-from ..core.checks import (
-    Array,
-    NumericalWarning,
-    check_choice,
-    check_count,
-    check_positive,
-    frozen,
-    generator,
-)
-from ..embedding.embedding import MeanEmbedding
-from ..hmm import tune
-from .learn import choose_reg, refine, spectral
-from .spectral import SpectralFit
+from ..core.checks import Array, check_choice
+from ..core.parameters import choice, count, flag, into, moved, optional, options, positive
+from ..core.summary import Block, Line
+from . import tune
+from .learn import Fit, Plan
 
-INFERENCE = ("kbr", "forward")
 ALGORITHMS = ("viterbi", "map")
-SOME = 1e-12  # weight of a row in a law, at the least
+DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
 
 
-class KernelHMM(MarkovModel):
+OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
+
+
+@moved(**OLD)
+class KernelHMM(ChainEstimator):
     """x_t a Markov chain on K states, y_t drawn from the law of its state: all learned from y.
 
     With μ_k the embedding of the k-th emission law, the moments of consecutive observations are
@@ -68,17 +59,9 @@ class KernelHMM(MarkovModel):
         λ with the least squared error of the next observation's features.
     features : FeatureMap, optional
         Coordinates for the moments; None is Nyström with at most 300 landmarks.
-    directions : "auto" or int
-        Number of canonical variates that emission densities are taken of: functions of y that are
-        uncorrelated, of variance one, and tell most of the next observation. 0 is none: densities
-        of y as it is. "auto" is 0 for at most three columns that vary and a kernel that can smooth
-        them; otherwise as many as there are correlations beyond noise, three at least.
-    n_init : int
-        Starts of EM: the spectral fit, and random ones, some of them of states that last.
-    max_iter : int
-        Most iterations of EM.
-    tol : float
-        EM stops when the mean log-likelihood of a row rises by less.
+    em : EM, optional
+        How EM goes: its starts, `EM(n_init=12)`, `max_iter=200`, `tol=1e-5`, and `directions`, the
+        canonical variates that emission densities are of.
     verbose : bool or callable
         Show the progress of EM's starts.
 
@@ -136,10 +119,7 @@ class KernelHMM(MarkovModel):
         bandwidth=None,
         reg=None,
         features=None,
-        directions="auto",
-        n_init=12,
-        max_iter=200,
-        tol=1e-5,
+        em=None,
         verbose=False,
     ):
         self.n_components = n_components
@@ -150,39 +130,43 @@ class KernelHMM(MarkovModel):
         self.bandwidth = bandwidth
         self.reg = reg
         self.features = features
-        self.directions = directions
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
+        self.em = em
         self.verbose = verbose
+
+    ALLOWED: ClassVar = {
+        "n_components": optional(count()),
+        "refine": flag,
+        "inference": choice("kbr", "forward"),
+        "reg": optional(positive()),
+        "em": optional(options(EM, without=("guard", "penalty"))),
+    }
+    noun = "Hidden Markov model"
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, lengths=None) -> KernelHMM:
-        """Learn the chain and the emission laws.
+    def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
+        """The fit, a value."""
+        em = as_em(self.em).filled(**DEFAULTS)
+        plan = Plan(em, self.refine, self.bandwidth, self.reg, self.verbose, self.n_components)
+        return plan.fit(draft, rng)
 
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n, d)
-            Observations in the order of time. A row with NaN is missing.
-        lengths : sequence of int, optional
-            Rows of each sequence, if there are several below each other.
-        """
-        self._check_settings()
-        draft = self._accepted(X, lengths)
-        self._choose_order(draft)
-        self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
-        self.variates_ = space_of(draft, self.directions)
-        self._given_bandwidth(draft)  # or an error
-        rng = generator(self.random_state)
-        few = draft.rows.seen.size <= SEARCHED
-        # threads that take turns cost more than they compute
-        with threadpool_limits(1 if few else None, user_api="blas"):
-            found = spectral(draft, self.n_components_, rng)
-            learn = self._learn_by_em if self.refine else self._learn_by_moments
-            learn(draft, found, rng)
-        self._renumber(np.argsort(-self.startprob_, kind="stable"))
-        return self
+    def adopt(self, fit: Fit) -> None:
+        """Make a fit the estimator's own."""
+        super().adopt(fit)
+        self.n_components_ = len(self.startprob_)
+        self.singular_values_ = fit.singular_values
+        self._order = None if fit.order is None else {"value": int(fit.order), **vars(fit.order)}
+
+    @property
+    def by_rule(self) -> bool:
+        """Whether kernel Bayes' rule filters."""
+        return self.inference == "kbr"
+
+    @property
+    def order_(self) -> Order | None:
+        """How the number of states was estimated; None if it was given."""
+        check_is_fitted(self)
+        return None if self._order is None else Order(**self._order)
 
     def tune(
         self,
@@ -245,67 +229,9 @@ class KernelHMM(MarkovModel):
             self, X, X_val, states, lengths, lengths_val, scales, n_fits, n_jobs, verbose
         )
 
-    def _moments_of(self, X, lengths) -> Moments:
-        return self._draft(X, lengths).moments
-
-    def _choose_order(self, draft: Draft) -> None:
-        spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
-        self.singular_values_, self._order = spectrum.singular_values, None
-        found: int | Order = self.n_components or 1
-        if self.n_components is None:
-            found = choose_order(spectrum, "correlations", 1.0)
-            self._order = {"value": int(found), **vars(found)}
-            if found == MAX_COMPONENTS:
-                warnings.warn(
-                    f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
-                    f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
-                    'or choose one by estimate_order(X, method="likelihood")',
-                    NumericalWarning,
-                    stacklevel=3,
-                )
-        self.n_components_ = int(found)
-
-    @property
-    def order_(self) -> Order | None:
-        """How the number of states was estimated; None if it was given."""
-        check_is_fitted(self)
-        return None if self._order is None else Order(**self._order)
-
-    def _learn_by_em(self, draft: Draft, found: SpectralFit, rng) -> None:
-        climbed, smoothing = refine(draft, self.variates_, found, self._settings(draft), rng)
-        gamma = climbed.gamma[draft.rows.seen]
-        self._remember(climbed.chain, smoothing.emissions(gamma))
-        weights = gamma.T + SOME  # a state that died is like all others together
-        weights /= weights.sum(axis=1, keepdims=True)
-        points = frozen(draft.rows.there)
-        weights = arrays.like(weights, points)
-        self.emissions_ = MeanEmbedding.of_parts(points, weights, None, self.kernel_)
-        self.bandwidth_ = getattr(smoothing.kernel, "lengthscale", None)
-        self.history_, self.converged_ = np.array(climbed.history), climbed.converged
-        if self.reg is None:
-            self._bayes = choose_bayes(draft, climbed.gamma, climbed.chain)
-        else:
-            self._bayes = ModelBayes(*embedded(draft, climbed.gamma, 1.0), self._given_reg())
-        self.reg_ = self._bayes.reg
-
-    def _learn_by_moments(self, draft: Draft, found: SpectralFit, rng) -> None:
-        self.emissions_ = laws = draft.weighted_rows(found.embeddings)
-        rule = choose_reg(draft, found)
-        self.reg_ = rule.reg if self.reg is None else self._given_reg()
-        self._bayes = replace(rule, reg=self.reg_)
-        counts = np.maximum(found.chain.startprob * draft.rows.seen.sum(), 1.0)
-        self.bandwidth_ = self._given_bandwidth(draft)
-        self._remember(found.chain, self._signed(laws, counts))
-        self.history_, self.converged_ = np.empty(0), True
-
-    def _given_reg(self) -> float:
-        return check_positive(self.reg, "reg")
-
-    def _check_settings(self) -> None:
-        check_choice(self.inference, "inference", INFERENCE)
-        if self.n_components is not None:
-            check_count(self.n_components, "n_components")
-        self._check_learning()
+    def renumber(self, order: np.ndarray) -> None:
+        """State k becomes what state order[k] was."""
+        self.adopt_chain(replace(self.chain_, rule=self.rule_).reordered(order))
 
     # ------------------------------------------------------------ states
 
@@ -318,8 +244,8 @@ class KernelHMM(MarkovModel):
             A row with NaN is a missing observation.
         lengths : sequence of int, optional
         """
-        points, seen, sequences = self._given(X, lengths)
-        return arrays.like(self._filtered(points, seen, sequences)[0], points)
+        rows = self.rows(X, lengths)
+        return arrays.like(self.chain_.filtered(rows), rows.points)
 
     def predict_proba(self, X, lengths=None) -> Array:
         """P(x_t = k | all y of the sequence) for every row, (n, K): smoothing.
@@ -329,9 +255,8 @@ class KernelHMM(MarkovModel):
         X, lengths
             As for `filter`.
         """
-        points, seen, sequences = self._given(X, lengths)
-        alpha, _ = self._filtered(points, seen, sequences)
-        return arrays.like(markov.smoothed(alpha, self._chain, sequences), points)
+        rows = self.rows(X, lengths)
+        return arrays.like(self.chain_.smoothed(rows), rows.points)
 
     def predict(self, X, lengths=None) -> Array:
         """The most probable state of every row given its sequence, (n,).
@@ -363,29 +288,23 @@ class KernelHMM(MarkovModel):
         states : int array of shape (n,)
         """
         check_choice(algorithm, "algorithm", ALGORITHMS)
-        points, seen, sequences = self._given(X, lengths)
-        logb = self._log_emissions(points, seen)
+        rows, chain = self.rows(X, lengths), self.chain_
+        logb = chain.log_emissions(rows)
         if algorithm == "viterbi":
-            logprob, states = markov.viterbi(logb, self._chain, sequences)
-            return float(logprob.sum()), arrays.like(states, points)
-        states = arrays.to_numpy(self.predict(X, lengths))
-        return self._log_probability(states, logb, sequences), arrays.like(states, points)
-
-    def _log_probability(self, states, logb, sequences) -> float:
-        """log p(path, y)."""
-        with np.errstate(divide="ignore"):
-            log_start, log_moves = np.log(self.startprob_), np.log(self.transmat_)
-        moves = log_moves[np.roll(states, 1), states]
-        first = [s.start for s in sequences]
-        moves[first] = log_start[states[first]]
-        return float((moves + logb[np.arange(len(states)), states]).sum())
+            logprob, states = markov.viterbi(logb, chain.chain, rows.sequences)
+        else:
+            states = chain.smoothed(rows).argmax(axis=1)
+            logprob = markov.log_probability(states, logb, chain.chain, rows.sequences)
+        return float(logprob.sum()), arrays.like(states, rows.points)
 
     # ------------------------------------------------------------ observations
 
     def density(self, Y) -> Array:
         """f_k of every state at every row of `Y`, (m, K): densities of y, or of its `variates_`."""
-        points, _ = self._checked(Y, "Y", gaps=False)
-        return arrays.like(np.exp(self._log_densities(points)), points)
+        points, seen = self.points_like(Y, "Y")
+        if not seen.all():
+            raise ValueError("Y contains NaN; remove these rows first")
+        return arrays.like(np.exp(self.chain_.log_densities(points)), points)
 
     def score_samples(self, X, lengths=None) -> tuple[float, Array]:
         """`score`, and P(x_t = k | y) for every row (as in hmmlearn)."""
@@ -400,7 +319,7 @@ class KernelHMM(MarkovModel):
         random_state : int, Generator or None
             None is the model's own.
         """
-        X, states = self._draw(n_samples, random_state)
+        X, states = self.draw(n_samples, random_state)
         return X, arrays.like(states, X)
 
     def get_stationary_distribution(self) -> np.ndarray:
@@ -408,12 +327,22 @@ class KernelHMM(MarkovModel):
         check_is_fitted(self)
         return self.startprob_
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ in words, and in files
 
-    def _renumber(self, order: np.ndarray) -> None:
-        """State k becomes what state order[k] was."""
-        transmat = self.transmat_[np.ix_(order, order)]
-        self._remember(Chain(self.startprob_[order], transmat), self._laws.reordered(order))
-        self.emissions_ = renumbered(self.emissions_, order)
-        assert self._bayes is not None
-        self._bayes = self._bayes.reordered(order)
+    def blocks(self) -> list[Block]:
+        """What the summary says of the states."""
+        means, shares = arrays.to_numpy(self.emissions_.mean()), self.startprob_
+        with np.errstate(divide="ignore"):
+            stays = 1 / (1 - self.transmat_.diagonal())
+        chosen = "given" if self.order_ is None else f"by {self.order_.method}"
+        lines = [Line("states", self.n_components_, f"{self.n_components_}, {chosen}")]
+        for k, share in enumerate(shares):
+            mean = ", ".join(f"{m:.4g}" for m in means[k])
+            text = f"{100 * share:.3g}% of rows, {stays[k]:.4g} rows on end, mean {mean}"
+            lines.append(Line(f"state {k}", (share, stays[k], means[k]), text))
+        return [Block("States", lines)]
+
+    @classmethod
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of today of what version 1 has saved."""
+        return version2(cls, state)

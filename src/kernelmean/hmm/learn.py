@@ -2,18 +2,100 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, on_all, searching
+from ..chains import draft as drafts
+from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
 from ..chains.em import Climb, random_starts
 from ..chains.emission import Smoothing
 from ..chains.markov import predicted
+from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
+from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
 from ..chains.variates import Variates
+from ..core import arrays
+from ..core.checks import NumericalWarning, frozen
+from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian
 from .spectral import SpectralFit, fit_spectral
 
-PREDICTED = 2_000  # and without
+SOME = 1e-12  # weight of a row in a law, at the least
+PREDICTED = 2_000  # rows that λ is chosen on without EM
+
+
+@dataclass(frozen=True)
+class Fit(drafts.Fit):
+    """What a fitted hidden Markov model consists of."""
+
+    singular_values: np.ndarray
+    order: Order | None  # how the number of states was estimated
+
+
+@dataclass(frozen=True)
+class Plan(drafts.Plan):
+    """What is asked of a hidden Markov model."""
+
+    n_components: int | None
+
+    def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
+        """Order, variates, the spectral method, EM; states from the most to the least frequent."""
+        spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
+        order = estimated(spectrum) if self.n_components is None else None
+        space = drafts.space_of(draft, self.em.directions)
+        settings = self.settings(draft, space)
+        found = spectral(draft, int(order or self.n_components or 1), rng)
+        if self.refine:
+            climbed, smoothing = refine(draft, space, found, settings, rng)
+            chain = self.climbed(draft, space, climbed, smoothing)
+            history, converged = np.array(climbed.history), climbed.converged
+        else:
+            laws = draft.weighted_rows(found.embeddings)
+            chain = of_moments(draft, space, laws, found.chain, settings.bandwidth)
+            chain = replace(chain, rule=self.predicting(draft, found))
+            history, converged = np.empty(0), True
+        chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
+        return Fit(chain, draft, history, converged, spectrum.singular_values, order)
+
+    def climbed(self, draft: Draft, space, climbed: Climb, smoothing: Smoothing) -> FittedChain:
+        """Laws whose weights are the probabilities of the states in the rows."""
+        gamma = climbed.gamma[draft.rows.seen]
+        weights = gamma.T + SOME  # a state that died is like all others together
+        weights /= weights.sum(axis=1, keepdims=True)
+        points = frozen(draft.rows.there)
+        return FittedChain(
+            climbed.chain,
+            MeanEmbedding.of_parts(points, arrays.like(weights, points), None, draft.kernel),
+            smoothing.emissions(gamma),
+            getattr(smoothing.kernel, "lengthscale", None),
+            space,
+            self.rule(draft, climbed.gamma, climbed.chain),
+        )
+
+    def predicting(self, draft: Draft, found: SpectralFit) -> ModelBayes:
+        """Kernel Bayes' rule with the λ given, or the one that predicts best."""
+        if self.reg is None:
+            return choose_reg(draft, found)
+        return ModelBayes(draft.coordinates.features, found.embeddings, float(self.reg))
+
+
+def estimated(spectrum: Spectrum) -> Order:
+    """The number of states by canonical correlations."""
+    found = choose_order(spectrum, "correlations", 1.0)
+    if found == MAX_COMPONENTS:
+        warnings.warn(
+            f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
+            f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
+            'or choose one by estimate_order(X, method="likelihood")',
+            NumericalWarning,
+            stacklevel=6,
+        )
+    return found
+
+
+# ------------------------------------------------------------ its steps
 
 
 def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> SpectralFit:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array
+from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
 
@@ -76,6 +78,11 @@ class Basis(Saveable):
     @property
     def width(self) -> int:
         return self.trends + self.features.rank_
+
+    def by_blocks(self, function: Callable, points) -> Array:
+        """`function` of blocks of the points, whose coordinates fit in memory, put together."""
+        blocks = row_blocks(points, rows=block_rows(self.width))
+        return arrays.namespace(points).concat([function(block) for (block,) in blocks])
 
     def transform(self, points) -> Array:
         Phi = self.features.transform(points)

@@ -8,20 +8,19 @@ same rows that a fit in memory looks at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
 
-from ..core.checks import Array, as_points, as_vector, check_lengths
-from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
+from ..core.checks import as_points, as_vector, check_lengths
+from ..core.moments import Moments, evenly
 from .basis import Basis
-from .groups import Group
-from .rows import Part, is_dask, kind_of
+from .groups import Group, Part, merged, stacked
+from .rows import is_dask, kind_of
 
 FAN = 8  # sums that are merged at a time
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
@@ -84,7 +83,11 @@ class Rows:
             if j > i or self.n == 0
         ]
         columns = zip(*dask.compute(*pieces), strict=True)
-        return [_named(like, _stacked(c)) for like, c in zip(self.likes, columns, strict=True)]
+        return [_named(like, stacked(c)) for like, c in zip(self.likes, columns, strict=True)]
+
+    def part(self, X, Z, y) -> DaskPart:
+        """All rows, of which some are here."""
+        return DaskPart(X, Z, y, rows=self)
 
     def map(self, function: Callable, *given) -> list:
         """`function(block, *given)` for every block, to be computed; what is given travels once."""
@@ -110,18 +113,17 @@ def _is_frame(table) -> bool:
 
 
 def _names_of(table):
-    """The table without its rows, when it has names of columns."""
+    """A pandas table without rows, when the table has names of columns."""
     if _is_frame(table):
-        return table._meta
+        import pandas as pd
+
+        one = table.ndim == 1
+        return pd.Series(name=table.name) if one else pd.DataFrame(columns=table.columns)
     return table.iloc[:0] if hasattr(table, "iloc") else None
 
 
 def _taken(rows: np.ndarray, *block) -> tuple:
     return tuple(None if part is None else np.asarray(part)[rows] for part in block)
-
-
-def _stacked(parts: tuple) -> Array | None:
-    return None if parts[0] is None else np.concatenate(parts)
 
 
 def _named(like, values):
@@ -157,48 +159,30 @@ class DaskPart(Part):
         return self.rows.n
 
     def thinned(self, limit: int) -> Part:
-        here = Part(self.X, self.Z, self.y)
-        return here.thinned(limit) if limit < here.n else here
+        return Part(*self.few(limit))
 
     def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> DaskGroup:
-        return DaskGroup(basis_x, basis_z, **{**vars(self), "y": self.y - middle}, middle=middle)
+        return DaskGroup(self, basis_x, basis_z, middle)
 
 
-@dataclass
 class DaskGroup(Group):
     """A group in Dask's blocks: coordinates are made, and summed, where the rows are."""
 
-    rows: Rows = field(kw_only=True)
-    middle: float = field(kw_only=True)  # taken off the outcomes
-
-    @property
-    def n(self) -> int:
-        return self.rows.n
+    part: DaskPart
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
         given = (self.basis_x, self.basis_z, self.middle, self.stage), names, columns
-        sums = self.rows.map(_sums, *given)
+        sums = self.part.rows.map(_sums, *given)
         while len(sums) > 1:
-            sums = [dask.delayed(_merged)(sums[i : i + FAN]) for i in range(0, len(sums), FAN)]
+            sums = [dask.delayed(merged)(sums[i : i + FAN]) for i in range(0, len(sums), FAN)]
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):
             return sums[0].compute()
-
-    def few(self, limit: int) -> tuple:
-        here = evenly(self.y.shape[0], limit)
-        X, Z = self.basis_x.transform(self.X[here]), self.basis_z.transform(self.Z[here])
-        return X, Z, self.y[here]
 
 
 def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
     basis_x, basis_z, middle, stage = given
-    rows = row_blocks(*_checked(*block), rows=block_rows(basis_x.width + basis_z.width))
-
-    def coordinates() -> Iterator[tuple]:
-        for X, Z, y in rows:
-            Phi, Theta = basis_x.transform(X), basis_z.transform(Z)
-            yield Phi, Theta, y - middle, None if stage is None else stage.rows(Phi, Theta, True)
-
-    return accumulate(coordinates(), names, columns)
+    here = Group(Part(*_checked(*block)), basis_x, basis_z, middle, stage, keep=False)
+    return here.total(names, columns)
 
 
 def _checked(X, y, Z, C) -> tuple:
@@ -208,10 +192,6 @@ def _checked(X, y, Z, C) -> tuple:
     return np.hstack([X, *exogenous]), np.hstack([Z, *exogenous]), y
 
 
-def _merged(parts: list[Moments]) -> Moments:
-    return reduce(Moments.merge, parts)
-
-
 # -------------------------------------------------------------------------------------- predicting
 def lazily(estimator: Any, X, C=None):
     """`estimator.predict(X, C)` as a Dask array of shape (m,), still to be computed.
@@ -219,7 +199,7 @@ def lazily(estimator: Any, X, C=None):
     What is wrong with the columns is said now, what is wrong with the numbers when they are read.
     """
     rows = Rows.of(X=X, C=C)
-    estimator._check_new(*(_example(t, like) for t, like in zip((X, C), rows.likes, strict=True)))
+    estimator.regressors(*(_example(t, like) for t, like in zip((X, C), rows.likes, strict=True)))
     parts = rows.map(_predicted, estimator, rows.likes)
     return da.concatenate(
         [

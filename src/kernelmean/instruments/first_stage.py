@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core import arrays, solves
-from ..core.checks import Array, check_positive
+from ..core.checks import Array
 from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10
 from ..core.moments import Moments
 from ..core.saving import Saveable
 from ..regression.leave_one_out import LeaveOneOut
-from .groups import Group, _merged, _stacked
+from .groups import Group, merged, stacked, summed
 
 FLAT = 1e-4  # relative difference of causal losses that says nothing
 LOSS_COST = 4e8  # rows × rank² of one value of the stage-1 loss
@@ -20,7 +21,6 @@ COARSE = 1_000  # rows that bracket λ
 GRID = 45  # of a regulariser's bracketing search: each value costs r² operations
 
 
-# ------------------------------------------------------------------------------ stage 1
 @dataclass(frozen=True)
 class FirstStage(Saveable):
     """z ↦ E[(t, φ)(X) | z] = Eᵀθ(z), with what the leverage of a row needs.
@@ -55,8 +55,20 @@ class FirstStage(Saveable):
 
 def first_moments(groups: list[Group]) -> Moments:
     """ΘᵀΘ and ΘᵀΦ over the rows that teach stage 1."""
-    parts = [g.total(["zz", "zx"], lambda x, z, y, m: {"x": x, "z": z}) for g in groups]
-    return _merged(parts)
+    return summed(groups, ["zz", "zx"], lambda x, z, y, m: {"x": x, "z": z})
+
+
+def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, float, int]:
+    """Give every group the stage 1 that embeds its rows; λ, its loss and the rows learned from."""
+    teachers = [g for g in groups if g.teaches]
+    if all(g.own for g in teachers) and split != "share":
+        stage, reg, loss = jackknife_stage(teachers, reg)
+        stages = [stage] * len(groups)
+    else:
+        stages, reg, loss = split_stages(groups, reg)
+    for group, stage in zip(groups, itertools.cycle(stages), strict=False):
+        group.stage = stage
+    return reg, loss, sum(g.n for g in teachers)
 
 
 def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]:
@@ -65,10 +77,7 @@ def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]
     grid = solves.EigenGrid.of(moments.mean("zz"))
     cross = moments.mean("zx")
     loss = _leave_one_out(groups, grid, cross, moments.n)
-    if reg is None:
-        reg = loss.best(coarse=COARSE)[0]
-    else:
-        reg = check_positive(reg, "reg_stage1", zero=True)
+    reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
     value = loss(reg) * moments.n / loss.P.shape[0]  # a mean over the rows looked at
     return FirstStage.of(grid, cross, reg, moments.n), reg, value
 
@@ -79,7 +88,7 @@ def _leave_one_out(groups, grid, cross, n: int) -> LeaveOneOut:
     few = [g.few(rows // len(groups)) for g in groups]
     trends = groups[0].basis_x.trends
     xp = arrays.namespace(grid.values)
-    Phi, Theta = (_stacked([part[i] for part in few]) for i in (0, 1))
+    Phi, Theta = (stacked([part[i] for part in few]) for i in (0, 1))
     Phi = Phi[:, trends:]
     C = grid.vectors.T @ cross[:, trends:]
     P = Theta @ grid.vectors
@@ -124,7 +133,7 @@ def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, flo
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
     moments = [first_moments([g]) for g in groups]
     if groups[0].outcome:
-        rest = [_merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
+        rest = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
         stages = [SplitStage1.of(*three) for three in zip(rest, moments, groups, strict=True)]
     else:
         stages = [SplitStage1.of(moments[0], moments[1], groups[1])]
@@ -133,19 +142,19 @@ def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, flo
     def loss(reg: float) -> float:
         return sum(s(reg) * n for s, n in zip(stages, share, strict=True)) / sum(share)
 
-    reg, value = choose(reg, "reg_stage1", loss, _trace(stages[0].grid))
+    values = stages[0].grid.values
+    reg, value = choose(reg, loss, float(arrays.namespace(values).sum(values)))
     return [s.stage(reg) for s in stages], reg, value
 
 
-def choose(reg, name: str, loss: Callable, size: float, heaviest: bool = True):
+def choose(reg: float | None, loss: Callable, size: float, heaviest: bool = True):
     """The regulariser given, or the minimiser of the loss; and the loss there.
 
     Unless it is the `heaviest` of several minima, it is the heaviest whose loss is within 1e-4 of
     the least: where a loss is flat, nothing speaks for a variance without bound.
     """
     if reg is not None:
-        reg = check_positive(reg, name, zero=True)
-        return reg, loss(reg)
+        return float(reg), loss(reg)
     size = max(size, arrays.EPS)
 
     def relative(r: float) -> float:
@@ -156,7 +165,3 @@ def choose(reg, name: str, loss: Callable, size: float, heaviest: bool = True):
         reg = heaviest_within(relative, reg, value * (1 + FLAT), DECADES[1])
         value = relative(reg)
     return reg * size, value
-
-
-def _trace(grid: solves.EigenGrid) -> float:
-    return float(arrays.namespace(grid.values).sum(grid.values))

@@ -1,9 +1,10 @@
-"""Rows of one group in coordinates, kept or made again block by block."""
+"""Rows that play one part, and the same in coordinates, kept or made again block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ..core import arrays
@@ -14,97 +15,104 @@ from .basis import Basis
 KEPT = 2**26  # floats of coordinates that are kept between passes over the rows: 512 MiB
 
 
-@dataclass
-class Group:
-    """Rows that play the same part, in coordinates: blocks of (Φ, Θ, y, M).
+@dataclass(frozen=True)
+class Part:
+    """Rows that play the same part."""
 
-    M, the embeddings of the rows by a first stage, are there once `stage` is. Coordinates are kept
-    between passes where they fit in memory, and computed again otherwise.
-    """
-
-    basis_x: Basis
-    basis_z: Basis
     X: Array
     Z: Array
     y: Array
     own: bool = True  # the stage 1 that embeds the rows was learned from them, among others
     teaches: bool = True  # some stage 1 is learned from them
     outcome: bool = True  # stage 2 is learned from them
-    stage: Any = None  # the FirstStage that embeds the rows
-
-    def __post_init__(self) -> None:
-        self._kept: list | None = None
-        self._embedded: list | None = None
-        self._keep = self.n * (self.basis_x.width + self.basis_z.width) <= KEPT
 
     @property
     def n(self) -> int:
-        return self.Z.shape[0]
+        return self.y.shape[0]
+
+    def few(self, limit: int) -> tuple:
+        """(X, Z, y) at evenly spaced rows, at most `limit`."""
+        rows = evenly(self.y.shape[0], limit)
+        return tuple(arrays.take(column, rows, axis=0) for column in (self.X, self.Z, self.y))
+
+    def thinned(self, limit: int) -> Part:
+        """The same part with evenly spaced rows only, at most `limit`."""
+        X, Z, y = self.few(limit)
+        return Part(X, Z, y, self.own, self.teaches, self.outcome)
+
+    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
+        """The rows in coordinates, outcomes less `middle`."""
+        return Group(self, basis_x, basis_z, middle)
+
+
+@dataclass
+class Group:
+    """A part in coordinates: blocks of (Φ, Θ, y, M), outcomes less `middle`.
+
+    M, the embeddings of the rows by a first stage, are None until `stage` is there. Coordinates are
+    kept between passes where they fit in memory, and computed again otherwise.
+    """
+
+    part: Part
+    basis_x: Basis
+    basis_z: Basis
+    middle: float = 0.0
+    stage: Any = None  # the FirstStage that embeds the rows
+    keep: bool = True  # coordinates, where they fit in memory
+
+    def __post_init__(self) -> None:
+        self.own, self.teaches = self.part.own, self.part.teaches
+        self.outcome, self.n = self.part.outcome, self.part.n
+        self.keep &= self.n * (self.basis_x.width + self.basis_z.width) <= KEPT
+        self._kept: list | None = None
 
     def blocks(self) -> Iterator[tuple]:
-        if self._kept is not None:
-            yield from self._kept
-            return
         kept = []
-        rows = block_rows(self.basis_x.width + self.basis_z.width)
-        for X, Z, y in row_blocks(self.X, self.Z, self.y, rows=rows):
-            block = self.basis_x.transform(X), self.basis_z.transform(Z), y
-            if self._keep:
+        for Phi, Theta, y, M in self._kept or self._coordinates():
+            block = Phi, Theta, y, self._embedded(Phi, Theta) if M is None else M
+            if self.keep:
                 kept.append(block)
             yield block
-        self._kept = kept if self._keep else None
+        self._kept = kept if self.keep else None
 
-    def embedded(self) -> Iterator[tuple]:
-        """Blocks with M."""
-        if self._embedded is not None:
-            yield from self._embedded
-            return
-        kept = []
-        for Phi, Theta, y in self.blocks():
-            block = Phi, Theta, y, self.stage.rows(Phi, Theta, self.own)
-            if self._keep:
-                kept.append(block)
-            yield block
-        self._embedded = kept if self._keep else None
+    def _coordinates(self) -> Iterator[tuple]:
+        rows, part = block_rows(self.basis_x.width + self.basis_z.width), self.part
+        for X, Z, y in row_blocks(part.X, part.Z, part.y, rows=rows):
+            yield self.basis_x.transform(X), self.basis_z.transform(Z), y - self.middle, None
+
+    def _embedded(self, Phi, Theta) -> Array | None:
+        return None if self.stage is None else self.stage.rows(Phi, Theta, self.own)
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
-        """Sums over all rows of products of the columns that `columns(Φ, Θ, y, M)` gives.
-
-        Before there is a first stage, M is None.
-        """
-        if self.stage is None:
-            return accumulate(((*block, None) for block in self.blocks()), names, columns)
-        return accumulate(self.embedded(), names, columns)
+        """Sums over all rows of products of the columns that `columns(Φ, Θ, y, M)` gives."""
+        return accumulate(self.blocks(), names, columns)
 
     def mean_norm(self) -> float:
         """Mean of k(x, x), part of the stage-1 loss on these rows."""
-        diagonal = self.basis_x.features.kernel_.diag_of(self.X)
+        diagonal = self.basis_x.features.kernel_.diag_of(self.part.X)
         return float(arrays.namespace(diagonal).mean(diagonal))
 
     def few(self, limit: int) -> tuple:
-        """(Φ, Θ, y) at evenly spaced rows, at most `limit`."""
+        """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
         if self.n <= limit and self._kept is not None:
-            parts = zip(*self._kept, strict=True)
-            return tuple(_stacked(list(part)) for part in parts)
-        rows = evenly(self.n, limit)
-        X, Z, y = (arrays.take(part, rows, axis=0) for part in (self.X, self.Z, self.y))
-        return self.basis_x.transform(X), self.basis_z.transform(Z), y
-
-    def few_embedded(self, limit: int) -> tuple:
-        """(Φ, Θ, y, M) at the same rows."""
-        if self.n <= limit and self._embedded is not None:
-            parts = zip(*self._embedded, strict=True)
-            return tuple(_stacked(list(part)) for part in parts)
-        Phi, Theta, y = self.few(limit)
-        return Phi, Theta, y, self.stage.rows(Phi, Theta, self.own)
+            return tuple(stacked(part) for part in zip(*self.blocks(), strict=True))
+        X, Z, y = self.part.few(limit)
+        Phi, Theta = self.basis_x.transform(X), self.basis_z.transform(Z)
+        return Phi, Theta, y - self.middle, self._embedded(Phi, Theta)
 
 
-def _stacked(blocks: list[Array]) -> Array:
-    return blocks[0] if len(blocks) == 1 else arrays.namespace(blocks[0]).concat(blocks)
+def stacked(blocks) -> Array:
+    """Blocks of rows put together; None where they are None."""
+    if len(blocks) == 1 or blocks[0] is None:
+        return blocks[0]
+    return arrays.namespace(blocks[0]).concat(list(blocks))
 
 
-def _merged(parts: list[Moments]) -> Moments:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.merge(part)
-    return whole
+def merged(parts: Iterable[Moments]) -> Moments:
+    """The moments of all rows together."""
+    return reduce(Moments.merge, parts)
+
+
+def summed(groups: list[Group], names: list[str], columns: Callable[..., dict]) -> Moments:
+    """`Group.total` over several groups."""
+    return merged(group.total(names, columns) for group in groups)

@@ -6,21 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
-from ..core.checks import Array, check_column, check_lengths, check_positive
+from ..core.checks import Array, check_column, check_lengths, check_level
+from ..core.interval import Interval
+from ..core.labels import Labels
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
 from .basis import Basis
 from .first_stage import FirstStage
+from .fit import StructuralFit
 from .moment_test import weighted_chi2
 from .second_stage import CausalLeaveOneOut, SecondStage
 
 DRAWS = 2000  # of the multiplier bootstrap
-CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
 
 
@@ -118,22 +120,11 @@ class StructuralInference:
     with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
     """
 
-    basis_x_: Basis
-    basis_z_: Basis
-    coef_: Array
-    covariance_: Array
-    reg_stage1_: float
-    reg_stage2_: float
-    n_stage1_: int
-    n_stage2_: int
-    n_features_in_: int
-    sample_: tuple
-    specification_p_: float
-    _columns_c: int
-    _names_c: list[str] | None
-    _check_new: Any
+    regressors: Any
+    predict: Any
+    _fit: StructuralFit
 
-    def predict_interval(self, X, C=None, *, level=0.95, simultaneous=True) -> Array:
+    def predict_interval(self, X, C=None, *, level=0.95, simultaneous=True) -> Interval:
         """Confidence limits of h at new regressors, h(x) ± c s(x), s² = φ(x)ᵀ(V + B)φ(x).
 
         Parameters
@@ -147,13 +138,17 @@ class StructuralInference:
 
         Returns
         -------
-        array of shape (m, 2)
-            Lower and upper limits.
+        Interval
+            Lower and upper limits, arrays of shape (m,).
         """
-        check_is_fitted(self)
-        points = self._check_new(X, C)
-        rows = _rows(self.basis_x_.transform, points, self.basis_x_.width)
-        return confidence_limits(rows, self.coef_, self.covariance_, level, simultaneous)
+        rows = self._coordinates(X, C)
+        return confidence_limits(rows, self._fit.coef, self._fit.covariance, level, simultaneous)
+
+    def to_frame(self, X, C=None, *, level=0.95, simultaneous=True):
+        """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index."""
+        limits = self.predict_interval(X, C, level=level, simultaneous=simultaneous)
+        parts = {"": self.predict(X, C), "_lower": limits.lower, "_upper": limits.upper}
+        return Labels((self._fit.roles.y,), Labels.of(X).index).frame(parts)
 
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.
@@ -161,8 +156,8 @@ class StructuralInference:
         Parameters
         ----------
         X, C : as in `predict`
-        column : int, optional
-            Of (X, C). None gives all columns.
+        column : int or str, optional
+            Of (X, C), by number or name. None gives all columns.
 
         Returns
         -------
@@ -174,16 +169,18 @@ class StructuralInference:
             If the kernel has no derivative (Laplace, Delta), or the column does not exist.
         """
         check_is_fitted(self)
-        width = self.n_features_in_ + self._columns_c
+        width = len(self._fit.roles.regressors)
         if column is not None or width == 1:
-            return self._slopes(X, C, column or 0) @ self.coef_
-        slopes = [self._slopes(X, C, j) @ self.coef_ for j in range(width)]
+            return self._slopes(X, C, column or 0) @ self._fit.coef
+        slopes = [self._slopes(X, C, j) @ self._fit.coef for j in range(width)]
         return arrays.namespace(slopes[0]).stack(slopes, axis=1)
 
-    def derivative_interval(self, X, C=None, *, column=0, level=0.95, simultaneous=True) -> Array:
-        """Confidence limits of `derivative`, shape (m, 2); see `predict_interval`."""
+    def derivative_interval(
+        self, X, C=None, *, column=0, level=0.95, simultaneous=True
+    ) -> Interval:
+        """Confidence limits of `derivative`, each of shape (m,); see `predict_interval`."""
         rows = self._slopes(X, C, column)
-        return confidence_limits(rows, self.coef_, self.covariance_, level, simultaneous)
+        return confidence_limits(rows, self._fit.coef, self._fit.covariance, level, simultaneous)
 
     def average_derivative(self, X=None, C=None, *, column=0, level=0.95) -> Estimate:
         """Mean of ∂h/∂x_column over a population of regressors, with its standard error.
@@ -194,8 +191,8 @@ class StructuralInference:
         ----------
         X, C : arrays, optional
             Rows to average over; the training rows when there are none.
-        column : int
-            Of (X, C).
+        column : int or str
+            Of (X, C), by number or name.
         level : float
 
         Returns
@@ -203,12 +200,8 @@ class StructuralInference:
         Estimate
         """
         check_is_fitted(self)
-        rows = self._slopes(X, C, column, training=X is None)
-        n = max(self.n_stage1_, self.n_stage2_) if X is None else rows.shape[0]
-        slopes = arrays.to_numpy(rows @ self.coef_)
-        mean = arrays.namespace(rows).mean(rows, axis=0)
-        name = f"average derivative in {self._column_name(column)}"
-        return _estimate(name, mean, self.coef_, self.covariance_, level, slopes.var() / n)
+        points = None if X is None else self.regressors(X, C)
+        return average_slope(self._fit, column, level, points)
 
     def contrast(self, X1, X0, C=None, *, level=0.95) -> Estimate:
         """h(x1) − h(x0), row by row, with standard errors.
@@ -221,12 +214,9 @@ class StructuralInference:
         level : float
             Of the limits, which hold row by row.
         """
-        check_is_fitted(self)
-        one, zero = self._check_new(X1, C), self._check_new(X0, C)
+        one, zero = self._coordinates(X1, C), self._coordinates(X0, C)
         check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
-        rows = _rows(self.basis_x_.transform, one, self.basis_x_.width)
-        rows = rows - _rows(self.basis_x_.transform, zero, self.basis_x_.width)
-        return _estimate("contrast", rows, self.coef_, self.covariance_, level)
+        return _estimate("contrast", one - zero, self._fit, level)
 
     def first_stage(self) -> Strength:
         """How strong the instruments are: an F statistic for each endogenous regressor.
@@ -238,22 +228,7 @@ class StructuralInference:
         the linear movement of X: a structural function that bends asks for more.
         """
         check_is_fitted(self)
-        X, Z, _ = self.sample_
-        d = self.n_features_in_
-        targets = X[:, :d] - X[:, :d].mean(0)
-        frozen = Z.copy()
-        own = Z.shape[1] - self._columns_c
-        frozen[:, :own] = Z[:, :own].mean(0)
-        (sse, df), (sse0, df0) = (
-            _ridge_errors(self._numbers(self.basis_z_, points), targets, self.reg_stage1_)
-            for points in (Z, frozen)
-        )
-        n = max(self.n_stage1_, len(X))
-        gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
-        per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
-        f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
-        names = [self._column_name(j) for j in range(d)]
-        return Strength(names, gain / sse0, f, np.full(d, extra))
+        return strength(self._fit)
 
     def endogeneity_test(self) -> Endogeneity:
         """Whether regression would have done: distance of h from kernel ridge, with a p-value.
@@ -264,31 +239,61 @@ class StructuralInference:
         with its law under exogeneity, a sum of weighted χ²₁ (Durbin, Wu, Hausman).
         """
         check_is_fitted(self)
-        X, Z, y = self.sample_
-        if np.isnan(self.specification_p_):
+        if np.isnan(self._fit.specification_p):
             raise ValueError(
                 "endogeneity_test needs rows with X and y; in these samples none has both"
             )
-        Phi, Theta = self._numbers(self.basis_x_, X), self._numbers(self.basis_z_, Z)
-        regs = self.reg_stage1_, self.reg_stage2_
-        return endogeneity(Phi, Theta, y, self.basis_x_.trends, *regs)
+        return endogeneity_of(self._fit)
 
-    # ------------------------------------------------------------ helpers
-
-    def _slopes(self, X, C, column, training: bool = False) -> Array:
+    def _coordinates(self, X, C) -> Array:
         check_is_fitted(self)
-        points = arrays.like(self.sample_[0], self.coef_) if training else self._check_new(X, C)
-        column = check_column(column, points.shape[1])
-        basis = self.basis_x_
-        return _rows(lambda block: basis.derivative(block, column), points, basis.width)
+        basis = self._fit.basis
+        return basis.by_blocks(basis.transform, self.regressors(X, C))
 
-    def _numbers(self, basis: Basis, points: np.ndarray) -> np.ndarray:
-        """Coordinates, as NumPy's array, of points that are one."""
-        return arrays.to_numpy(basis.transform(arrays.like(points, self.coef_)))
+    def _slopes(self, X, C, column) -> Array:
+        check_is_fitted(self)
+        return slope_rows(self._fit, self.regressors(X, C), column)
 
-    def _column_name(self, column: int) -> str:
-        names = [*getattr(self, "feature_names_in_", []), *(self._names_c or [])]
-        return str(names[column]) if column < len(names) else f"x{column}"
+
+def slope_rows(fit: StructuralFit, points, column) -> Array:
+    """∂/∂x_column of every coordinate at the points, (m, width)."""
+    basis, j = fit.basis, check_column(column, fit.roles.regressors)
+    return basis.by_blocks(lambda block: basis.derivative(block, j), points)
+
+
+def average_slope(fit: StructuralFit, column, level: float, points=None) -> Estimate:
+    """The estimate of `KernelIV.average_derivative`; over the training rows without points."""
+    training = points is None
+    points = arrays.like(fit.sample[0], fit.coef) if training else points
+    rows = slope_rows(fit, points, column)
+    n = max(fit.sizes) if training else rows.shape[0]
+    spread = arrays.to_numpy(rows @ fit.coef).var() / n
+    names = fit.roles.regressors
+    name = f"average derivative in {names[check_column(column, names)]}"
+    return _estimate(name, arrays.namespace(rows).mean(rows, axis=0), fit, level, spread)
+
+
+def strength(fit: StructuralFit) -> Strength:
+    """The statistics of `KernelIV.first_stage`."""
+    (X, Z, _), basis = fit.sample, fit.draft.bases[1]
+    d, own = len(fit.roles.x), len(fit.roles.z)
+    frozen = Z.copy()
+    frozen[:, :own] = Z[:, :own].mean(0)
+    targets = X[:, :d] - X[:, :d].mean(0)
+    (sse, df), (sse0, df0) = (
+        _ridge_errors(fit.numbers(basis, points), targets, fit.regs[0]) for points in (Z, frozen)
+    )
+    gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
+    per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
+    n = max(fit.sizes[0], len(X))
+    f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
+    return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra))
+
+
+def endogeneity_of(fit: StructuralFit) -> Endogeneity:
+    """The test of `KernelIV.endogeneity_test`."""
+    Phi, Theta = (fit.numbers(*pair) for pair in zip(fit.draft.bases, fit.sample, strict=False))
+    return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs)
 
 
 def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneity:
@@ -326,47 +331,14 @@ def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray
     return stage.coefficients(reg)
 
 
-def slopes_differ(sure, other, d: int) -> float:
-    """p-value of equal slopes in the first d columns, judged by the covariance of the first fit.
-
-    Slopes are those of the least-squares planes through h over the rows. Regularisation and
-    confounding bend those of a fit without a free plane; a fit with one has them unbiased
-    (Hausman 1978).
-    """
-    X = sure.sample_[0]
-    centred = (X - X.mean(0)) / np.maximum(X.std(0), np.finfo(float).tiny)
-    plane = np.linalg.pinv(centred)[:d]
-    rows = plane @ sure._numbers(sure.basis_x_, X)
-    gap = rows @ arrays.to_numpy(sure.coef_)
-    gap -= plane @ other._numbers(other.basis_x_, X) @ arrays.to_numpy(other.coef_)
-    covariance = rows @ arrays.to_numpy(sure.covariance_) @ rows.T
-    return float(chi2.sf(gap @ np.linalg.pinv(covariance) @ gap, d))
-
-
-def bias_spread(stage: SecondStage, reg: float, coef) -> Array:
-    """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
-    if reg == 0:
-        return 0.0 * stage.G @ stage.G.T
-    own = coef[stage.trends :]
-    df = float(stage.grid.values @ stage.grid.shrink(reg))
-    pull = reg * stage.inverse_at(reg)[:, stage.trends :]
-    return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
-
-
-def _rows(transform, points, width: int) -> Array:
-    blocks = [transform(block) for (block,) in row_blocks(points, rows=block_rows(width))]
-    return arrays.namespace(points).concat(blocks)
-
-
-def confidence_limits(rows, coef, covariance, level: float, simultaneous: bool) -> Array:
+def confidence_limits(rows, coef, covariance, level: float, simultaneous: bool) -> Interval:
     """(value − c s, value + c s) for the linear functionals in `rows`."""
-    level = _level(level)
+    level = check_level(level)
     root = arrays.to_numpy(rows) @ _root(covariance)
     error = np.sqrt((root**2).sum(1))
     factor = _sup_quantile(root, error, level) if simultaneous else norm.ppf(0.5 + level / 2)
     value = arrays.to_numpy(rows @ coef)
-    limits = np.stack([value - factor * error, value + factor * error], axis=1)
-    return arrays.like(limits, rows)
+    return Interval(*(arrays.like(value + c * error, rows) for c in (-factor, factor)))
 
 
 def _sup_quantile(root: np.ndarray, error: np.ndarray, level: float) -> float:
@@ -378,16 +350,16 @@ def _sup_quantile(root: np.ndarray, error: np.ndarray, level: float) -> float:
     return max(float(np.quantile(largest, level)), float(norm.ppf(0.5 + level / 2)))
 
 
-def _estimate(name: str, rows, coef, covariance, level: float, extra: float = 0.0) -> Estimate:
-    level = _level(level)
-    single = rows.ndim == 1
-    rows = rows[None, :] if single else rows
-    value = arrays.to_numpy(rows @ coef)
-    root = arrays.to_numpy(rows) @ _root(covariance)
-    error = np.sqrt((root**2).sum(1) + extra)
+def _estimate(name: str, rows, fit: StructuralFit, level: float, extra: float = 0.0) -> Estimate:
+    """Of one linear functional (width,), or of several, with `extra` in their variance."""
+    level = check_level(level)
+    value = arrays.to_numpy(rows @ fit.coef)
+    root = arrays.to_numpy(rows) @ _root(fit.covariance)
+    error = np.sqrt((root**2).sum(-1) + extra)
     reach = norm.ppf(0.5 + level / 2) * error
-    parts = [value, error, value - reach, value + reach]
-    found: list[Any] = [float(p[0]) for p in parts] if single else parts
+    found: list[Any] = [value, error, value - reach, value + reach]
+    if rows.ndim == 1:
+        found = [float(part) for part in found]
     return Estimate(name, found[0], found[1], found[2], found[3], level)
 
 
@@ -395,13 +367,6 @@ def _root(covariance) -> np.ndarray:
     """R with RRᵀ the covariance."""
     values, vectors = solves.eigh(arrays.to_numpy(covariance))
     return vectors * values**0.5
-
-
-def _level(level) -> float:
-    level = check_positive(level, "level")
-    if level >= 1:
-        raise ValueError(f"level is {level}; a share strictly between 0 and 1 is needed")
-    return level
 
 
 def _ridge_errors(Theta, targets, reg: float) -> tuple[np.ndarray, float]:

@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any, ClassVar
 
-import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays
+from ..core import arrays, old_names
 from ..core.checks import (
     Array,
     as_floats,
     as_points,
     as_vector,
-    check_count,
     check_lengths,
-    check_positive,
     check_target,
     column_names,
 )
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import block_rows, evenly, row_blocks
-from ..core.progress import track
+from ..core.parameters import check_parameters, count, either, flag, optional, positive
 from ..core.saving import Saveable
+from ..core.summary import Summary
+from ..core.threads import doors
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
-from ..features.landmarks import Nystroem
 from ..kernels import Kernel, Precomputed, fitted_kernel
-from ..regression.lengthscales import TUNABLE, Scaled
-from .basis import Basis, Polynomial
-from .first_stage import choose, jackknife_stage, split_stages
+from ..regression.lengthscales import TUNABLE
+from .fit import Plan, StructuralDraft, StructuralFit
 from .formula import Design, read_formula
-from .groups import Group
-from .inference import StructuralInference, bias_spread, slopes_differ
-from .moment_test import moment_test
-from .rows import Part, is_dask, kind_of, share, thinned_parts, together
-from .search import ROUNDS, Search
-from .second_stage import (
-    SecondStage,
-    causal_leave_one_out,
-    held_out_loss,
-    influence,
-    second_moments,
-)
-from .summary import Summary, account
-
-SEARCH_COST = 4e7  # rows × ranks of a step of the search over lengthscales
-FEWEST = 1000  # rows of the search, whatever the ranks
-LEVEL = 0.05  # of the test that the instruments do not contradict a fit
-FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
+from .groups import Part
+from .inference import StructuralInference
+from .roles import Roles
+from .rows import is_dask, kind_of, share, thinned_parts, together
+from .summary import account
 
 
+@doors("fit", "predict", "summary")
 class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     """Structural function h in Y = h(X) + e, E[e | Z] = 0, by two-stage kernel ridge regression.
 
@@ -114,6 +99,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     scales_x_, scales_z_ : arrays of shape (d_x + d_c,), (d_z + d_c,)
         Lengthscales found, as multiples of those the kernels started from.
     n_stage1_, n_stage2_ : int
+    roles_ : Roles
+        Names of the columns, by the part they play.
     design_ : Design or None
         How columns are made from a table, after `from_formula`.
 
@@ -132,8 +119,16 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     True
     """
 
-    coef_: Array
-    covariance_: Array
+    design_: Design | None
+
+    ALLOWED: ClassVar = {
+        "reg_stage1": optional(positive(zero=True)),
+        "reg_stage2": optional(positive(zero=True)),
+        "split": lambda value, name: kind_of(value),
+        "features": lambda value, name: as_feature_map(value),
+        "trend": optional(count(0), "auto"),
+        "tune_lengthscale": either(flag, "auto"),
+    }
 
     def __init__(
         self,
@@ -162,6 +157,11 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def fit(self, X, y, Z=None, C=None) -> KernelIV:
         """Estimate the structural function.
 
+        The walk: this door checks what is given and makes a `Plan` (`roles`, `rows`); the plan
+        makes a draft for each trend, lengthscales searched and landmarks chosen (`search`,
+        `basis`), and both stages of a draft make a fit (`groups`, `first_stage`, `second_stage`,
+        `moment_test`). The better one is adopted.
+
         Arrays and DataFrames of Dask (extra `dask`; `split="loo"`) are summed where they are: only
         small matrices and 10,000 evenly spaced rows come here. Six passes are made over the rows;
         `X.persist()` keeps them at hand.
@@ -182,24 +182,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         ValueError
             If Z is missing, or anything is malformed, non-finite or constant.
         """
-        rows = None
-        if is_dask(X, y, Z, C):
-            from .dask import DaskPart, rows_to_fit
-
-            rows = rows_to_fit(self.split, X, y, Z, C)
-            X, y, Z, C = rows.few(SEARCH_ROWS)
-        self._check_parameters()
-        regressors, y, instruments = self._check_data(X, y, Z, C)
-        self.design_: Design | None = None
-        parts = share(self.split, self.random_state, regressors, instruments, y)
-        if rows is not None:
-            parts = [DaskPart(regressors, instruments, y, rows=rows)]
-        names_c = column_names(C)
-        names = _joined(column_names(X), names_c), _joined(column_names(Z), names_c)
-        self._names = names
-        if self.trend == "auto" and kind_of(self.split) != "share":
-            return self._fit_best(parts)
-        return self._fit_parts(parts)
+        parts, roles = self._check(X, y, Z, C)
+        plan = self._plan(thinned_parts(parts, SEARCH_ROWS), roles)
+        return self._adopt(plan.fit(parts))
 
     @classmethod
     def from_formula(cls, formula, data, **parameters) -> KernelIV:
@@ -237,64 +222,6 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         model.design_ = design
         return model
 
-    def _fit_best(self, parts: list[Part]) -> KernelIV:
-        """With an intercept, or a plane: the smaller causal loss that the instruments allow."""
-        few = thinned_parts(parts, SEARCH_ROWS)
-        if not self._plane_fits(few):
-            return self._adopt(self._trial(0, parts))
-        level = self._trial(0, few)
-        plane = self._trial(1, few, like=level)
-        differ = slopes_differ(plane, level, self.n_features_in_)
-        contradicted = level.specification_p_ < LEVEL or differ < LEVEL
-        best = level if level.loss_stage2_ <= plane.loss_stage2_ and not contradicted else plane
-        return self._adopt(best if few is parts else best._solve(parts))
-
-    def _trial(self, degree: int, parts: list[Part], like: KernelIV | None = None) -> KernelIV:
-        """A fit with a trend of this degree; coordinates that are not tuned are those of `like`."""
-        trial = clone(self).set_params(trend=degree)
-        trial._names = self._names
-        return trial._fit_parts(parts, like)
-
-    def _adopt(self, trial: KernelIV) -> KernelIV:
-        parameters = self.get_params(deep=False)
-        for name, value in vars(trial).items():
-            if name not in parameters:
-                setattr(self, name, value)
-        return self
-
-    def _plane_fits(self, parts: list[Part]) -> bool:
-        """Whether there are rows enough, and numbers, for a line in every column."""
-        n = sum(part.y.shape[0] for part in parts)
-        columns = max(parts[0].X.shape[1], parts[0].Z.shape[1])
-        indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
-        return n >= 10 * columns and not indexed
-
-    def _fit_parts(self, parts: list[Part], like: KernelIV | None = None) -> KernelIV:
-        few = thinned_parts(parts, SEARCH_ROWS)
-        self._choose_kernels(few, *self._names)
-        self._choose_coordinates(few, like)
-        return self._solve(parts)
-
-    def _solve(self, parts: list[Part]) -> KernelIV:
-        """Both stages on these rows, in the coordinates chosen."""
-        few = thinned_parts(parts, SEARCH_ROWS)
-        # an intercept takes up the mean of y, which then need not pass through stage 1
-        middle = _mean_outcome(few) if self._powers else 0.0
-        groups = [part.group(self.basis_x_, self.basis_z_, middle) for part in parts]
-        self._solve_stage1(groups)
-        self._solve_stage2(groups)
-        known = groups if kind_of(self.split) != "samples" else _complete(groups)
-        self.specification_p_ = np.nan
-        if known:
-            self.specification_p_ = moment_test(known, self.coef_, self.reg_stage1_)
-        if self._powers:
-            first, rest = self.coef_[:1], self.coef_[1:]
-            self.coef_ = arrays.namespace(first).concat([first + middle, rest])
-        if kind_of(self.split) == "samples":
-            few = _complete(few) or [part for part in few if part.teaches]
-        self.sample_ = _sample(few)
-        return self
-
     def predict(self, X, C=None) -> Array:
         """h at new regressors, shape (m,); of Dask, to be computed, for regressors of Dask.
 
@@ -310,14 +237,23 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             from .dask import lazily
 
             return lazily(self, X, C)
-        return self._evaluate(self._check_new(X, C))
+        return self._fit(self.regressors(X, C))
 
-    def _evaluate(self, points) -> Array:
-        parts = [
-            self.basis_x_.transform(block) @ self.coef_
-            for (block,) in row_blocks(points, rows=block_rows(self.basis_x_.width))
-        ]
-        return arrays.namespace(points).concat(parts)
+    def regressors(self, X, C=None) -> Array:
+        """Checked rows of (X, C), as the fitted function takes them, shape (m, d_x + d_c).
+
+        Parameters
+        ----------
+        X, C : as in `predict`
+        """
+        check_is_fitted(self)
+        if self.design_ is not None and column_names(X) is not None:
+            X, C = self.design_.regressors(X, C)
+        if self.roles_.c and C is None:
+            return self.roles_.joined(X)
+        points = as_points(X, "X", one_d=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return points if C is None else self.roles_.beside(points, C)
 
     @property
     def features_x_(self) -> FeatureMap:
@@ -328,113 +264,6 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def features_z_(self) -> FeatureMap:
         """Coordinates of the instruments' kernel."""
         return self.basis_z_.features
-
-    # ------------------------------------------------------------ kernels and coordinates
-
-    def _choose_kernels(self, parts: list[Part], names_x, names_z) -> None:
-        """Kernels at the lengthscales they start from, then at those found."""
-        known = [p for p in parts if p.teaches or kind_of(self.split) != "samples"]
-        X, Z = together(known, "X"), together(parts, "Z")
-        starts = (
-            fitted_kernel(self.kernel_x, X, names=names_x, **_as("kernel_x", "X, C")),
-            fitted_kernel(self.kernel_z, Z, names=names_z, **_as("kernel_z", "Z, C")),
-        )
-        none = self.trend is None or self.trend == "auto"  # "auto" comes here for a share only
-        self.trend_ = None if none else check_count(self.trend, "trend", minimum=0)
-        self._powers = 0 if self.trend_ is None else self.trend_ + 1
-        self.scales_x_, self.scales_z_ = self._search(*starts, parts)
-        self.kernel_x_ = starts[0].scaled(self.scales_x_) if self._tunes[0] else starts[0]
-        self.kernel_z_ = starts[1].scaled(self.scales_z_) if self._tunes[1] else starts[1]
-
-    @property
-    def _tunes(self) -> tuple[bool, bool]:
-        """Whether the lengthscales of the regressors, and of the instruments, are searched."""
-        if self.tune_lengthscale != "auto":
-            return bool(self.tune_lengthscale), bool(self.tune_lengthscale)
-        if kind_of(self.split) == "share" or learns_from_pairs(self.features):
-            return False, False
-        x, z = (isinstance(k, str) and k in TUNABLE for k in (self.kernel_x, self.kernel_z))
-        return x, z
-
-    def _search(self, kernel_x: Kernel, kernel_z: Kernel, parts: list[Part]) -> tuple:
-        """Scales of the lengthscales, searched on evenly spaced complete rows."""
-        ones = np.ones(parts[0].X.shape[1]), np.ones(parts[0].Z.shape[1])
-        complete = parts if kind_of(self.split) != "samples" else _complete(parts)
-        if not any(self._tunes) or not complete:
-            return ones
-        data = [arrays.to_numpy(together(complete, name)) for name in ("X", "Z", "y")]
-        X, Z, y = _thinned(data, _search_rows(kernel_x, kernel_z, data))
-        search = Search(
-            Scaled(kernel_x, X),
-            Scaled(kernel_z, Z),
-            Polynomial.of(X, self._powers)(X),
-            Polynomial.of(Z, self._powers)(Z),
-            _standard(y),
-            *self._tunes,
-            self.reg_stage1,
-            self.reg_stage2,
-        )
-        for _ in track(range(ROUNDS), description="Lengthscales", verbose=self.verbose):
-            search.round()
-        return search.scales
-
-    def _choose_coordinates(self, parts: list[Part], like: KernelIV | None) -> None:
-        """Landmarks among the rows that teach stage 1."""
-        teachers = [p for p in parts if p.teaches]
-        for side, kernel, tuned in [
-            ("x", self.kernel_x_, self._tunes[0]),
-            ("z", self.kernel_z_, self._tunes[1]),
-        ]:
-            points = together(teachers, side.upper())
-            if like is not None and not tuned:
-                features = getattr(like, f"features_{side}_")
-            else:
-                features = self._feature_map(tuned).fit(points, kernel)
-            basis = Basis(Polynomial.of(points, self._powers), features)
-            setattr(self, f"basis_{side}_", basis)
-
-    def _feature_map(self, tuned: bool) -> FeatureMap:
-        """What was asked for; landmarks are closer together where lengthscales were tuned."""
-        if self.features is None and tuned:
-            return Nystroem(tol=FINE)
-        return as_feature_map(self.features)
-
-    # ------------------------------------------------------------ the two stages
-
-    def _solve_stage1(self, groups: list[Group]) -> None:
-        """The stage 1 that embeds each group, λ and its loss."""
-        teachers = [g for g in groups if g.teaches]
-        self.n_stage1_ = sum(g.n for g in teachers)
-        if all(g.own for g in teachers) and kind_of(self.split) != "share":
-            stage, reg, loss = jackknife_stage(teachers, self.reg_stage1)
-            stages = [stage]
-        else:
-            stages, reg, loss = split_stages(groups, self.reg_stage1)
-        self.reg_stage1_, self.loss_stage1_ = reg, loss
-        if len(stages) < len(groups):
-            stages = stages * len(groups)
-        for group, stage in zip(groups, stages, strict=True):
-            group.stage = stage
-
-    def _solve_stage2(self, groups: list[Group]) -> None:
-        learners = [g for g in groups if g.outcome]
-        moments = second_moments(learners)
-        self.n_stage2_ = m = moments.n
-        stage = SecondStage.of(
-            moments.mean("mm"), moments.mean("my")[:, 0], self.basis_x_.trends, m
-        )
-        by_share = kind_of(self.split) == "share"
-        if by_share:
-            loss = held_out_loss(stage, groups[0])
-        else:
-            loss = causal_leave_one_out(stage, learners, m)
-        self.reg_stage2_, self.loss_stage2_ = choose(
-            self.reg_stage2, "reg_stage2", loss, stage.size, heaviest=by_share
-        )
-        self.coef_ = stage.coefficients(self.reg_stage2_)
-        scores = influence(groups, self.coef_, self.n_stage1_, m)
-        noise = stage.covariance(self.reg_stage2_, scores)
-        self.covariance_ = noise + bias_spread(stage, self.reg_stage2_, self.coef_)
 
     def score(self, X, y, C=None, sample_weight=None) -> float:
         """R² of the structural function.
@@ -447,104 +276,136 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def summary(self) -> Summary:
         """An account of the fit: a text, which shows as a table in a notebook."""
         check_is_fitted(self)
-        return account(self)
+        formula = None if self.design_ is None else self.design_.formula
+        return account(self._fit, self.get_params(deep=False), formula)
 
-    def plot(self, X=None, y=None, *, C=None, column=0, level=0.95, ax=None):
-        """The structural function along one column, with its band, plain regression and the data.
+    def plot(self, X=None, y=None, *, ax=None, **options) -> Any:
+        """Deprecated: `display.StructuralCurveDisplay.from_estimator(…).plot(ax)`.
 
         Parameters
         ----------
-        X, y, C, column, level
-            As for `display.StructuralCurveDisplay.from_estimator`.
+        X, y, **options
+            As for `from_estimator`.
         ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        StructuralCurveDisplay
         """
-        from ..display import StructuralCurveDisplay
-
-        options = {"C": C, "column": column, "level": level}
-        return StructuralCurveDisplay.from_estimator(self, X, y, **options).plot(ax)
+        display = old_names.method("KernelIV.plot")
+        return display(self, X, y, **options).plot(ax)
 
     # ------------------------------------------------------------ the door
 
-    def _check_parameters(self) -> None:
-        """What is wrong with them is said before the long search."""
-        for name in ("reg_stage1", "reg_stage2"):
-            if getattr(self, name) is not None:
-                check_positive(getattr(self, name), name, zero=True)
-        as_feature_map(self.features)
-        if isinstance(self.trend, str) and self.trend != "auto":
-            raise ValueError(f'trend is {self.trend!r}; "auto", None or a degree is needed')
-        if self.trend is not None and self.trend != "auto":
-            check_count(self.trend, "trend", minimum=0)
-        if self.tune_lengthscale != "auto" and not isinstance(self.tune_lengthscale, bool):
-            raise ValueError(
-                f'tune_lengthscale is {self.tune_lengthscale!r}; "auto", True or False is needed'
-            )
+    def _check(self, X, y, Z, C) -> tuple[list[Part], Roles]:
+        """The rows by the part they play in the stages, the columns by theirs."""
+        rows = None
+        if is_dask(X, y, Z, C):
+            from .dask import rows_to_fit
 
-    def _check_data(self, X, y, Z, C) -> tuple[Array, Array, Array]:
+            rows = rows_to_fit(self.split, X, y, Z, C)
+            X, y, Z, C = rows.few(SEARCH_ROWS)
+        check_parameters(self)
         gaps = kind_of(self.split) == "samples"
         points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
         validate_data(self, X, skip_check_array=True)
         check_target(y)
-        self.target_name_ = (column_names(y) or ["y"])[0]
-        y = _outcome(y, points.shape[0], gaps)
+        outcome = _outcome(y, points.shape[0], gaps)
         if Z is None:
             raise ValueError(
                 "Z is None; instruments are needed. For a regression without instruments use "
                 "ConditionalEmbedding or scikit-learn's KernelRidge"
             )
-        parts = {"Z": as_points(Z, "Z")}
-        if C is not None:
-            parts["C"] = as_points(C, "C")
-        for name, part in parts.items():
+        instruments = as_points(Z, "Z")
+        exogenous = points[:, :0] if C is None else as_points(C, "C")
+        for name, part in (("Z", instruments), ("C", exogenous)):
             check_lengths(points.shape[0], part.shape[0], "X", name)
-        self._names_c = column_names(C)
-        self._columns_c = parts["C"].shape[1] if "C" in parts else 0
-        exogenous = [parts["C"]] if "C" in parts else []
+        sides = {"x": (X, points), "z": (Z, instruments), "c": (C, exogenous)}
+        names = {side: (column_names(t), part.shape[1]) for side, (t, part) in sides.items()}
+        roles = Roles.of((column_names(y) or ["y"])[0], **names)
         join = arrays.namespace(points).concat
-        return join([points, *exogenous], axis=1), y, join([parts["Z"], *exogenous], axis=1)
+        X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
+        if rows is not None:
+            return [rows.part(X, Z, outcome)], roles
+        return share(self.split, self.random_state, X, Z, outcome), roles
 
-    def _check_new(self, X, C) -> Array:
-        if self.design_ is not None and column_names(X) is not None:
-            X, C = self.design_.regressors(X, C)
-        if self._columns_c == 0 or C is not None:
-            points = as_points(X, "X", one_d=False)
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return points if C is None else self._append_exogenous(points, C)
-        names = column_names(X)
-        if names is not None and self._names_c and hasattr(self, "feature_names_in_"):
-            X = _pick(X, [*self.feature_names_in_, *self._names_c], "X")
-        points = as_points(X, "X", one_d=False)
-        expected = self.n_features_in_ + self._columns_c
-        if points.shape[1] != expected:
-            raise ValueError(
-                f"X has {points.shape[1]} columns; {expected} are needed: {self.n_features_in_} of "
-                f"X and {self._columns_c} of C (or pass C separately)"
-            )
-        return points
+    def _plan(self, few: list[Part], roles: Roles) -> Plan:
+        """What is asked for, as these rows allow."""
+        known = [part for part in few if part.teaches or kind_of(self.split) != "samples"]
+        X, Z = together(known, "X"), together(few, "Z")
+        return Plan(
+            kind_of(self.split),
+            (self._kernel("x", X, roles), self._kernel("z", Z, roles)),
+            self._trends(few),
+            self._tunes,
+            (self.reg_stage1, self.reg_stage2),
+            self.features,
+            self.verbose,
+            roles,
+        )
 
-    def _append_exogenous(self, points, C) -> Array:
-        if self._names_c and column_names(C) is not None:
-            C = _pick(C, self._names_c, "C")
-        C = as_points(C, "C")
-        if C.shape[1] != self._columns_c:
-            raise ValueError(
-                f"C has {C.shape[1]} columns, but KernelIV was fitted with {self._columns_c}"
-            )
-        check_lengths(points.shape[0], C.shape[0], "X", "C")
-        return arrays.namespace(points).concat([points, C], axis=1)
+    def _kernel(self, side: str, points, roles: Roles) -> Kernel:
+        """At the lengthscale that these points suggest."""
+        return fitted_kernel(
+            getattr(self, f"kernel_{side}"),
+            points,
+            names=roles.for_kernel(side),
+            name=f"kernel_{side}",
+            columnwise=True,
+            argument=f"({side.upper()}, C)",
+        )
 
+    def _trends(self, few: list[Part]) -> tuple[int | None, ...]:
+        """The degrees to choose from: a plane needs rows enough, and numbers, in every column."""
+        if self.trend != "auto":
+            return (None if self.trend is None else int(self.trend),)
+        if kind_of(self.split) == "share":
+            return (None,)
+        n, columns = sum(p.n for p in few), max(few[0].X.shape[1], few[0].Z.shape[1])
+        indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
+        return (0, 1) if n >= 10 * columns and not indexed else (0,)
 
-def _as(name: str, argument: str) -> dict:
-    return {"name": name, "columnwise": True, "argument": f"({argument})"}
+    @property
+    def _tunes(self) -> tuple[bool, bool]:
+        """Whether the lengthscales of the regressors, and of the instruments, are searched."""
+        if self.tune_lengthscale != "auto":
+            return self.tune_lengthscale, self.tune_lengthscale
+        if kind_of(self.split) == "share" or learns_from_pairs(self.features):
+            return False, False
+        x, z = (isinstance(k, str) and k in TUNABLE for k in (self.kernel_x, self.kernel_z))
+        return x, z
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fit")
 
-def _joined(names, names_c) -> list[str] | None:
-    """Names of two sets of columns side by side; placeholders keep unnamed ones in place."""
-    return None if names is None else [*names, *(names_c or [])]
+    def _adopt(self, fit: StructuralFit) -> KernelIV:
+        self._fit, self.design_, draft = fit, None, fit.draft
+        self.coef_, self.covariance_ = fit.coef, fit.covariance
+        self.reg_stage1_, self.reg_stage2_ = fit.regs
+        self.loss_stage1_, self.loss_stage2_ = fit.losses
+        self.n_stage1_, self.n_stage2_ = fit.sizes
+        self.specification_p_, self.sample_ = fit.specification_p, fit.sample
+        self.roles_, self.target_name_, self.trend_ = fit.roles, fit.roles.y, draft.trend
+        self.kernel_x_, self.kernel_z_ = draft.kernels
+        self.scales_x_, self.scales_z_ = draft.scales
+        self.basis_x_, self.basis_z_ = draft.bases
+        return self
+
+    @classmethod
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """Format version 1 kept what is now a fit and roles attribute by attribute."""
+        d_x, d_c = state["n_features_in_"], state.pop("_columns_c")
+        d_z = len(state["scales_z_"]) - d_c
+        (x, z), c, _ = (state.pop(name) for name in ("_names", "_names_c", "_powers"))
+        sides = {"x": (x and x[:d_x], d_x), "z": (z and z[:d_z], d_z), "c": (c, d_c)}
+        roles = Roles.of(state["target_name_"], **sides)
+
+        def pair(name: str, one: str = "1", other: str = "2") -> Any:
+            return state[f"{name}{one}_"], state[f"{name}{other}_"]
+
+        kernels, scales, bases = (pair(name, "x", "z") for name in ("kernel_", "scales_", "basis_"))
+        draft = StructuralDraft(state["trend_"], kernels, scales, bases)
+        told: list[Any] = [state["coef_"], state["covariance_"]]
+        told += map(pair, ("reg_stage", "loss_stage", "n_stage"))
+        told += [state["specification_p_"], state["sample_"]]
+        fit = StructuralFit(draft, roles, *told)
+        return {**state, "roles_": roles, "_fit": fit}
 
 
 def _outcome(y, n: int, gaps: bool) -> Array:
@@ -552,57 +413,6 @@ def _outcome(y, n: int, gaps: bool) -> Array:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected: use y.ravel()",
             DataConversionWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return as_vector(y, "y", n=n, gaps=gaps)
-
-
-def _pick(X, names: list[str], name: str):
-    """The columns a model was fitted on, from a table that may hold more, in any order."""
-    X = X.to_frame() if hasattr(X, "to_frame") else X
-    known = column_names(X) or []
-    missing = [c for c in names if c not in known]
-    if missing:
-        raise ValueError(f"{name} lacks the columns {missing}; the model was fitted on {names}")
-    X = X.set_axis(known, axis=1)
-    return X[names]
-
-
-def _standard(y: np.ndarray) -> np.ndarray:
-    """Mean zero, and variance one unless it is constant."""
-    return (y - y.mean()) / (y.std() or 1.0)
-
-
-def _mean_outcome(parts: list[Part]) -> float:
-    """Mean of y over the rows where it is known."""
-    y = together([part for part in parts if part.outcome] or parts, "y")
-    return float(arrays.namespace(y).mean(y))
-
-
-def _sample(parts: list[Part]) -> tuple:
-    """Rows (X, Z, y), for averages and tests after the fit."""
-    return tuple(arrays.to_numpy(together(parts, name)) for name in ("X", "Z", "y"))
-
-
-def _complete(parts: list) -> list:
-    """Those whose rows have regressors and outcomes."""
-    return [part for part in parts if part.teaches and part.outcome]
-
-
-def _search_rows(kernel_x: Kernel, kernel_z: Kernel, data: list) -> int:
-    """As many rows as keep a step of the search cheap: fewer where the kernels have high rank."""
-    ranks = []
-    for kernel, points in zip((kernel_x, kernel_z), data, strict=False):
-        scaled = Scaled(kernel, _thinned([points], FEWEST)[0])
-        scaled.choose(np.zeros(points.shape[1]))
-        ranks.append(scaled.landmarks.shape[0])
-    return min(SEARCH_ROWS, max(FEWEST, int(SEARCH_COST / (ranks[0] * ranks[1]))))
-
-
-def _thinned(data: list, limit: int) -> list:
-    """Evenly spaced rows of each array, at most `limit`."""
-    n = data[0].shape[0]
-    if n <= limit:
-        return data
-    rows = evenly(n, limit)
-    return [arrays.take(part, rows, axis=0) for part in data]

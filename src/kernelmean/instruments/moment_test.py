@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from ..core import arrays, solves
-from .groups import Group, _merged
+from .groups import Group, summed
 
 
 def moment_test(groups: list[Group], coef, reg: float) -> float:
@@ -22,7 +22,7 @@ def moment_test(groups: list[Group], coef, reg: float) -> float:
     def columns(Phi, Theta, y, M) -> dict:
         return {"z": Theta, "r": Theta * (y - Phi @ coef)[:, None]}
 
-    moments = _merged([g.total(["zz", "r", "rr"], columns) for g in groups])
+    moments = summed(groups, ["zz", "r", "rr"], columns)
     grid = solves.EigenGrid.of(moments.mean("zz"))
     floor = max(reg, 1e-6 * float(arrays.namespace(grid.values).sum(grid.values)))
     whiten = grid.vectors * grid.shrink(floor) ** 0.5

@@ -1,9 +1,19 @@
-"""Which rows serve which stage of an instrumental-variable regression."""
+"""Which rows serve which stage of an instrumental-variable regression.
+
+Rows come in parts. A part knows whether its rows taught the first stage (then their embeddings
+leave the row itself out) and whether they have a share in the second. The ways of sharing rows
+differ in nothing else:
+
+- the jackknife: one part, in both stages;
+- a share: one part in stage 1, another in stage 2;
+- K folds: K parts, each with a first stage learned from the others;
+- two samples: rows in both stages, in the first only and in the second only, by what they lack.
+"""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -11,39 +21,7 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, check_count, check_positive, generator
-from ..core.moments import evenly
-from .basis import Basis
-from .groups import Group
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows that play the same part.
-
-    `own`: the stage 1 that embeds them was learned from them, so each is left out of its own
-    embedding. `teaches`: some stage 1 is learned from them. `outcome`: stage 2 is.
-    """
-
-    X: Array
-    Z: Array
-    y: Array
-    own: bool = True
-    teaches: bool = True
-    outcome: bool = True
-
-    @property
-    def n(self) -> int:
-        return self.y.shape[0]
-
-    def thinned(self, limit: int) -> Part:
-        """The same part with evenly spaced rows only, at most `limit`."""
-        rows = evenly(self.n, limit)
-        data = {name: arrays.take(getattr(self, name), rows, axis=0) for name in ("X", "Z", "y")}
-        return replace(self, **data)
-
-    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
-        """The rows in coordinates, outcomes less `middle`."""
-        return Group(basis_x, basis_z, **{**vars(self), "y": self.y - middle})
+from .groups import Part, stacked
 
 
 def kind_of(split) -> str:
@@ -132,8 +110,12 @@ def _rows(part, rows) -> Array:
 
 def together(parts: list[Part], name: str) -> Array:
     """One array of all the parts' rows."""
-    columns = [getattr(part, name) for part in parts]
-    return columns[0] if len(columns) == 1 else arrays.namespace(columns[0]).concat(columns)
+    return stacked([getattr(part, name) for part in parts])
+
+
+def complete(parts: list, kind: str) -> list:
+    """Parts or groups whose rows have regressors and outcomes: all, but for two samples."""
+    return [part for part in parts if kind != "samples" or (part.teaches and part.outcome)]
 
 
 def thinned_parts(parts: list[Part], limit: int) -> list[Part]:

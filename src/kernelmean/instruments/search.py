@@ -19,14 +19,66 @@ from typing import Any
 
 import numpy as np
 
-from ..core.minimise import descend
+from ..core import arrays
+from ..core.minimise import SEARCH_ROWS, descend
+from ..core.moments import evenly
+from ..core.progress import Verbose, track
 from ..core.solves import kept, small_inverse
 from ..regression.lengthscales import REG_DECADES, SCALE_DECADES, Scaled, stage1_loss
-from .basis import trend_inverse
+from .basis import Polynomial, trend_inverse
 
 START = -4.0  # log10 of λ and ξ
 ROUNDS = 4  # each chooses landmarks afresh
 STEPS = 25  # of L-BFGS in a round
+COST = 4e7  # rows × ranks of a step
+FEWEST = 1000  # rows, whatever the ranks
+
+Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
+
+
+def seek_scales(
+    kernels: Pair,
+    points: Pair,
+    y,
+    powers: int,
+    free: tuple[bool, bool],
+    regs: Pair,
+    verbose: Verbose,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scales of the lengthscales of both kernels, from evenly spaced rows.
+
+    `powers` are those of the polynomial beside the kernels; `free` says which scales move.
+    """
+    data = [arrays.to_numpy(part) for part in (*points, y)]
+    X, Z, y = _thinned(data, _affordable(kernels, data))
+    search = Search(
+        Scaled(kernels[0], X),
+        Scaled(kernels[1], Z),
+        Polynomial.of(X, powers)(X),
+        Polynomial.of(Z, powers)(Z),
+        (y - y.mean()) / (y.std() or 1.0),
+        *free,
+        *regs,
+    )
+    for _ in track(range(ROUNDS), description="Lengthscales", verbose=verbose):
+        search.round()
+    return search.scales
+
+
+def _affordable(kernels: Pair, data: list) -> int:
+    """As many rows as keep a step of the search cheap: fewer where the kernels have high rank."""
+    ranks = []
+    for kernel, points in zip(kernels, data, strict=False):
+        scaled = Scaled(kernel, _thinned([points], FEWEST)[0])
+        scaled.choose(np.zeros(points.shape[1]))
+        ranks.append(scaled.landmarks.shape[0])
+    return min(SEARCH_ROWS, max(FEWEST, int(COST / (ranks[0] * ranks[1]))))
+
+
+def _thinned(data: list, limit: int) -> list:
+    """Evenly spaced rows of each array, at most `limit`."""
+    rows = evenly(len(data[0]), limit)
+    return data if len(rows) == len(data[0]) else [part[rows] for part in data]
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,4 @@
-"""The two stages of kernel instrumental-variable regression, as solves of small matrices.
-
-Rows come in groups. A group knows whether its rows taught the first stage (then their embeddings
-leave the row itself out) and whether they have a part in the second. The three ways of sharing
-rows differ in nothing else:
-
-- the jackknife: one group, in both stages;
-- a split: one group in stage 1, another in stage 2;
-- K folds: K groups, each with a first stage learned from the others.
-"""
+"""Stage two: the regression of outcomes on embeddings, its regulariser, and its covariance."""
 
 from __future__ import annotations
 
@@ -21,10 +12,12 @@ from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments
 from .basis import trend_inverse
-from .groups import Group, _merged, _stacked
+from .first_stage import choose
+from .groups import Group, merged, stacked, summed
+
+CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
-# ------------------------------------------------------------------------------ stage 2
 @dataclass(frozen=True)
 class SecondStage:
     """Ridge of y on M for every ξ, the trend's columns apart (they are not penalised).
@@ -67,10 +60,19 @@ class SecondStage:
     def coefficients(self, reg: float) -> Array:
         return self.G @ self.along(reg)
 
-    def covariance(self, reg: float, scores) -> Array:
-        """A⁻¹ Ω A⁻¹ for Ω given in the original coordinates."""
+    def covariance(self, reg: float, scores, coef) -> Array:
+        """A⁻¹ΩA⁻¹ for Ω given in the original coordinates, and the spread of the smoothing bias."""
         left = self.inverse_at(reg)
-        return left @ scores @ left.T
+        return left @ scores @ left.T + self.bias_spread(reg, coef)
+
+    def bias_spread(self, reg: float, coef) -> Array:
+        """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
+        if reg == 0:
+            return 0.0 * self.G @ self.G.T
+        own = coef[self.trends :]
+        df = float(self.grid.values @ self.grid.shrink(reg))
+        pull = reg * self.inverse_at(reg)[:, self.trends :]
+        return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
 
     def inverse_at(self, reg: float) -> Array:
         """A⁻¹ = G diag(A_tt⁻¹, 1/(s + ξ)) Gᵀ."""
@@ -132,10 +134,26 @@ def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
     return loss
 
 
+def regress(
+    groups: list[Group], reg: float | None, trends: int, split: str
+) -> tuple[SecondStage, float, float, int]:
+    """Stage 2 of the rows with outcomes, ξ, its loss and the number of those rows."""
+    learners = [g for g in groups if g.outcome]
+    moments = second_moments(learners)
+    stage = SecondStage.of(moments.mean("mm"), moments.mean("my")[:, 0], trends, moments.n)
+    loss: Callable = (
+        held_out_loss(stage, groups[0])
+        if split == "share"
+        else causal_leave_one_out(stage, learners, moments.n)
+    )
+    reg, value = choose(reg, loss, stage.size, heaviest=split == "share")
+    return stage, reg, value, moments.n
+
+
 def second_moments(learners: list[Group]) -> Moments:
     """MᵀM and Mᵀy over the rows of stage 2."""
     columns = lambda x, z, y, m: {"m": m, "y": y[:, None]}  # noqa: E731
-    return _merged([g.total(["mm", "my"], columns) for g in learners])
+    return summed(learners, ["mm", "my"], columns)
 
 
 def causal_leave_one_out(stage: SecondStage, learners: list[Group], m: int) -> CausalLeaveOneOut:
@@ -147,10 +165,10 @@ def causal_leave_one_out(stage: SecondStage, learners: list[Group], m: int) -> C
     complete = [g for g in learners if g.teaches] or learners
     parts: list[list] = [[], [], []]
     for group in complete:
-        Phi, _, y, M = group.few_embedded(SEARCH_ROWS // len(complete))
+        Phi, _, y, M = group.few(SEARCH_ROWS // len(complete))
         for part, rows in zip(parts, (Phi if group.teaches else M, M, y), strict=True):
             part.append(rows)
-    Phi, M, y = (_stacked(part) for part in parts)
+    Phi, M, y = (stacked(part) for part in parts)
     return CausalLeaveOneOut.of(stage, Phi, M, y, m)
 
 
@@ -171,4 +189,4 @@ def influence(groups: list[Group], coef, n: int, m: int) -> Array:
 
         return columns
 
-    return _merged([g.total(["ss"], scores(g.outcome, g.teaches)) for g in groups]).sums["ss"]
+    return merged(g.total(["ss"], scores(g.outcome, g.teaches)) for g in groups).sums["ss"]

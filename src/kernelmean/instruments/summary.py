@@ -1,18 +1,16 @@
-"""A fitted model in words and numbers: text on a terminal, a table in a notebook."""
+"""A fitted instrumental-variable regression in words and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
+from ..core.summary import Block, Line, Summary
+from .fit import StructuralFit
+from .inference import average_slope, endogeneity_of, strength
 from .rows import kind_of
-
-if TYPE_CHECKING:
-    from .kernel_iv import KernelIV
 
 WAYS = {
     "loo": "every row in both, each left out of its own embedding",
@@ -22,118 +20,28 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Line:
-    """A quantity by name: its value, and how it reads."""
+def account(fit: StructuralFit, asked: Mapping[str, Any], formula: str | None) -> Summary:
+    """Everything a fitted instrumental-variable regression has to say.
 
-    name: str
-    value: Any
-    text: str
-
-    @classmethod
-    def of(cls, name: str, value: float, note: str = "") -> Line:
-        """A number to four digits, and a word on it."""
-        return cls(name, value, f"{value:.4g}{note}")
-
-
-@dataclass(frozen=True)
-class Block:
-    """Lines under a heading."""
-
-    name: str
-    lines: Sequence[Line]
-
-
-class Summary(str):
-    """The text of a summary, which also shows as HTML and as a table.
-
-    Attributes
-    ----------
-    heading : str
-    blocks : list of Block
-        Headings, each with named values.
+    `asked` are the parameters: what was given, and what was left to be chosen.
     """
-
-    heading: str
-    blocks: list[Block]
-
-    def __new__(cls, title: str, blocks: Sequence[Block]) -> Summary:
-        """From a title and blocks of lines."""
-        width = max(len(line.name) for block in blocks for line in block.lines)
-        rows = [title, "=" * len(title)]
-        for block in blocks:
-            rows += ["", block.name, "-" * len(block.name)]
-            rows += [f"{line.name:<{width}}  {line.text}" for line in block.lines]
-        text = super().__new__(cls, "\n".join(rows))
-        text.heading, text.blocks = title, list(blocks)
-        return text
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for block in self.blocks:
-            rows.append(
-                f'<tr><th colspan="2" style="text-align:left">{escape(block.name)}</th></tr>'
-            )
-            rows += [
-                f'<tr><td style="text-align:left">{escape(line.name)}</td>'
-                f'<td style="text-align:left">{escape(line.text)}</td></tr>'
-                for line in block.lines
-            ]
-        return f"<table><caption>{escape(self.heading)}</caption>{''.join(rows)}</table>"
-
-    @property
-    def table(self) -> Any:
-        """The values as a DataFrame with one column, indexed by heading and name."""
-        import pandas as pd
-
-        rows = [(b.name, line.name, line.value) for b in self.blocks for line in b.lines]
-        index = pd.MultiIndex.from_tuples([row[:2] for row in rows], names=["section", "quantity"])
-        return pd.DataFrame({"value": [row[2] for row in rows]}, index=index, dtype=object)
-
-
-def account(model: KernelIV) -> Summary:
-    """Everything a fitted instrumental-variable regression has to say."""
-    title = f"Kernel instrumental-variable regression of {model.target_name_}"
-    blocks = [_stages(model), *_kernels(model), _fit(model), _effects(model), _tests(model)]
+    title = f"Kernel instrumental-variable regression of {fit.roles.y}"
+    stages, numbers = _stages(fit, asked["split"], formula), _numbers(fit, asked)
+    blocks = [stages, *_kernels(fit), numbers, _effects(fit), _tests(fit)]
     return Summary(title, [block for block in blocks if block.lines])
 
 
-def regressor_names(model: KernelIV) -> list[str]:
-    """Names of the columns of (X, C): their own, or x0, …, c0, …."""
-    names = getattr(model, "feature_names_in_", _numbered("x", model.n_features_in_))
-    return [*map(str, names), *_control_names(model)]
-
-
-def instrument_names(model: KernelIV) -> list[str]:
-    """Names of the columns of (Z, C)."""
-    count = len(model.scales_z_) - model._columns_c
-    names = model._names[1] or _numbered("z", count)
-    return [*names[:count], *_control_names(model)]
-
-
-def _control_names(model: KernelIV) -> list[str]:
-    return model._names_c or _numbered("c", model._columns_c)
-
-
-def _numbered(letter: str, count: int) -> list[str]:
-    return [f"{letter}{j}" for j in range(count)]
-
-
-def _stages(model: KernelIV) -> Block:
-    d, n, m = model.n_features_in_, model.n_stage1_, model.n_stage2_
-    columns, instruments = regressor_names(model), instrument_names(model)
+def _stages(fit: StructuralFit, split, formula: str | None) -> Block:
+    n, m = fit.sizes
     lines = [
-        _listed("endogenous regressors", columns[:d]),
-        _listed("exogenous regressors", columns[d:]),
-        _listed("instruments", instruments[: len(instruments) - model._columns_c]),
+        _listed("endogenous regressors", fit.roles.x),
+        _listed("exogenous regressors", fit.roles.c),
+        _listed("instruments", fit.roles.z),
         Line("rows in stage 1 / stage 2", (n, m), f"{n:,} / {m:,}"),
-        Line("sharing of rows", model.split, f"{model.split!r}: {WAYS[kind_of(model.split)]}"),
+        Line("sharing of rows", split, f"{split!r}: {WAYS[kind_of(split)]}"),
     ]
-    if model.design_ is not None:
-        lines.insert(0, Line("formula", model.design_.formula, model.design_.formula))
+    if formula is not None:
+        lines.insert(0, Line("formula", formula, formula))
     return Block("Data and stages", lines)
 
 
@@ -142,52 +50,54 @@ def _listed(name: str, columns: Iterable[str]) -> Line:
     return Line(name, text, text)
 
 
-def _kernels(model: KernelIV) -> list[Block]:
-    trend = "none" if model.trend_ is None else f"polynomial of degree {model.trend_}"
-    beside = Line("trend beside the kernel", model.trend_, trend)
+def _kernels(fit: StructuralFit) -> list[Block]:
+    degree = fit.draft.trend
+    trend = "none" if degree is None else f"polynomial of degree {degree}"
+    of_x, of_z = (
+        _kernel(fit.draft.kernels[i], fit.draft.bases[i].features.rank_, names)
+        for i, names in enumerate((fit.roles.regressors, fit.roles.instruments))
+    )
     return [
-        Block("Kernel on the regressors", [*_kernel(model, "x", regressor_names(model)), beside]),
-        Block("Kernel on the instruments", _kernel(model, "z", instrument_names(model))),
+        Block("Kernel on the regressors", [*of_x, Line("trend beside the kernel", degree, trend)]),
+        Block("Kernel on the instruments", of_z),
     ]
 
 
-def _kernel(model: KernelIV, letter: str, names: list[str]) -> list[Line]:
+def _kernel(kernel, rank: int, names: list[str]) -> list[Line]:
     """The kernel, its lengthscale along each column, and the number of coordinates."""
-    kernel = getattr(model, f"kernel_{letter}_")
-    rank = getattr(model, f"features_{letter}_").rank_
     scale = getattr(kernel, "lengthscale", None)
     if scale is None:
         lines = [Line("kernel", kernel, repr(kernel))]
     else:
         each = np.broadcast_to(np.asarray(scale, dtype=float), len(names))
+        named = zip(names, each, strict=True)
         lines = [Line("kernel", kernel, type(kernel).__name__)]
-        lines += [
-            Line.of(f"lengthscale of {name}", float(s)) for name, s in zip(names, each, strict=True)
-        ]
+        lines += [Line.of(f"lengthscale of {name}", float(s)) for name, s in named]
     return [*lines, Line("coordinates", rank, f"{rank:,}")]
 
 
-def _fit(model: KernelIV) -> Block:
-    p = model.specification_p_
+def _numbers(fit: StructuralFit, asked: Mapping[str, Any]) -> Block:
+    p = fit.specification_p
+    origins = (
+        " (chosen)" if asked[name] is None else " (given)" for name in ("reg_stage1", "reg_stage2")
+    )
     contradicted = " (the instruments contradict the fit)" if p < 0.05 else ""
     return Block(
         "Fit",
         [
-            Line.of("reg_stage1 (λ)", model.reg_stage1_, _origin(model.reg_stage1)),
-            Line.of("reg_stage2 (ξ)", model.reg_stage2_, _origin(model.reg_stage2)),
-            Line.of("loss of stage 1", model.loss_stage1_),
-            Line.of("loss of stage 2", model.loss_stage2_),
+            *map(Line.of, ("reg_stage1 (λ)", "reg_stage2 (ξ)"), fit.regs, origins),
+            *map(Line.of, ("loss of stage 1", "loss of stage 2"), fit.losses),
             Line.of("specification, p-value", p, contradicted),
         ],
     )
 
 
-def _effects(model: KernelIV) -> Block:
+def _effects(fit: StructuralFit) -> Block:
     """The average derivative in each endogenous regressor, where the kernel has one."""
     lines = []
-    for j, name in enumerate(regressor_names(model)[: model.n_features_in_]):
+    for j, name in enumerate(fit.roles.x):
         try:
-            found = model.average_derivative(column=j)
+            found = average_slope(fit, j, level=0.95)
         except ValueError:  # a kernel without a derivative
             break
         limits = f"{100 * found.level:g}% [{found.low:.4g}, {found.high:.4g}]"
@@ -196,20 +106,16 @@ def _effects(model: KernelIV) -> Block:
     return Block("Average derivatives", lines)
 
 
-def _tests(model: KernelIV) -> Block:
-    strength = model.first_stage()
-    rows = zip(strength.names, strength.partial_r2, strength.f, strength.df, strict=True)
+def _tests(fit: StructuralFit) -> Block:
+    found = strength(fit)
+    rows = zip(found.names, found.partial_r2, found.f, found.df, strict=True)
     lines = [
         Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}")
         for name, r2, f, df in rows
     ]
-    if strength.weak:
+    if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
-    if not np.isnan(model.specification_p_):  # some rows have both regressors and outcome
-        found = model.endogeneity_test()
-        lines.append(Line("endogeneity, p-value", found.p_value, str(found)))
+    if not np.isnan(fit.specification_p):  # some rows have both regressors and outcome
+        test = endogeneity_of(fit)
+        lines.append(Line("endogeneity, p-value", test.p_value, str(test)))
     return Block("Instruments", lines)
-
-
-def _origin(given) -> str:
-    return " (chosen)" if given is None else " (given)"

@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from ..chains import markov
-from ..chains.draft import SEARCHED, Draft, choose_bayes, embedded, space_of
-from ..chains.markov import Chain
-from ..chains.model import MarkovModel, mixture
-from ..chains.model_bayes import ModelBayes
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from ..chains.draft import Draft
+from ..chains.estimator import ChainEstimator, version2
+from ..chains.options import EM, as_em
+from ..chains.results import RegimeForecast
+from ..chains.rows import Rows
 from ..core import arrays
 from ..core.checks import (
     Array,
     as_levels,
     as_points,
-    check_choice,
     check_columns,
-    check_count,
     check_level,
-    check_positive,
     frozen,
     generator,
 )
+from ..core.interval import Interval
+from ..core.labels import Labels
+from ..core.parameters import count, flag, into, moved, optional, options, standing_for
+from ..core.summary import Block, Line
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import fitted_kernel
-from ..statespace import particles, tune
-from .guard import ShapedGuard
-from .latent import CHAINS, LAWS, Latent
-from .learn import Learner
-from .operators import PairFit, fit_moments
-from .particles import ParticleResult, bootstrap
-from .results import LatentBelief, LatentResult, NodeModel, StateForecast, gathered
-from .space import Space
+from . import particles, tune
+from .learn import Fit, Plan
+from .options import KernelRule, Particles, as_filter, as_latent
+from .results import LatentBelief, LatentResult, NodeModel, StateForecast, gathered, latent_names
 
-INFERENCE = ("nodes", "particles", "kbr")
-START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
-ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
-JITTER = 0.3  # bandwidth of the transition density between nodes, in their spacing
+DEFAULTS = {
+    "n_init": 4,
+    "max_iter": 60,
+    "tol": 1e-4,
+    "guard": (200.0, 1000.0),
+    "penalty": (1, 1),
+}  # of EM
 
 
-class KernelStateSpace(MarkovModel):
+def of_filter(kind: Any, field: str) -> Any:
+    """A keyword of one of the filters, which others have no use for."""
+
+    def change(inference: Any, value: Any) -> Any:
+        way = as_filter(inference)
+        return replace(way, **{field: value}) if isinstance(way, kind) else inference
+
+    return change
+
+
+OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)} | {
+    "n_nodes": ("latent", into(as_latent, "nodes")),
+    "kernel_x": ("latent", into(as_latent, "kernel")),
+    "transition": ("latent", into(as_latent, "transition")),
+    "n_particles": ("inference", of_filter(Particles, "n")),
+    "reg": ("inference", of_filter(KernelRule, "reg")),
+}
+
+
+@moved(**OLD)
+class KernelStateSpace(ChainEstimator):
     """x_{t+1} ~ M(x_t, ·), y_t ~ O(x_t, ·), both unknown: learned from y_1, ..., y_n alone.
 
     The law π* of the latent states is chosen (any model has an equivalent one with that law), and
@@ -59,10 +82,10 @@ class KernelStateSpace(MarkovModel):
     ----------
     n_latent : int
         Dimension of the latent states.
-    latent : {"normal", "uniform"} or callable
+    latent : {"normal", "uniform"}, callable, Normal, Uniform or Sampled
         π*: standard normal, uniform on the unit cube, or a sampler (n, rng) -> array (n, n_latent).
-    penalty : (float, float)
-        λ₁ and λ₂ of the moments; with `refine=True` they matter for one of the starts only.
+        As an object it also says how many nodes stand for it, `Normal(2, nodes=120)`, the kernel
+        that embeds the states, and a known `transition`.
     refine : bool
         Whether EM follows the moments. Without it forecasts are those of the moment fit, which
         is rarely good: that loss has minima that fit the noise of C₁₂.
@@ -71,40 +94,17 @@ class KernelStateSpace(MarkovModel):
     kernel : Kernel, str, scikit-learn kernel or callable
         Embeds the observations. Emission densities are smoothed with a kernel of its family;
         its lengthscale matters for moments and for "kbr".
-    kernel_x : Kernel or str
-        Embeds the latent states.
-    transition : callable, optional
-        A known M: a simulator (x, rng) -> x', with x and x' of shape (N, n_latent). Only O is
-        learned, and π* is the stationary law of M, which is simulated from draws of `latent`.
-    inference : {"nodes", "particles", "kbr"}
+    inference : {"nodes", "particles", "kbr"}, Particles or KernelRule
         How states are filtered: Bayes' rule with the recovered densities on the nodes (exact, no
-        noise); a bootstrap particle filter over these densities; or kernel Bayes' rule from the
-        embedded laws, without densities.
+        noise); a bootstrap particle filter over these densities, `Particles(500)`; or kernel Bayes'
+        rule from the embedded laws, without densities, `KernelRule(reg=None)`.
     bandwidth : float or sequence of float, optional
         Of the emission densities; None is that of the largest log-likelihood of held-out rows.
-    guard : float or (float, float)
-        Rows that a simple model counts as in the emission laws, and in the transitions, in all
-        (divided by m at each node): y linear in x with noise that does not depend on it, and x'
-        normal around a smooth function of x. It is what is left where no data have been; more of
-        it suits short series and nearly linear ones. In the emission laws it counts 10 or 100
-        times as much if that makes held-out rows likelier (unless `bandwidth` is given).
-    n_nodes : int, optional
-        m; None is 41, 120, 200 in one, two, more dimensions.
-    n_particles : int
-        Of the particle filter.
-    reg : float, optional
-        λ of kernel Bayes' rule; None takes the one whose filter is nearest to the smoother.
     features : FeatureMap, optional
         Coordinates of the observations; None is Nyström with at most 300 landmarks.
-    directions : "auto" or int
-        Number of canonical variates that emission densities are of; see `KernelHMM`.
-    n_init : int
-        Pairings of observations and nodes that are tried: of y itself, and of averages over more
-        and more rows (at most four).
-    max_iter : int
-        Most iterations of EM; without it, of L-BFGS.
-    tol : float
-        EM stops when the mean log-likelihood of a row rises by less.
+    em : EM, optional
+        How EM goes: `EM(n_init=4)` pairings that it starts from, `max_iter=60` (of L-BFGS with
+        `refine=False`), `tol=1e-4`, the `guard`, and the `penalty` of the moments.
     verbose : bool or callable
         Show the progress of EM's starts.
 
@@ -169,65 +169,65 @@ class KernelStateSpace(MarkovModel):
         self,
         n_latent=1,
         latent="normal",
-        penalty=(1, 1),
+        *,
         refine=True,
         random_state=None,
-        *,
         kernel="gaussian",
-        kernel_x="gaussian",
-        transition=None,
         inference="nodes",
         bandwidth=None,
-        guard=(200.0, 1000.0),
-        n_nodes=None,
-        n_particles=500,
-        reg=None,
         features=None,
-        directions="auto",
-        n_init=4,
-        max_iter=60,
-        tol=1e-4,
+        em=None,
         verbose=False,
     ):
         self.n_latent = n_latent
         self.latent = latent
-        self.penalty = penalty
         self.refine = refine
         self.random_state = random_state
         self.kernel = kernel
-        self.kernel_x = kernel_x
-        self.transition = transition
         self.inference = inference
         self.bandwidth = bandwidth
-        self.guard = guard
-        self.n_nodes = n_nodes
-        self.n_particles = n_particles
-        self.reg = reg
         self.features = features
-        self.directions = directions
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
+        self.em = em
         self.verbose = verbose
+
+    ALLOWED: ClassVar = {
+        "n_latent": count(),
+        "latent": standing_for(as_latent),
+        "refine": flag,
+        "inference": standing_for(as_filter),
+        "em": optional(options(EM)),
+    }
+    noun = "State-space model"
+    forecast_of: ClassVar[type[RegimeForecast]] = StateForecast
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, lengths=None) -> KernelStateSpace:
-        """Learn the transition and the observation law.
+    def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
+        """The fit, a value."""
+        way = as_filter(self.inference)
+        return Plan(
+            as_em(self.em).filled(**DEFAULTS),
+            self.refine,
+            self.bandwidth,
+            getattr(way, "reg", None),
+            self.verbose,
+            as_latent(self.latent).filled(d=self.n_latent),
+            way,
+        ).fit(draft, rng)
 
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n, d)
-            Observations in the order of time. A row with NaN is missing.
-        lengths : sequence of int, optional
-            Rows of each sequence, if there are several below each other.
-        """
-        self._check_settings()
-        draft = self._accepted(X, lengths)
-        few = draft.rows.seen.size <= SEARCHED
-        with threadpool_limits(1 if few else None, user_api="blas"):
-            self._learn(draft, generator(self.random_state))
-        return self
+    def adopt(self, fit: Fit) -> None:
+        """Make a fit the estimator's own."""
+        super().adopt(fit)
+        self.space_, latent = fit.space, fit.space.latent
+        self.nodes_, self.node_weights_ = latent.nodes, latent.weights
+        self.features_x_, self.kernel_x_ = fit.space.features, fit.space.features.kernel_
+        self.loss_, self.loss_history_ = fit.start.loss, np.array(fit.start.history)
+        self.guard_, self.U_, self.V_ = fit.guard, fit.U, fit.V
+
+    @property
+    def by_rule(self) -> bool:
+        """Whether kernel Bayes' rule filters."""
+        return isinstance(as_filter(self.inference), KernelRule)
 
     def tune(
         self,
@@ -284,161 +284,30 @@ class KernelStateSpace(MarkovModel):
         --------
         >>> import kernelmean as km
         >>> X = km.datasets.make_state_space("linear", 400, random_state=0).X
-        >>> model = km.KernelStateSpace(n_init=1).tune(
+        >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).tune(
         ...     X[:300], X[300:], guards=[0.5, 2], widths=[1]
         ... )
         >>> len(model.tuning_), model.predict(X[300:]).shape
         (2, (100, 1))
         """
+        given = as_em(self.em).filled(**DEFAULTS).penalty
+        penalties = [given] if penalties is None else penalties
         return tune.tune(
-            self,
-            X,
-            X_val,
-            lengths,
-            lengths_val,
-            scales,
-            widths,
-            guards,
-            penalties,
-            score,
-            n_jobs,
-            verbose,
+            self, X, X_val, lengths, lengths_val,
+            scales, widths, guards, penalties, score, n_jobs, verbose,
+        )  # fmt: skip
+
+    def near(self, scale: float, width: float, guard: float, penalty) -> KernelStateSpace:
+        """The model, not fitted, with multiples of the settings that the fit has chosen."""
+        latent = as_latent(self.latent)
+        kernel_x = fitted_kernel(latent.kernel, self.nodes_).scaled(scale)
+        guards = tuple(guard * np.array(self.guard_))
+        return clone(self).set_params(
+            kernel=self.kernel_.scaled(scale),
+            latent=replace(latent, kernel=kernel_x),
+            bandwidth=tune.widened(self.bandwidth_, width),
+            em=replace(as_em(self.em), guard=guards, penalty=penalty),
         )
-
-    def _learn(self, draft: Draft, rng: np.random.Generator) -> None:
-        latent, known = self._latent_space(rng)
-        self.nodes_, self.node_weights_ = latent.nodes, latent.weights
-        self.kernel_, self.features_ = draft.kernel, draft.coordinates.features
-        self.kernel_x_ = fitted_kernel(self.kernel_x, latent.nodes)
-        self._space = Space.of(latent, self.kernel_x_)
-        self.features_x_ = self._space.features
-        particles = self.inference == "particles" and self.directions == "auto"
-        self.variates_ = space_of(draft, 0 if particles else self.directions)
-        settings = self._settings(draft)
-        learner = Learner(draft, latent, self.variates_, self._guards(), known, settings)
-        pairings = learner.pairings()
-        iterations = START_ITER if self.refine else self.max_iter
-        fits = [
-            fit_moments(draft, self._space, p, self.penalty, iterations, known is not None)
-            for p in pairings
-        ]
-        best = min(fits, key=lambda fit: fit.loss)
-        self.loss_, self.loss_history_ = best.loss, np.array(best.history)
-        if self.refine:
-            starts = [(p.log_shares, p.chain) for p in pairings]
-            self._learn_by_em(learner, [*starts, self._start_of(draft, best, known)])
-        else:
-            self._learn_by_moments(learner, best, known)
-
-    def _latent_space(self, rng) -> tuple[Latent, Chain | None]:
-        """The nodes, and the chain on them if the transition is known."""
-        latent = Latent.of(self.latent, self.n_latent, self.n_nodes, rng)
-        if self.transition is None:
-            return latent, None
-        begin = latent.nodes[rng.choice(len(latent.nodes), CHAINS, p=latent.weights)]
-        latent = Latent.simulated(self.transition, begin, self.n_nodes, rng)
-        return latent, latent.chain_of(self.transition, rng)
-
-    def _start_of(self, draft: Draft, fit: PairFit, known: Chain | None) -> tuple:
-        """Log-densities and the chain that moments say."""
-        ratios = draft.density_ratios(fit.U @ self._space.Psi.T)
-        return np.log(ratios), known or self._space.chain_of(fit.V)
-
-    def _learn_by_em(self, learner: Learner, starts) -> None:
-        climbed, smoothing = learner.refine(starts)
-        rows = learner.draft.rows
-        gamma = climbed.gamma[rows.seen]
-        self._remember(climbed.chain, smoothing.emissions(gamma))
-        self.guard_ = (round(self._laws.guard.strength * len(self.nodes_), 6), learner.guard[1])
-        self.bandwidth_ = getattr(smoothing.kernel, "lengthscale", None)
-        self.emissions_ = self._embedded_rows(rows.there, gamma)
-        self.history_, self.converged_ = np.array(climbed.history), climbed.converged
-        self._choose_bayes(learner.draft, climbed.gamma, climbed.chain)
-        _, laws = embedded(learner.draft, climbed.gamma, 1.0)
-        self._operators(laws, gamma.sum(axis=0))
-
-    def _learn_by_moments(self, learner: Learner, fit: PairFit, known: Chain | None) -> None:
-        draft, space = learner.draft, self._space
-        embeddings = fit.U @ space.Psi.T
-        self.emissions_ = laws = normalised(draft.weighted_rows(embeddings))
-        self.bandwidth_, self.guard_ = self._given_bandwidth(draft), learner.guard
-        chain = known or space.chain_of(fit.V)
-        counts = np.maximum(chain.startprob * draft.rows.seen.sum(), 1.0)
-        self._remember(chain, self._signed(laws, counts))
-        self.history_, self.converged_ = np.empty(0), fit.converged
-        logb = self._log_emissions(draft.rows.points, draft.rows.seen)
-        alpha, _ = markov.filtered(logb, chain, draft.rows.sequences)
-        gamma = markov.smoothed(alpha, chain, draft.rows.sequences)
-        self._choose_bayes(draft, gamma, chain)
-        self.U_, self.V_ = fit.U, fit.V
-
-    def _embedded_rows(self, points, gamma: np.ndarray) -> MeanEmbedding:
-        """Laws of y given a node: rows, weighted by its probability in them, and the guard."""
-        guard = self._laws.guard
-        weights = gamma.T
-        if guard.n_values:  # the guard is uniform on the values
-            _, value, count = np.unique(
-                arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
-            )
-            weights = weights + guard.strength / (guard.n_values * count[value.reshape(-1)])
-        elif self.variates_ is None and isinstance(guard, ShapedGuard):
-            extra = guard.points()
-            count, extra = extra.shape[1], extra.reshape(-1, extra.shape[2])
-            points = arrays.namespace(points).concat([points, arrays.like(extra, points)])
-            own = np.kron(np.eye(len(weights)), np.full(count, guard.strength / count))
-            weights = np.concatenate([weights, own], axis=1)
-        weights = weights + arrays.EPS / weights.shape[1]  # where no row has been
-        weights /= weights.sum(axis=1, keepdims=True)
-        points = frozen(points)
-        return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, self.kernel_)
-
-    def _choose_bayes(self, draft: Draft, gamma: np.ndarray, chain: Chain) -> None:
-        self._bayes, self.reg_ = None, None
-        if self.inference == "kbr":
-            if self.reg is None:
-                self._bayes = choose_bayes(draft, gamma, chain)
-            else:
-                self._bayes = ModelBayes(*embedded(draft, gamma, 1.0), float(self.reg))
-            self.reg_ = self._bayes.reg
-
-    def _operators(self, laws: np.ndarray, mass: np.ndarray) -> None:
-        """U and V that agree with the laws at the nodes."""
-        space = self._space
-        self.U_ = space.operator(laws, mass)
-        self.V_ = space.operator(space.Psi.T @ self.transmat_.T, self.startprob_)
-
-    def _guards(self) -> tuple[float, float]:
-        values = [check_positive(v, "guard") for v in np.atleast_1d(self.guard)]
-        return values[0], values[-1]
-
-    def _check_settings(self) -> None:
-        check_choice(self.inference, "inference", INFERENCE)
-        for name in ("n_latent", "n_particles"):
-            check_count(getattr(self, name), name)
-        if self.n_nodes is not None:
-            check_count(self.n_nodes, "n_nodes", minimum=3)
-        if not callable(self.latent):
-            check_choice(self.latent, "latent", LAWS)
-        if self.transition is not None and not callable(self.transition):
-            raise ValueError(
-                f"transition is {self.transition!r}; a function (x, rng) -> next x is needed"
-            )
-        self._check_weights()
-        self._check_learning()
-        if self.directions not in ("auto", 0) and self.inference == "particles":
-            raise ValueError(
-                f"directions is {self.directions}, and inference is 'particles', which need "
-                "densities of y itself: directions=0"
-            )
-
-    def _check_weights(self) -> None:
-        if np.shape(self.penalty) != (2,):
-            raise ValueError(f"penalty is {self.penalty!r}; two numbers are needed")
-        for value in self.penalty:
-            check_positive(value, "penalty", zero=True)
-        if np.shape(self.guard) not in ((), (1,), (2,)):
-            raise ValueError(f"guard is {self.guard!r}; one or two numbers are needed")
-        self._guards()
 
     # ------------------------------------------------------------ states
 
@@ -451,10 +320,16 @@ class KernelStateSpace(MarkovModel):
             A row with NaN is a missing observation.
         lengths : sequence of int, optional
         """
-        points, seen, sequences = self._given(X, lengths)
-        if self.inference == "particles":
-            return self._of_particles(points, seen, sequences)
-        return self._latent_result(self._filtered(points, seen, sequences)[0], points)
+        rows = self.rows(X, lengths)
+        if not self._by_particles:
+            return self._laws(self.chain_.filtered(rows), rows, X)
+        found = self._particles(rows, keep=True)
+        assert found.particles is not None
+        assert found.weights is not None
+        shares = [self.space_.latent.shares(x) for x in found.particles]
+        p = np.stack([w @ s for w, s in zip(found.weights, shares, strict=True)])
+        mean, variance = (arrays.like(a, rows.points) for a in found.moments)
+        return self._laws(p, rows, X, (mean, variance))
 
     def smooth(self, X, lengths=None) -> LatentResult:
         """Law of the latent state of every row given its whole sequence.
@@ -464,28 +339,14 @@ class KernelStateSpace(MarkovModel):
         X, lengths
             As for `filter`. (With particles too, smoothing is on the nodes.)
         """
-        points, seen, sequences = self._given(X, lengths)
-        alpha, _ = self._filtered(points, seen, sequences)
-        return self._latent_result(markov.smoothed(alpha, self._chain, sequences), points)
+        rows = self.rows(X, lengths)
+        return self._laws(self.chain_.smoothed(rows), rows, X)
 
-    def _of_particles(self, points, seen, sequences) -> LatentResult:
-        found = self._particles(points, seen, sequences, keep=True)
-        assert found.particles is not None
-        assert found.weights is not None
-        shares = [self._space.latent.shares(x) for x in found.particles]
-        p = np.stack([w @ s for w, s in zip(found.weights, shares, strict=True)])
-        laws = self._latent_result(p, points).embeddings
-        mean, variance = (arrays.like(a, points) for a in (found.state_mean, found.state_variance))
-        return LatentResult(laws, mean, variance)
-
-    def _latent_result(self, p: np.ndarray, like) -> LatentResult:
-        mean = p @ self.nodes_
-        variance = p @ self.nodes_**2 - mean**2
-        nodes = arrays.like(self.nodes_, like)
-        laws = MeanEmbedding.of_parts(nodes, arrays.like(p, like), None, self.kernel_x_)
-        return LatentResult(
-            laws, arrays.like(mean, like), arrays.like(np.maximum(variance, 0), like)
-        )
+    def _laws(self, p: np.ndarray, rows: Rows, X, moments=None) -> LatentResult:
+        nodes, p = (arrays.like(a, rows.points) for a in (self.nodes_, p))
+        laws = MeanEmbedding.of_parts(nodes, p, None, self.kernel_x_)
+        labels = Labels(latent_names(self.nodes_.shape[1]), Labels.of(X).index)
+        return LatentResult(laws, labels, moments)
 
     # ------------------------------------------------------------ observations
 
@@ -500,11 +361,14 @@ class KernelStateSpace(MarkovModel):
         X, lengths
             As for `filter`.
         """
-        points, seen, sequences = self._given(X, lengths)
-        if self.inference == "particles":
-            return arrays.like(self._particles(points, seen, sequences).mean, points)
-        p = self._predicted(points, seen, sequences)
-        return arrays.like(p, points) @ self.emissions_.mean()
+        return self.one_step(X, lengths)
+
+    def one_step(self, X, lengths=None) -> Array:
+        """As `predict`."""
+        if not self._by_particles:
+            return super().one_step(X, lengths)
+        rows = self.rows(X, lengths)
+        return arrays.like(self._particles(rows).mean, rows.points)
 
     def predict_quantile(self, X, q, lengths=None) -> Array:
         """Quantiles of y_t given y_1, ..., y_{t-1}, (n, d) for one level, (n, k, d) for k.
@@ -517,23 +381,24 @@ class KernelStateSpace(MarkovModel):
             Levels between 0 and 1.
         """
         as_levels(q)
-        points, seen, sequences = self._given(X, lengths)
-        if self.inference == "particles":
-            result = self._particles(points, seen, sequences, keep=True)
-            rng = generator(self.random_state)
+        rows, chain = self.rows(X, lengths), self.chain_
+        if self._by_particles:
+            result, rng = self._particles(rows, keep=True), generator(self.random_state)
             ends = particles.forecast_quantile(self.recovered(), result, q, rng)
-            return arrays.like(ends, points)
-        p = self._predicted(points, seen, sequences)
+            return arrays.like(ends, rows.points)
+        p = chain.predicted(rows)
         if self.bandwidth_ is None or self.variates_ is not None:
-            return self._mixture(p).quantile(q, self._spread)
-        widths = np.broadcast_to(self.bandwidth_, points.shape[1])
-        found = [
-            mixture(p, gathered(self.emissions_, j, float(width))).quantile(q, float(width))
+            return chain.mixture(p).quantile(q, chain.spread)
+        widths = np.broadcast_to(self.bandwidth_, rows.points.shape[1])
+        columns = [
+            replace(chain, emissions=gathered(self.emissions_, j, float(width)))
+            .mixture(p)
+            .quantile(q, float(width))
             for j, width in enumerate(widths)
         ]
-        return arrays.namespace(points).concat(found, axis=-1)
+        return arrays.namespace(rows.points).concat(columns, axis=-1)
 
-    def predict_interval(self, X, level=0.95, lengths=None) -> tuple[Array, Array]:
+    def predict_interval(self, X, level=0.95, lengths=None) -> Interval:
         """Central interval of y_t given y_1, ..., y_{t-1}: lower and upper ends, (n, d) each.
 
         Parameters
@@ -544,7 +409,7 @@ class KernelStateSpace(MarkovModel):
         """
         level = check_level(level)
         ends = self.predict_quantile(X, [0.5 - level / 2, 0.5 + level / 2], lengths)
-        return ends[:, 0, :], ends[:, 1, :]
+        return Interval(ends[:, 0, :], ends[:, 1, :])
 
     def log_predictive(self, X, lengths=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
@@ -554,22 +419,9 @@ class KernelStateSpace(MarkovModel):
         X, lengths
             As for `filter`.
         """
-        if self.inference != "particles":
+        if not self._by_particles:
             return super().log_predictive(X, lengths)
-        points, seen, sequences = self._given(X, lengths)
-        return self._particles(points, seen, sequences).loglik
-
-    def forecast(self, X, steps: int, lengths=None) -> StateForecast:
-        """Observations 1, ..., `steps` rows after `X`: on the nodes, whatever filtered the state.
-
-        Parameters
-        ----------
-        X, lengths
-            As for `filter`; with several sequences, the forecasts of the first come first.
-        steps : int
-        """
-        found = super().forecast(X, steps, lengths)
-        return StateForecast(found.states, found.observations, found.bandwidth)
+        return self._particles(self.rows(X, lengths)).loglik
 
     def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
         """A sequence of observations, (n, d), and of its latent states on the nodes.
@@ -580,13 +432,13 @@ class KernelStateSpace(MarkovModel):
         random_state : int, Generator or None
             None is the model's own.
         """
-        X, states = self._draw(n_samples, random_state)
+        X, states = self.draw(n_samples, random_state)
         return X, arrays.like(self.nodes_[states], X)
 
     def start(self, prior=None) -> LatentBelief:
         """The belief before the first observation, to be carried on one step at a time.
 
-        After `update` its `mean` is that of the row just seen; `predict` first, for the next one.
+        After `update` it is the law of the row just seen; `predict` first, for the next one.
 
         Parameters
         ----------
@@ -598,11 +450,10 @@ class KernelStateSpace(MarkovModel):
         >>> import kernelmean as km
         >>> data = km.datasets.make_state_space("linear", 500, random_state=0)
         >>> belief = km.KernelStateSpace().fit(data.X).start()
-        >>> bool(belief.update([4.0]).predict().mean[0] > 2.0)
+        >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
         True
         """
-        check_is_fitted(self)
-        return LatentBelief(self, self.startprob_ if prior is None else self._prior(prior))
+        return LatentBelief(self.chain_, prior, self.columns, self.nodes_)
 
     # ------------------------------------------------------------ laws
 
@@ -615,7 +466,7 @@ class KernelStateSpace(MarkovModel):
         ----------
         x : array of shape (k, n_latent)
         """
-        return self._mixture(self._interpolated(x))
+        return self.chain_.mixture(self.interpolated(x))
 
     def transition_at(self, x) -> MeanEmbedding:
         """A batch of embedded laws of the next state given x, on the nodes (as `emission_at`).
@@ -624,8 +475,22 @@ class KernelStateSpace(MarkovModel):
         ----------
         x : array of shape (k, n_latent)
         """
-        weights = self._interpolated(x) @ self.transmat_
+        weights = self.interpolated(x) @ self.transmat_
         return MeanEmbedding.of_parts(frozen(self.nodes_), weights, None, self.kernel_x_)
+
+    def interpolated(self, x) -> np.ndarray:
+        """Shares of the nodes in points of the latent space, (k, m).
+
+        Parameters
+        ----------
+        x : array of shape (k, n_latent)
+        """
+        check_is_fitted(self)
+        d = self.nodes_.shape[1]
+        x = arrays.to_numpy(as_points(x, "x", one_d=d == 1))
+        check_columns(x, d, "x", "the latent space")
+        # in between two nodes shares are never negative
+        return self.space_.latent.shares(x) if d == 1 else self.space_.interpolation(x)
 
     def recovered(self) -> NodeModel:
         """The learned model as one to draw from, with densities anywhere in the latent space.
@@ -633,48 +498,42 @@ class KernelStateSpace(MarkovModel):
         Returns
         -------
         NodeModel
-            With the verbs of `particlefilter.StateSpace`, which the particle filter and
+            With the verbs of `particles.StateSpace`, which the particle filter and
             `as_particles_model` take.
         """
-        check_is_fitted(self)
-        return NodeModel(self)
+        return NodeModel(self.chain_, self.space_.latent)
 
     @property
     def latent_bandwidth_(self) -> float:
         """Of the transition density between nodes."""
         check_is_fitted(self)
-        return JITTER * self._space.latent.spacing * float(self.nodes_.std(axis=0).max())
+        return self.space_.latent.jitter
 
     # ------------------------------------------------------------ inside
 
     @property
-    def _spread(self):
-        return self.bandwidth_ if self.variates_ is None else 0.0
+    def _by_particles(self) -> bool:
+        return isinstance(as_filter(self.inference), Particles)
 
-    def _interpolated(self, x) -> np.ndarray:
-        check_is_fitted(self)
-        x = arrays.to_numpy(as_points(x, "x", one_d=self.n_latent == 1))
-        check_columns(x, self.nodes_.shape[1], "x", "the latent space")
-        if self.nodes_.shape[1] == 1:
-            return self._space.latent.shares(x)  # in between two nodes, and never negative
-        return self._space.interpolation(x)
+    def _particles(self, rows: Rows, keep: bool = False) -> particles.ParticleResult:
+        Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
+        n = as_filter(self.inference).n
+        return particles.bootstrap(self.recovered(), Y, rows.seen, rows.sequences, n, rng, keep)
 
-    def _predicted(self, points, seen, sequences) -> np.ndarray:
-        """P(x_t = node | y_1, ..., y_{t-1})."""
-        alpha, _ = self._filtered(points, seen, sequences)
-        return markov.predicted(alpha, self._chain, sequences)
+    def blocks(self) -> list[Block]:
+        """What the summary says of the states."""
+        m, d = self.nodes_.shape
+        law, way = as_latent(self.latent), as_filter(self.inference)
+        lines = [
+            Line("dimension", d, str(d)),
+            Line("latent law", law, repr(law)),
+            Line("nodes", m, str(m)),
+            Line("filter", way, repr(way)),
+            Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"),
+        ]
+        return [Block("Latent states", lines)]
 
-    def _particles(self, points, seen, sequences, keep: bool = False) -> ParticleResult:
-        rng = generator(self.random_state)
-        Y = arrays.to_numpy(points)
-        return bootstrap(self.recovered(), Y, seen, sequences, self.n_particles, rng, keep)
-
-
-def normalised(laws: MeanEmbedding) -> MeanEmbedding:
-    """Weights of each law that sum to one: without the negative ones, where these are too many."""
-    weights = arrays.to_numpy(laws.weights)
-    positive = np.maximum(weights, 0.0)
-    much = weights.sum(axis=1) >= ENOUGH * positive.sum(axis=1)
-    weights = np.where(much[:, None], weights, positive)
-    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    return MeanEmbedding.of_parts(laws.points, arrays.like(weights, laws.points), None, laws.kernel)
+    @classmethod
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of today of what version 1 has saved."""
+        return version2(cls, state)

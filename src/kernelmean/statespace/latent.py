@@ -15,8 +15,8 @@ from ..core.checks import LARGEST, as_floats
 from ..core.saving import Saveable
 from .guard import _inverse_root
 
-LAWS = ("normal", "uniform")
 NODES = (51, 120, 200)  # by default, in one, two, and three or more dimensions
+JITTER = 0.3  # bandwidth of the transition density between nodes, in their spacing
 REACH = 4.5  # of the nodes of a normal law, in standard deviations
 WIDER = 1.2  # the law that they are drawn from in several dimensions, relative to it
 DRAWS = 20_000  # of a user's sampler, or of a simulator
@@ -99,6 +99,11 @@ class Latent(Saveable):
         distances = arrays.sq_dists(self.standard, self.standard)
         np.fill_diagonal(distances, np.inf)
         return float(np.median(distances.min(axis=1)) ** 0.5)
+
+    @property
+    def jitter(self) -> float:
+        """Bandwidth of the transition density between nodes."""
+        return JITTER * self.spacing * float(self.nodes.std(axis=0).max())
 
     def shares(self, x: np.ndarray) -> np.ndarray:
         """Points as masses on the nodes, (n, m): between its two neighbours, or on the nearest."""

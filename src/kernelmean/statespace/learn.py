@@ -5,23 +5,171 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from ..chains.draft import Draft, Settings, in_space, on_all, searching
+import numpy as np
+
+from ..chains import draft as drafts
+from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
 from ..chains.em import Climb, Effort, Refinement
-from ..chains.emission import Smoothing
+from ..chains.emission import Guard, Smoothing
 from ..chains.markov import Chain
+from ..chains.model import FittedChain
 from ..chains.variates import Variates
-from ..kernels import Gaussian
-from .guard import LinearGuard
-from .latent import Latent
+from ..core import arrays
+from ..core.checks import frozen
+from ..embedding.embedding import MeanEmbedding
+from ..kernels import Gaussian, fitted_kernel
+from .guard import LinearGuard, ShapedGuard
+from .latent import CHAINS, Latent
 from .moves import SmoothMoves
+from .operators import PairFit, fit_moments
+from .options import KernelRule, Particles
 from .pairing import WINDOWS, Pairing
+from .space import Space
 
 SEARCHED = 5000  # rows that starts, bandwidths and guards are compared on
 # the log-likelihood falls where the λ of the transitions changes
 EFFORT = Effort(short=12, finalists=1, half_iter=8, patience=6)
+START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
+ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
 STRENGTHS = 2  # so many times
+
+
+# ------------------------------------------------------------ from what is asked for to a fit
+
+
+@dataclass(frozen=True)
+class Fit(drafts.Fit):
+    """What a fitted state-space model consists of."""
+
+    space: Space
+    start: PairFit  # by the moments
+    guard: tuple[float, float]
+    U: np.ndarray
+    V: np.ndarray
+
+
+@dataclass(frozen=True)
+class Plan(drafts.Plan):
+    """What is asked of a state-space model."""
+
+    law: Any  # Normal, its dimension given
+    inference: Any
+
+    def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
+        """Nodes, pairings, moments from each of these, EM."""
+        latent, known = self.latent(rng)
+        space = Space.of(latent, fitted_kernel(self.law.kernel, latent.nodes))
+        variates = self.variates(draft)
+        guard = np.atleast_1d(self.em.guard)
+        guards = float(guard[0]), float(guard[-1])
+        settings = self.settings(draft, variates)
+        learner = Learner(draft, latent, variates, guards, known, settings)
+        pairings = learner.pairings()
+        iterations = START_ITER if self.refine else self.em.max_iter
+        fits = [
+            fit_moments(draft, space, p, self.em.penalty, iterations, known is not None)
+            for p in pairings
+        ]
+        best = min(fits, key=lambda fit: fit.loss)
+        if not self.refine:
+            return self.by_moments(learner, space, best)
+        starts = [(p.log_shares, p.chain) for p in pairings]
+        ratios = draft.density_ratios(best.U @ space.Psi.T)
+        starts.append((np.log(ratios), known or space.chain_of(best.V)))
+        return self.by_em(learner, space, best, starts)
+
+    def latent(self, rng: np.random.Generator) -> tuple[Latent, Chain | None]:
+        """The nodes, and the chain on them if the transition is known."""
+        law = self.law
+        latent = Latent.of(law.law, law.d, law.nodes, rng)
+        if law.transition is None:
+            return latent, None
+        begin = latent.nodes[rng.choice(len(latent.nodes), CHAINS, p=latent.weights)]
+        latent = Latent.simulated(law.transition, begin, law.nodes, rng)
+        return latent, latent.chain_of(law.transition, rng)
+
+    def variates(self, draft: Draft) -> Variates | None:
+        """What densities are of; particles need those of the columns themselves."""
+        particles = isinstance(self.inference, Particles)
+        if particles and self.em.directions not in ("auto", 0):
+            raise ValueError(
+                f"directions is {self.em.directions}, and inference is 'particles', which need "
+                "densities of y itself: directions=0"
+            )
+        return drafts.space_of(draft, 0 if particles else self.em.directions)
+
+    def by_em(self, learner: Learner, space: Space, best: PairFit, starts) -> Fit:
+        """Laws whose weights are the probabilities of the nodes in the rows."""
+        climbed, smoothing = learner.refine(starts)
+        draft, seen = learner.draft, learner.draft.rows.seen
+        gamma, plain = climbed.gamma[seen], learner.variates is None
+        laws = smoothing.emissions(gamma)
+        chain = FittedChain(
+            climbed.chain,
+            embedded_rows(draft.rows.there, gamma, laws.guard, plain, draft.kernel),
+            laws,
+            getattr(smoothing.kernel, "lengthscale", None),
+            learner.variates,
+        )
+        chain = self.with_rule(chain, draft, climbed.gamma)
+        strength = round(laws.guard.strength * len(space.latent.nodes), 6)
+        U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))
+        V = space.operator(space.Psi.T @ climbed.chain.transmat.T, climbed.chain.startprob)
+        guard, history = (strength, learner.guard[1]), np.array(climbed.history)
+        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V)
+
+    def by_moments(self, learner: Learner, space: Space, best: PairFit) -> Fit:
+        """The laws that the moments say."""
+        draft = learner.draft
+        laws = normalised(draft.weighted_rows(best.U @ space.Psi.T))
+        states = learner.chain or space.chain_of(best.V)
+        bandwidth = learner.settings.bandwidth
+        chain = of_moments(draft, learner.variates, laws, states, bandwidth)
+        chain = self.with_rule(chain, draft, chain.smoothed(draft.rows))
+        rest = space, best, learner.guard, best.U, best.V
+        return Fit(chain, draft, np.empty(0), best.converged, *rest)
+
+    def with_rule(self, chain: FittedChain, draft: Draft, gamma: np.ndarray) -> FittedChain:
+        """With kernel Bayes' rule, if that filters."""
+        if not isinstance(self.inference, KernelRule):
+            return chain
+        return replace(chain, rule=self.rule(draft, gamma, chain.chain))
+
+
+def embedded_rows(points, gamma: np.ndarray, guard: Guard, plain: bool, kernel) -> MeanEmbedding:
+    """Laws of y given a node: rows, weighted by its probability in them, and the guard.
+
+    The guard has points of its own where densities are of y itself (`plain`).
+    """
+    weights = gamma.T
+    if guard.n_values:  # the guard is uniform on the values
+        _, value, count = np.unique(
+            arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
+        )
+        weights = weights + guard.strength / (guard.n_values * count[value.reshape(-1)])
+    elif plain and isinstance(guard, ShapedGuard):
+        extra = guard.points()
+        count, extra = extra.shape[1], extra.reshape(-1, extra.shape[2])
+        points = arrays.namespace(points).concat([points, arrays.like(extra, points)])
+        own = np.kron(np.eye(len(weights)), np.full(count, guard.strength / count))
+        weights = np.concatenate([weights, own], axis=1)
+    weights = weights + arrays.EPS / weights.shape[1]  # where no row has been
+    weights /= weights.sum(axis=1, keepdims=True)
+    points = frozen(points)
+    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, kernel)
+
+
+def normalised(laws: MeanEmbedding) -> MeanEmbedding:
+    """Weights of each law that sum to one: without the negative ones, where these are too many."""
+    weights = arrays.to_numpy(laws.weights)
+    positive = np.maximum(weights, 0.0)
+    much = weights.sum(axis=1) >= ENOUGH * positive.sum(axis=1)
+    weights = np.where(much[:, None], weights, positive)
+    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return MeanEmbedding.of_parts(laws.points, arrays.like(weights, laws.points), None, laws.kernel)
 
 
 # ------------------------------------------------------------ likelihood

@@ -9,8 +9,8 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
 from sklearn.neighbors import KDTree
 
-from ..chains.em import Rows
 from ..chains.markov import Chain
+from ..chains.rows import Rows
 from ..core import arrays
 from ..core.moments import evenly
 from ..core.sequences import neighbours

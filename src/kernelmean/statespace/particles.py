@@ -80,6 +80,11 @@ class ParticleResult:
     prior: np.ndarray | None = None
     weights: np.ndarray | None = None
 
+    @property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of the states."""
+        return self.state_mean, self.state_variance
+
 
 def bootstrap(
     model: StateSpace,
@@ -187,7 +192,7 @@ def _updated(model: StateSpace, Y, seen, x, prior) -> tuple[np.ndarray, np.ndarr
     for s in np.flatnonzero(seen):  # each observation meets the particles of its own sequence
         logs[s] = model.log_emission(Y[s : s + 1], x[s])[0]
     logs[np.isnan(logs)] = -np.inf
-    weights, loglik = markov._posterior_in_logs(prior, logs)
+    weights, loglik = markov.posterior_in_logs(prior, logs)
     return weights, np.where(seen, loglik, 0.0), np.isneginf(loglik)
 
 
@@ -290,44 +295,3 @@ def _weighted_quantiles(draws: np.ndarray, weights: np.ndarray, levels) -> np.nd
     upto /= upto[:, -1:]
     at = np.stack([(upto < q).sum(axis=1) for q in levels], axis=1)
     return np.take_along_axis(np.take_along_axis(draws, order, axis=1), at, axis=1)
-
-
-def ahead(
-    model: StateSpace, x: np.ndarray, weights: np.ndarray, steps: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """x_{t+h} ~ M(x_{t+h-1}, ·), y_{t+h} ~ O(x_{t+h}, ·), h = 1, ..., steps: draws of the future.
-
-    Parameters
-    ----------
-    model : StateSpace
-    x : array of shape (N, d_x)
-        Particles of the last row.
-    weights : array of shape (N,)
-        After its observation.
-    steps : int
-    rng : numpy Generator
-
-    Returns
-    -------
-    states : array of shape (steps, N, d_x)
-        Of equal weight. Means of `model.mean_emission` there vary less than those of draws.
-    observations : array of shape (steps, N, d_y)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import kernelmean as km
-    >>> from kernelmean.statespace.particles import ahead
-    >>> model = km.datasets.make_state_space("linear", 2, random_state=0).model
-    >>> start, equal = np.full((4000, 1), 2.0), np.full(4000, 1 / 4000)
-    >>> states, observations = ahead(model, start, equal, 3, np.random.default_rng(0))
-    >>> observations.shape, states.mean(axis=1)[:, 0].round(1)  # 2 · 0.95^h
-    ((3, 4000, 1), array([1.9, 1.8, 1.7]))
-    """
-    check_count(steps, "steps")
-    x = x[systematic(weights[None], rng.random(1))[0]]
-    states = []
-    for _ in range(steps):
-        x = model.draw_next(x, rng)
-        states.append(x)
-    return np.stack(states), np.stack([model.draw_emission(x, rng) for x in states])

@@ -102,7 +102,7 @@ def _log_densities(m: MeanEmbedding, Y, bandwidth: float) -> np.ndarray:
 
 def _negative_mass(m: MeanEmbedding, bandwidth: float) -> np.ndarray:
     """∫ max(−q, 0) of each member on the line: a sum over nodes, `CELLS` to a bandwidth."""
-    nodes, widths = positive_part._even_nodes(
+    nodes, widths = positive_part.even_nodes(
         np.sort(m.points[:, 0]), m.kernel.smoothing(bandwidth), CELLS, 0.5
     )
     return np.maximum(-m.density(nodes[:, None], bandwidth, signed=True), 0.0) @ widths
@@ -110,18 +110,16 @@ def _negative_mass(m: MeanEmbedding, bandwidth: float) -> np.ndarray:
 
 def _one_of_each(m: MeanEmbedding, bandwidth: float, rng) -> np.ndarray:
     """One draw from each member of a batch: one proposal at a time for those that lack it."""
-    m, kernel = positive_part.members(m), m.kernel.smoothing(bandwidth)
-    return np.concatenate(
-        [_accepted(m.points, w, kernel, rng) for w in positive_part.weight_blocks(m)]
-    )
+    every, kernel = m.members(), m.kernel.smoothing(bandwidth)
+    return np.concatenate([_accepted(every.points, w, kernel, rng) for w in every.weight_blocks()])
 
 
 def _accepted(points: np.ndarray, weights: np.ndarray, kernel, rng) -> np.ndarray:
-    # `positive.rejection` proposes a dozen for each draw, which pays if many are wanted of each
+    # `rejection` proposes a dozen for each draw, which pays where many are wanted of each
     drawn, lacking = np.empty((len(weights), 1, points.shape[1])), np.arange(len(weights))
     for _ in range(positive_part.PROPOSALS):
-        proposed = positive_part._propose(points, weights[lacking], kernel, 1, rng)
-        chance = positive_part._chance(points, weights[lacking], kernel, proposed)[:, 0]
+        proposed = positive_part.propose(points, weights[lacking], kernel, 1, rng)
+        chance = positive_part.chance(points, weights[lacking], kernel, proposed)[:, 0]
         kept = rng.random(len(lacking)) < chance
         drawn[lacking[kept]] = proposed[kept]
         lacking = lacking[~kept]
@@ -129,4 +127,4 @@ def _accepted(points: np.ndarray, weights: np.ndarray, kernel, rng) -> np.ndarra
             break
     have = np.ones(len(weights), dtype=int)
     have[lacking] = 0
-    return positive_part._complete(drawn, have, lacking, points, weights, kernel, rng)[:, 0]
+    return positive_part.complete(drawn, have, lacking, points, weights, kernel, rng)[:, 0]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 import numpy as np
 
+from ..chains.model import FittedChain
 from ..chains.results import RegimeBelief, RegimeForecast
 from ..core import arrays
 from ..core.checks import Array
+from ..core.labels import Labels
+from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
-
-if TYPE_CHECKING:
-    from .kernel_state_space import KernelStateSpace
+from ..embedding.law import Law
+from .latent import Latent
 
 MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
 FINE = 16  # where they are nearer than one part in so many of the bandwidth
@@ -34,99 +36,118 @@ def gathered(laws: MeanEmbedding, column: int, width: float) -> MeanEmbedding:
     return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)
 
 
+def latent_names(d: int) -> tuple[str, ...]:
+    """x, or x0, x1, ...."""
+    return tuple(Labels().named(d, "x"))
+
+
+@dataclass(frozen=True)
 class NodeModel:
     """A learned model as one to draw from: between nodes, mixtures of the laws at the nodes.
 
-    Has the verbs of `particlefilter.StateSpace`, which the particle filter and
-    `particlefilter.as_particles_model` take. Draws of a law with negative weights are by rejection
-    (Lemma 4.7 of the thesis, with ρ/(Mq) for its q/(Mρ)).
-
-    Parameters
-    ----------
-    model : KernelStateSpace
-    """
-
-    def __init__(self, model: KernelStateSpace):
-        self._model, self._latent = model, model._space.latent
-        self._means = arrays.to_numpy(model.emissions_.mean())
-
-    def draw_first(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """n states of the stationary law, (n, n_latent)."""
-        return self._near(rng.choice(len(self._means), n, p=self._model.startprob_), rng)
-
-    def draw_next(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One next state of every row of `x`, (N, n_latent)."""
-        upto = np.cumsum(self._latent.shares(x) @ self._model.transmat_, axis=1)
-        return self._near((upto < rng.random((len(x), 1)) * upto[:, -1:]).sum(axis=1), rng)
-
-    def log_emission(self, Y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """log p(y_i | x_j), (m, N)."""
-        logb = self._model._log_densities(arrays.like(Y, self._model.emissions_.points))
-        top = logb.max(axis=1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            return np.log(np.exp(logb - top) @ self._latent.shares(x).T) + top
-
-    def draw_emission(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One observation of every row of `x`, (N, d)."""
-        upto = np.cumsum(self._latent.shares(x), axis=1)
-        states = (upto < rng.random((len(x), 1)) * upto[:, -1:]).sum(axis=1)
-        return self._model._drawn_from(states, rng)
-
-    def mean_emission(self, x: np.ndarray) -> np.ndarray:
-        """E[y | x] of every row of `x`, (N, d)."""
-        return self._latent.shares(x) @ self._means
-
-    def _near(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        nodes = np.minimum(states, len(self._means) - 1)
-        x = self._model.nodes_[nodes]
-        return x + self._model.latent_bandwidth_ * rng.standard_normal(x.shape)
-
-
-@dataclass(frozen=True, repr=False)
-class LatentResult:
-    """Laws of the latent state of every row: one of many equivalent representations.
-
-    Means and units are conventions; in one dimension ranks are not, up to reversal.
+    Has the verbs of `particles.StateSpace`, which the particle filter and `as_particles_model`
+    take. Draws of a law with negative weights are by rejection (Lemma 4.7 of the thesis, with
+    ρ/(Mq) for its q/(Mρ)).
 
     Attributes
     ----------
-    embeddings : MeanEmbedding
-        Batch of n laws on the nodes.
-    mean, variance : arrays of shape (n, n_latent)
+    model : FittedChain
+    latent : Latent
     """
 
-    embeddings: MeanEmbedding
-    mean: Array
-    variance: Array
+    model: FittedChain
+    latent: Latent
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """E[y | x = node], (m, d)."""
+        return arrays.to_numpy(self.model.emissions.mean())
+
+    def draw_first(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n states of the stationary law, (n, n_latent)."""
+        states = rng.choice(len(self.latent.nodes), n, p=self.model.chain.startprob)
+        return self._near(states, rng)
+
+    def draw_next(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One next state of every row of `x`, (N, n_latent)."""
+        return self._near(_one_of(self.latent.shares(x) @ self.model.chain.transmat, rng), rng)
+
+    def log_emission(self, Y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """log p(y_i | x_j), (m, N)."""
+        logb = self.model.log_densities(arrays.like(Y, self.model.emissions.points))
+        top = logb.max(axis=1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            return np.log(np.exp(logb - top) @ self.latent.shares(x).T) + top
+
+    def draw_emission(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One observation of every row of `x`, (N, d)."""
+        return self.model.draw_from(_one_of(self.latent.shares(x), rng), rng)
+
+    def mean_emission(self, x: np.ndarray) -> np.ndarray:
+        """E[y | x] of every row of `x`, (N, d)."""
+        return self.latent.shares(x) @ self.means
+
+    def _near(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        x = self.latent.nodes[np.minimum(states, len(self.latent.nodes) - 1)]
+        return x + self.latent.jitter * rng.standard_normal(x.shape)
+
+
+def _one_of(shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A number drawn from each row of probabilities."""
+    upto = np.cumsum(shares, axis=1)
+    return (upto < rng.random((len(shares), 1)) * upto[:, -1:]).sum(axis=1)
+
+
+@dataclass(frozen=True, repr=False)
+class LatentResult(Law):
+    """Laws of the latent state of every row: one of many equivalent representations.
+
+    Means and units are conventions; in one dimension ranks are not, up to reversal. Ends of
+    intervals are nodes.
+
+    Attributes
+    ----------
+    embedding : MeanEmbedding
+        Batch of n laws on the nodes.
+    labels : Labels
+        Names of the latent coordinates, and the index of the rows.
+    moments : (array, array), optional
+        Means and variances of particles, (n, n_latent) each; None is those of the embedding.
+    """
+
+    embedding: MeanEmbedding
+    labels: Labels
+    moments: tuple[Array, Array] | None = None
+    embeddings = attribute("embeddings", "embedding")
+
+    def mean(self) -> Array:
+        """E x, (n, n_latent)."""
+        return self.embedding.mean() if self.moments is None else self.moments[0]
+
+    def variance(self) -> Array:
+        """Of every latent coordinate, (n, n_latent)."""
+        return self.embedding.std() ** 2 if self.moments is None else self.moments[1]
+
+    def std(self) -> Array:
+        """Standard deviation of every latent coordinate, (n, n_latent)."""
+        return self.variance() ** 0.5
 
     @property
     def probabilities(self) -> Array:
         """Of the nodes, (n, m)."""
-        return self.embeddings.weights
-
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Central interval of every latent coordinate, (n, n_latent) each; its ends are nodes."""
-        return self.embeddings.interval(level)
+        return self.embedding.weights
 
     def __len__(self) -> int:
-        return int(self.mean.shape[0])
+        return len(self.embedding)
 
     def __repr__(self) -> str:
-        return f"LatentResult({len(self)} rows, {self.mean.shape[1]} latent)"
+        return f"LatentResult({len(self)} rows, {self.embedding.points.shape[1]} latent)"
 
 
-@dataclass(frozen=True, repr=False)
 class StateForecast(RegimeForecast):
-    """Beliefs about what comes after the observations, step by step.
+    """Laws of the observations that come after those given, as `RegimeForecast`.
 
-    Attributes
-    ----------
-    states : array of shape (steps, m)
-        Probabilities of the nodes; several sequences follow each other.
-    observations : MeanEmbedding
-        Batch of embedded laws of the observations.
-    bandwidth : float, tuple or None
-        Of the emission densities, which quantiles of the forecasts share.
+    Its `states` are probabilities of the nodes, (steps, m).
     """
 
     def __repr__(self) -> str:
@@ -140,16 +161,14 @@ class LatentBelief(RegimeBelief):
     keeps a version.
     """
 
-    _model: KernelStateSpace
+    def __init__(self, model: FittedChain, prior, labels: Labels, nodes: np.ndarray):
+        super().__init__(model, prior, labels)
+        self._nodes = nodes
 
     @property
     def latent(self) -> np.ndarray:
         """Mean of the latent state, (n_latent,)."""
-        return self._probabilities @ self._model.nodes_
-
-    def copy(self) -> LatentBelief:
-        """A belief that later steps of this one leave alone."""
-        return LatentBelief(self._model, self._probabilities)
+        return self.probabilities @ self._nodes
 
     def __repr__(self) -> str:
         return f"LatentBelief(latent={np.round(self.latent, 3).tolist()})"

@@ -89,7 +89,7 @@ def by_kernel(X: pd.DataFrame, z: pd.Series, tune: bool) -> Followed:
     model = model.tune(past, known) if tune else model.fit(past, known)
     filtered, smoothed = model.filter(now), model.smooth(now)
     lower, upper = (end[:, 0] for end in filtered.interval(LEVEL))
-    return Followed(filtered.mean[:, 0], smoothed.mean[:, 0], lower, upper, filtered)
+    return Followed(filtered.mean()[:, 0], smoothed.mean()[:, 0], lower, upper, filtered)
 
 
 def by_kalman(X: pd.DataFrame, z: pd.Series) -> Followed:

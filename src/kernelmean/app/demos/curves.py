@@ -42,7 +42,8 @@ class Curves:
 
     def slope(self, low: float, high: float) -> Estimate:
         """Average slope of the structural curve between two values, with limits."""
-        ends = [pd.DataFrame([[x, *self.medians]], columns=self._names) for x in (high, low)]
+        names = self.model.roles_.regressors
+        ends = [pd.DataFrame([[x, *self.medians]], columns=names) for x in (high, low)]
         change = self.model.contrast(*ends, level=LEVEL)
         width = high - low
         return Estimate(
@@ -59,10 +60,6 @@ class Curves:
         ends = np.interp([low, high], self.at, self.plain)
         return float((ends[1] - ends[0]) / (high - low))
 
-    @property
-    def _names(self) -> list[str]:
-        return [*self.model.feature_names_in_, *(self.model._names_c or [])]
-
 
 def structural_curves(table: IVTable, at: np.ndarray, **parameters) -> Curves:
     """Fit KernelIV to a table of one endogenous column, with these parameters."""
@@ -76,7 +73,7 @@ def structural_curves(table: IVTable, at: np.ndarray, **parameters) -> Curves:
         at,
         model.predict(rows),
         model.basis_x_.transform(rows.to_numpy()) @ plain,
-        model.predict_interval(rows, level=LEVEL),
+        np.column_stack(model.predict_interval(rows, level=LEVEL)),
         model,
         medians,
     )

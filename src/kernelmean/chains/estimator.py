@@ -1,0 +1,297 @@
+"""What estimators with a hidden Markov chain have in common: how they are asked."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from contextlib import nullcontext
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..core import arrays
+from ..core.checks import (
+    Array,
+    check_columns,
+    check_count,
+    check_library,
+    column_names,
+    generator,
+)
+from ..core.labels import Labels
+from ..core.parameters import check_parameters
+from ..core.saving import Saveable
+from ..core.sequences import check_sequences
+from ..core.summary import Block, Line, Summary
+from ..core.threads import one_thread
+from ..embedding.embedding import MeanEmbedding
+from .draft import SEARCHED, Draft, Fit
+from .emission import Emissions, SignedEmissions
+from .markov import Chain
+from .model import FittedChain
+from .model_bayes import ModelBayes
+from .results import RegimeBelief, RegimeForecast
+from .rows import Rows, observed
+from .variates import Variates
+
+
+class ChainEstimator(Saveable, BaseEstimator):
+    """A chain on K states, and embedded laws of the observation given each of them.
+
+    `KernelHMM` learns few states, `KernelStateSpace` takes the points of a latent space for them.
+    """
+
+    inference: Any
+    random_state: Any
+    kernel: Any
+    features: Any
+    startprob_: np.ndarray
+    transmat_: np.ndarray
+    emissions_: MeanEmbedding
+    laws_: Emissions | SignedEmissions
+    rule_: ModelBayes | None
+    bandwidth_: float | tuple[float, ...] | None
+    variates_: Variates | None
+    history_: np.ndarray
+    converged_: bool
+    reg_: float | None
+    kernel_: Any
+    noun: ClassVar[str]
+
+    # ------------------------------------------------------------ learning
+
+    def fit(self, X, lengths=None) -> Any:
+        """Learn the chain and the law of the observations given its state.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            Observations in the order of time. A row with NaN is missing.
+        lengths : sequence of int, optional
+            Rows of each sequence, if there are several below each other.
+        """
+        check_parameters(self)
+        draft = self.draft(X, lengths)
+        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
+        validate_data(self, X, skip_check_array=True)
+        few = draft.rows.seen.size <= SEARCHED
+        # threads that take turns cost more than they compute
+        with one_thread() if few else nullcontext():
+            self.adopt(self.learned(draft, generator(self.random_state)))
+        return self
+
+    def draft(self, X, lengths=None) -> Draft:
+        """Training rows and their moments: what a fit begins with.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        """
+        points, seen = observed(X, "X", min_rows=3)
+        if not seen.any():
+            raise ValueError("X has no row without NaN; observations are needed")
+        return Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
+
+    @abstractmethod
+    def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
+        """The fit, a value."""
+
+    def adopt(self, fit: Any) -> None:
+        """Make a fit the estimator's own."""
+        self.adopt_chain(fit.chain)
+        self.kernel_, self.features_ = fit.draft.kernel, fit.draft.coordinates.features
+        self.history_, self.converged_ = fit.history, fit.converged
+
+    def adopt_chain(self, chain: FittedChain) -> None:
+        """Make a chain and its laws the estimator's own."""
+        self.startprob_, self.transmat_ = chain.chain.startprob, chain.chain.transmat
+        self.emissions_, self.laws_, self.rule_ = chain.emissions, chain.laws, chain.rule
+        self.bandwidth_, self.variates_ = chain.bandwidth, chain.variates
+        self.reg_ = None if chain.rule is None else chain.rule.reg
+
+    @property
+    def chain_(self) -> FittedChain:
+        """The fitted chain and its laws as a value, which filters as `inference` says."""
+        check_is_fitted(self)
+        return FittedChain(
+            Chain(self.startprob_, self.transmat_),
+            self.emissions_,
+            self.laws_,
+            self.bandwidth_,
+            self.variates_,
+            self.rule_ if self.by_rule else None,
+        )
+
+    @property
+    @abstractmethod
+    def by_rule(self) -> bool:
+        """Whether kernel Bayes' rule filters."""
+
+    # ------------------------------------------------------------ asking
+
+    def rows(self, X, lengths=None) -> Rows:
+        """Rows like those of training; a missing one is filled, and not `seen`."""
+        points = self.points_like(X, "X")
+        X = X.to_frame() if hasattr(X, "to_frame") else X
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return Rows.of(*points, check_sequences(lengths, len(points[1])))
+
+    def points_like(self, X, name: str) -> tuple[Array, np.ndarray]:
+        """Points with the columns of the training data, and which of them are whole."""
+        check_is_fitted(self)
+        points, seen = observed(X, name)
+        known = self.emissions_.points
+        if name != "X":  # scikit-learn has words of its own for X
+            check_columns(points, known.shape[1], name, "the training data")
+        check_library(points, known, name)
+        return points, seen
+
+    def score(self, X, lengths=None) -> float:
+        """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
+
+        Of the `variates_` of y, where densities are theirs. With `inference="kbr"` the predictions
+        are those of that filter: a score of forecasts, and no likelihood.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        """
+        return float(np.sum(self.log_predictive(X, lengths)))
+
+    def log_predictive(self, X, lengths=None) -> np.ndarray:
+        """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        """
+        return self.chain_.log_predictive(self.rows(X, lengths))
+
+    def one_step(self, X, lengths=None) -> Array:
+        """Forecasts E[y_t | y_1, ..., y_{t-1}] of every row, (n, d).
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        """
+        rows = self.rows(X, lengths)
+        p = self.chain_.predicted(rows)
+        return arrays.like(p, rows.points) @ self.emissions_.mean()
+
+    def forecast(self, X, steps: int, lengths=None) -> Any:
+        """Laws of the observations 1, ..., `steps` rows after `X`.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`; with several sequences, the forecasts of the first come first.
+        steps : int
+        """
+        check_count(steps, "steps")
+        rows, chain = self.rows(X, lengths), self.chain_
+        states = chain.ahead(rows, steps)
+        labels = Labels.of(X)
+        one = len(rows.sequences) == 1
+        labels = labels.ahead(steps) if one else Labels(labels.columns)
+        return self.forecast_of(
+            arrays.like(states, rows.points), chain.mixture(states), chain.spread, labels
+        )
+
+    forecast_of: ClassVar[type[RegimeForecast]] = RegimeForecast
+
+    def draw(self, n_samples: int, random_state) -> tuple[Array, np.ndarray]:
+        """A sequence of observations, and numbers of its states."""
+        chain = self.chain_
+        n = check_count(n_samples, "n_samples")
+        rng = generator(self.random_state if random_state is None else random_state)
+        return chain.draw(n, rng)
+
+    def start(self, prior=None) -> RegimeBelief:
+        """The belief before the first observation, to be carried on one step at a time.
+
+        Parameters
+        ----------
+        prior : array of shape (K,), optional
+            Probabilities of the states; None is `startprob_`.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> data = km.datasets.make_hmm("separated", 2000, random_state=0)
+        >>> belief = km.KernelHMM(2, random_state=0).fit(data.X).start()
+        >>> belief.update([0.1]).probabilities.round(1)
+        array([1., 0.])
+        >>> belief.predict().probabilities.round(1)
+        array([0.4, 0.6])
+        """
+        return RegimeBelief(self.chain_, prior, self.columns)
+
+    @property
+    def columns(self) -> Labels:
+        """Names of the columns of the training data."""
+        names = getattr(self, "feature_names_in_", None)
+        return Labels(None if names is None else tuple(map(str, names)))
+
+    # ------------------------------------------------------------ in words
+
+    def summary(self) -> Summary:
+        """The fitted model in words and numbers.
+
+        Returns
+        -------
+        Summary
+            A text, which a notebook shows as a table; `table` is a DataFrame.
+        """
+        check_is_fitted(self)
+        d, n = self.n_features_in_, self.emissions_.points.shape[0]
+        names = ", ".join(self.columns.named(d))
+        data = [Line("columns", names, names), Line("points of the laws", n, f"{n:,}")]
+        return Summary(
+            f"{self.noun} of {names}",
+            [Block("Data", data), *self.blocks(), Block("Learning", self._learning())],
+        )
+
+    @abstractmethod
+    def blocks(self) -> list[Block]:
+        """What the summary says of the states."""
+
+    def _learning(self) -> list[Line]:
+        of = "y" if self.variates_ is None else f"{self.variates_.directions.shape[1]} variates"
+        steps = len(self.history_)
+        ended = "converged" if self.converged_ else "stopped before it had settled"
+        lines = [
+            Line("kernel", self.kernel_, repr(self.kernel_)),
+            Line("densities of", of, of),
+            Line("bandwidth", self.bandwidth_, _text(self.bandwidth_)),
+            Line("iterations of EM", steps, f"{steps}, {ended}" if steps else "none: moments"),
+        ]
+        if steps:
+            lines.append(Line.of("log-likelihood of a row", float(self.history_.max())))
+        filtering = "kernel Bayes' rule" if self.by_rule else "densities"
+        lines.append(Line("filter by", filtering, filtering))
+        if self.by_rule and self.reg_ is not None:
+            lines.append(Line.of("λ of kernel Bayes' rule", self.reg_))
+        return lines
+
+
+def _text(bandwidth) -> str:
+    if bandwidth is None:
+        return "none"
+    return ", ".join(f"{width:.4g}" for width in np.atleast_1d(bandwidth))
+
+
+def version2(cls: type, state: dict[str, Any]) -> dict[str, Any]:
+    """The state of today of an estimator that version 1 has saved."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # it has the keywords of its time
+        parameters = vars(cls(**{k: v for k, v in state.items() if k.strip("_") == k}))
+    names = {"_laws": "laws_", "_bayes": "rule_", "_space": "space_"}
+    return parameters | {
+        names.get(k, k): v for k, v in state.items() if k not in parameters and k.strip("_") != k
+    }

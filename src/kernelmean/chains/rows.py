@@ -1,0 +1,85 @@
+"""Observations in the order of time: which are there, and the sequences that they form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array, as_points
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Observations, which of them are there, and the sequences that they form.
+
+    Attributes
+    ----------
+    points : array of shape (n, d)
+    seen : bool array of shape (n,)
+    sequences : list of slice
+    used : bool array of shape (n,)
+        Rows that are learned from; the others are missing to EM.
+    """
+
+    points: Array
+    seen: np.ndarray
+    sequences: list[slice]
+    used: np.ndarray
+
+    @classmethod
+    def of(cls, points, seen: np.ndarray, sequences: list[slice]) -> Rows:
+        """All rows seen are used."""
+        return cls(points, seen, sequences, seen)
+
+    def weights(self, gamma: np.ndarray) -> np.ndarray:
+        """γ of the rows seen, zero where they are not used."""
+        return np.where(self.used[self.seen, None], gamma[self.seen], 0.0)
+
+    def halves(self, pieces: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows seen in every other of some stretches, and those in the others."""
+        n = int(self.seen.sum())
+        odd = np.zeros(len(self.seen), dtype=bool)
+        odd[self.seen] = np.arange(n) * min(pieces, n) // n % 2 == 1
+        return odd, self.seen & ~odd
+
+    @property
+    def there(self) -> Array:
+        """The rows seen."""
+        if self.seen.all():
+            return self.points
+        return arrays.take(self.points, np.flatnonzero(self.seen), axis=0)
+
+    def stretches(self, limit: int, pieces: int) -> tuple[np.ndarray, Rows]:
+        """Numbers of about `limit` rows in stretches over the whole, and these rows."""
+        if len(self.seen) <= limit:
+            return np.arange(len(self.seen)), self
+        longest = max(2, limit // pieces)
+        parts = [
+            slice(start, min(start + longest, s.stop))
+            for s in self.sequences
+            for start in range(s.start, s.stop, longest)
+        ]
+        enough = max(1, round(limit * len(parts) / len(self.seen)))
+        chosen = np.unique(np.linspace(0, len(parts) - 1, enough).round().astype(int))
+        parts = [parts[i] for i in chosen]
+        stops = np.cumsum([s.stop - s.start for s in parts])
+        rows = np.concatenate([np.arange(s.start, s.stop) for s in parts])
+        sequences = [
+            slice(int(b - (s.stop - s.start)), int(b)) for s, b in zip(parts, stops, strict=True)
+        ]
+        return rows, Rows.of(arrays.take(self.points, rows, axis=0), self.seen[rows], sequences)
+
+
+def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
+    """Rows of numbers, and which of them are whole; the others are filled with one that is."""
+    points = as_points(X, name, min_rows=min_rows, one_d=False, gaps=True)
+    xp = arrays.namespace(points)
+    gaps = xp.isnan(points)
+    seen = ~arrays.to_numpy(xp.any(gaps, axis=1))
+    if seen.all():
+        return points, seen
+    first = points[int(np.argmax(seen)), :] if seen.any() else xp.zeros_like(points[0, :])
+    missing = arrays.like(~seen, points)[:, None]
+    return xp.where(missing, first[None, :], points), seen

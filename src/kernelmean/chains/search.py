@@ -1,0 +1,71 @@
+"""Choosing among fits of a hidden chain by rows held back, whatever is fitted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from ..core import arrays
+from ..core.checks import NumericalWarning, check_positive
+from ..core.progress import Verbose, track
+from ..core.threads import one_thread
+from .rows import observed
+
+Judge = Callable[[Any], float]  # of a fitted estimator: the larger the better
+
+
+def best_fit(
+    candidates: Sequence[Any], X, lengths, judge: Judge, n_jobs, verbose: Verbose
+) -> tuple[Any, list[float]]:
+    """The best of some estimators once they are fitted, and what each was judged."""
+    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(_judged)(candidate, X, lengths, judge) for candidate in candidates
+    )
+    found = list(track(jobs, total=len(candidates), description="fits", verbose=verbose))
+    scores = [score for _, score in found]
+    return found[max(range(len(found)), key=scores.__getitem__)][0], scores
+
+
+def _judged(candidate, X, lengths, judge: Judge) -> tuple[Any, float]:
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)  # troubles are seen in the score
+        fitted = candidate.fit(X, lengths)
+        return fitted, judge(fitted)
+
+
+def factors(values, name: str) -> list[float]:
+    """Positive numbers, one at least."""
+    found = [check_positive(value, name) for value in values]
+    if not found:
+        raise ValueError(f"{name} is empty; positive numbers are needed")
+    return found
+
+
+@dataclass(frozen=True)
+class NextError:
+    """−mean ‖y_t − E[y_t | y_1, ..., y_{t-1}]‖² over the rows held back that are there."""
+
+    X: Any
+    lengths: Any
+
+    def __call__(self, fitted) -> float:
+        points, seen = observed(self.X, "X_val")
+        off = arrays.to_numpy(points - fitted.one_step(self.X, self.lengths))[seen]
+        return -float((off * off).sum(axis=1).mean())
+
+
+@dataclass(frozen=True)
+class NextLikelihood:
+    """Mean log p(y_t | y_1, ..., y_{t-1}) over the rows held back that are there."""
+
+    X: Any
+    lengths: Any
+
+    def __call__(self, fitted) -> float:
+        _, seen = observed(self.X, "X_val")
+        return float(np.mean(fitted.log_predictive(self.X, self.lengths)[seen]))

@@ -1,0 +1,80 @@
+"""A fitted model in words and numbers: text on a terminal, a table in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Line:
+    """A quantity by name: its value, and how it reads."""
+
+    name: str
+    value: Any
+    text: str
+
+    @classmethod
+    def of(cls, name: str, value: float, note: str = "") -> Line:
+        """A number to four digits, and a word on it."""
+        return cls(name, value, f"{value:.4g}{note}")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines under a heading."""
+
+    name: str
+    lines: Sequence[Line]
+
+
+class Summary(str):
+    """The text of a summary, which also shows as HTML and as a table.
+
+    Attributes
+    ----------
+    heading : str
+    blocks : list of Block
+        Headings, each with named values.
+    """
+
+    heading: str
+    blocks: list[Block]
+
+    def __new__(cls, title: str, blocks: Sequence[Block]) -> Summary:
+        """From a title and blocks of lines."""
+        width = max(len(line.name) for block in blocks for line in block.lines)
+        rows = [title, "=" * len(title)]
+        for block in blocks:
+            rows += ["", block.name, "-" * len(block.name)]
+            rows += [f"{line.name:<{width}}  {line.text}" for line in block.lines]
+        text = super().__new__(cls, "\n".join(rows))
+        text.heading, text.blocks = title, list(blocks)
+        return text
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for block in self.blocks:
+            rows.append(
+                f'<tr><th colspan="2" style="text-align:left">{escape(block.name)}</th></tr>'
+            )
+            rows += [
+                f'<tr><td style="text-align:left">{escape(line.name)}</td>'
+                f'<td style="text-align:left">{escape(line.text)}</td></tr>'
+                for line in block.lines
+            ]
+        return f"<table><caption>{escape(self.heading)}</caption>{''.join(rows)}</table>"
+
+    @property
+    def table(self) -> Any:
+        """The values as a DataFrame with one column, indexed by heading and name."""
+        import pandas as pd
+
+        rows = [(b.name, line.name, line.value) for b in self.blocks for line in b.lines]
+        index = pd.MultiIndex.from_tuples([row[:2] for row in rows], names=["section", "quantity"])
+        return pd.DataFrame({"value": [row[2] for row in rows]}, index=index, dtype=object)

@@ -1,0 +1,78 @@
+"""What users hand to a fitted filter, checked: observations, priors, supervision."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..bayes.supervision import each_strength, unpack_supervision
+from ..core import arrays
+from ..core.checks import (
+    Array,
+    NumericalWarning,
+    as_points,
+    check_columns,
+    check_lengths,
+    check_library,
+)
+from ..embedding.embedding import MeanEmbedding, as_embedding
+from .machine import Machine, Step
+from .steps import Squared
+
+
+def observations(machine: Machine, X, name: str) -> tuple[Array, np.ndarray]:
+    """Rows, and which are missing (any NaN in them): those are filled by a training row."""
+    points = as_points(X, name, one_d=False, gaps=True)
+    check_library(points, machine.points_x, name)
+    check_columns(points, machine.points_x.shape[1], name, "the training X")
+    xp = arrays.namespace(points)
+    missing = xp.any(xp.isnan(points), axis=1)
+    points = xp.where(missing[:, None], machine.points_x[:1, :], points)
+    return points, arrays.to_numpy(missing)
+
+
+def belief(machine: Machine, prior) -> MeanEmbedding:
+    """Before the first observation; None is the law of the training states."""
+    if prior is None:
+        return machine.everywhere()
+    d, where = machine.points.shape[1], "the training states"
+    m = as_embedding(prior, machine.kernel_z, "prior", d, where)
+    check_library(m.points, machine.points, "prior")
+    if m.batch is not None:
+        raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
+    if float(m.total()) <= 0:
+        raise ValueError(f"prior has weights that sum to {float(m.total()):g}; one is needed")
+    return m
+
+
+def check_supervised(machine: Machine) -> None:
+    """Only one of the rules can be supervised."""
+    if isinstance(machine.rule, Squared):
+        raise ValueError("supervision needs rule='importance'; this one has 'squared'")
+
+
+def pairs(machine: Machine, supervision) -> tuple[Array, Array, Array]:
+    """Observations, states, strengths."""
+    check_supervised(machine)
+    x_s, z_s, strength = unpack_supervision(supervision)
+    x_s, z_s = as_points(x_s, "x_s"), as_points(z_s, "z_s")
+    check_library(x_s, machine.points_x, "x_s")
+    check_library(z_s, machine.points, "z_s")
+    check_columns(x_s, machine.points_x.shape[1], "x_s", "X")
+    check_columns(z_s, machine.points.shape[1], "z_s", "the training states")
+    check_lengths(x_s.shape[0], z_s.shape[0], "x_s", "z_s")
+    return x_s, z_s, arrays.like(each_strength(strength, x_s.shape[0]), x_s)
+
+
+def warn_of_collapse(steps: Sequence[Step], stacklevel: int) -> None:
+    """Once, of the observations that changed nothing although they should."""
+    collapsed = sum(step.collapsed for step in steps)
+    if collapsed:
+        warnings.warn(
+            f"{collapsed} of {len(steps)} observations are unlike any seen in training (or reg "
+            "is too large); the prediction was kept there (see `collapsed`)",
+            NumericalWarning,
+            stacklevel=stacklevel,
+        )

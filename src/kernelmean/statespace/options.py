@@ -1,0 +1,134 @@
+"""Options of a state-space model: the law of its latent states, and how they are filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..core.parameters import Options, as_options, count, optional, positive
+
+
+def function(value, name: str) -> None:
+    """Something to call."""
+    if not callable(value):
+        raise ValueError(f"{name} is {value!r}; a function is needed")
+
+
+# ------------------------------------------------------------ the latent law
+
+
+@dataclass(frozen=True, repr=False)
+class Normal(Options):
+    """π* of the latent states is standard normal; some nodes stand for it.
+
+    Parameters
+    ----------
+    d : int, optional
+        Dimension of the states; None is the estimator's `n_latent`.
+    nodes : int, optional
+        Their number; None is 51, 120, 200 in one, two, more dimensions.
+    kernel : Kernel or str
+        Embeds the states.
+    transition : callable, optional
+        A known M: a simulator (x, rng) -> x', with x and x' of shape (N, d). Only O is learned, and
+        π* is the stationary law of M, which is simulated from draws of this one.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> X = km.datasets.make_state_space("linear", 200, random_state=0).X
+    >>> latent, em = km.Normal(2, nodes=30), km.EM(n_init=1, max_iter=3)
+    >>> km.KernelStateSpace(latent=latent, em=em).fit(X).nodes_.shape
+    (30, 2)
+    """
+
+    d: int | None = None
+    nodes: int | None = None
+    kernel: Any = "gaussian"
+    transition: Callable | None = None
+
+    ALLOWED: ClassVar = {
+        "d": optional(count()),
+        "nodes": optional(count(3)),
+        "transition": optional(function),
+    }
+    law: ClassVar = "normal"
+
+
+@dataclass(frozen=True, repr=False)
+class Uniform(Normal):
+    """π* of the latent states is uniform on the unit cube; parameters as for `Normal`."""
+
+    law: ClassVar = "uniform"
+
+
+@dataclass(frozen=True, repr=False)
+class Sampled(Normal):
+    """π* of the latent states is that of draws; parameters as for `Normal`, and
+
+    Parameters
+    ----------
+    law : callable
+        A sampler (n, rng) -> array (n, d).
+    """
+
+    law: Callable | None = None  # type: ignore[assignment,misc]
+
+    ALLOWED: ClassVar = Normal.ALLOWED | {"law": function}
+
+
+LAWS = {"normal": Normal, "uniform": Uniform}
+
+
+def as_latent(latent: Any) -> Normal:
+    """Options of a latent law given by its name, a sampler or options."""
+    if callable(latent):
+        return Sampled(law=latent)
+    return as_options(latent, "latent", LAWS)
+
+
+# ------------------------------------------------------------ filters
+
+
+@dataclass(frozen=True, repr=False)
+class Nodes(Options):
+    """States are filtered by Bayes' rule with the recovered densities on the nodes: exactly."""
+
+
+@dataclass(frozen=True, repr=False)
+class Particles(Options):
+    """States are filtered by a bootstrap particle filter over the recovered densities.
+
+    Parameters
+    ----------
+    n : int
+        Number of particles.
+    """
+
+    n: int = 500
+
+    ALLOWED: ClassVar = {"n": count()}
+
+
+@dataclass(frozen=True, repr=False)
+class KernelRule(Options):
+    """States are filtered by kernel Bayes' rule from the embedded laws, without densities.
+
+    Parameters
+    ----------
+    reg : float, optional
+        λ; None takes the one whose filter is nearest to the smoother.
+    """
+
+    reg: float | None = None
+
+    ALLOWED: ClassVar = {"reg": optional(positive())}
+
+
+FILTERS = {"nodes": Nodes, "particles": Particles, "kbr": KernelRule}
+
+
+def as_filter(inference: Any) -> Any:
+    """Options of a filter given by its name or by options."""
+    return as_options(inference, "inference", FILTERS)

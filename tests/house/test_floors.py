@@ -1,0 +1,223 @@
+"""The house stands: imports go down, no circles, and underscores stay inside their package.
+
+Over all imports of `src/kernelmean`: at the top of a file, for types, inside functions, and by
+`importlib.import_module("…")`. `kernelmean/__init__.py` is the roof, which sees every floor.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+FLOORS = [
+    *("core", "kernels", "embedding", "features", "regression", "densities", "chains", "bayes"),
+    *("filtering", "instruments", "hmm", "statespace", "metrics", "adapters", "datasets"),
+    *("comparators", "display", "app"),
+]
+FILES = {
+    ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(SRC.rglob("*.py"))
+}
+
+# Known offenders, to be mended: this set only shrinks.
+OFFENDERS: set[str] = {
+    "kernelmean.app.cli -> kernelmean",
+    "kernelmean.app.demos.curves: _names_c",
+    "kernelmean.app.hmm: _moments_of",
+    "kernelmean.app.ivreport: _tunes",
+    "kernelmean.app.page -> kernelmean",
+    "kernelmean.app.reproduce -> kernelmean",
+    "kernelmean.bayes.rules: _left",
+    "kernelmean.bayes.rules: _right",
+    "kernelmean.chains.emission: _left",
+    "kernelmean.chains.emission: _right",
+    "kernelmean.chains.model in a circle",
+    "kernelmean.chains.model: _left",
+    "kernelmean.chains.model: _right",
+    "kernelmean.chains.results in a circle",
+    "kernelmean.densities.conditional_density: _left",
+    "kernelmean.densities.conditional_density: _right",
+    "kernelmean.display in a circle",
+    "kernelmean.display.embeddings: _loo",
+    "kernelmean.display.states: _interpolated",
+    "kernelmean.display.states: _log_densities",
+    "kernelmean.display.states: _mixture",
+    "kernelmean.display.structural in a circle",
+    "kernelmean.display.structural: _check_new",
+    "kernelmean.display.tracks: _model",
+    "kernelmean.embedding.embedding in a circle",
+    "kernelmean.embedding.line in a circle",
+    "kernelmean.embedding.positive_part in a circle",
+    "kernelmean.embedding.preimage in a circle",
+    "kernelmean.embedding.recovery in a circle",
+    "kernelmean.filtering.kernel_bayes_filter in a circle",
+    "kernelmean.filtering.machine in a circle",
+    "kernelmean.filtering.results in a circle",
+    "kernelmean.filtering.tune in a circle",
+    "kernelmean.hmm.kernel_hmm in a circle",
+    "kernelmean.hmm.kernel_hmm: _accepted",
+    "kernelmean.hmm.kernel_hmm: _chain",
+    "kernelmean.hmm.kernel_hmm: _check_learning",
+    "kernelmean.hmm.kernel_hmm: _checked",
+    "kernelmean.hmm.kernel_hmm: _draft",
+    "kernelmean.hmm.kernel_hmm: _draw",
+    "kernelmean.hmm.kernel_hmm: _filtered",
+    "kernelmean.hmm.kernel_hmm: _given",
+    "kernelmean.hmm.kernel_hmm: _given_bandwidth",
+    "kernelmean.hmm.kernel_hmm: _laws",
+    "kernelmean.hmm.kernel_hmm: _log_densities",
+    "kernelmean.hmm.kernel_hmm: _log_emissions",
+    "kernelmean.hmm.kernel_hmm: _remember",
+    "kernelmean.hmm.kernel_hmm: _settings",
+    "kernelmean.hmm.kernel_hmm: _signed",
+    "kernelmean.hmm.tune in a circle",
+    "kernelmean.hmm.tune: _chain",
+    "kernelmean.hmm.tune: _draft",
+    "kernelmean.hmm.tune: _filtered",
+    "kernelmean.hmm.tune: _given",
+    "kernelmean.instruments.kernel_iv -> kernelmean.display",
+    "kernelmean.instruments.kernel_iv in a circle",
+    "kernelmean.instruments.summary in a circle",
+    "kernelmean.statespace.kernel_state_space in a circle",
+    "kernelmean.statespace.kernel_state_space: _chain",
+    "kernelmean.statespace.kernel_state_space: _check_learning",
+    "kernelmean.statespace.kernel_state_space: _draw",
+    "kernelmean.statespace.kernel_state_space: _filtered",
+    "kernelmean.statespace.kernel_state_space: _given",
+    "kernelmean.statespace.kernel_state_space: _given_bandwidth",
+    "kernelmean.statespace.kernel_state_space: _laws",
+    "kernelmean.statespace.kernel_state_space: _log_emissions",
+    "kernelmean.statespace.kernel_state_space: _mixture",
+    "kernelmean.statespace.kernel_state_space: _prior",
+    "kernelmean.statespace.kernel_state_space: _remember",
+    "kernelmean.statespace.kernel_state_space: _signed",
+    "kernelmean.statespace.particles: _posterior_in_logs",
+    "kernelmean.statespace.recovered: _chance",
+    "kernelmean.statespace.recovered: _complete",
+    "kernelmean.statespace.recovered: _even_nodes",
+    "kernelmean.statespace.recovered: _propose",
+    "kernelmean.statespace.results in a circle",
+    "kernelmean.statespace.results: _drawn_from",
+    "kernelmean.statespace.results: _probabilities",
+    "kernelmean.statespace.tune in a circle",
+}
+
+
+def room(module: str) -> str:
+    """The package, or the file beside the packages, that a module lies in; "" for the roof."""
+    return f"{module}.".split(".")[1]
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text(encoding="utf-8"))
+
+
+def imports(module: str) -> Iterator[tuple[str, str]]:
+    """(module, name) of everything of the package that a file imports; the name may be ""."""
+    package = module.split(".")[: None if FILES[module].name == "__init__.py" else -1]
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*start, *filter(None, [node.module])])
+            for name in node.names:
+                whole = f"{base}.{name.name}"
+                yield (whole, "") if whole in FILES else (base, name.name)
+        elif isinstance(node, ast.Import):
+            yield from ((name.name, "") for name in node.names)
+        elif isinstance(node, ast.Call) and "import_module" in ast.dump(node.func):
+            parts = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            if parts:
+                up = len(parts[0]) - len(parts[0].lstrip("."))
+                start = package[: len(package) - up + 1] if up else []
+                yield ".".join([*start, parts[0].lstrip(".")]), ""
+
+
+@cache
+def edges(module: str) -> frozenset[tuple[str, str]]:
+    return frozenset((to, name) for to, name in imports(module) if to in FILES and to != module)
+
+
+@cache
+def defined() -> dict[str, set[str]]:
+    """Underscore names, and the packages that define them: as functions, classes, assignments."""
+    homes: dict[str, set[str]] = {}
+    for module in FILES:
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                homes.setdefault(node.name, set()).add(room(module))
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                homes.setdefault(node.attr, set()).add(room(module))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                homes.setdefault(node.id, set()).add(room(module))
+    return homes
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def upwards(module: str) -> set[str]:
+    """What it imports from above."""
+    return {
+        f"{module} -> {to}"
+        for to, _ in edges(module)
+        if not room(to) or FLOORS.index(room(to)) > FLOORS.index(room(module))
+    }
+
+
+def foreign(module: str) -> set[str]:
+    """Underscore names of other packages that it imports or asks for, inherited ones too."""
+    taken = {name for to, name in edges(module) if private(name) and room(to) != room(module)}
+    asked = {n.attr for n in ast.walk(tree(module)) if isinstance(n, ast.Attribute)}
+    homes = defined()
+    taken |= {a for a in asked if private(a) and room(module) not in homes.get(a, {room(module)})}
+    return {f"{module}: {name}" for name in taken}
+
+
+@cache
+def circular() -> frozenset[str]:
+    """The files that import themselves, by whatever way round."""
+
+    def reached(module: str) -> set[str]:
+        found: set[str] = set()
+        todo = [module]
+        while todo:
+            new = {to for to, _ in edges(todo.pop())} - found
+            found |= new
+            todo += new
+        return found
+
+    return frozenset(f"{module} in a circle" for module in HOUSE if module in reached(module))
+
+
+HOUSE = [module for module in FILES if room(module)]
+
+
+def test_every_room_has_a_floor():
+    assert {room(module) for module in HOUSE} <= set(FLOORS)
+
+
+@pytest.mark.parametrize("module", HOUSE)
+def test_imports_go_down(module):
+    assert upwards(module) <= OFFENDERS
+
+
+def test_no_circles():
+    assert circular() <= OFFENDERS
+
+
+@pytest.mark.parametrize("module", HOUSE)
+def test_underscores_stay_inside_their_package(module):
+    assert foreign(module) <= OFFENDERS
+
+
+def test_offenders_are_only_those_still_there():
+    """The list of exceptions only shrinks."""
+    found = {line for module in HOUSE for line in upwards(module) | foreign(module)}
+    assert found | circular() == OFFENDERS

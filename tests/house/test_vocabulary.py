@@ -1,0 +1,231 @@
+"""One vocabulary: every law answers the same verbs with the same shapes, whoever answers with it.
+
+Fitted estimators come from the saved files of `data/version1`: nothing is fitted here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from version1_questions import LINE, PLANE
+
+import kernelmean as km
+from kernelmean.core.interval import Interval
+
+FOLDER = Path(__file__).parents[1] / "data" / "version1"
+AT_MOST = 10  # parameters of a constructor
+
+
+@cache
+def loaded(name: str) -> Any:
+    return km.load(FOLDER / f"{name}.km")
+
+
+# name -> (the law or batch of laws, how many laws, columns)
+LAWS: dict[str, tuple[Callable[[], Any], int, int]] = {
+    "MeanEmbedding": (lambda: loaded("embedding_batch"), 3, 1),
+    "ConditionalEmbedding.at": (lambda: loaded("conditional").at(PLANE), 6, 2),
+    "ConditionalDensity.at": (lambda: loaded("density").at(LINE), 6, 1),
+    "ConditionalDensity.at, location": (lambda: loaded("density_location").at(LINE), 6, 1),
+    "ConditionalDensity.at, two columns": (lambda: loaded("density_two_columns").at(LINE), 6, 2),
+    "KernelBayes.posterior": (lambda: loaded("bayes_importance").posterior(PLANE), 6, 2),
+    "KernelBayesFilter.filter": (lambda: loaded("filter_importance").filter(PLANE), 6, 2),
+    "KernelBayesFilter.smooth": (lambda: loaded("filter_importance").smooth(PLANE), 6, 2),
+    "KernelBayesFilter.forecast": (lambda: loaded("filter_importance").forecast(PLANE, 4), 4, 2),
+    "KernelBayesFilter.forecast, observations": (
+        lambda: loaded("filter_importance").forecast(PLANE, 4).observations,
+        4,
+        2,
+    ),
+    "KernelHMM.forecast": (lambda: loaded("hmm").forecast(LINE, 4), 4, 1),
+    "KernelHMM.forecast, variates": (
+        lambda: loaded("hmm_variates").forecast(np.tile(LINE, 5), 4),
+        4,
+        5,
+    ),
+    "KernelStateSpace.filter": (lambda: loaded("state_space").filter(LINE), 6, 1),
+    "KernelStateSpace.smooth": (lambda: loaded("state_space").smooth(LINE), 6, 1),
+    "KernelStateSpace.filter, plane": (lambda: loaded("state_space_uniform").filter(PLANE), 6, 2),
+    "KernelStateSpace.forecast": (lambda: loaded("state_space").forecast(LINE, 4), 4, 1),
+    "KernelStateSpace.forecast, particles": (
+        lambda: loaded("state_space_particles").forecast(LINE, 4),
+        4,
+        1,
+    ),
+}
+
+
+@pytest.fixture(params=LAWS)
+def law(request) -> tuple[Any, int, int]:
+    make, m, d = LAWS[request.param]
+    return make(), m, d
+
+
+class TestLaws:
+    def test_moments(self, law):
+        it, m, d = law
+        assert it.mean().shape == it.std().shape == (m, d)
+        assert it.cov().shape == (m, d, d)
+        assert (it.std() >= 0).all()
+        variances = np.diagonal(it.cov(), axis1=1, axis2=2)
+        assert_allclose(it.std() ** 2, np.maximum(variances, 0), rtol=1e-6, atol=1e-9)
+
+    def test_interval(self, law):
+        it, m, d = law
+        found = it.interval(0.9)
+        assert isinstance(found, Interval)
+        assert found.lower.shape == found.upper.shape == (m, d)
+        assert (found.lower <= found.upper).all()
+        for ours, named in zip(it.interval(), it.interval(level=0.95), strict=True):
+            assert_allclose(ours, named)
+
+    def test_quantile(self, law):
+        it, m, d = law
+        assert it.quantile(0.3).shape == (m, d)
+        several = it.quantile([0.1, 0.3, 0.9])
+        assert several.shape == (m, 3, d)
+        assert (np.diff(several, axis=1) >= 0).all()
+        assert_allclose(several[:, 1], it.quantile(0.3))
+
+    def test_density(self, law):
+        it, m, d = law
+        Y = np.random.default_rng(0).normal(size=(7, d))
+        found = it.density(Y)
+        assert found.shape == (m, 7)
+        assert (found >= 0).all()
+        with np.errstate(divide="ignore"):
+            assert_allclose(np.exp(it.log_density(Y)), found, rtol=1e-6, atol=1e-300)
+
+    def test_probability(self, law):
+        it, m, _ = law
+        found = it.probability(lambda Y: Y[:, 0] > 0)
+        assert found.shape == (m,)
+        assert ((found >= 0) & (found <= 1)).all()
+        assert_allclose(it.probability(lambda Y: Y[:, 0] > -np.inf), 1.0)
+
+    def test_sample(self, law):
+        it, m, d = law
+        found = it.sample(5, random_state=0)
+        assert found.shape == (m, 5, d)
+        assert_allclose(it.sample(5, random_state=0), found)
+
+    def test_mode(self, law):
+        it, m, d = law
+        assert it.mode().shape == (m, d)
+
+    def test_to_frame(self, law):
+        pd = pytest.importorskip("pandas")
+        it, m, d = law
+        frame = it.to_frame()
+        assert isinstance(frame, pd.DataFrame)
+        assert len(frame) == m
+        for end in ("_std", "_lower", "_upper"):
+            assert sum(name.endswith(end) for name in frame.columns) == d
+
+    def test_nothing_of_it_is_an_estimator(self, law):
+        parts = vars(law[0]).values() if hasattr(law[0], "__dict__") else ()
+        assert not [part for part in parts if hasattr(part, "fit") and hasattr(part, "get_params")]
+
+
+# --------------------------------------------------------------------------- every module and class
+@cache
+def modules() -> tuple[Any, ...]:
+    """All modules of the package but those that need a library which is not installed."""
+    found = []
+    for info in pkgutil.walk_packages(km.__path__, "kernelmean."):
+        try:
+            found.append(importlib.import_module(info.name))
+        except ImportError as missing:  # an extra, never a module of our own
+            if (missing.name or "").startswith("kernelmean"):
+                raise
+    return tuple(found)
+
+
+def functions() -> Iterator[tuple[str, Callable]]:
+    """All functions and methods, by name, private ones too."""
+    for module in modules():
+        for name, thing in vars(module).items():
+            if getattr(thing, "__module__", None) != module.__name__:
+                continue
+            if inspect.isfunction(thing):
+                yield f"{module.__name__}.{name}", thing
+            if inspect.isclass(thing):
+                for verb, method in vars(thing).items():
+                    method = getattr(method, "__func__", method)
+                    if inspect.isfunction(method):
+                        yield f"{module.__name__}.{name}.{verb}", method
+
+
+def classes() -> dict[str, type]:
+    """All estimators and all public classes."""
+    found = {name: getattr(km, name) for name in km.__all__}
+    for module in modules():
+        found |= {name: cls for name, cls in vars(module).items() if hasattr(cls, "get_params")}
+    return {
+        name: cls
+        for name, cls in sorted(found.items())
+        if inspect.isclass(cls) and cls.__module__.startswith("kernelmean")
+    }
+
+
+def test_a_level_is_95_percent_unless_said_otherwise():
+    other = {}
+    for name, function in functions():
+        level = inspect.signature(function).parameters.get("level")
+        if level is None or level.default is inspect.Parameter.empty:
+            continue
+        default = getattr(level.default, "default", level.default)  # of an option of the command
+        if default != 0.95:
+            other[name] = default
+    assert not other
+
+
+@pytest.mark.parametrize("name", classes())
+def test_constructors_are_short(name):
+    kinds = inspect.Parameter
+    parameters = inspect.signature(classes()[name].__init__).parameters.values()
+    named = [p.name for p in parameters if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)]
+    assert len(named) - 1 <= AT_MOST, named
+
+
+FITTED = [
+    *("conditional", "composition", "ratio", "bayes_importance", "filter_importance", "density"),
+    *("embedded_density", "hmm", "hmm_spectral", "state_space", "state_space_moments", "iv"),
+    *("iv_formula", "iv_effect"),
+]
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_every_fitted_estimator_has_a_summary(name):
+    text = str(loaded(name).summary())
+    assert text.strip()
+    assert "object at 0x" not in text
+
+
+def test_every_estimator_is_asked_for_a_summary():
+    """Not of ours that are compared with, nor feature maps."""
+    ours = [c for n, c in classes().items() if hasattr(c, "fit") and n in km.__all__]
+    estimators = {c for c in ours if not issubclass(c, km.FeatureMap)}
+    assert estimators <= {type(loaded(name)) for name in FITTED}
+
+
+def test_importing_the_package_imports_nothing_that_it_can_do_without():
+    code = "import json, sys, kernelmean; print(json.dumps(list(sys.modules)))"
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    there = set(json.loads(shown.stdout))
+    late = ("comparators", "datasets", "display", "adapters", "app")
+    others = {"matplotlib", "pandas", "torch", "dask", "typer", "rich"}
+    assert not there & ({f"kernelmean.{part}" for part in late} | others)
