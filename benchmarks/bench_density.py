@@ -125,7 +125,7 @@ def asked(design: str, n: int, rows: int, levels: int) -> tuple:
 
 def quantiles(model, X: np.ndarray, levels: np.ndarray) -> float:
     """The largest difference of F(quantile) from the first level, at the first rows."""
-    found = model.quantile(X, levels)
+    found = model.predict_quantile(X, levels)
     some = X[:CHECKED]
     return float(np.abs(model.cdf(found[: len(some), 0], some, paired=True) - levels[0]).max())
 

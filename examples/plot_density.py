@@ -40,7 +40,9 @@ axes[0].set(title="density and quantiles, true ones dashed", xlabel="x", ylim=(-
 
 grid = np.linspace(-6, 6, 401)
 at = [[0.1], [0.5], [0.9]]
-for i, (found, exact) in enumerate(zip(model.pdf(grid, at), data.density(grid, at), strict=True)):
+for i, (found, exact) in enumerate(
+    zip(model.pdf(grid, at, paired=False), data.density(grid, at, paired=False), strict=True)
+):
     axes[1].plot(grid, found + 0.45 * (2 - i), color=km.display.CURVE, lw=2)
     axes[1].plot(grid, exact + 0.45 * (2 - i), "k--", lw=1)
 axes[1].set(title="estimate, truth dashed", xlabel="y")

@@ -362,8 +362,8 @@ def density_answers(model, x, y) -> Answers:
         "score_samples": model.score_samples(x, y),
         "score": model.score(x, y),
         "predict": model.predict(x),
-        "quantile": model.quantile(x, [0.1, 0.5, 0.9]),
-        "interval": np.array(model.interval(x, 0.8)),
+        "quantile": model.predict_quantile(x, [0.1, 0.5, 0.9]),
+        "interval": np.array(model.predict_interval(x, 0.8)),
         "cdf": model.cdf(y, x, paired=False),
         "sample": model.sample(x, 3, random_state=0),
         "mode": model.mode(x[:4]),
@@ -378,7 +378,7 @@ def density_case(**parameters) -> Answers:
     model = km.ConditionalDensity(**parameters).fit(data.X, data.Y)
     told = density_answers(model, data.X[:12], data.Y[:12])
     told["region"] = flat(model.region(data.X[:12], 0.8))
-    return told | {"shortest": np.array(model.interval(data.X[:5], 0.8, kind="shortest"))}
+    return told | {"shortest": np.array(model.predict_interval(data.X[:5], 0.8, kind="shortest"))}
 
 
 @case()

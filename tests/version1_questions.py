@@ -130,11 +130,11 @@ def of_density(x: np.ndarray, y: np.ndarray) -> Callable[[Any], Answers]:
             "cdf": model.cdf(y, x, paired=False),
             "weights": model.weights(x),
             "predict": model.predict(x),
-            "quantile": model.quantile(x, [0.1, 0.5]),
+            "quantile": model.predict_quantile(x, [0.1, 0.5]),
             "sample": model.sample(x, 2, random_state=0),
             "loo_score": model.loo_score(bandwidth=0.5, reg=0.2),
         }
-        return told | dict(zip(("low", "high"), model.interval(x, 0.8), strict=True))
+        return told | dict(zip(("low", "high"), model.predict_interval(x, 0.8), strict=True))
 
     return ask
 

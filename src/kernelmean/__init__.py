@@ -13,20 +13,19 @@ Estimators
 Options
     EM, Normal, Uniform, Sampled, Particles, KernelRule
 And
-    load, NumericalWarning, datasets, display, econml, metrics, moments, progress
+    load, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
 """
 
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .bayes.density_ratio import DensityRatio
 from .bayes.kernel_bayes import KernelBayes, bayes_rule
 from .bayes.rules import product_rule, sum_rule
 from .bayes.simulate import simulate_posterior
-from .chains.options import EM
 from .core import moments, old_names, progress
 from .core.checks import NumericalWarning
+from .core.interval import Interval
 from .core.saving import load
 from .densities.conditional_density import ConditionalDensity
 from .densities.embedded_density import EmbeddedDensity
@@ -34,10 +33,6 @@ from .embedding.embedding import MeanEmbedding
 from .features.base import FeatureMap
 from .features.fourier import RandomFourier
 from .features.landmarks import Exact, Nystroem
-from .filtering.kernel_bayes_filter import KernelBayesFilter
-from .hmm.estimate_order import estimate_order
-from .hmm.kernel_hmm import KernelHMM
-from .instruments.kernel_iv import KernelIV
 from .kernels import (
     Delta,
     Frobenius,
@@ -55,8 +50,15 @@ from .kernels import (
     on_columns,
 )
 from .regression.conditional import ConditionalEmbedding
-from .statespace.kernel_state_space import KernelStateSpace
-from .statespace.options import KernelRule, Normal, Particles, Sampled, Uniform
+
+if TYPE_CHECKING:  # on first use otherwise, as LAZY says
+    from .chains.options import EM
+    from .filtering.kernel_bayes_filter import KernelBayesFilter
+    from .hmm.estimate_order import estimate_order
+    from .hmm.kernel_hmm import KernelHMM
+    from .instruments.kernel_iv import KernelIV
+    from .statespace.kernel_state_space import KernelStateSpace
+    from .statespace.options import KernelRule, Normal, Particles, Sampled, Uniform
 
 __version__ = "0.1.0"
 
@@ -72,6 +74,7 @@ __all__ = [
     "Frobenius",
     "Gaussian",
     "Gaussian4",
+    "Interval",
     "Kernel",
     "KernelBayes",
     "KernelBayesFilter",
@@ -113,13 +116,25 @@ __all__ = [
 
 
 LAZY = {
-    "comparators": "comparators",
-    "datasets": "datasets",
-    "display": "display",
+    "EM": "chains.options",
     "econml": "adapters.econml",
-    "metrics": "metrics",
+    "estimate_order": "hmm.estimate_order",
+    "KernelBayesFilter": "filtering.kernel_bayes_filter",
+    "KernelHMM": "hmm.kernel_hmm",
+    "KernelIV": "instruments.kernel_iv",
+    "KernelRule": "statespace.options",
+    "KernelStateSpace": "statespace.kernel_state_space",
+    "Normal": "statespace.options",
+    "Particles": "statespace.options",
+    "Sampled": "statespace.options",
+    "Uniform": "statespace.options",
     "Neural": "features.neural",
 }
+PACKAGES = (
+    *("adapters", "app", "chains", "comparators", "datasets", "display"),
+    *("filtering", "hmm", "instruments", "metrics", "statespace"),
+)
+LAZY |= {name: name for name in PACKAGES}
 old_names.install()
 old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(
     f"{__name__}.display"
@@ -132,10 +147,10 @@ def __getattr__(name: str) -> Any:
         return old_names.moved(name)
     if name not in LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Neural" and find_spec("torch") is None:
-        raise ImportError('Neural needs PyTorch: pip install "kernelmean[nn]"')
     module = import_module(f"{__name__}.{LAZY[name]}")
-    return getattr(module, name) if name[0].isupper() else module
+    found = getattr(module, name, module)  # a package, or what its file is there for
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -60,11 +60,11 @@ def test_numbers_are_those_of_the_model(run, quick, table):
     model, X = km.load("kernelmean-density/model.km"), pd.read_csv("at.csv")
     np.testing.assert_allclose(found[["age", "dose"]], X)
     np.testing.assert_allclose(found.size_mean, model.predict(X))
-    np.testing.assert_allclose(found.size_median, model.quantile(X, 0.5))
+    np.testing.assert_allclose(found.size_median, model.predict_quantile(X, 0.5))
     np.testing.assert_allclose(found.size_mode, model.mode(X))
     for prefix, kind in (("", "central"), ("shortest_", "shortest")):
         ends = found[[f"size_{prefix}lower", f"size_{prefix}upper"]].to_numpy()
-        np.testing.assert_allclose(ends.T, model.interval(X, 0.8, kind))
+        np.testing.assert_allclose(ends.T, model.predict_interval(X, 0.8, kind))
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_several_columns(run, quick, table):
     assert {"size_upper", "weight_shortest_lower"} < set(found.columns)
     assert not any("mode" in name for name in found)
     model = km.load("kernelmean-density/model.km")
-    lower, upper = model.interval(found[["age"]], 0.9)
+    lower, upper = model.predict_interval(found[["age"]], 0.9)
     np.testing.assert_allclose(found[["size_lower", "weight_lower"]], lower)
     np.testing.assert_allclose(found[["size_upper", "weight_upper"]], upper)
     page = Path("kernelmean-density/report.html").read_text(encoding="utf-8")

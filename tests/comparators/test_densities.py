@@ -80,8 +80,8 @@ def test_pairs_tables_and_scores_agree(model, d_y):
     assert table.shape == (60, 60)
     assert (table >= 0).all()
     assert_allclose(fitted.pdf(Y, X), np.diag(table), rtol=1e-5)
-    assert fitted.pdf(Y[:7], X).shape == (60, 7)
-    assert_allclose(fitted.pdf(Y[:7], X), table[:, :7], rtol=1e-5)
+    assert fitted.pdf(Y[:7], X, paired=False).shape == (60, 7)
+    assert_allclose(fitted.pdf(Y[:7], X, paired=False), table[:, :7], rtol=1e-5)
     assert_allclose(np.exp(fitted.score_samples(X, Y)), fitted.pdf(Y, X))
     assert fitted.score(X, Y) == pytest.approx(np.mean(fitted.score_samples(X, Y)))
 
@@ -93,7 +93,7 @@ def test_densities_improve_on_the_marginal_one(model):
     model.fit(data.X, data.Y)
     grid = np.linspace(-6, 6, 241)
     truth = new.density(grid, new.X[:50])
-    error = np.mean((model.pdf(grid, new.X[:50]) - truth) ** 2)
+    error = np.mean((model.pdf(grid, new.X[:50], paired=False) - truth) ** 2)
     assert error < 0.25 * np.mean((truth.mean(axis=0) - truth) ** 2)
 
 
@@ -101,7 +101,7 @@ def test_densities_improve_on_the_marginal_one(model):
 def test_densities_integrate_to_about_one(model):
     data = bimodal(300)
     grid = np.linspace(-40, 40, 8001)
-    totals = clone(model).fit(data.X, data.Y).pdf(grid, data.X[:20]).sum(axis=1) / 100
+    totals = clone(model).fit(data.X, data.Y).pdf(grid, data.X[:20], paired=False).sum(axis=1) / 100
     # the operator's weights sum to one, and what is negative of their sum is left out
     signed = isinstance(model, ConditionalDensityOperator)
     assert_allclose(totals, 1, atol=0.1 if signed else 1e-4)
@@ -119,10 +119,10 @@ def test_densities_follow_the_units(model):
 def test_blocks_do_not_change_the_numbers(model, monkeypatch):
     X, Y = sample()
     expected = clone(model).fit(X, Y)
-    table, pairs = expected.pdf(Y[:50], X), expected.pdf(Y, X)
+    table, pairs = expected.pdf(Y[:50], X, paired=False), expected.pdf(Y, X)
     monkeypatch.setattr(densities, "CELLS", 60 * 7)
     fitted = clone(model).fit(X, Y)
-    assert_allclose(fitted.pdf(Y[:50], X), table, rtol=1e-4)
+    assert_allclose(fitted.pdf(Y[:50], X, paired=False), table, rtol=1e-4)
     assert_allclose(fitted.pdf(Y, X), pairs, rtol=1e-4)
 
 
@@ -205,10 +205,10 @@ def test_constant_columns_are_named(model):
 def test_far_from_all_rows_there_is_a_density_still(model):
     X, Y = sample()
     fitted = clone(model).fit(X, Y)
-    at = fitted.pdf(np.linspace(-2, 2, 50), [[1e4, -1e4]])
+    at = fitted.pdf(np.linspace(-2, 2, 50), [[1e4, -1e4]], paired=False)
     assert np.isfinite(at).all()
     assert at.max() > 0.01 or isinstance(model, MixtureDensityNetwork)
-    assert (fitted.pdf([1e8], X) == 0).all()
+    assert (fitted.pdf([1e8], X, paired=False) == 0).all()
 
 
 # ---------------------------------------------------------------- Nadaraya and Watson
@@ -290,7 +290,7 @@ def test_far_from_all_rows_the_nearest_has_the_weight():
     at = [[1e6, 1e5]]
     nearest = Y[np.argmin(cdist(at, X)[0]), 0]
     y = np.linspace(-2, 2, 9)
-    assert_allclose(fitted.pdf(y, at)[0], norm.pdf(y, nearest, 0.2))
+    assert_allclose(fitted.pdf(y, at, paired=False)[0], norm.pdf(y, nearest, 0.2))
     assert_allclose(fitted.score_samples(at, [nearest + 100]), norm.logpdf(100, 0, 0.2), rtol=1e-10)
 
 
@@ -339,7 +339,7 @@ def test_the_operator_is_the_formula_of_its_paper(d_y):
     a = inverse @ inverse @ rbf(z, Y, ell) @ w / m
     volume = np.prod(np.ptp(Y, axis=0))
     expected = np.maximum(a.T @ rbf(z, Y, ell) / volume, 0)
-    assert_allclose(fitted.pdf(Y, X[:5]), expected, rtol=1e-6, atol=1e-9)
+    assert_allclose(fitted.pdf(Y, X[:5], paired=False), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_the_operator_finds_the_density_without_being_normalised():
@@ -348,7 +348,7 @@ def test_the_operator_finds_the_density_without_being_normalised():
     X, Y = rng.normal(size=(800, 1)), rng.normal(size=(800, 1))
     fitted = ConditionalDensityOperator(0.01, 1e-5, normalise=False).fit(X, Y)
     grid = np.linspace(-2.5, 2.5, 201)
-    density = fitted.pdf(grid, [[0.0]])[0]
+    density = fitted.pdf(grid, [[0.0]], paired=False)[0]
     assert np.trapezoid(density, grid) == pytest.approx(0.987, abs=0.1)
     assert np.abs(density - norm.pdf(grid)).max() < 0.1
 
@@ -364,15 +364,17 @@ def test_the_weights_of_the_operator_integrate_to_one_over_the_box():
 
     totals = [quad(lambda t, i=i: signed(t)[i], Y.min(), Y.max())[0] for i in range(3)]
     assert_allclose(totals, 1, rtol=1e-8)
-    assert_array_equal(fitted.pdf([Y.min() - 0.01, Y.max() + 0.01], X[:3]), 0)
+    assert_array_equal(fitted.pdf([Y.min() - 0.01, Y.max() + 0.01], X[:3], paired=False), 0)
     assert (fitted.reg_, fitted.reg_reference_) == pytest.approx((80**-0.5, 80**-1.5))
 
 
 def test_scaling_the_weights_of_the_operator_leaves_its_shape():
     X, Y = sample(80)
     raw, scaled = (ConditionalDensityOperator(normalise=v).fit(X, Y) for v in (False, True))
-    ratio = scaled.pdf(Y[:20], X) / np.maximum(raw.pdf(Y[:20], X), 1e-300)
-    kept = raw.pdf(Y[:20], X) > 1e-6
+    ratio = scaled.pdf(Y[:20], X, paired=False) / np.maximum(
+        raw.pdf(Y[:20], X, paired=False), 1e-300
+    )
+    kept = raw.pdf(Y[:20], X, paired=False) > 1e-6
     for row, seen in zip(ratio, kept, strict=True):
         assert_allclose(row[seen], row[seen][0], rtol=1e-6)
 

@@ -268,9 +268,9 @@ class TestConditionalDensity:
             lambda m, X, y: m.score_samples(X, y),
             lambda m, X, y: m.weights(X),
             lambda m, X, y: m.predict(X),
-            lambda m, X, y: m.quantile(X, [0.2, 0.5]),
-            lambda m, X, y: m.interval(X, 0.5)[0],
-            lambda m, X, y: m.interval(X, 0.5, "shortest")[1],
+            lambda m, X, y: m.predict_quantile(X, [0.2, 0.5]),
+            lambda m, X, y: m.predict_interval(X, 0.5)[0],
+            lambda m, X, y: m.predict_interval(X, 0.5, "shortest")[1],
         ):
             check(ask(other, new, at), ask(ours, X, y), new, atol=2e-3)
         for ask in (lambda m, X: m.mode(X), lambda m, X: m.sample(X, 3, 0)):
@@ -640,3 +640,42 @@ def test_saving_keeps_the_numbers(theirs, xy, tmp_path):
     assert_allclose(
         km.load(tmp_path / "c.km").predict(xy[0]), numbers(c.predict(theirs(xy[0]))), atol=1e-8
     )
+
+
+class TestLibrariesThatMeet:
+    """What was fitted on arrays of one library says so when it is asked about those of another."""
+
+    @pytest.fixture(params=["ours first", "theirs first"])
+    def pair(self, request, theirs, xy):
+        here, there = (lambda A: A), theirs
+        return (here, there) if request.param == "ours first" else (there, here)
+
+    def test_are_told_apart(self, pair, xy, Y):
+        fitted, asked = pair
+        X, y = fitted(xy[0]), fitted(xy[1])
+        new = asked(Y)
+        k = km.Gaussian(0.8)
+        conditional = km.ConditionalEmbedding(k, k, 1e-2).fit(X, y)
+        bayes = km.KernelBayes(kernel_x=k, kernel_z=k, reg=1e-2, reg_prior=1e-2).fit(X, y)
+        density = km.ConditionalDensity(k, 0.5, 1e-2).fit(X, y)
+        ratio = km.DensityRatio(k, 1e-2).fit(X, y)
+        m = km.MeanEmbedding(X, kernel=k)
+        for ask in (
+            lambda: conditional.predict(new),
+            lambda: conditional.at(new),
+            lambda: conditional.apply(new),
+            lambda: bayes.posterior(new),
+            lambda: bayes.posterior(X[:2, :], prior=new),
+            lambda: density.at(new),
+            lambda: ratio.predict(new),
+            lambda: km.EmbeddedDensity(bandwidth=0.5).fit(X).pdf(new),
+            lambda: km.Nystroem().fit(X, k).transform(new),
+            lambda: km.RandomFourier(10).fit(X, k).transform(new),
+            lambda: m(new),
+            lambda: m.density(new),
+            lambda: m.mmd(km.MeanEmbedding(new, kernel=k)),
+            lambda: km.MeanEmbedding(X, asked(np.full(30, 1 / 30))),
+            lambda: km.ConditionalEmbedding().fit(X, asked(xy[1])),
+        ):
+            with pytest.raises(ValueError, match=r"is of \w+ but .* are of \w+; convert"):
+                ask()

@@ -128,7 +128,13 @@ def fit_conditional(X, y, **parameters) -> list:
 def fit_density(X, y, **parameters) -> list:
     c = km.ConditionalDensity(**parameters).fit(X, y)
     new, y = good(5), c.points_[:5]
-    parts = [c.predict(new), c.weights(new), c.pdf(y, new), c.cdf(y, new), c.quantile(new, 0.5)]
+    parts = [
+        c.predict(new),
+        c.weights(new),
+        c.pdf(y, new),
+        c.cdf(y, new),
+        c.predict_quantile(new, 0.5),
+    ]
     return [*parts, c.sample(new, 2, 0), c.reg_, c.bandwidth_, c.loo_score_]
 
 
@@ -476,16 +482,22 @@ DOORS |= {
     "ConditionalDensity.pdf Y": ("Y", lambda b: fitted_density().pdf(b, good())),
     "ConditionalDensity.pdf Y, located": ("Y", lambda b: fitted_density(True).pdf(b, good())),
     "ConditionalDensity.pdf Y, table": ("Y", lambda b: fitted_density().pdf(b, good(), False)),
-    "ConditionalDensity.pdf X": ("X", lambda b: fitted_density().pdf(good()[:3], b)),
+    "ConditionalDensity.pdf X": ("X", lambda b: fitted_density().pdf(good()[:3], b, paired=False)),
     "ConditionalDensity.cdf Y": ("Y", lambda b: fitted_density().cdf(b, good())),
-    "ConditionalDensity.cdf X": ("X", lambda b: fitted_density().cdf(good()[:3], b)),
+    "ConditionalDensity.cdf X": ("X", lambda b: fitted_density().cdf(good()[:3], b, paired=False)),
     "ConditionalDensity.score X": ("X", lambda b: fitted_density().score(b, good())),
     "ConditionalDensity.score y": ("Y", lambda b: fitted_density().score(good(), b)),
     "ConditionalDensity.at": ("X", lambda b: fitted_density().at(b).weights),
     "ConditionalDensity.weights": ("X", lambda b: fitted_density().weights(b)),
     "ConditionalDensity.predict": ("X", lambda b: fitted_density(True).predict(b)),
-    "ConditionalDensity.quantile": ("X", lambda b: fitted_density(True).quantile(b, 0.4)),
-    "ConditionalDensity.interval": ("X", lambda b: [*fitted_density().interval(b, 0.5)]),
+    "ConditionalDensity.predict_quantile": (
+        "X",
+        lambda b: fitted_density(True).predict_quantile(b, 0.4),
+    ),
+    "ConditionalDensity.predict_interval": (
+        "X",
+        lambda b: [*fitted_density().predict_interval(b, 0.5)],
+    ),
     "ConditionalDensity.region": ("X", lambda b: np.concatenate(fitted_line().region(b))),
     "ConditionalDensity.mode": ("X", lambda b: fitted_density(True).mode(b)),
     "ConditionalDensity.sample": ("X", lambda b: fitted_density().sample(b, 2, 0)),
@@ -888,7 +900,7 @@ def _read_only(X: np.ndarray) -> np.ndarray:
         "ConditionalDensity.fit y",
         "ConditionalDensity.pdf Y",
         "ConditionalDensity.pdf X",
-        "ConditionalDensity.quantile",
+        "ConditionalDensity.predict_quantile",
         "EmbeddedDensity.fit X",
         "EmbeddedDensity.pdf",
         "KernelIV.fit X",
@@ -1031,8 +1043,8 @@ def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, us
         ("column", lambda b: instrumented().average_derivative(column=b)),
         ("reg", lambda b: km.ConditionalDensity(reg=b).fit(good(), good())),
         ("reg", lambda b: fitted_line().loo_score(reg=b)),
-        ("level", lambda b: fitted_line().interval(good(), b)),
-        ("level", lambda b: fitted_line().interval(good(), b, "shortest")),
+        ("level", lambda b: fitted_line().predict_interval(good(), b)),
+        ("level", lambda b: fitted_line().predict_interval(good(), b, "shortest")),
         ("level", lambda b: fitted_line().region(good(), b)),
     ],
     ids=[
@@ -1144,7 +1156,7 @@ def test_kernels_that_do_not_smooth_are_refused(kernel):
 
 def test_what_densities_say_of_other_mistakes():
     X, y = good(), good()[:, 0]
-    line, plane, located = fitted_line(), fitted_density(), fitted_density(True)
+    line, plane = fitted_line(), fitted_density()
     for use, words in (
         (lambda: km.ConditionalDensity(intercept="yes").fit(X, y), "intercept is 'yes'.*True"),
         (lambda: km.ConditionalDensity(intercept=None).fit(X, y), "intercept is None.*auto"),
@@ -1161,19 +1173,18 @@ def test_what_densities_say_of_other_mistakes():
         (lambda: line.pdf(X, X), "Y has 2 columns.*1"),
         (lambda: plane.pdf(y, X), "Y has 1 columns.*2"),
         (lambda: line.pdf(y, X[:, :1]), "X has 1 features, but ConditionalDensity"),
-        (lambda: line.quantile(X, 1.5), "q is 1.5.*between 0 and 1"),
-        (lambda: line.quantile(X, -0.1), "q is -0.1"),
-        (lambda: line.quantile(X, [0.1, np.nan]), r"\bq\b"),
-        (lambda: line.quantile(X, [[0.1]]), r"\bq\b"),
-        (lambda: line.quantile(X, "half"), r"\bq\b"),
-        (lambda: line.quantile(X, None), r"\bq\b"),
-        (lambda: line.interval(X, 1.0), "level is 1.0"),
-        (lambda: line.interval(X, 0.5, "hdr"), "kind is 'hdr'.*central.*shortest"),
+        (lambda: line.predict_quantile(X, 1.5), "q is 1.5.*between 0 and 1"),
+        (lambda: line.predict_quantile(X, -0.1), "q is -0.1"),
+        (lambda: line.predict_quantile(X, [0.1, np.nan]), r"\bq\b"),
+        (lambda: line.predict_quantile(X, [[0.1]]), r"\bq\b"),
+        (lambda: line.predict_quantile(X, "half"), r"\bq\b"),
+        (lambda: line.predict_quantile(X, None), r"\bq\b"),
+        (lambda: line.predict_interval(X, 1.0), "level is 1.0"),
+        (lambda: line.predict_interval(X, 0.5, "hdr"), "kind is 'hdr'.*central.*shortest"),
         (lambda: plane.region(X), "2 columns"),
         (lambda: line.sample(X, 0), r"\bn\b is 0"),
         (lambda: line.sample(X, 1.5), r"\bn\b is 1.5"),
         (lambda: embedded().sample(0), "n_samples is 0"),
-        (lambda: located.at(X), "X has 24 rows.*location=False"),
         (lambda: embedded().pdf(X[:, :1]), "X has 1 features, but EmbeddedDensity"),
         (lambda: km.EmbeddedDensity().fit(X, sample_weight=np.ones(3)), "sample_weight has 3"),
         (

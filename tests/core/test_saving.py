@@ -162,11 +162,11 @@ def test_conditional_densities(parameters, columns, tmp_path, xy):
         assert_array_equal(getattr(again, name), getattr(model, name))
     for ask in (
         lambda m: m.pdf(Y, X),
-        lambda m: m.pdf(Y[:4], X),
+        lambda m: m.pdf(Y[:4], X, paired=False),
         lambda m: m.cdf(Y, X),
         lambda m: m.weights(X),
         lambda m: m.predict(X),
-        lambda m: m.quantile(X, [0.1, 0.5]),
+        lambda m: m.predict_quantile(X, [0.1, 0.5]),
         lambda m: m.sample(X, 3, random_state=0),
         lambda m: m.loo_score(bandwidth=0.5, reg=0.2),
         lambda m: m.score(X, Y),

@@ -18,8 +18,8 @@ from scipy.stats import kstest, norm
 from sklearn.exceptions import NotFittedError
 
 import kernelmean as km
-from kernelmean.densities import conditional_density as module
 from kernelmean.densities import fit
+from kernelmean.densities import laws as module
 
 GIVEN = {"bandwidth": 0.3, "reg": 0.01}
 
@@ -106,7 +106,7 @@ def test_the_estimator_of_the_thesis(profile, lam):
     W = slow.weights(K, oracles.gram(oracles.gaussian, X, NEW, lengthscale=0.6), 25 * lam, False)
     assert_allclose(model.weights(NEW), W, atol=1e-6 * np.abs(W).max())
     t = np.linspace(-3, 3, 31)
-    for w, got in zip(W, model.pdf(t, NEW), strict=True):
+    for w, got in zip(W, model.pdf(t, NEW, paired=False), strict=True):
         p = slow.recovered(w, y, 0.25, profile)
         expected = [p(u) for u in t]
         assert_allclose(got, expected, atol=2e-5 * max(expected))
@@ -125,7 +125,7 @@ def test_with_an_intercept():
     assert_allclose(model.weights([[-5.0], [0.0], [100.0]]).sum(axis=1), 1.0)
     p = slow.recovered(W[1], y, 0.25)
     t = np.linspace(-2, 3, 21)
-    assert_allclose(model.pdf(t, NEW)[1], [p(u) for u in t], atol=1e-5)
+    assert_allclose(model.pdf(t, NEW, paired=False)[1], [p(u) for u in t], atol=1e-5)
 
 
 def test_weights_of_a_negative_sum():
@@ -138,7 +138,7 @@ def test_weights_of_a_negative_sum():
     assert w.sum() < 0
     p = slow.recovered(w / w.sum(), y, 0.3)
     t = np.linspace(-2, 2, 21)
-    assert_allclose(model.pdf(t, at)[0], [p(u) for u in t], atol=1e-4)
+    assert_allclose(model.pdf(t, at, paired=False)[0], [p(u) for u in t], atol=1e-4)
 
 
 def test_given_parameters_are_kept():
@@ -251,9 +251,11 @@ class TestOneColumn:
     def test_integral_one_and_never_negative(self, kind):
         model = fitted(kind)
         for row in range(3):
-            whole = integral(lambda t, x=NEW[[row]]: model.pdf(t, x)[0], ends(model, row))
+            whole = integral(
+                lambda t, x=NEW[[row]]: model.pdf(t, x, paired=False)[0], ends(model, row)
+            )
             assert_allclose(whole, 1.0, atol=2e-4)
-        assert np.all(model.pdf(np.linspace(-9, 9, 500), NEW) >= 0)
+        assert np.all(model.pdf(np.linspace(-9, 9, 500), NEW, paired=False) >= 0)
 
     def test_weights_give_the_density(self, kind):
         """Shifted by the location, with the integral by quadrature."""
@@ -264,7 +266,9 @@ class TestOneColumn:
             points = model.points_[:, 0] + shift(model, NEW)[row, 0]
             p = slow.recovered(model.weights(NEW)[row], points, model.bandwidth_[0], profile)
             expected = np.array([p(u) for u in t])
-            assert_allclose(model.pdf(t, NEW)[row], expected, atol=2e-4 * expected.max())
+            assert_allclose(
+                model.pdf(t, NEW, paired=False)[row], expected, atol=2e-4 * expected.max()
+            )
             pairs = model.pdf(t, np.repeat(NEW[[row]], 15, axis=0))
             assert_allclose(pairs, expected, atol=3e-5 * expected.max())
 
@@ -275,7 +279,7 @@ class TestOneColumn:
         assert table.shape == (40, 40)
         assert_allclose(np.diag(table), pairs, atol=1e-4 * table.max())
         assert_array_equal(model.pdf(y, X, paired=True), pairs)
-        assert model.pdf(y[:7], X).shape == (40, 7)
+        assert model.pdf(y[:7], X, paired=False).shape == (40, 7)
         assert_allclose(np.diag(model.cdf(y, X, paired=False)), model.cdf(y, X), atol=1e-9)
 
     def test_log_densities(self, kind):
@@ -293,40 +297,40 @@ class TestOneColumn:
     def test_the_distribution_function_is_the_integral(self, kind):
         model = fitted(kind)
         y = np.array([-1.5, -0.4, 0.1, 0.5, 2.0])
-        got = model.cdf(y, NEW)
+        got = model.cdf(y, NEW, paired=False)
         assert got.shape == (3, 5)
         for row in range(3):
             cuts = ends(model, row)
             for u, value in zip(y, got[row], strict=True):
                 upto = np.append(cuts[cuts < u], u)
                 if len(upto) > 1:
-                    below = integral(lambda t, x=NEW[[row]]: model.pdf(t, x)[0], upto)
+                    below = integral(lambda t, x=NEW[[row]]: model.pdf(t, x, paired=False)[0], upto)
                     assert_allclose(value, below, atol=2e-4)
-        assert_allclose(model.cdf([-1e3, 1e3], NEW), [[0.0, 1.0]] * 3, atol=1e-7)
+        assert_allclose(model.cdf([-1e3, 1e3], NEW, paired=False), [[0.0, 1.0]] * 3, atol=1e-7)
 
     def test_quantiles_invert_it(self, kind):
         model = fitted(kind)
         levels = [0.01, 0.1, 0.5, 0.77, 0.99]
-        q = model.quantile(NEW, levels)
+        q = model.predict_quantile(NEW, levels)
         assert q.shape == (3, 5)
         assert np.all(np.diff(q, axis=1) > 0)
         for row in range(3):
-            assert_allclose(model.cdf(q[row], NEW[[row]])[0], levels, atol=1e-7)
-        assert_array_equal(model.quantile(NEW, 0.5), q[:, 2])
+            assert_allclose(model.cdf(q[row], NEW[[row]], paired=False)[0], levels, atol=1e-7)
+        assert_array_equal(model.predict_quantile(NEW, 0.5), q[:, 2])
 
     def test_intervals_hold_their_mass(self, kind):
         model = fitted(kind)
         for kind_of_interval in ("central", "shortest"):
-            low, high = model.interval(NEW, 0.8, kind_of_interval)
+            low, high = model.predict_interval(NEW, 0.8, kind_of_interval)
             assert low.shape == high.shape == (3,)
             both = np.stack([low, high], axis=1)
-            mass = [np.ptp(model.cdf(both[i], NEW[[i]])[0]) for i in range(3)]
+            mass = [np.ptp(model.cdf(both[i], NEW[[i]], paired=False)[0]) for i in range(3)]
             assert_allclose(mass, 0.8, atol=1e-6)
         shorter = high - low
-        central = model.interval(NEW, 0.8)
-        assert_array_equal(central[0], model.quantile(NEW, (1 - 0.8) / 2))
+        central = model.predict_interval(NEW, 0.8)
+        assert_array_equal(central[0], model.predict_quantile(NEW, (1 - 0.8) / 2))
         levels = np.linspace(0, 0.2, 2001)
-        every = model.quantile(NEW, levels + 0.8) - model.quantile(NEW, levels)
+        every = model.predict_quantile(NEW, levels + 0.8) - model.predict_quantile(NEW, levels)
         assert np.all(shorter <= every.min(axis=1) * (1 + 1e-6))
         assert_allclose(shorter, every.min(axis=1), rtol=5e-3)
 
@@ -334,15 +338,17 @@ class TestOneColumn:
         model = fitted(kind)
         for row, region in enumerate(model.region(NEW, 0.7)):
             x = NEW[[row]]
-            mass = np.ptp(model.cdf(region.ravel(), x)[0].reshape(-1, 2), axis=1).sum()
+            mass = np.ptp(
+                model.cdf(region.ravel(), x, paired=False)[0].reshape(-1, 2), axis=1
+            ).sum()
             assert_allclose(mass, 0.7, atol=1e-3)
             assert np.all(np.diff(region.ravel()) > 0)
-            heights = model.pdf(region.ravel(), x)[0]
+            heights = model.pdf(region.ravel(), x, paired=False)[0]
             top = model.pdf(model.mode(x), x)[0]
             assert_allclose(heights, heights.mean(), atol=1e-3 * top)
             t = np.linspace(-4, 4, 3001)
             inside = np.any((t[:, None] > region[:, 0]) & (t[:, None] < region[:, 1]), axis=1)
-            p = model.pdf(t, x)[0]
+            p = model.pdf(t, x, paired=False)[0]
             assert p[inside].min() >= p[~inside].max() - 2e-3 * top
 
     def test_modes_are_the_highest_points(self, kind):
@@ -351,7 +357,7 @@ class TestOneColumn:
         assert found.shape == (3,)
         for row in range(3):
             t = np.sort(np.concatenate([np.linspace(-4, 4, 4001), ends(model, row)]))
-            p = model.pdf(t, NEW[[row]])[0]
+            p = model.pdf(t, NEW[[row]], paired=False)[0]
             assert model.pdf(found[[row]], NEW[[row]])[0] >= p.max() * (1 - 1e-3)
 
     def test_samples_follow_it(self, kind):
@@ -359,7 +365,10 @@ class TestOneColumn:
         draws = model.sample(NEW, 2000, random_state=54)
         assert draws.shape == (3, 2000)
         for row in range(3):
-            assert kstest(draws[row], lambda t, x=NEW[[row]]: model.cdf(t, x)[0]).pvalue > 1e-3
+            assert (
+                kstest(draws[row], lambda t, x=NEW[[row]]: model.cdf(t, x, paired=False)[0]).pvalue
+                > 1e-3
+            )
         assert_array_equal(model.sample(NEW, 2000, random_state=54), draws)
         assert not np.array_equal(model.sample(NEW, 2000, random_state=55), draws)
         assert model.sample(NEW).shape == (3, 1)
@@ -375,13 +384,10 @@ class TestOneColumn:
         m = model.at(NEW[:1])
         t = np.linspace(-2, 2, 9)
         p = m.density(t[:, None], tuple(model.bandwidth_))
-        assert_allclose(p, model.pdf(t, NEW[:1]), atol=1e-4 * p.max())
+        assert_allclose(p, model.pdf(t, NEW[:1], paired=False), atol=1e-4 * p.max())
         assert_allclose(m.mean()[0], model.predict(NEW[:1]), atol=1e-10)
-        if kind in LOCATED:
-            with pytest.raises(ValueError, match=r"X has 3 rows.*location=False"):
-                model.at(NEW)
-        else:
-            assert model.at(NEW).batch == 3
+        assert len(model.at(NEW)) == 3
+        assert_allclose(model.at(NEW).mean()[:, 0], model.predict(NEW), atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["rough", "located"])
@@ -397,7 +403,9 @@ def test_the_mean_of_a_density_that_is_not_negative():
     model = fitted("located")
     assert model.weights(NEW).min() > 0
     for row in range(3):
-        mean = integral(lambda t, x=NEW[[row]]: t * model.pdf(t, x)[0], ends(model, row))
+        mean = integral(
+            lambda t, x=NEW[[row]]: t * model.pdf(t, x, paired=False)[0], ends(model, row)
+        )
         assert_allclose(mean, model.predict(NEW[[row]])[0], atol=1e-3)
 
 
@@ -407,7 +415,7 @@ class TestTwoColumns:
     AT = np.array([[-1.0], [0.0], [1.2]])
 
     def mesh(self, model, x):
-        lower, upper = model.quantile(x, 0.0)[0], model.quantile(x, 1.0)[0]
+        lower, upper = model.predict_quantile(x, 0.0)[0], model.predict_quantile(x, 1.0)[0]
         lower, upper = lower - model.bandwidth_, upper + model.bandwidth_
         axes = [np.linspace(a, b, 241) for a, b in zip(lower, upper, strict=True)]
         return axes, np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -416,7 +424,7 @@ class TestTwoColumns:
         model = fitted_plane(location)
         for x in self.AT[:2, None]:
             (s, t), mesh = self.mesh(model, x)
-            p = model.pdf(mesh, x)[0].reshape(241, 241)
+            p = model.pdf(mesh, x, paired=False)[0].reshape(241, 241)
             assert p.min() >= 0
             assert_allclose(np.trapezoid(np.trapezoid(p, t), s), 1.0, atol=3e-3)
 
@@ -441,7 +449,7 @@ class TestTwoColumns:
         q = np.array([
             w @ [slow.smooth("gaussian", p, u, model.bandwidth_) for p in points] for u in y
         ])  # fmt: skip
-        got = model.pdf(y, x)[0]
+        got = model.pdf(y, x, paired=False)[0]
         ratio = got[q > 1e-3] / q[q > 1e-3]
         assert_allclose(ratio, ratio[0], rtol=1e-9)
         assert ratio[0] <= 1 + 1e-9
@@ -453,7 +461,7 @@ class TestTwoColumns:
         table = model.pdf(Y, X, paired=False)
         assert_allclose(np.diag(table), model.pdf(Y, X), rtol=1e-9, atol=1e-12)
         assert_allclose(model.score_samples(X, Y), np.log(model.pdf(Y, X)))
-        assert model.pdf(Y[:4], X).shape == (30, 4)
+        assert model.pdf(Y[:4], X, paired=False).shape == (30, 4)
 
     def test_samples_and_marginals(self, location):
         """Each column of the draws follows the distribution function of that column."""
@@ -472,14 +480,14 @@ class TestTwoColumns:
 
     def test_shapes(self, location):
         model = fitted_plane(location)
-        assert model.quantile(self.AT, 0.3).shape == (3, 2)
-        assert model.quantile(self.AT, [0.1, 0.3, 0.5, 0.6]).shape == (3, 4, 2)
+        assert model.predict_quantile(self.AT, 0.3).shape == (3, 2)
+        assert model.predict_quantile(self.AT, [0.1, 0.3, 0.5, 0.6]).shape == (3, 4, 2)
         for kind in ("central", "shortest"):
-            low, high = model.interval(self.AT, 0.5, kind)
+            low, high = model.predict_interval(self.AT, 0.5, kind)
             assert low.shape == high.shape == (3, 2)
             assert np.all(low < high)
         assert model.predict(self.AT).shape == model.mode(self.AT).shape == (3, 2)
-        assert model.cdf(np.zeros((5, 2)), self.AT).shape == (3, 5, 2)
+        assert model.cdf(np.zeros((5, 2)), self.AT, paired=False).shape == (3, 5, 2)
         assert model.cdf(np.zeros((3, 2)), self.AT).shape == (3, 2)
         with pytest.raises(ValueError, match="y has 2 columns"):
             model.region(self.AT)
@@ -489,7 +497,7 @@ class TestTwoColumns:
         model = fitted_plane(location)
         for x, mode in zip(self.AT[:, None], model.mode(self.AT), strict=True):
             _, mesh = self.mesh(model, x)
-            assert model.pdf(mode[None], x)[0] >= 0.999 * model.pdf(mesh, x)[0].max()
+            assert model.pdf(mode[None], x)[0] >= 0.999 * model.pdf(mesh, x, paired=False)[0].max()
 
 
 # ------------------------------------------------------------------------------------- shapes
@@ -497,7 +505,11 @@ class TestShapesAndNames:
     def test_one_column_with_and_without_its_axis(self):
         X, y = wave()
         flat, column = (km.ConditionalDensity(**GIVEN).fit(X, v) for v in (y, y[:, None]))
-        for name, argument in (("quantile", 0.3), ("quantile", [0.1, 0.5]), ("sample", 4)):
+        for name, argument in (
+            ("predict_quantile", 0.3),
+            ("predict_quantile", [0.1, 0.5]),
+            ("sample", 4),
+        ):
             a, b = (
                 getattr(m, name)(NEW, argument, *([0] * (name == "sample"))) for m in (flat, column)
             )
@@ -505,7 +517,7 @@ class TestShapesAndNames:
             assert_array_equal(a, b[..., 0])
         for name in ("predict", "mode"):
             assert_array_equal(getattr(flat, name)(NEW), getattr(column, name)(NEW)[:, 0])
-        assert column.cdf([0.0, 1.0], NEW).shape == (3, 2, 1)
+        assert column.cdf([0.0, 1.0], NEW, paired=False).shape == (3, 2, 1)
         assert_array_equal(flat.pdf(y, X), column.pdf(y[:, None], X))
 
     def test_lists(self):
@@ -544,12 +556,12 @@ class TestShapesAndNames:
         for name, arguments in {
             "pdf": ([0.0], NEW),
             "cdf": ([0.0], NEW),
-            "quantile": (NEW, 0.5),
+            "predict_quantile": (NEW, 0.5),
             "sample": (NEW,),
             "predict": (NEW,),
             "weights": (NEW,),
             "at": (NEW,),
-            "interval": (NEW,),
+            "predict_interval": (NEW,),
             "region": (NEW,),
             "mode": (NEW,),
             "score": (NEW, [0.0] * 3),
@@ -584,10 +596,10 @@ class TestSymmetries:
         assert_allclose(b.bandwidth_, size * a.bandwidth_, rtol=1e-4)
         assert_allclose(b.loo_score_, a.loo_score_ / size, rtol=1e-4)
         levels = np.array([0.1, 0.4, 0.9])
-        expected = scale * a.quantile(NEW, levels if scale > 0 else 1 - levels) + by
-        assert_allclose(b.quantile(NEW, levels), expected, atol=1e-3 * size, rtol=1e-12)
-        p = a.pdf(self.T, NEW)
-        got = b.pdf(scale * self.T + by, NEW)
+        expected = scale * a.predict_quantile(NEW, levels if scale > 0 else 1 - levels) + by
+        assert_allclose(b.predict_quantile(NEW, levels), expected, atol=1e-3 * size, rtol=1e-12)
+        p = a.pdf(self.T, NEW, paired=False)
+        got = b.pdf(scale * self.T + by, NEW, paired=False)
         assert_allclose(got * size, p, atol=1e-3 * p.max())
 
     @pytest.mark.parametrize("scale", [100.0, 1e-7])
@@ -622,7 +634,9 @@ class TestSymmetries:
         a = km.ConditionalDensity(**GIVEN).fit(X, y)
         b = km.ConditionalDensity(**GIVEN).fit(X[order], y[order])
         assert_allclose(b.loo_score_, a.loo_score_, rtol=1e-5)
-        assert_allclose(b.pdf(self.T, NEW), a.pdf(self.T, NEW), atol=1e-4)
+        assert_allclose(
+            b.pdf(self.T, NEW, paired=False), a.pdf(self.T, NEW, paired=False), atol=1e-4
+        )
 
 
 # ---------------------------------------------------------------------------------- hard data
@@ -631,12 +645,12 @@ def sound(model, X, y) -> None:
     p = model.pdf(y, X)
     assert np.all(np.isfinite(p))
     assert np.all(p >= 0)
-    q = model.quantile(X[:20], [0.0, 0.05, 0.5, 0.95, 1.0])
+    q = model.predict_quantile(X[:20], [0.0, 0.05, 0.5, 0.95, 1.0])
     assert np.all(np.isfinite(q))
     assert np.all(np.diff(q, axis=1) >= 0)
     some = np.linspace(q[:, 0], q[:, -1], 9)
     for x, t in zip(X[:3, None], some.T[:3], strict=True):
-        F = model.cdf(t, x)[0]
+        F = model.cdf(t, x, paired=False)[0]
         assert np.all(np.diff(F) >= -1e-12)
         assert_allclose(F[[0, -1]], [0, 1], atol=1e-6)
     assert np.isfinite(model.loo_score_)
@@ -669,7 +683,8 @@ class TestHardData:
         with pytest.raises(ValueError, match=r"constant.*bandwidth"):
             km.ConditionalDensity().fit(X, np.ones(80))
         model = km.ConditionalDensity(bandwidth=0.5).fit(X, np.ones(80))
-        assert_allclose(model.pdf([1.0, 1.5], [[0.0]])[0], norm.pdf([0, 0.5], scale=0.5), rtol=1e-6)
+        p = model.pdf([1.0, 1.5], [[0.0]], paired=False)[0]
+        assert_allclose(p, norm.pdf([0, 0.5], scale=0.5), rtol=1e-6)
 
     @pytest.mark.parametrize("decimals", [0, 1])
     def test_rounded_y(self, decimals):
@@ -709,7 +724,7 @@ class TestHardData:
         model = km.ConditionalDensity().fit(X, y)
         sound(model, X, y)
         assert 0.1 < model.bandwidth_[0] < 2
-        assert np.all(np.abs(model.quantile(NEW, 0.5)) < 2)
+        assert np.all(np.abs(model.predict_quantile(NEW, 0.5)) < 2)
 
     def test_heavy_tails_of_x(self):
         X = np.random.default_rng(61).standard_cauchy((200, 1))
@@ -722,14 +737,14 @@ class TestHardData:
         model = km.ConditionalDensity().fit(X, y)
         sound(model, X, y)
         assert model.bandwidth_[0] < 1
-        assert np.all(np.abs(model.quantile(NEW, 0.5) - np.sin(2 * NEW[:, 0])) < 0.6)
+        assert np.all(np.abs(model.predict_quantile(NEW, 0.5) - np.sin(2 * NEW[:, 0])) < 0.6)
 
     def test_an_outlier_of_x(self):
         X, y = wave(150)
         X[7] = 1e6
         model = km.ConditionalDensity().fit(X, y)
         sound(model, X, y)
-        assert np.all(np.abs(model.quantile(NEW, 0.5) - np.sin(2 * NEW[:, 0])) < 0.6)
+        assert np.all(np.abs(model.predict_quantile(NEW, 0.5) - np.sin(2 * NEW[:, 0])) < 0.6)
 
     @pytest.mark.slow
     def test_far_from_the_origin(self):
@@ -756,14 +771,14 @@ class TestHardData:
             model = km.ConditionalDensity().fit(X, np.exp(X[:, 0]))
             sound(model, X, np.exp(X[:, 0]))
         inside = np.array([[-0.5], [0.0], [0.5]])
-        assert_allclose(model.quantile(inside, 0.5), np.exp(inside[:, 0]), atol=0.05)
+        assert_allclose(model.predict_quantile(inside, 0.5), np.exp(inside[:, 0]), atol=0.05)
 
     def test_y_is_x(self):
         X, _ = wave(100)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", km.NumericalWarning)
             model = km.ConditionalDensity().fit(X, X[:, 0])
-            assert_allclose(model.quantile(NEW, 0.5), NEW[:, 0], atol=0.02)
+            assert_allclose(model.predict_quantile(NEW, 0.5), NEW[:, 0], atol=0.02)
 
     @pytest.mark.slow
     def test_y_does_not_depend_on_x(self):
@@ -772,7 +787,7 @@ class TestHardData:
         X, y = rng.normal(size=(300, 2)), rng.normal(size=300)
         model = km.ConditionalDensity().fit(X, y)
         t = np.linspace(-3, 3, 61)
-        p = model.pdf(t, X[:100])
+        p = model.pdf(t, X[:100], paired=False)
         off = np.trapezoid(np.abs(p - norm.pdf(t)), t, axis=1)
         marginal = km.EmbeddedDensity().fit(y[:, None]).pdf(t[:, None])
         between = np.trapezoid(np.abs(p - marginal), t, axis=1)
@@ -790,17 +805,17 @@ class TestHardData:
         K = oracles.gram(oracles.gaussian, X, lengthscale=0.5)
         expected = slow.weights(K, np.zeros((80, 1)), 80 * model.reg_, True)
         assert_allclose(w, expected, atol=1e-5 * np.abs(expected).max())
-        whole = integral(lambda t: model.pdf(t, [[far]])[0], np.linspace(-9, 9, 99))
+        whole = integral(lambda t: model.pdf(t, [[far]], paired=False)[0], np.linspace(-9, 9, 99))
         assert_allclose(whole, 1.0, atol=1e-3)
 
     def test_far_from_the_data_around_a_location(self):
         X, y = wave()
         model = km.ConditionalDensity(location=True).fit(X, y)
         for far in ([[1e3]], [[-1e5]]):
-            q = model.quantile(far, [0.1, 0.5, 0.9])
+            q = model.predict_quantile(far, [0.1, 0.5, 0.9])
             assert np.all(np.isfinite(q))
-            assert_allclose(model.cdf(q[0], far)[0], [0.1, 0.5, 0.9], atol=1e-6)
-            assert np.isfinite(model.pdf(q[0], far)).all()
+            assert_allclose(model.cdf(q[0], far, paired=False)[0], [0.1, 0.5, 0.9], atol=1e-6)
+            assert np.isfinite(model.pdf(q[0], far, paired=False)).all()
 
     @pytest.mark.parametrize("columns", [1, 2])
     def test_far_from_the_data_without_an_intercept(self, columns):
@@ -815,7 +830,7 @@ class TestHardData:
             assert_allclose(pair, table)
             assert not np.isnan(model.score_samples(far, at)).any()
             assert np.isfinite(model.predict(far)).all()
-            assert np.isfinite(model.quantile(far, 0.5)).all()
+            assert np.isfinite(model.predict_quantile(far, 0.5)).all()
 
     def test_a_tuned_fit_without_warnings(self):
         with warnings.catch_warnings():
@@ -843,7 +858,7 @@ def test_known_densities(name):
             ).mean()
             for model in models
         ])  # fmt: skip
-        low, high = models[0].interval(fresh.X, 0.8)
+        low, high = models[0].predict_interval(fresh.X, 0.8)
         covered.append(np.mean((low < fresh.Y) & (fresh.Y < high)))  # noqa: SIM300
     ours, theirs = np.mean(off, axis=0)
     assert ours < 1.1 * theirs
@@ -856,6 +871,6 @@ def test_deviations_that_depend_on_x():
     X = rng.uniform(0, 1, size=(400, 1))
     y = (0.1 + X[:, 0]) * rng.normal(size=400)
     model = km.ConditionalDensity().fit(X, y)
-    low, high = model.interval([[0.1], [0.9]], 0.8)
+    low, high = model.predict_interval([[0.1], [0.9]], 0.8)
     assert_allclose(high - low, 2 * norm.ppf(0.9) * np.array([0.2, 1.0]), rtol=0.35)
     assert math.isclose(model.score(X, y), np.mean(model.score_samples(X, y)))

@@ -56,10 +56,10 @@ class TestRidges:
 
     def test_medians_and_intervals_are_those_of_the_model(self, one):
         display = Ridges.from_estimator(one, AT, level=0.8)
-        lower, upper = one.interval(AT, 0.8)
+        lower, upper = one.predict_interval(AT, 0.8)
         assert_allclose(display.lower, lower)
         assert_allclose(display.upper, upper)
-        assert_allclose(display.median, one.quantile(AT, 0.5))
+        assert_allclose(display.median, one.predict_quantile(AT, 0.5))
 
     def test_a_column_of_several_is_its_marginal(self, two, data):
         display = Ridges.from_estimator(two, AT, data[1], output=1)
@@ -103,7 +103,7 @@ class TestMap:
         X, Y = data
         display = Map.from_estimator(one, X, Y[:, 0], column=1, levels=[0.1, 0.9], n_grid=40)
         path = np.column_stack([np.full(40, np.sort(X[:, 0])[74]), display.grid_x])
-        assert_allclose(display.curves, one.quantile(path, [0.1, 0.9]))
+        assert_allclose(display.curves, one.predict_quantile(path, [0.1, 0.9]))
         p = one.pdf(display.grid_y, path, paired=False)
         assert_allclose(display.density, p, atol=0.02 * p.max())
         assert display.held == {"x0": np.sort(X[:, 0])[74]}

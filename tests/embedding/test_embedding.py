@@ -224,6 +224,68 @@ class TestGeometry:
             km.MeanEmbedding(points, kernel=KERNEL).inner(bad)
 
 
+class TestKernelsChosenFromThePoints:
+    """MMD of two samples with the kernel asked for alike: the lengthscale is that of both."""
+
+    @pytest.fixture
+    def samples(self):
+        rng = np.random.default_rng(6)
+        return rng.normal(0, 1, (40, 2)), rng.normal(0.5, 2, (30, 2))
+
+    @staticmethod
+    def dense(A, B, k) -> float:
+        a, b = np.full(len(A), 1 / len(A)), np.full(len(B), 1 / len(B))
+        return float(a @ k(A) @ a - 2 * a @ k(A, B) @ b + b @ k(B) @ b)
+
+    @pytest.mark.parametrize("kernel", ["gaussian", km.Laplace(), km.Gaussian(columnwise=True)])
+    def test_is_that_of_the_pooled_median(self, samples, kernel):
+        A, B = samples
+        pooled = km.as_kernel(kernel).resolve(np.vstack(samples))
+        m, other = (km.MeanEmbedding(S, kernel=kernel) for S in samples)
+        assert m.kernel != other.kernel
+        assert_allclose(m.mmd(other) ** 2, self.dense(A, B, pooled), rtol=1e-9)
+        assert_allclose(m.inner(other), pooled(A, B).mean(), rtol=1e-12)
+        assert m.mmd(other) == pytest.approx(other.mmd(m), rel=1e-12)
+
+    def test_does_not_depend_on_which_comes_first_where_rows_are_drawn(self):
+        rng = np.random.default_rng(7)
+        m, other = (km.MeanEmbedding(rng.normal(i, 1, (900, 1))) for i in (0, 1))
+        assert m.mmd(other) == pytest.approx(other.mmd(m), rel=1e-12)
+
+    def test_is_chosen_again_for_batches(self, samples):
+        A, B = samples
+        w = np.random.default_rng(8).dirichlet(np.ones(40), size=3)
+        many, one = km.MeanEmbedding(A, w), km.MeanEmbedding(B)
+        assert_allclose(many.mmd(one), [many[i].mmd(one) for i in range(3)], rtol=1e-9)
+
+    def test_on_columns_by_name(self, samples):
+        pd = pytest.importorskip("pandas")
+        k = km.on_columns({"b": km.Gaussian(), "a": km.Laplace(1.0)})
+        frames = [pd.DataFrame(S, columns=["a", "b"]) for S in samples]
+        m, other = (km.MeanEmbedding(f, kernel=k) for f in frames)
+        pooled = k.bind(["a", "b"]).resolve(np.vstack(samples))
+        assert_allclose(m.mmd(other) ** 2, self.dense(*samples, pooled), rtol=1e-9)
+
+    def test_other_kernels_are_refused(self, samples):
+        m = km.MeanEmbedding(samples[0])
+        for kernel in (km.Gaussian(1.0), "laplace", m.kernel.scaled(2.0)):
+            with pytest.raises(ValueError, match="same resolved kernel"):
+                m.mmd(km.MeanEmbedding(samples[1], kernel=kernel))
+
+    def test_survives_a_file(self, samples, tmp_path):
+        m, other = (km.MeanEmbedding(S) for S in samples)
+        m.save(tmp_path / "m.km")
+        assert km.load(tmp_path / "m.km").mmd(other) == m.mmd(other)
+
+    def test_precomputed(self, samples):
+        gram = km.Gaussian(1.0)(np.vstack(samples))
+        rows = np.arange(40), np.arange(40, 70)
+        m, other = (km.MeanEmbedding(r, kernel=km.Precomputed(gram)) for r in rows)
+        assert_allclose(m.mmd(other) ** 2, self.dense(*samples, km.Gaussian(1.0)), rtol=1e-9)
+        with pytest.raises(ValueError, match="same resolved kernel"):
+            m.mmd(km.MeanEmbedding(rows[1], kernel=km.Precomputed(2 * gram)))
+
+
 class TestBatch:
     def test_a_batch_is_its_members(self, points, batch, rng):
         Y = rng.normal(size=(5, 2))

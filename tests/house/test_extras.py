@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -18,3 +20,26 @@ def test_neural_without_torch_says_how_to_install_it():
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         km.nothing  # noqa: B018
+
+
+def test_importing_the_package_imports_little():
+    """Beyond what scikit-learn's linear models do anyway: no searches, trees, processes, tables."""
+    code = (
+        "import sys, sklearn.linear_model, scipy.optimize\n"
+        "before = set(sys.modules)\n"
+        "import kernelmean\n"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})\n"
+        "print(*(m for m in sys.modules if m.startswith(('kernelmean.', 'sklearn.gaussian_p'))))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    libraries, modules = told.stdout.splitlines()
+    assert set(libraries.split()) <= {"kernelmean", "array_api_compat"}
+    for late in ("instruments", "hmm", "statespace", "filtering", "app", "display", "comparators"):
+        assert f"kernelmean.{late}" not in modules.split()
+    assert "sklearn.gaussian_process" not in modules.split()
+
+
+def test_every_public_name_is_found_whether_it_is_imported_or_not():
+    assert set(km.__all__) <= set(dir(km))
+    for name in set(km.__all__) - {"Neural", "econml"}:
+        assert getattr(km, name) is getattr(km, name)

@@ -171,11 +171,11 @@ class Densities:
     def table(self) -> pd.DataFrame:
         """Values of x, and mean, median, intervals and mode of each y, one row per question."""
         X, level = self.rows.frame, self.settings.level
-        central = self.model.interval(X, level)
-        shortest = self.model.interval(X, level, "shortest")
+        central = self.model.predict_interval(X, level)
+        shortest = self.model.predict_interval(X, level, "shortest")
         answers = {
             "mean": self.model.predict(X),
-            "median": self.model.quantile(X, 0.5),
+            "median": self.model.predict_quantile(X, 0.5),
             "lower": central[0],
             "upper": central[1],
             "shortest_lower": shortest[0],
@@ -207,7 +207,7 @@ class Densities:
 
     @cached_property
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        ends = self.model.interval(self.X, self.settings.level)
+        ends = self.model.predict_interval(self.X, self.settings.level)
         lower, upper = (np.reshape(end, (len(self.data), -1)) for end in ends)
         return lower, upper
 

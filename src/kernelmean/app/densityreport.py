@@ -337,8 +337,8 @@ def _loading(a: Densities) -> str:
         "import pandas as pd, kernelmean as km\n\n"
         f"model = km.load({MODEL!r})\n"
         f"rows = pd.DataFrame({{{', '.join(f'{c!r}: [...]' for c in a.x)}}})\n"
-        "model.quantile(rows, [0.1, 0.5, 0.9])\n"
-        f"model.interval(rows, {a.settings.level:g}, 'shortest')\n"
+        "model.predict_quantile(rows, [0.1, 0.5, 0.9])\n"
+        f"model.predict_interval(rows, {a.settings.level:g}, 'shortest')\n"
         "model.sample(rows, 1000, random_state=0)"
     )
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays, solves
-from ..core.checks import Array, as_points, check_positive, column_names
+from ..core.checks import Array, as_points, column_names
 from ..core.minimise import DECADES, minimise_log10
+from ..core.parameters import check_parameters, optional, positive, share
 from ..core.saving import Saveable
+from ..core.summary import Block, Line, Summary
 from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..embedding.law import names_like
 from ..features.choose import as_feature_map
 from ..kernels import fitted_kernel
 
@@ -56,6 +60,8 @@ class DensityRatio(Saveable, BaseEstimator):
     True
     """
 
+    ALLOWED: ClassVar = {"reg": optional(positive(zero=True)), "relative": share}
+
     def __init__(self, kernel="gaussian", reg=None, features=None, relative=0.0):
         self.kernel = kernel
         self.reg = reg
@@ -72,6 +78,7 @@ class DensityRatio(Saveable, BaseEstimator):
         numerator : array of shape (l, d) or MeanEmbedding
             Samples of q, or a single embedding of it (weights of either sign).
         """
+        check_parameters(self)
         Z = as_points(denominator, "denominator", min_rows=2)
         validate_data(self, denominator, skip_check_array=True)
         self.kernel_ = fitted_kernel(
@@ -85,7 +92,7 @@ class DensityRatio(Saveable, BaseEstimator):
         self.features_ = as_feature_map(self.features)
         Phi = self.features_.fit_transform(Z, self.kernel_)
         U = self.features_.transform(m.points)
-        share = self._share()
+        share = float(self.relative)
         solved = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, self.reg, share)
         self.coef_, self.reg_, A = solved
         self.loo_score_ = loo_score(Phi, A, U, m.weights, share)(self.reg_)
@@ -100,18 +107,30 @@ class DensityRatio(Saveable, BaseEstimator):
         values = self.features_.transform(Z) @ self.coef_
         return arrays.namespace(values).clip(values, 0.0, None)
 
+    def summary(self) -> Summary:
+        """The fit in words and numbers: rows, kernel, η."""
+        check_is_fitted(self)
+        n = int(self.weights_.shape[0])
+        lines = [
+            Line.chosen("reg (η)", self.reg_, self.reg),
+            Line.of("leave-one-out score", self.loo_score_),
+            Line.of("mean ratio over the denominator", float(self.weights_.sum())),
+        ]
+        return Summary(
+            "Density ratio",
+            [
+                Block("Data", [Line("rows of the denominator", n, f"{n:,}")]),
+                self.features_.block("Kernel", names_like(self, self.features_.n_features_in_)),
+                Block("Fit", lines),
+            ],
+        )
+
     def _check_columns(self, found: int, expected: int) -> None:
         if found != expected:
             raise ValueError(
                 f"Z has {found} columns but the denominator has {expected} (X has {found} "
                 f"features, but {type(self).__name__} is expecting {expected} features as input)"
             )
-
-    def _share(self) -> float:
-        share = check_positive(self.relative, "relative", zero=True)
-        if share >= 1:
-            raise ValueError(f"relative is {share}; a number in [0, 1) is needed")
-        return share
 
 
 def solve_ratio(
@@ -121,8 +140,6 @@ def solve_ratio(
     m: MeanEmbedding,
     reg,
     share: float = 0.0,
-    *,
-    name: str = "reg",
 ) -> tuple[Array, float, Array]:
     """Coefficients (A + ηI)⁻¹m of the ratio in given coordinates, with η and A.
 
@@ -130,7 +147,7 @@ def solve_ratio(
     ----------
     Phi, second : coordinates of the denominator rows (n, r) and their mean second moment
     U, m : coordinates (l, r) of the numerator's points, and the numerator
-    reg, name : η or None, and what the caller calls it
+    reg : η, or None to choose it
     share : a of the relative ratio
     """
     alpha = m.weights
@@ -139,7 +156,7 @@ def solve_ratio(
         score, size = loo_score(Phi, A, U, alpha, share), float(_trace(second))
         reg = minimise_log10(lambda r: score(r * size), *DECADES)[0] * size
     else:
-        reg = check_positive(reg, name, zero=True)
+        reg = float(reg)
     return solves.ridge(A, reg).solve(alpha @ U), reg, A
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -12,17 +12,22 @@ from ..core import arrays, solves
 from ..core.checks import (
     Array,
     as_floats,
+    as_new_points,
     as_points,
     as_vector,
-    check_choice,
     check_columns,
     check_lengths,
-    check_positive,
+    check_library,
     column_names,
     frozen,
 )
+from ..core.interval import Interval
+from ..core.labels import Labels
+from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.saving import Saveable
+from ..core.summary import Block, Line, Summary
 from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel, fitted_kernel
@@ -30,10 +35,7 @@ from ..regression.leave_one_out import LeaveOneOut, best_scale
 from .density_ratio import DensityRatio, solve_ratio
 from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
-from .supervision import _targets, each_strength, unpack_supervision
-
-RULES = ("importance", "squared")
-SELECTIONS = ("auto", "loo", "loo_min", "heldout", "balance")
+from .supervision import each_strength, targets, unpack_supervision
 
 
 class KernelBayes(Saveable, BaseEstimator):
@@ -79,6 +81,8 @@ class KernelBayes(Saveable, BaseEstimator):
     kernel_x_, kernel_z_, features_x_, features_z_ : as used
     points_ : array of shape (n, d_z)
         Training latents.
+    latent_names_ : list of str or None
+        Names of the columns of a table Z.
 
     The regularisers depend on the prior: `regularisers(prior)` tells which are used.
 
@@ -97,6 +101,14 @@ class KernelBayes(Saveable, BaseEstimator):
     >>> posterior.mean().round(1)  # exactly 1 / (1 + 0.25)
     array([[0.8]])
     """
+
+    ALLOWED: ClassVar = {
+        "rule": choice("importance", "squared"),
+        "selection": choice("auto", "loo", "loo_min", "heldout", "balance"),
+        "reg": optional(positive(zero=True)),
+        "reg_prior": optional(positive(zero=True)),
+    }
+    latent_names_: list[str] | None = None  # a file of version 1 has none
 
     def __init__(
         self,
@@ -139,7 +151,8 @@ class KernelBayes(Saveable, BaseEstimator):
             )
         points_z = as_points(Z, "Z")
         check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-        self.one_output_ = as_floats(Z, "Z").ndim == 1
+        check_library(points_z, points_x, "Z", "the rows of X")
+        self.one_output_, self.latent_names_ = as_floats(Z, "Z").ndim == 1, column_names(Z)
         self.points_ = frozen(points_z)
         self._fit_latents(
             fitted_kernel(
@@ -172,7 +185,7 @@ class KernelBayes(Saveable, BaseEstimator):
         -------
         MeanEmbedding
             Batch on the training latents (and the supervision's points). `expectation` does not
-            normalise by the sum of weights; `mean`, `covariance`, `interval`, ... do.
+            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do.
         """
         coordinates, points = self._coordinates(X)
         rows = self._rows(prior, supervision)
@@ -181,7 +194,8 @@ class KernelBayes(Saveable, BaseEstimator):
         left, right = bayes_factors(
             rows.Phi, rows.beta, coordinates, self._choose_reg(rows), self.rule
         )
-        return MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
+        m = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
+        return m.carrying(labels=Labels.of(X, self.latent_names_))
 
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
@@ -195,8 +209,37 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def predict(self, X, prior=None, supervision=None) -> Array:
         """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
-        mean = self.posterior(X, prior, supervision).mean()
-        return mean[:, 0] if self.one_output_ else mean
+        return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
+
+    def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
+        """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""
+        law = self.posterior(X, prior, supervision)
+        return interval_like_target(law, level, self.one_output_)
+
+    def predict_quantile(self, X, q, prior=None, supervision=None) -> Array:
+        """Posterior quantiles: (batch,), or (batch, k) for several levels.
+
+        With d_z behind if Z had columns.
+        """
+        return like_target(self.posterior(X, prior, supervision).quantile(q), self.one_output_)
+
+    def summary(self) -> Summary:
+        """The fit in words and numbers: pairs, kernels, regularisers without another prior."""
+        reg_prior, reg = self.regularisers()
+        n, d = self.points_.shape
+        latents = Labels.of(None, self.latent_names_).named(d, "z")
+        lines = [Line.chosen("reg (λ)" if self.rule == "importance" else "reg (δ)", reg, self.reg)]
+        if reg_prior is not None:
+            lines.insert(0, Line.chosen("reg_prior (η)", reg_prior, self.reg_prior))
+        return Summary(
+            "Kernel Bayes' rule for " + ", ".join(latents),
+            [
+                Block("Data", [Line("pairs", n, f"{n:,}"), Line("rule", self.rule, self.rule)]),
+                self.features_x_.block("Kernel on X", names_like(self, self.n_features_in_)),
+                self.features_z_.block("Kernel on Z", latents),
+                Block("Fit, for the prior of the training latents", lines),
+            ],
+        )
 
     # ------------------------------------------------------------ the two coordinate systems
 
@@ -215,9 +258,7 @@ class KernelBayes(Saveable, BaseEstimator):
         self.kernel_x_ = self.features_x_.kernel_
 
     def _coordinates(self, X) -> tuple[Array, Array]:
-        check_is_fitted(self)
-        points = as_points(X, "X", one_d=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        points = as_new_points(self, X)
         return self.features_x_.transform(points), points
 
     # ------------------------------------------------------------ the prior
@@ -244,9 +285,7 @@ class KernelBayes(Saveable, BaseEstimator):
         U = self.features_z_.transform(m.points)
         eta: float | None
         if self.ratio is None:
-            coefficients, eta, _ = solve_ratio(
-                self._Q, self._second_z, U, m, self.reg_prior, name="reg_prior"
-            )
+            coefficients, eta, _ = solve_ratio(self._Q, self._second_z, U, m, self.reg_prior)
             beta = self._Q @ coefficients / n
         else:
             beta, eta = self._given_ratio(m)
@@ -274,7 +313,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if isinstance(self.features_x_, Landmarks):
             further = Further.of(self.features_x_, x_s, Phi_s)
             Phi, Phi_s = further.padded(Phi), further.Phi_s
-        points, A = _targets(z_s, Phi_s.shape[0])
+        points, A = targets(z_s, Phi_s.shape[0])
         check_columns(points, self.points_.shape[1], "z_s", "the training latents")
         Psi_s = self.features_z_.transform(points)
         xp = arrays.namespace(Phi_s)
@@ -294,7 +333,7 @@ class KernelBayes(Saveable, BaseEstimator):
     def _choose_reg(self, rows: _Rows) -> float:
         Phi, beta, Psi = rows.Phi, rows.beta, rows.Psi
         if self.reg is not None:
-            return check_positive(self.reg, "reg", zero=True)
+            return float(self.reg)
         how = self.selection
         if how == "auto":
             how = "loo" if self.rule == "importance" else "heldout"
@@ -307,8 +346,7 @@ class KernelBayes(Saveable, BaseEstimator):
         return LeaveOneOut.of(Phi, Psi, grid, d).best(one_se)[0]
 
     def _check_settings(self) -> None:
-        check_choice(self.rule, "rule", RULES)
-        check_choice(self.selection, "selection", SELECTIONS)
+        check_parameters(self)
         if self.tune_lengthscale:
             refuse_lengthscale(self.features)
         if self.selection.startswith("loo") and self.rule == "squared":
@@ -316,9 +354,6 @@ class KernelBayes(Saveable, BaseEstimator):
                 f"selection is {self.selection!r}, which has no closed form for rule='squared'; "
                 "use 'heldout' or 'balance'"
             )
-        for name in ("reg", "reg_prior"):
-            if getattr(self, name) is not None:
-                check_positive(getattr(self, name), name, zero=True)
 
 
 def bayes_rule(

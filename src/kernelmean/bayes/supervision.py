@@ -20,7 +20,7 @@ def unpack_supervision(supervision) -> tuple:
     return x_s, z_s, strength
 
 
-def _targets(z_s, s: int) -> tuple[Array, Array | None]:
+def targets(z_s, s: int) -> tuple[Array, Array | None]:
     """Points of the supervision's targets, and the weights of each target on them."""
     if not isinstance(z_s, MeanEmbedding):
         points = as_points(z_s, "z_s")

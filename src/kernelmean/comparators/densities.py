@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays
-from ..core.checks import as_points, check_columns, check_lengths
+from ..core.checks import as_points, check_columns, check_lengths, pairs_wanted
 
 CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
 TINY = 1e-100  # weights and kernels below are taken as zero
@@ -46,22 +46,19 @@ class DensityComparator(BaseEstimator):
         return self
 
     def pdf(self, Y, X, paired: bool | None = None) -> np.ndarray:
-        """p(y | x), shape (n,) for pairs of rows, else a table of shape (len(X), len(Y)).
+        """p(y_i | x_i), shape (n,).
 
         Parameters
         ----------
-        Y : array or DataFrame of shape (m,) or (m, d_y)
+        Y : array or DataFrame of shape (n,) or (n, d_y)
         X : array or DataFrame of shape (n, d_x)
         paired : bool, optional
-            Whether row i of Y goes with row i of X; None pairs them when equally many.
+            False: a table with a row for each x, shape (len(X), len(Y)).
         """
         Y, X = self._checked(Y, X)
-        if paired is None:
-            paired = len(Y) == len(X)
-        if not paired:
-            return self._table(Y, X)
-        check_lengths(len(X), len(Y), "X", "Y")
-        return np.exp(self._log_pairs(Y, X))
+        if pairs_wanted(len(Y), len(X), paired):
+            return np.exp(self._log_pairs(Y, X))
+        return self._table(Y, X)
 
     def score_samples(self, X, Y) -> np.ndarray:
         """log p(y | x) of pairs of rows, shape (n,); −inf where the density is zero."""

@@ -62,7 +62,7 @@ class KCDE(Expansion):
     >>> data = km.datasets.make_conditional_density("bimodal", 400, random_state=0)
     >>> model = KCDE().fit(data.X, data.Y)
     >>> at = [[-2.5], [0.0], [2.5]]
-    >>> error = model.pdf(at, [[0.5]]) - data.density(at, [[0.5]])
+    >>> error = model.pdf(at, [[0.5]], paired=False) - data.density(at, [[0.5]])
     >>> bool(abs(error).max() < 0.06)
     True
     """

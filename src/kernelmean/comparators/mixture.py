@@ -74,7 +74,7 @@ class MixtureDensityNetwork(DensityComparator):
     >>> data = km.datasets.make_conditional_density("bimodal", 200, random_state=0)
     >>> if find_spec("torch"):
     ...     model = MixtureDensityNetwork(epochs=2).fit(data.X, data.Y)
-    ...     assert model.pdf([[-2.5], [0.0], [2.5]], [[0.5]]).shape == (1, 3)
+    ...     assert model.pdf([[-2.5], [0.0], [2.5]], [[0.5]], paired=False).shape == (1, 3)
     """
 
     def __init__(

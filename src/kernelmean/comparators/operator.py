@@ -58,7 +58,7 @@ class ConditionalDensityOperator(Expansion):
     >>> from kernelmean.comparators import ConditionalDensityOperator
     >>> data = km.datasets.make_conditional_density("bimodal", 400, random_state=0)
     >>> model = ConditionalDensityOperator().fit(data.X, data.Y)
-    >>> model.pdf([[-2.5], [0.0], [2.5]], [[0.5]]).shape
+    >>> model.pdf([[-2.5], [0.0], [2.5]], [[0.5]], paired=False).shape
     (1, 3)
     """
 

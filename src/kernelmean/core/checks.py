@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
 from scipy.sparse import issparse
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 Array = Any  # an array of any library that speaks the array API
 
@@ -161,10 +163,37 @@ def check_finite(X, name: str) -> None:
     )
 
 
+def as_new_points(estimator, X) -> Array:
+    """Rows that a fitted estimator is asked about, of as many columns as it was fitted to."""
+    check_is_fitted(estimator)
+    points = as_points(X, "X", one_d=False)
+    validate_data(estimator, X, reset=False, skip_check_array=True)
+    return points
+
+
 def check_lengths(n: int, m: int, first: str, second: str) -> None:
     """Two arguments that must have as many rows as each other."""
     if n != m:
         raise ValueError(f"{second} has {m} rows but {first} has {n}; they must be equal")
+
+
+def pairs_wanted(m: int, n: int, paired: bool | None) -> bool:
+    """Whether answers are asked for pairs (y_i, x_i), or for all m rows y beside each of n rows x.
+
+    Pairs, unless `paired` is False. None is pairs too, but for one version a table where there are
+    not as many y as x, with a `FutureWarning`.
+    """
+    if paired not in (None, True, False):
+        raise ValueError(f"paired is {paired!r}; True or False is needed")
+    if paired is False:
+        return False
+    if m == n:
+        return True
+    advice = f"Y has {m} rows but X has {n}; for a table, a row for each x, ask with paired=False"
+    if paired:
+        raise ValueError(advice)
+    warnings.warn(f"{advice}: this will be an error", FutureWarning, stacklevel=3)
+    return False
 
 
 def check_columns(X, d: int, name: str, where: str) -> None:
@@ -173,12 +202,12 @@ def check_columns(X, d: int, name: str, where: str) -> None:
         raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
 
 
-def check_library(X, fitted, name: str) -> None:
-    """Arrays must be of the library of those that the model was fitted on."""
+def check_library(X, fitted, name: str, where: str = "the training data") -> None:
+    """Arrays that meet must be of one library: none is converted behind the back."""
     found, needed = (array_namespace(A).__name__.rpartition(".")[2] for A in (X, fitted))
     if found != needed:
         raise ValueError(
-            f"{name} is of {found} but the training data are of {needed}; convert {name} to "
+            f"{name} is of {found} but {where} are of {needed}; convert {name} to "
             f"{needed} arrays, or fit on {found} arrays"
         )
 

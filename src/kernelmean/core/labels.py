@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,23 +10,38 @@ import numpy as np
 
 from .arrays import to_numpy
 from .checks import column_names
+from .saving import Saveable
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Saveable):
     """Of a table: the names of its columns and the index of its rows, where it has them."""
 
     columns: tuple[str, ...] | None = None
     index: Any = None
 
     @classmethod
-    def of(cls, X) -> Labels:
-        """Those of a DataFrame or Series; a plain array has none."""
-        names = column_names(X)
+    def of(cls, X, columns: Sequence[str] | None = None) -> Labels:
+        """Those of a DataFrame or Series, or other columns beside its index; arrays have none."""
+        names = column_names(X) if columns is None else columns
         return cls(
             None if names is None else tuple(names),
             getattr(X, "index", None) if hasattr(X, "iloc") else None,
         )
+
+    def state(self) -> dict[str, Any]:
+        """What is saved: an index may hold anything, and stays behind."""
+        return {"columns": self.columns}
+
+    def at(self, rows) -> Labels:
+        """Of some of the rows; a single one has no index."""
+        some = self.index is not None and np.ndim(self.index[rows]) == 1
+        return Labels(self.columns, self.index[rows] if some else None)
+
+    def of_columns(self, chosen: Sequence[int]) -> Labels:
+        """Of some of the columns."""
+        names = None if self.columns is None else tuple(self.columns[j] for j in chosen)
+        return Labels(names, self.index)
 
     def ahead(self, steps: int) -> Labels:
         """Of the rows that follow: dates where the index is regular, numbers otherwise."""
@@ -51,8 +66,7 @@ class Labels:
 
     def frame(self, parts: Mapping[str, Any], stem: str = "y"):
         """A DataFrame of arrays (m, d): columns `name` + suffix, those of one name side by side."""
-        import pandas as pd
-
+        pd = pandas()
         arrays = {suffix: to_numpy(part) for suffix, part in parts.items()}
         tables = {suffix: a.reshape(len(a), -1) for suffix, a in arrays.items()}
         names = self.named(next(iter(tables.values())).shape[1], stem)
@@ -67,3 +81,21 @@ class Labels:
             else None
         )
         return pd.DataFrame(columns, index=index)
+
+
+def law_frame(law, labels: Labels, level: float, stem: str = "y"):
+    """Mean (the column's own name), `_std`, `_lower` and `_upper` of every column of laws."""
+    lower, upper = law.interval(level)
+    parts = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
+    if parts[""].ndim == 1:  # a single law
+        parts = {suffix: part[None, ...] for suffix, part in parts.items()}
+    return labels.frame(parts, stem)
+
+
+def pandas() -> Any:
+    """The library, which is only needed where tables are asked for."""
+    try:
+        import pandas
+    except ImportError as err:
+        raise ImportError("tables need pandas, which is not installed: pip install pandas") from err
+    return pandas

@@ -38,6 +38,18 @@ def probability(value, name: str) -> None:
     check_level(value, name)
 
 
+def share(value, name: str) -> None:
+    """A number from 0 up to 1, without 1."""
+    if check_positive(value, name, zero=True) >= 1:
+        raise ValueError(f"{name} is {value}; a number in [0, 1) is needed")
+
+
+def auto(value, name: str) -> None:
+    """True, False, or left to the fit."""
+    if value != "auto" and not isinstance(value, bool):
+        raise ValueError(f'{name} is {value!r}; "auto", True or False is needed')
+
+
 def flag(value, name: str) -> None:
     """True or False."""
     if not isinstance(value, bool):

@@ -15,6 +15,7 @@ import importlib
 import io
 import json
 import os
+import sys
 import zipfile
 import zlib
 from dataclasses import is_dataclass
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.gaussian_process import kernels as sk_kernels
 
 from .arrays import to_numpy
 
@@ -30,6 +30,7 @@ FORMAT = "kernelmean"
 VERSION = 2
 READ = (1, VERSION)
 HEADER = "header.json"
+SKLEARN = "sklearn.gaussian_process.kernels"
 DAMAGE = (zipfile.BadZipFile, KeyError, EOFError, TypeError, AttributeError, zlib.error)
 
 
@@ -55,6 +56,10 @@ class Saveable:
         ours = cls.__module__.startswith("kernelmean.")
         if ours and known.__module__ != cls.__module__:
             raise TypeError(f"two classes are saved as {cls.__name__}: {known.__module__} has one")
+
+    def state(self) -> dict[str, Any]:
+        """What a file holds of the object, by name of attribute."""
+        return vars(self)
 
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +172,7 @@ def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
         return {kind: [_encode(v, arrays) for v in value]}
     if isinstance(value, dict):
         return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
-    if isinstance(value, sk_kernels.Kernel):
+    if is_sklearn_kernel(value):
         return {"sklearn": type(value).__name__, "state": _encode(value.get_params(False), arrays)}
     if isinstance(value, Saveable) and type(value).__module__.startswith("kernelmean."):
         return {"class": type(value).__name__, "state": _encode(_state(value), arrays)}
@@ -192,7 +197,7 @@ def _encode_array(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _state(value: Saveable) -> dict[str, Any]:
-    return {k: v for k, v in vars(value).items() if not k.startswith("__")}
+    return {k: v for k, v in value.state().items() if not k.startswith("__")}
 
 
 def _decode(tree: Any, arrays: list[np.ndarray]) -> Any:
@@ -219,9 +224,16 @@ def _decode(tree: Any, arrays: list[np.ndarray]) -> Any:
     raise ValueError(f"the file holds an unknown kind of value, {tag!r}")
 
 
+def is_sklearn_kernel(value: Any) -> bool:
+    """Whether it is of a module that takes long to import, and that made it."""
+    module = sys.modules.get(SKLEARN)
+    return module is not None and isinstance(value, module.Kernel)
+
+
 def _sklearn_kernel(name: str) -> type:
-    cls = getattr(sk_kernels, name, None)
-    if not (isinstance(cls, type) and issubclass(cls, sk_kernels.Kernel)):
+    module = importlib.import_module(SKLEARN)
+    cls = getattr(module, name, None)
+    if not (isinstance(cls, type) and issubclass(cls, module.Kernel)):
         raise ValueError(f"{name!r} is not a scikit-learn kernel")
     return cls
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from .labels import pandas
+
 
 @dataclass(frozen=True)
 class Line:
@@ -20,6 +22,17 @@ class Line:
     def of(cls, name: str, value: float, note: str = "") -> Line:
         """A number to four digits, and a word on it."""
         return cls(name, value, f"{value:.4g}{note}")
+
+    @classmethod
+    def chosen(cls, name: str, value: float, given: Any) -> Line:
+        """A parameter, and whether it was given or chosen by the fit."""
+        return cls.of(name, value, " (chosen)" if given is None else " (given)")
+
+    @classmethod
+    def listed(cls, name: str, names: Sequence[str]) -> Line:
+        """Names, one after the other."""
+        text = ", ".join(names) or "none"
+        return cls(name, text, text)
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,7 @@ class Summary(str):
     @property
     def table(self) -> Any:
         """The values as a DataFrame with one column, indexed by heading and name."""
-        import pandas as pd
-
+        pd = pandas()
         rows = [(b.name, line.name, line.value) for b in self.blocks for line in b.lines]
         index = pd.MultiIndex.from_tuples([row[:2] for row in rows], names=["section", "quantity"])
         return pd.DataFrame({"value": [row[2] for row in rows]}, index=index, dtype=object)

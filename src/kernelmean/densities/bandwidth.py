@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core.summary import Line
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian, as_kernel
 
@@ -49,6 +51,12 @@ def _widths(values: np.ndarray, count: np.ndarray, bandwidth: float) -> np.ndarr
     pilot = MeanEmbedding(values, count / count.sum(), Gaussian(bandwidth))
     smooth = count / (count.sum() * pilot.density(values[:, None], bandwidth))
     return np.maximum(smooth, around)
+
+
+def bandwidth_lines(bandwidth: np.ndarray, names: Sequence[str], given) -> list[Line]:
+    """For summaries: the bandwidth along each column."""
+    pairs = zip(names, bandwidth.tolist(), strict=True)
+    return [Line.chosen(f"bandwidth of {name}", width, given) for name, width in pairs]
 
 
 def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:

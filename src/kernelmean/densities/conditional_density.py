@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,34 +14,34 @@ from ..core import arrays
 from ..core.checks import (
     Array,
     as_floats,
-    as_levels,
+    as_new_points,
     as_points,
-    check_choice,
-    check_columns,
-    check_count,
     check_lengths,
-    check_level,
+    check_library,
     check_positive,
     check_target,
     column_names,
     frozen,
-    generator,
+    pairs_wanted,
 )
-from ..core.moments import block_rows, row_blocks
+from ..core.interval import Interval
+from ..core.labels import Labels
+from ..core.parameters import auto, check_parameters, optional, positive
 from ..core.progress import track
 from ..core.saving import Saveable
+from ..core.summary import Block, Line, Summary
 from ..embedding.embedding import MeanEmbedding
-from ..embedding.line import Line
+from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Periodic, fitted_kernel
 from ..regression.lengthscales import TUNABLE
 from ..regression.smoother import Smoother
-from .bandwidth import with_bandwidth
+from .bandwidth import bandwidth_lines, with_bandwidth
 from .fit import Draft, Fit, Plan
+from .laws import MovedLaws
 from .score import DensityScore, Target
 from .search import ROUNDS
 
-EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
 
@@ -119,14 +119,18 @@ class ConditionalDensity(Saveable, BaseEstimator):
     >>> data = km.datasets.make_conditional_density("bimodal", 500, random_state=0)
     >>> model = km.ConditionalDensity().fit(data.X, data.Y[:, 0])
     >>> y = np.linspace(-7, 7, 201)
-    >>> p = model.pdf(y, [[0.5]])  # two modes, at -2.5 and 2.5
+    >>> p = model.pdf(y, [[0.5]], paired=False)  # two modes, at -2.5 and 2.5
     >>> bool(np.abs(p - data.density(y, [[0.5]])).max() < 0.06)
     True
-    >>> lower, upper = model.interval([[0.0], [1.0]], 0.9)
+    >>> lower, upper = model.predict_interval([[0.0], [1.0]], 0.9)
     >>> lower.shape
     (2,)
     """
 
+    ALLOWED: ClassVar = {
+        "reg": optional(positive(zero=True)),
+        **dict.fromkeys(("intercept", "location", "tune_lengthscale"), auto),
+    }
     _fit: Fit
 
     def __init__(
@@ -176,19 +180,19 @@ class ConditionalDensity(Saveable, BaseEstimator):
     # ------------------------------------------------------------ densities
 
     def pdf(self, Y, X, paired: bool | None = None) -> Array:
-        """p(y | x).
+        """p(y_i | x_i), shape (m,).
 
         Parameters
         ----------
         Y : array of shape (m,) or (m, d_y)
-        X : array of shape (batch, d_x)
+        X : array of shape (m, d_x)
         paired : bool, optional
-            True: p(y_i | x_i), shape (m,). False: a table with a row for each x, shape (batch, m).
-            None: pairs if there are as many y as x, otherwise a table.
+            False: a table with a row for each x, shape (len(X), len(Y)).
         """
-        Y, left, shift, paired = self._check_both(Y, X, paired)
-        values = self._pairs(Y, left, shift) if paired else self._table(Y, left, shift)
-        return arrays.like(values, self.points_)
+        laws = self._laws(X)
+        Y = laws.rows(Y)
+        paired = pairs_wanted(len(Y), len(laws), paired)
+        return laws.density_of_pairs(Y) if paired else laws.density(Y)
 
     def score_samples(self, X, y) -> Array:
         """log p(y_i | x_i), shape (m,); −∞ where the positive part of q is zero."""
@@ -207,47 +211,43 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return float(np.mean(np.log(np.maximum(p, LOWEST / np.prod(spread)))))
 
     def cdf(self, Y, X, paired: bool | None = None) -> Array:
-        """P(Y_j ≤ y_j | x) of each column: (m,) or (batch, m), with d_y behind if y had columns.
+        """P(Y_j ≤ y_j | x) of each column: (m,), or a table, with d_y behind if y had columns.
 
         Parameters as for `pdf`. With several columns, those of the recovered marginals.
         """
-        Y, left, shift, paired = self._check_both(Y, X, paired)
-        columns = [
-            line.cdf(Y[:, [j]])[:, 0] if paired else line.cdf(Y[:, j])
-            for j, line in enumerate(self._lines(left, shift))
-        ]
-        return self._outward(np.stack(columns, axis=-1))
+        laws = self._laws(X)
+        Y = laws.rows(Y)
+        return self._outward(laws.cdf(Y, pairs_wanted(len(Y), len(laws), paired)))
 
     # ------------------------------------------------------------ answers
 
-    def at(self, X) -> MeanEmbedding:
-        """The conditional mean embeddings Σ_j w_j(x) k_γ(y_j, ·), a batch.
+    def at(self, X) -> MeanEmbedding | MovedLaws:
+        """The laws of y given each row of X, a batch, with the bandwidth of the densities.
 
-        Around a location every x has points of its own, so that only one x can be asked at a time.
+        Returns
+        -------
+        MeanEmbedding or MovedLaws
+            Σ_j w_j(x) k_γ(y_j, ·); around a location, where every x has points of its own, the
+            weighted residuals and where each law lies. Both answer `mean`, `std`, `cov`,
+            `interval`, `quantile`, `density`, `log_density`, `probability`, `sample`, `mode` and
+            `to_frame`.
         """
-        left, shift = self._given(X)
-        m = self._embedding(left)
-        if shift is None:
-            return m
-        if left.shape[0] != 1:
-            raise ValueError(
-                f"X has {left.shape[0]} rows, but around a location each x has points of its own: "
-                "ask for one row at a time, or fit with location=False"
-            )
-        points = m.points + arrays.like(shift, m.points)
-        return MeanEmbedding.of_parts(points, *m.factors, m.kernel)
+        laws = self._laws(X)
+        if laws.shift is None:
+            return laws.embedding
+        if len(laws) > 1:
+            return laws
+        return laws.embedding.moved(arrays.like(laws.shift, self.points_))
 
     def weights(self, X) -> Array:
         """w_j(x), shape (batch, n); they belong to `points_`."""
-        return self._embedding(self._given(X)[0]).weights
+        return self._laws(X).weights
 
     def predict(self, X) -> Array:
         """The conditional mean Σ_j w_j(x) y_j / Σ_j w_j(x), (batch,) or (batch, d_y)."""
-        left, shift = self._given(X)
-        mean = arrays.to_numpy(self._embedding(left).mean())
-        return self._outward(mean if shift is None else mean + shift)
+        return self._outward(self._laws(X).mean())
 
-    def quantile(self, X, q) -> Array:
+    def predict_quantile(self, X, q) -> Array:
         """Conditional quantiles of each column: (batch,) or, for several levels, (batch, k).
 
         With d_y behind if y had columns.
@@ -257,13 +257,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
         X : array of shape (batch, d_x)
         q : float or sequence of float in [0, 1]
         """
-        levels = as_levels(q)
-        lines = self._lines(*self._given(X))
-        found = np.stack([line.quantile(np.atleast_1d(levels)) for line in lines], axis=-1)
-        return self._outward(found[:, 0] if levels.ndim == 0 else found)
+        return self._outward(self._laws(X).quantile(q))
 
-    def interval(self, X, level: float = 0.95, kind: str = "central") -> tuple[Array, Array]:
-        """Intervals of each column with probability `level`, each end as `quantile(X, 0.5)`.
+    def predict_interval(self, X, level: float = 0.95, kind: str = "central") -> Interval:
+        """`Interval(lower, upper)` of each column with probability `level`, arrays like y.
 
         Parameters
         ----------
@@ -272,43 +269,33 @@ class ConditionalDensity(Saveable, BaseEstimator):
         kind : {"central", "shortest"}
             As much probability on either side, or the narrowest interval.
         """
-        level = check_level(level)
-        if check_choice(kind, "kind", ["central", "shortest"]) == "central":
-            both = self.quantile(X, [(1 - level) / 2, (1 + level) / 2])
-            return both[:, 0, ...], both[:, 1, ...]
-        ends = np.stack([m.shortest(level) for m in self._lines(*self._given(X))], axis=-1)
-        return self._outward(ends[:, 0]), self._outward(ends[:, 1])
+        ends = self._laws(X).interval(level, kind)
+        return Interval(*(self._outward(end) for end in ends))
+
+    def quantile(self, X, q) -> Array:
+        """The old name of `predict_quantile`."""
+        warnings.warn("quantile is now predict_quantile", FutureWarning, stacklevel=2)
+        return self.predict_quantile(X, q)
+
+    def interval(self, X, level: float = 0.95, kind: str = "central") -> Interval:
+        """The old name of `predict_interval`."""
+        warnings.warn("interval is now predict_interval", FutureWarning, stacklevel=2)
+        return self.predict_interval(X, level, kind)
 
     def region(self, X, level: float = 0.95) -> list[np.ndarray]:
         """Highest-density regions: for each x disjoint intervals (k, 2) of probability `level`."""
-        check_is_fitted(self)
-        if len(self.bandwidth_) > 1:
-            raise ValueError(f"y has {len(self.bandwidth_)} columns; regions are for one column")
-        (line,) = self._lines(*self._given(X))
-        return line.regions(check_level(level))
+        return self._laws(X).region(level)
 
     def mode(self, X) -> Array:
         """Where the density is highest, (batch,) or (batch, d_y)."""
-        left, shift = self._given(X)
-        if len(self.bandwidth_) == 1:
-            (line,) = self._lines(left, shift)
-            return self._outward(line.mode()[:, None])
-        found = arrays.to_numpy(self._embedding(left).mode())
-        return self._outward(found if shift is None else found + shift)
+        return self._outward(self._laws(X).mode())
 
     def sample(self, X, n: int = 1, random_state=None) -> Array:
         """Draws from the conditional densities, (batch, n) or (batch, n, d_y).
 
         In one column by the inverse of the distribution function, otherwise by rejection.
         """
-        check_count(n, "n")
-        rng = generator(random_state)
-        left, shift = self._given(X)
-        if len(self.bandwidth_) == 1:
-            (line,) = self._lines(left, shift)
-            return self._outward(line.sample(n, rng)[..., None])
-        draws = arrays.to_numpy(self._embedding(left).sample(n, rng, self._own_bandwidth))
-        return self._outward(draws if shift is None else draws + shift[:, None, :])
+        return self._outward(self._laws(X).sample(n, random_state))
 
     def loo_score(self, bandwidth=None, reg=None, lengthscale=None) -> float:
         """M at other parameters; those left out are as fitted.
@@ -335,6 +322,31 @@ class ConditionalDensity(Saveable, BaseEstimator):
             smoother = Smoother.of(Phi, self.intercept_)
         return DensityScore.of(smoother, Target.of(points, kernel, exact=fit.exact))(reg)
 
+    def summary(self) -> Summary:
+        """The fit in words and numbers: rows, kernels, bandwidth, λ."""
+        check_is_fitted(self)
+        n, d = self.points_.shape
+        targets = Labels.of(None, self.target_names_).named(d)
+        what = "residuals around a smooth mean" if self.location_ else "y itself"
+        smooths = Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)
+        widths = bandwidth_lines(self.bandwidth_, targets, self.bandwidth)
+        return Summary(
+            "Conditional density of " + ", ".join(targets),
+            [
+                Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
+                self.features_.block("Kernel on X", names_like(self, self.n_features_in_)),
+                Block("Smoothing of y", [smooths, *widths]),
+                Block(
+                    "Fit",
+                    [
+                        Line.chosen("reg (λ)", self.reg_, self.reg),
+                        Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
+                        Line.of("leave-one-out score", self.loo_score_),
+                    ],
+                ),
+            ],
+        )
+
     # ------------------------------------------------------------ inside
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
@@ -343,11 +355,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         check_target(y)
         points_y = as_points(y, "y")
         check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
+        check_library(points_y, points_x, "y", "the rows of X")
         self._one_output, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
-        for name in ("intercept", "location", "tune_lengthscale"):
-            value = getattr(self, name)
-            if value != "auto" and not isinstance(value, bool):
-                raise ValueError(f'{name} is {value!r}; "auto", True or False is needed')
+        check_parameters(self)
         return frozen(points_x), frozen(points_y)
 
     def _plan(self, X, Y, names) -> Plan:
@@ -364,7 +374,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 f"kernel_y is {kernel_y!r}; densities of angles are those of EmbeddedDensity or of "
                 "an embedding: a Gaussian, Laplace or Matern kernel is needed"
             )
-        reg = None if self.reg is None else check_positive(self.reg, "reg", zero=True)
+        reg = None if self.reg is None else float(self.reg)
         chosen = reg is None
         tune: Any = self.tune_lengthscale
         if tune == "auto":
@@ -405,82 +415,18 @@ class ConditionalDensity(Saveable, BaseEstimator):
         d = fit.points.shape[1]
         self.bandwidth_ = np.broadcast_to(np.asarray(fit.kernel_y.lengthscale), (d,)).copy()
 
-    @property
-    def _own_bandwidth(self) -> tuple[float, ...]:
-        return tuple(self.bandwidth_.tolist())
-
-    def _given(self, X) -> tuple[Array, np.ndarray | None]:
-        """For rows of X: what gives their weights, and how far their densities are moved."""
-        check_is_fitted(self)
-        points = as_points(X, "X", one_d=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
+    def _laws(self, X) -> MovedLaws:
+        """For rows of X: their weights, and how far their densities are moved."""
+        points = as_new_points(self, X)
         fit = self._fit
-        left = fit.left(points)
+        m = MeanEmbedding.of_parts(fit.points, fit.left(points), fit.right, fit.kernel_y)
         shift = None if fit.location is None else arrays.to_numpy(fit.location(points))
-        return left, shift
+        bandwidth = tuple(self.bandwidth_.tolist())
+        return MovedLaws(m.carrying(bandwidth, Labels.of(X, self.target_names_)), shift)
 
-    def _embedding(self, left) -> MeanEmbedding:
-        return MeanEmbedding.of_parts(self.points_, left, self._fit.right, self.kernel_y_)
-
-    def _lines(self, left, shift) -> Iterator[Line]:
-        """The densities of each column."""
-        m = self._embedding(left)
-        d = self.points_.shape[1]
-        for j in range(d):
-            own = m if d == 1 else m.marginal([j])
-            yield Line(own, None, None if shift is None else shift[:, j])
-
-    def _check_both(self, Y, X, paired) -> tuple[np.ndarray, Array, np.ndarray | None, bool]:
-        left, shift = self._given(X)
-        Y = arrays.to_numpy(as_points(Y, "Y"))
-        check_columns(Y, self.points_.shape[1], "Y", "the training y")
-        if paired not in (None, True, False):
-            raise ValueError(f"paired is {paired!r}; None, True or False is needed")
-        paired = len(Y) == left.shape[0] if paired is None else paired
-        if paired:
-            check_lengths(left.shape[0], len(Y), "X", "Y")
-        return Y, left, shift, paired
-
-    def _table(self, Y: np.ndarray, left, shift) -> np.ndarray:
-        if len(self.bandwidth_) == 1:
-            (line,) = self._lines(left, shift)
-            return line.pdf(Y[:, 0])
-        m = self._embedding(left)
-        if shift is None:
-            return arrays.to_numpy(m.density(arrays.like(Y, self.points_), self._own_bandwidth))
-        moved = (Y[None, :, :] - shift[:, None, :]).reshape(-1, Y.shape[1])
-        q = self._smooth(moved, np.repeat(np.arange(len(shift)), len(Y)), left)
-        return np.maximum(q.reshape(len(shift), -1), 0.0) / self._whole(left)[:, None]
-
-    def _pairs(self, Y: np.ndarray, left, shift) -> np.ndarray:
-        moved = Y if shift is None else Y - shift
-        if len(self.bandwidth_) == 1 and len(Y) * self.points_.shape[0] > EVALUATIONS:
-            (line,) = self._lines(left, shift)
-            return line.pdf(Y)[:, 0]
-        q = self._smooth(moved, np.arange(len(Y)), left)
-        return np.maximum(q, 0.0) / self._whole(left)
-
-    def _smooth(self, Y: np.ndarray, member: np.ndarray, left) -> np.ndarray:
-        """q of the member's weights at each row of Y, normalised to Σw = 1."""
-        m = self._embedding(left).normalised()
-        L, P, points = (arrays.to_numpy(A) for A in (*m.factors, self.points_))
-        parts = []
-        for rows, who in row_blocks(Y, member, rows=block_rows(len(points))):
-            K = self.kernel_y_.density(points, rows)
-            parts.append(np.einsum("ir,ri->i", L[who], P.T @ K))
-        return np.concatenate(parts)
-
-    def _whole(self, left) -> np.ndarray:
-        """∫ max(q, 0) for each member."""
-        if len(self.bandwidth_) == 1:
-            (line,) = self._lines(left, None)
-            return line.normaliser
-        mass, _ = self._embedding(left).negative_mass(self._own_bandwidth)
-        return 1.0 + arrays.to_numpy(mass)
-
-    def _outward(self, values: np.ndarray) -> Array:
+    def _outward(self, values: Array) -> Array:
         """Without the column axis when y had none."""
-        return arrays.like(values[..., 0] if self._one_output else values, self.points_)
+        return values[..., 0] if self._one_output else values
 
 
 def with_lengthscale(kernel: Any, lengthscale) -> Kernel:

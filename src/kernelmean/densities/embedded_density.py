@@ -11,19 +11,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..core import arrays
 from ..core.checks import (
     Array,
+    as_new_points,
     as_points,
     as_vector,
-    check_columns,
     check_count,
     column_names,
     frozen,
 )
+from ..core.labels import Labels
 from ..core.minimise import minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
+from ..core.summary import Block, Line, Summary
 from ..embedding.embedding import MeanEmbedding
+from ..embedding.law import names_like
 from ..kernels import Kernel, fitted_kernel
-from .bandwidth import FIRST, spread_ties, with_bandwidth
+from .bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 
 ROWS = 2000  # that the search looks at
 
@@ -90,8 +93,10 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
         if self.bandwidth is None:
             kernel = kernel.scaled(_best_factor(points, weights, kernel))
-        self.embedding_ = MeanEmbedding(points, weights, kernel)
         self.bandwidth_ = np.broadcast_to(kernel.lengthscale, (points.shape[1],)).copy()
+        labels = Labels(Labels.of(X).columns)
+        m = MeanEmbedding(points, weights, kernel)
+        self.embedding_ = m.carrying(tuple(self.bandwidth_.tolist()), labels)
         self.loo_score_ = _score(*_thinned(points, weights, ROWS), kernel)
         return self
 
@@ -106,12 +111,12 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
 
     def pdf(self, X) -> Array:
         """p(x) at each row, (m,)."""
-        points = self._points(X)
+        points = as_new_points(self, X)
         return self.embedding_.density(points, tuple(self.bandwidth_.tolist()))
 
     def score_samples(self, X) -> Array:
         """log p(x) at each row, (m,); −∞ where the positive part of q is zero."""
-        points = self._points(X)
+        points = as_new_points(self, X)
         return self.embedding_.log_density(points, tuple(self.bandwidth_.tolist()))
 
     def score(self, X, y=None) -> float:
@@ -125,12 +130,20 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         check_count(n_samples, "n_samples")
         return self.embedding_.sample(n_samples, random_state, tuple(self.bandwidth_.tolist()))
 
-    def _points(self, X) -> Array:
+    def summary(self) -> Summary:
+        """The fit in words and numbers: rows, kernel, bandwidth along each column."""
         check_is_fitted(self)
-        points = as_points(X, "X", one_d=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        check_columns(points, self.embedding_.points.shape[1], "X", "the training X")
-        return points
+        m = self.embedding_
+        names = names_like(self, m.points.shape[1])
+        widths = bandwidth_lines(self.bandwidth_, names, self.bandwidth)
+        n, kind = m.points.shape[0], type(m.kernel).__name__
+        return Summary(
+            "Density of " + ", ".join(names),
+            [
+                Block("Data", [Line("rows", n, f"{n:,}"), Line("kernel", m.kernel, kind)]),
+                Block("Fit", [*widths, Line.of("leave-one-out score", self.loo_score_)]),
+            ],
+        )
 
 
 def _normalised(weights, points) -> Array:

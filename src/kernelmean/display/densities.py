@@ -419,7 +419,7 @@ class Outcomes:
 
     def quantiles(self, X, levels) -> np.ndarray:
         """(batch, k, d)."""
-        found = to_numpy(self.model.quantile(X, levels))
+        found = to_numpy(self.model.predict_quantile(X, levels))
         return found.reshape(len(found), len(levels), -1)
 
     def ends(self, X) -> np.ndarray:
@@ -442,8 +442,8 @@ class Outcomes:
         a, b = np.meshgrid(first, second, indexing="ij")
         grid = np.column_stack([a.ravel(), b.ravel()])
         widths = tuple(self.model.bandwidth_[pair].tolist())
-        rows = (X.iloc[[i]] if hasattr(X, "iloc") else X[i : i + 1] for i in range(len(X)))
-        found = [self.model.at(row).marginal(pair).density(grid, widths) for row in rows]
+        laws = self.model.at(X)
+        found = [laws[i].marginal(pair).density(grid, widths) for i in range(len(laws))]
         return np.stack([to_numpy(p).reshape(a.shape) for p in found])
 
     def near(self, rows: np.ndarray, count: int, columns) -> list[np.ndarray] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
 from ..core.checks import as_points
@@ -80,7 +79,6 @@ class LeaveOneOutDisplay(Display):
         cls, estimator: ConditionalEmbedding, n_grid: int = 60
     ) -> LeaveOneOutDisplay:
         """Evaluate the loss on a grid of regularisers."""
-        check_is_fitted(estimator)
         regs = np.logspace(-10, 1, n_grid)
         return cls(regs, estimator.loo_score(regs), estimator.reg_, estimator.loo_score_)
 

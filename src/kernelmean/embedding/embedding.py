@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from ..core import arrays
 from ..core.checks import (
     Array,
     as_floats,
     as_points,
+    check_choice,
     check_columns,
     check_finite,
     check_lengths,
+    check_library,
     column_names,
     frozen,
 )
 from ..core.interval import Interval
-from ..kernels import Kernel, fitted_kernel
+from ..core.labels import Labels, law_frame
+from ..kernels import Kernel, as_kernel, fitted_kernel
 from . import preimage, recovery
 from .weighted import WeightedPoints
+
+Width = float | Sequence[float] | None
+UNNAMED = Labels()
 
 
 class MeanEmbedding(WeightedPoints):
@@ -46,14 +54,60 @@ class MeanEmbedding(WeightedPoints):
     array([0.7049])
     """
 
+    # a file of version 1 has none of these
+    _bandwidth: Width = None
+    _labels = UNNAMED
+    _asked: Kernel | None = None  # the kernel before its lengthscale was chosen from the points
+
     def __init__(self, points, weights=None, kernel="gaussian"):
-        rows = frozen(as_points(points, "points"))
-        kernel = fitted_kernel(kernel, rows, names=column_names(points), argument="points")
+        rows, names = frozen(as_points(points, "points")), column_names(points)
+        asked = as_kernel(kernel).bind(names)
+        kernel = fitted_kernel(asked, rows, argument="points")
         n = rows.shape[0]
         if weights is None:
             xp, device = arrays.namespace(rows), getattr(rows, "device", None)
             weights = xp.full((n,), 1.0 / n, dtype=xp.float64, device=device)
-        super().__init__(rows, _check_weights(weights, n), None, kernel)
+        weights = _check_weights(weights, n)
+        check_library(weights, rows, "weights", "the points")
+        super().__init__(rows, weights, None, kernel)
+        self._labels = UNNAMED if names is None else Labels(tuple(names))
+        self._asked = None if asked == kernel else asked
+
+    def carrying(self, bandwidth: Width = None, labels: Labels = UNNAMED) -> MeanEmbedding:
+        """The same with the bandwidth that an estimator chose, and names of columns and rows."""
+        m = self.reweighted(self._left)
+        m._bandwidth, m._labels = bandwidth, labels
+        return m
+
+    def moved(self, shift) -> MeanEmbedding:
+        """All points moved by `shift`, of shape (d,) or (1, d)."""
+        m = self.reweighted(self._left)
+        m._points = self._points + shift
+        return m
+
+    @property
+    def bandwidth(self) -> Width:
+        """γ of densities, quantiles and draws where an estimator chose it, otherwise None."""
+        return self._bandwidth
+
+    @property
+    def labels(self) -> Labels:
+        """Names of the columns of the points, and the index of the laws."""
+        return self._labels
+
+    def __getitem__(self, index) -> MeanEmbedding:
+        m = super().__getitem__(index)
+        m._labels = self._labels.at(index)
+        return m
+
+    def marginal(self, columns) -> MeanEmbedding:
+        m, chosen = super().marginal(columns), np.atleast_1d(columns).tolist()
+        m._labels, m._asked = self._labels.of_columns(chosen), None
+        if isinstance(m._bandwidth, tuple):
+            m._bandwidth = tuple(m._bandwidth[j] for j in chosen)
+        return m
+
+    marginal.__doc__ = WeightedPoints.marginal.__doc__
 
     def __repr__(self) -> str:
         n, d = self._points.shape
@@ -137,8 +191,9 @@ class MeanEmbedding(WeightedPoints):
         ----------
         Y : array of shape (m, d)
         bandwidth : float or sequence of float, optional
-            γ, apart from the lengthscale that the embedding lives on. None follows Silverman's
-            rule, per column: γ_j = (4/(d + 2))^{1/(d+4)} n_e^{−1/(d+4)} σ_j, with σ_j half the
+            γ, apart from the lengthscale that the embedding lives on. None is the one carried
+            (`bandwidth`), or else follows Silverman's rule, per column:
+            γ_j = (4/(d + 2))^{1/(d+4)} n_e^{−1/(d+4)} σ_j, with σ_j half the
             distance between the embedding's 16% and 84% quantiles, and n_e = (Σw)²/Σw² its
             effective number of points; for a batch, the median over its members.
         signed : bool
@@ -161,7 +216,7 @@ class MeanEmbedding(WeightedPoints):
         >>> m.density([-1.0, 3.0], bandwidth=0.5).round(4)
         array([0.1299, 0.    ])
         """
-        return recovery.density(self.normalised(), Y, bandwidth, signed)
+        return recovery.density(self.normalised(), Y, self._width(bandwidth), signed)
 
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the positive part is zero, shape (m,) or (batch, m).
@@ -171,7 +226,7 @@ class MeanEmbedding(WeightedPoints):
         Y, bandwidth
             As for `density`.
         """
-        return recovery.log_density(self.normalised(), Y, bandwidth)
+        return recovery.log_density(self.normalised(), Y, self._width(bandwidth))
 
     def negative_mass(self, bandwidth=None) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
@@ -198,9 +253,9 @@ class MeanEmbedding(WeightedPoints):
         NumericalWarning
             If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N).
         """
-        return recovery.negative_mass(self.normalised(), bandwidth)
+        return recovery.negative_mass(self.normalised(), self._width(bandwidth))
 
-    def cdf(self, Y, bandwidth=0.0) -> Array:
+    def cdf(self, Y, bandwidth="own") -> Array:
         """Distribution function of each column at the rows of Y.
 
         F_j(y) = Σ_i w_i 1{x_ij ≤ y}/Σ_i w_i, rearranged like `quantile`, or with a bandwidth the
@@ -225,9 +280,9 @@ class MeanEmbedding(WeightedPoints):
         >>> m.cdf([0.0, 0.5, 1.0], bandwidth=0.5)[:, 0].round(4)
         array([0.1421, 0.3292, 0.6193])
         """
-        return recovery.cdf(self.normalised(), Y, bandwidth)
+        return recovery.cdf(self.normalised(), Y, self._width(bandwidth))
 
-    def quantile(self, q, bandwidth=0.0) -> Array:
+    def quantile(self, q, bandwidth="own") -> Array:
         """Quantiles of each column: where the distribution function reaches `q`.
 
         F_j(t) = Σ_i w_i 1{x_ij ≤ t} / Σ_i w_i, made increasing by rearrangement (sorting its
@@ -236,10 +291,10 @@ class MeanEmbedding(WeightedPoints):
         Parameters
         ----------
         q : float or sequence of float in [0, 1]
-        bandwidth : float or sequence of float, optional
+        bandwidth : "own", float or sequence of float, optional
             γ, one for all columns or one each. 0 is no smoothing. Otherwise F_j is that of
             `marginal(j).density`, the positive part made proper, column by column; None is the
-            default bandwidth of each.
+            default bandwidth of each. "own" is the bandwidth carried (`bandwidth`), or else 0.
 
         Returns
         -------
@@ -250,9 +305,9 @@ class MeanEmbedding(WeightedPoints):
         Chernozhukov, Fernández-Val, Galichon (2010), Quantile and probability curves without
         crossing.
         """
-        return recovery.quantile(self.normalised(), q, bandwidth)
+        return recovery.quantile(self.normalised(), q, self._width(bandwidth))
 
-    def interval(self, level: float = 0.95, bandwidth=0.0, kind: str = "central") -> Interval:
+    def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
         """Interval of each column that holds the probability `level`.
 
         Parameters
@@ -269,7 +324,7 @@ class MeanEmbedding(WeightedPoints):
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
-        return recovery.interval(self.normalised(), level, bandwidth, kind)
+        return recovery.interval(self.normalised(), level, self._width(bandwidth), kind)
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
@@ -297,7 +352,7 @@ class MeanEmbedding(WeightedPoints):
         array([[-0.641,  0.641],
                [ 4.359,  5.641]])
         """
-        return recovery.region(self.normalised(), level, bandwidth)
+        return recovery.region(self.normalised(), level, self._width(bandwidth))
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         """Draws from the `density`.
@@ -328,7 +383,7 @@ class MeanEmbedding(WeightedPoints):
         ----------
         Spiteri (2023), Lemma 4.7, corrected (MATH §12).
         """
-        return recovery.sample(self.normalised(), n, random_state, bandwidth)
+        return recovery.sample(self.normalised(), n, random_state, self._width(bandwidth))
 
     def mode(self, n_starts: int = 10) -> Array:
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
@@ -339,6 +394,14 @@ class MeanEmbedding(WeightedPoints):
         rotations.
         """
         return preimage.mode(self, n_starts)
+
+    def to_frame(self, level: float = 0.95):
+        """A pandas DataFrame, a row for each law: mean, std and interval of every column.
+
+        Columns have the names of the table that the points, or the training targets, came as; rows
+        the index of the table asked about.
+        """
+        return law_frame(self, self._labels, level)
 
     def herd(self, n: int) -> Array:
         """`n` of the points, chosen greedily so that their plain average is close to μ.
@@ -360,27 +423,48 @@ class MeanEmbedding(WeightedPoints):
     def inner(self, other: MeanEmbedding) -> Array:
         """⟨μ, ν⟩ = wᵀ K w': a number; (batch,) for one batch; (batch, batch') for two.
 
-        The Gram matrix between the two sets of points is formed in blocks only.
+        Both live in the RKHS of one kernel. Where each has chosen its lengthscale from its own
+        points, for a kernel that was asked for alike, the one chosen from the points of both takes
+        the place of the two. The Gram matrix between the points is formed in blocks only.
+
+        Raises
+        ------
+        ValueError
+            If the kernels differ otherwise.
         """
-        self._check_same_space(other)
-        values = other(self._points)  # (n,) or (batch', n)
-        return self.apply_weights(values.T if values.ndim == 2 else values)
+        one, another = self._in_one_space(other)
+        values = another(one.points)  # (n,) or (batch', n)
+        return one.apply_weights(values.T if values.ndim == 2 else values)
 
     def mmd(self, other: MeanEmbedding) -> Array:
-        """Maximum mean discrepancy ‖μ − ν‖; shapes as for `inner`.
+        """Maximum mean discrepancy ‖μ − ν‖; shapes, and the kernel, as for `inner`.
 
         References
         ----------
         Gretton et al. (2012), A kernel two-sample test.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> near, far = km.MeanEmbedding([0.0, 1.0]), km.MeanEmbedding([5.0, 6.0])
+        >>> near.mmd(far).round(2)  # at the median distance of the four points
+        np.float64(1.27)
         """
-        self._check_same_space(other)
+        one, another = self._in_one_space(other)
         xp = arrays.namespace(self._points)
-        mine, theirs = self._sq_norm(), other._sq_norm()
+        mine, theirs = one._sq_norm(), another._sq_norm()
         if self.batch is not None and other.batch is not None:
             mine = mine[:, None]
-        return xp.sqrt(xp.clip(mine - 2 * self.inner(other) + theirs, 0.0, None))
+        return xp.sqrt(xp.clip(mine - 2 * one.inner(another) + theirs, 0.0, None))
 
     # ------------------------------------------------------------ inside
+
+    def _width(self, bandwidth) -> Width:
+        """The bandwidth meant: None and "own" are the one carried, if there is one."""
+        if isinstance(bandwidth, str):
+            check_choice(bandwidth, "bandwidth", ["own"])
+            return 0.0 if self._bandwidth is None else self._bandwidth
+        return self._bandwidth if bandwidth is None else bandwidth
 
     def _sq_norm(self) -> Array:
         xp = arrays.namespace(self._points)
@@ -389,14 +473,28 @@ class MeanEmbedding(WeightedPoints):
             return self.apply_weights(values)
         return xp.sum(values * self.weights, axis=-1)
 
-    def _check_same_space(self, other: MeanEmbedding) -> None:
+    def _in_one_space(self, other: MeanEmbedding) -> tuple[MeanEmbedding, MeanEmbedding]:
+        """Both with the kernel of either, or, if they asked for the same, with that of both."""
         if not isinstance(other, MeanEmbedding):
             raise ValueError(f"other is {type(other).__name__}; a MeanEmbedding is needed")
-        if self._kernel != other._kernel:
+        check_columns(other.points, self._points.shape[1], "other", "this embedding")
+        check_library(other.points, self._points, "other", "the points of this embedding")
+        if self._kernel == other._kernel:
+            return self, other
+        if self._asked is None or self._asked != other._asked:
             raise ValueError(
                 f"other has kernel {other._kernel!r}, this embedding {self._kernel!r}; distances "
                 "need one kernel: build both with the same resolved kernel"
             )
+        rows = arrays.namespace(self._points).concat([self._points, other.points])
+        order = np.lexsort(arrays.to_numpy(rows).T)  # for both orders of the two the same
+        kernel = self._asked.resolve(arrays.take(rows, order, axis=0))
+        return self._with_kernel(kernel), other._with_kernel(kernel)
+
+    def _with_kernel(self, kernel: Kernel) -> MeanEmbedding:
+        m = self.reweighted(self._left)
+        m._kernel = kernel
+        return m
 
 
 def _check_weights(weights, n: int) -> Array:

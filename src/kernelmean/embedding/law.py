@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..core.checks import Array
 from ..core.interval import Interval
-from ..core.labels import Labels
+from ..core.labels import Labels, law_frame
 from .embedding import MeanEmbedding
 
 
@@ -75,15 +75,22 @@ class Law:
         return law_frame(self, self.labels, level, self.stem)
 
     @property
-    def _smoothing(self) -> float | tuple[float, ...]:
-        """Of distribution functions: none unless the law has a bandwidth."""
-        return 0.0 if self.bandwidth is None else self.bandwidth
+    def _smoothing(self) -> str | float | tuple[float, ...]:
+        """Of distribution functions: none unless the law, or its embedding, has a bandwidth."""
+        return "own" if self.bandwidth is None else self.bandwidth
 
 
-def law_frame(law, labels: Labels, level: float, stem: str = "y"):
-    """Mean (the column's own name), `_std`, `_lower` and `_upper` of every column."""
-    lower, upper = law.interval(level)
-    parts = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
-    if parts[""].ndim == 1:  # a single law
-        parts = {suffix: part[None, ...] for suffix, part in parts.items()}
-    return labels.frame(parts, stem)
+def like_target(values: Array, one_output: bool) -> Array:
+    """Values with a last axis of columns, without it where the target y came as a vector."""
+    return values[..., 0] if one_output else values
+
+
+def interval_like_target(law, level: float, one_output: bool) -> Interval:
+    """The interval of a law, each end in the shape of predictions of y."""
+    return Interval(*(like_target(end, one_output) for end in law.interval(level)))
+
+
+def names_like(estimator, d: int) -> list[str]:
+    """Names of the columns of X that an estimator was fitted to."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return Labels(None if names is None else tuple(map(str, names))).named(d, "x")

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning, check_column, check_columns
+from ..core.checks import Array, NumericalWarning, check_column, check_columns, check_library
 from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..kernels import Kernel
@@ -171,4 +171,5 @@ class WeightedPoints(Saveable):
         """Rows that may stand beside the points."""
         Y = self._kernel.checked(Y, "Y")
         check_columns(Y, self._points.shape[1], "Y", "the embedding")
+        check_library(Y, self._points, "Y", "the points of the embedding")
         return Y

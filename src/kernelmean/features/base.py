@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import Array, check_column, check_columns
 from ..core.saving import Saveable
+from ..core.summary import Block, Line
 from ..kernels import as_kernel, check_size
 
 
@@ -51,6 +56,20 @@ class FeatureMap(Saveable, BaseEstimator):
         X = self.kernel_.checked(X, "X")
         check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
         return self.derivative_of(X, check_column(column, X.shape[1]))
+
+    def block(self, heading: str, names: Sequence[str]) -> Block:
+        """For summaries: the kernel, its lengthscale along each column, how many coordinates."""
+        kernel: Any = self.kernel_
+        scale = getattr(kernel, "lengthscale", None)
+        if scale is None:
+            lines = [Line("kernel", kernel, repr(kernel))]
+        else:
+            each = np.broadcast_to(np.asarray(scale, dtype=float), len(names)).tolist()
+            lines = [Line("kernel", kernel, type(kernel).__name__)]
+            lines += [
+                Line.of(f"lengthscale of {name}", s) for name, s in zip(names, each, strict=True)
+            ]
+        return Block(heading, [*lines, Line("coordinates", self.rank_, f"{self.rank_:,}")])
 
     def _fit_transform(self, X) -> Array:
         raise NotImplementedError

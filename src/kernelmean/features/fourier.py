@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..core import arrays
-from ..core.checks import Array, check_count, generator
+from ..core.checks import Array, check_count, check_library, generator
 from ..core.moments import block_rows
 from .base import FeatureMap
 
@@ -49,6 +49,7 @@ class RandomFourier(FeatureMap):
         return self._transform(X)
 
     def _transform(self, X) -> Array:
+        check_library(X, self.frequencies_, "X")
         xp = arrays.namespace(X)
         shape, half = (X.shape[0], self.rank_), self.rank_ // 2
         Phi = xp.empty(shape, dtype=X.dtype, device=getattr(X, "device", None))

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core import arrays, solves
-from ..core.checks import Array, NumericalWarning, check_count, check_positive, generator
+from ..core.checks import (
+    Array,
+    NumericalWarning,
+    check_count,
+    check_library,
+    check_positive,
+    generator,
+)
 from ..core.moments import block_rows, row_blocks
 from ..kernels import Kernel
 from .base import FeatureMap
@@ -32,6 +39,7 @@ class Landmarks(FeatureMap):
         return Phi
 
     def _transform(self, X) -> Array:
+        check_library(X, self.landmarks_, "X")
         step = block_rows(self.rank_)
         if X.shape[0] <= step:
             return self._transform_block(X)

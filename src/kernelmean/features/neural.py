@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from warnings import warn
 
 import numpy as np
@@ -22,11 +22,11 @@ from ..core.checks import (
     as_vector,
     check_count,
     check_lengths,
-    check_positive,
     column_names,
     generator,
 )
 from ..core.moments import row_blocks
+from ..core.parameters import check_parameters, count, positive
 from ..core.progress import track
 from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
@@ -143,6 +143,13 @@ class Neural(FeatureMap):
     ((200, 16), True)
     """
 
+    ALLOWED: ClassVar = {
+        **dict.fromkeys(("reg", "learning_rate"), positive()),
+        "weight_decay": positive(zero=True),
+        **dict.fromkeys(("n_features", "epochs", "patience"), count()),
+        **dict.fromkeys(("n_targets", "batch_size"), count(2)),
+        "validation_fraction": positive(),
+    }
     learns_from_pairs = True
 
     def __init__(
@@ -350,16 +357,10 @@ class Neural(FeatureMap):
     # ------------------------------------------------------------ settings
 
     def _check_settings(self) -> None:
-        for name in ("reg", "learning_rate"):
-            check_positive(getattr(self, name), name)
-        check_positive(self.weight_decay, "weight_decay", zero=True)
-        for name in ("n_features", "epochs", "patience"):
-            check_count(getattr(self, name), name)
-        for name in ("n_targets", "batch_size"):
-            check_count(getattr(self, name), name, minimum=2)
+        check_parameters(self)
         if self.n_targets % 2:
             raise ValueError(f"n_targets is {self.n_targets}; an even number (cos, sin) is needed")
-        if check_positive(self.validation_fraction, "validation_fraction") >= 1:
+        if self.validation_fraction >= 1:
             raise ValueError(
                 f"validation_fraction is {self.validation_fraction}; a share below 1 is needed"
             )

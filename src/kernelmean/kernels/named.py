@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.gaussian_process import kernels as sk_kernels
 
 from ..core import arrays
 from ..core.checks import check_choice
+from ..core.saving import is_sklearn_kernel
 from .base import Kernel
 from .columns import OnColumns
 from .fourth_order import Gaussian4
@@ -47,7 +47,7 @@ def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kern
         return kernel
     if isinstance(kernel, str):
         return _named(kernel, name, columnwise)
-    if isinstance(kernel, sk_kernels.Kernel):
+    if is_sklearn_kernel(kernel):
         return _from_sklearn(kernel)
     if callable(kernel) and not isinstance(kernel, type):
         return FromFunction(kernel)
@@ -64,11 +64,13 @@ def _named(kernel: str, name: str, columnwise: bool) -> Kernel:
     return kind(columnwise=columnwise) if issubclass(kind, _Radial) else kind()
 
 
-def _from_sklearn(kernel: sk_kernels.Kernel) -> Kernel:
+def _from_sklearn(kernel: Any) -> Kernel:
     """RBF and Matérn become ours, with their densities and spectra; others are wrapped."""
-    if type(kernel) is sk_kernels.RBF or getattr(kernel, "nu", None) == np.inf:
+    from sklearn.gaussian_process import kernels
+
+    if type(kernel) is kernels.RBF or getattr(kernel, "nu", None) == np.inf:
         return Gaussian(kernel.length_scale)
-    if type(kernel) is sk_kernels.Matern:
+    if type(kernel) is kernels.Matern:
         return Matern(kernel.nu, kernel.length_scale)
     return FromSklearn(kernel)
 

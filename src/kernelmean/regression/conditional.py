@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -12,15 +13,22 @@ from ..core import solves
 from ..core.checks import (
     Array,
     as_floats,
+    as_new_points,
     as_points,
     check_lengths,
+    check_library,
     check_positive,
     check_target,
     column_names,
     frozen,
 )
+from ..core.interval import Interval
+from ..core.labels import Labels
+from ..core.parameters import check_parameters, optional, positive
 from ..core.saving import Saveable
+from ..core.summary import Block, Line, Summary
 from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..kernels import fitted_kernel
 from .leave_one_out import LeaveOneOut, best_scale
@@ -90,6 +98,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         E in coordinates.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
         The training pairs.
+    target_names_ : list of str or None
+        Names of the columns of a table y.
 
     References
     ----------
@@ -105,6 +115,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     >>> c.predict([[0.0], [1.0]]).round(1)
     array([0., 1.])
     """
+
+    ALLOWED: ClassVar = {"reg": optional(positive(zero=True))}
+    target_names_: list[str] | None = None  # a file of version 1 has none
 
     def __init__(
         self,
@@ -164,7 +177,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         MeanEmbedding
             A batch on the training points of Y.
         """
-        return self._embed(self._coordinates(X))
+        m = self._embed(self._coordinates(X))
+        return m.carrying(labels=Labels.of(X, self.target_names_))
 
     def apply(self, m) -> MeanEmbedding:
         """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Φ(ΦᵀΦ + nλI)⁻¹ Σ_j α_j φ(u_j).
@@ -176,7 +190,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         check_is_fitted(self)
         m = as_embedding(m, self.kernel_x_, "m", self.n_features_in_, "the training X")
-        return self._embed(m.apply_weights(self.features_x_.transform(m.points)))
+        found = self._embed(m.apply_weights(self.features_x_.transform(m.points)))
+        return found.carrying(labels=Labels.of(None, self.target_names_))
 
     def predict(self, X) -> Array:
         """Σ_i w_i(x) y_i, the conditional mean without normalisation, (batch,) or (batch, d_y).
@@ -185,31 +200,72 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         `at(X).mean()` divides by Σ_i w_i(x) as well.
         """
         values = super().predict(X)
-        return values[:, 0] if self.one_output_ else values
+        return like_target(values, self.one_output_)
+
+    def predict_interval(self, X, level: float = 0.95) -> Interval:
+        """`Interval(lower, upper)` of each column of y with probability `level`, arrays like y.
+
+        Between quantiles of the weighted training points: no smoothing.
+        """
+        return interval_like_target(self.at(X), level, self.one_output_)
+
+    def predict_quantile(self, X, q) -> Array:
+        """Quantiles of the weighted training points: (batch,), or (batch, k) for several levels.
+
+        With d_y behind if y had columns.
+        """
+        return like_target(self.at(X).quantile(q), self.one_output_)
 
     def loo_score(self, reg):
         """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""
-        check_is_fitted(self)
-        loss = self._loo()
+        loss = self.leave_one_out()
         if np.ndim(reg):
             return np.array([loss(check_positive(value, "reg")) for value in reg])
         return loss(check_positive(reg, "reg"))
 
+    def leave_one_out(self) -> LeaveOneOut:
+        """The leave-one-out loss as a function of λ."""
+        check_is_fitted(self)
+        second = self._Phi.T @ self._Phi / self._Phi.shape[0]
+        return LeaveOneOut.of(self._Phi, self._Psi, solves.EigenGrid.of(second))
+
+    def summary(self) -> Summary:
+        """The fit in words and numbers: rows, kernels, λ."""
+        check_is_fitted(self)
+        n, d = self.points_.shape
+        targets = Labels.of(None, self.target_names_).named(d)
+        features_x, features_y = self.features_x_, self.features_y_
+        return Summary(
+            "Conditional mean embedding of " + ", ".join(targets),
+            [
+                Block("Data", [Line("rows", n, f"{n:,}")]),
+                features_x.block("Kernel on X", names_like(self, self.points_x_.shape[1])),
+                features_y.block("Kernel on y", targets),
+                Block(
+                    "Fit",
+                    [
+                        Line.chosen("reg (λ)", self.reg_, self.reg),
+                        Line.of("leave-one-out loss", self.loo_score_),
+                    ],
+                ),
+            ],
+        )
+
     # ------------------------------------------------------------ inside
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
+        check_parameters(self)
         points_x = as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)
         check_target(y)
         points_y = as_points(y, "y")
         check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
-        self.one_output_ = as_floats(y, "y").ndim == 1
+        check_library(points_y, points_x, "y", "the rows of X")
+        self.one_output_, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
         return frozen(points_x), frozen(points_y)
 
     def _coordinates(self, X) -> Array:
-        check_is_fitted(self)
-        points = as_points(X, "X", one_d=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        points = as_new_points(self, X)
         return self.features_x_.transform(points)
 
     def _solve(self, Phi, Psi) -> None:
@@ -221,14 +277,10 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.operator_ = self._ridge.solve(Phi.T @ Psi / n).T
 
     def _choose_reg(self) -> tuple[float, float]:
+        loss = self.leave_one_out()
         if self.reg is None:
-            return self._loo().best()
-        reg = check_positive(self.reg, "reg", zero=True)
-        return reg, self._loo()(reg)
-
-    def _loo(self) -> LeaveOneOut:
-        second = self._Phi.T @ self._Phi / self._Phi.shape[0]
-        return LeaveOneOut.of(self._Phi, self._Psi, solves.EigenGrid.of(second))
+            return loss.best()
+        return float(self.reg), loss(float(self.reg))
 
     def _embed(self, coordinates) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""

@@ -63,7 +63,7 @@ def held_out(table: OutcomeTable, folds: int) -> HeldOut:
     for k in range(folds):
         inner, outer = fold != k, fold == k
         model = fitted(X[inner], y[inner])
-        ends[outer] = np.stack(model.interval(X[outer], LEVEL), axis=1)
+        ends[outer] = np.stack(model.predict_interval(X[outer], LEVEL), axis=1)
         lines[outer] = straight_quantiles(X[inner], y[inner], X[outer], ENDS)
     return HeldOut(*_did(ends, y), *_did(lines, y), folds)
 
@@ -75,7 +75,7 @@ def _did(ends: np.ndarray, y: pd.Series) -> tuple[float, float]:
 
 def _lines(model: ConditionalDensity, out: HeldOut) -> list[tuple[str, str, str]]:
     at = pd.DataFrame({"income": INCOMES})
-    low, middle, high = model.quantile(at, [0.05, 0.5, 0.95]).T
+    low, middle, high = model.predict_quantile(at, [0.05, 0.5, 0.95]).T
     rows = [
         (
             f"Food at an income of {number(x, 4)}",

@@ -1,0 +1,190 @@
+"""The laws that a conditional density answers with: weighted points moved to where each x is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import (
+    Array,
+    as_levels,
+    as_points,
+    check_choice,
+    check_columns,
+    check_count,
+    check_level,
+    generator,
+)
+from ..core.interval import Interval
+from ..core.labels import Labels
+from ..core.moments import block_rows, row_blocks
+from ..embedding.embedding import MeanEmbedding
+from ..embedding.law import Law
+from ..embedding.line import Line
+
+EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
+
+
+class MovedLaws(Law):
+    """A batch of m laws q_b(y) = Σ_j w_bj k̄_γ(e_j, y − s_b): the points e_j are common, s_b is not.
+
+    Parameters
+    ----------
+    embedding : MeanEmbedding
+        A batch on the points e_j, with the bandwidth γ.
+    shift : array of shape (m, d)
+        Where each law lies; None is nowhere else.
+    """
+
+    def __init__(self, embedding: MeanEmbedding, shift: np.ndarray | None):
+        self._embedding, self.shift = embedding, shift
+
+    @property
+    def embedding(self) -> MeanEmbedding:
+        """The batch of weighted points e_j, before any move."""
+        return self._embedding
+
+    @property
+    def labels(self) -> Labels:  # type: ignore[override]
+        """Of columns and rows."""
+        return self._embedding.labels
+
+    @property
+    def weights(self) -> Array:
+        """w_bj, shape (m, n)."""
+        return self._embedding.weights
+
+    def __len__(self) -> int:
+        return len(self._embedding)
+
+    def __getitem__(self, index: int) -> MeanEmbedding:
+        """One of the laws, on points of its own."""
+        m = self._embedding[index]
+        return m if self.shift is None else m.moved(arrays.like(self.shift[index], m.points))
+
+    # ------------------------------------------------------------ answers
+
+    def mean(self) -> Array:
+        return self._moved(arrays.to_numpy(self._embedding.mean()))
+
+    def quantile(self, q) -> Array:
+        levels = as_levels(q)
+        lines = [line.quantile(np.atleast_1d(levels)) for line in self._lines()]
+        found = np.stack(lines, axis=-1)
+        return self._like(found[:, 0] if levels.ndim == 0 else found)
+
+    def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
+        level = check_level(level)
+        if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+            both = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        else:
+            ends = [line.shortest(level) for line in self._lines()]
+            both = self._like(np.stack(ends, axis=-1))
+        return Interval(both[:, 0, :], both[:, 1, :])
+
+    def region(self, level: float = 0.95) -> list[np.ndarray]:
+        """Highest-density regions of one column: disjoint intervals (k, 2) of each law."""
+        if self._d > 1:
+            raise ValueError(f"y has {self._d} columns; regions are for one column")
+        (line,) = self._lines()
+        return line.regions(check_level(level))
+
+    def mode(self) -> Array:
+        if self._d > 1:
+            return self._moved(arrays.to_numpy(self._embedding.mode()))
+        (line,) = self._lines()
+        return self._like(line.mode()[:, None])
+
+    def sample(self, n: int, random_state=None) -> Array:
+        """n draws of every law, (m, n, d): by inversion in one column, otherwise by rejection."""
+        check_count(n, "n")
+        rng = generator(random_state)
+        if self._d > 1:
+            draws = arrays.to_numpy(self._embedding.sample(n, rng))
+            return self._like(draws if self.shift is None else draws + self.shift[:, None, :])
+        (line,) = self._lines()
+        return self._like(line.sample(n, rng)[..., None])
+
+    def probability(self, event: Callable) -> Array:
+        if self.shift is None:
+            return self._embedding.probability(event)
+        found = [arrays.to_numpy(self[b].probability(event)) for b in range(len(self))]
+        return self._like(np.stack(found))
+
+    def density(self, Y) -> Array:
+        Y = self.rows(Y)
+        if self._d == 1:
+            (line,) = self._lines()
+            return self._like(line.pdf(Y[:, 0]))
+        if self.shift is None:
+            return self._embedding.density(arrays.like(Y, self._embedding.points))
+        moved = (Y[None, :, :] - self.shift[:, None, :]).reshape(-1, self._d)
+        q = self._smooth(moved, np.repeat(np.arange(len(self)), len(Y)))
+        return self._like(np.maximum(q.reshape(len(self), -1), 0.0) / self._whole()[:, None])
+
+    def log_density(self, Y) -> Array:
+        with np.errstate(divide="ignore"):
+            return self._like(np.log(arrays.to_numpy(self.density(Y))))
+
+    def density_of_pairs(self, Y) -> Array:
+        """Density of law b at row b of Y, (m,)."""
+        Y = self.rows(Y)
+        if self._d == 1 and len(Y) * self._embedding.points.shape[0] > EVALUATIONS:
+            (line,) = self._lines()
+            return self._like(line.pdf(Y)[:, 0])
+        q = self._smooth(Y if self.shift is None else Y - self.shift, np.arange(len(Y)))
+        return self._like(np.maximum(q, 0.0) / self._whole())
+
+    def cdf(self, Y, paired: bool) -> Array:
+        """Distribution functions per column: of law b at row b, (m, d), or at all, (m, k, d)."""
+        Y = self.rows(Y)
+        columns = [
+            line.cdf(Y[:, [j]])[:, 0] if paired else line.cdf(Y[:, j])
+            for j, line in enumerate(self._lines())
+        ]
+        return self._like(np.stack(columns, axis=-1))
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _d(self) -> int:
+        return self._embedding.points.shape[1]
+
+    def rows(self, Y) -> np.ndarray:
+        """Rows of finite numbers with as many columns as the points, as NumPy array."""
+        Y = arrays.to_numpy(as_points(Y, "Y"))
+        check_columns(Y, self._d, "Y", "the training y")
+        return Y
+
+    def _like(self, values: np.ndarray) -> Array:
+        return arrays.like(values, self._embedding.points)
+
+    def _moved(self, values: np.ndarray) -> Array:
+        return self._like(values if self.shift is None else values + self.shift)
+
+    def _lines(self) -> Iterator[Line]:
+        """The densities of each column, at the kernel's own lengthscale, which is γ."""
+        m = self._embedding
+        for j in range(self._d):
+            own = m if self._d == 1 else m.marginal([j])
+            yield Line(own, None, None if self.shift is None else self.shift[:, j])
+
+    def _smooth(self, Y: np.ndarray, member: np.ndarray) -> np.ndarray:
+        """q of the member's weights at each row of Y, normalised to Σw = 1."""
+        m = self._embedding.normalised().members()
+        left, right = m.factors
+        parts = []
+        for rows, who in row_blocks(Y, member, rows=block_rows(len(m.points))):
+            K = m.kernel.density(m.points, rows)
+            K = K if right is None else right.T @ K
+            parts.append(np.einsum("ir,ri->i", left[who], K))
+        return np.concatenate(parts)
+
+    def _whole(self) -> np.ndarray:
+        """∫ max(q, 0) of each law."""
+        if self._d == 1:
+            return Line(self._embedding).normaliser
+        mass, _ = self._embedding.negative_mass()
+        return 1.0 + arrays.to_numpy(mass)
