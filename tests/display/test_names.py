@@ -20,6 +20,19 @@ NEVER = np.zeros(5, dtype=bool)
 ROWS = [slice(0, 5)]
 
 
+def spread(names):
+    return km.display.SpreadDisplay(
+        times=np.arange(5),
+        width=STEPS,
+        reference=np.ones(2),
+        missing=NEVER,
+        collapsed=NEVER,
+        names=names,
+        level=0.95,
+        sequences=ROWS,
+    )
+
+
 @pytest.fixture(autouse=True)
 def close_figures():
     yield
@@ -72,9 +85,9 @@ def test_conditional_densities(model, table):
 
 
 def test_legends_keep_names_that_begin_with_an_underscore():
-    shares = (np.arange(5), STEPS, np.ones(2), NEVER, NEVER, ["_x", "_$y_$"], 0.95, ROWS)
-    emissions = (GRID, np.ones((2, 5)), np.full(2, 0.5), None, "y", ["_x", "_$y_$"])
-    for display in (km.display.SpreadDisplay(*shares), km.display.EmissionDisplay(*emissions)):
+    names = ["_x", "_$y_$"]
+    emissions = (GRID, np.ones((2, 5)), np.full(2, 0.5), None, "y", names)
+    for display in (spread(names), km.display.EmissionDisplay(*emissions)):
         texts = [understood(t.get_text()) for t in display.plot().ax_.get_legend().get_texts()]
         assert texts[0].startswith("\u200b_x")
         assert texts[1].startswith("\u200b_$y_$")
@@ -98,9 +111,7 @@ def test_legends_keep_names_that_begin_with_an_underscore():
             {NAME, OTHER},
         ),
         (
-            km.display.SpreadDisplay(
-                np.arange(5), STEPS, np.ones(2), NEVER, NEVER, [NAME, OTHER], 0.95, ROWS
-            ),
+            spread([NAME, OTHER]),
             {NAME, OTHER},
         ),
         (

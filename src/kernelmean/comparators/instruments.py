@@ -27,6 +27,7 @@ from ..core.checks import (
     generator,
 )
 from ..core.extras import require
+from ..core.solves import add_to_diagonal
 from ..features.landmarks import Nystroem
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
@@ -434,7 +435,7 @@ class SmoothIV(_Comparator):
         self.bandwidth_x_ = _bandwidth(X, r, self.degree, "(X, C)")
         B = _smoother(X, X, self.bandwidth_x_, self.degree)
         self.reg_ = _best_alpha(A, B, r) if self.reg is None else check_positive(self.reg, "reg")
-        self.weights_ = np.linalg.solve(_ridged(A @ B, self.reg_), r)
+        self.weights_ = np.linalg.solve(add_to_diagonal(A @ B, self.reg_), r)
         self._points = X
 
     def _predict(self, X) -> np.ndarray:
@@ -495,17 +496,13 @@ def _best_alpha(A: np.ndarray, B: np.ndarray, r: np.ndarray) -> float:
     BA, Br = B @ A, B @ r
 
     def loss(alpha: float) -> float:
-        factor = lu_factor(_ridged(BA, alpha), overwrite_a=True)
+        factor = lu_factor(add_to_diagonal(BA, alpha), overwrite_a=True)
         once = lu_solve(factor, Br)
         twice = once + alpha * lu_solve(factor, once)
         return float(np.sum((A @ twice - r) ** 2) / alpha)
 
     found = minimize_scalar(loss, bounds=ALPHAS, method="bounded", options={"xatol": ALPHA_TOL})
     return float(found.x)
-
-
-def _ridged(A: np.ndarray, reg: float) -> np.ndarray:
-    return A + reg * np.eye(len(A))
 
 
 # ---------------------------------------------------------------- networks

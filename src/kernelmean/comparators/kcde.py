@@ -157,10 +157,8 @@ def _spread(X: np.ndarray, Y: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 def _search(X, Y, gamma_x, gamma_y, columnwise: bool) -> tuple[np.ndarray, np.ndarray]:
     """The bandwidths of least score; those that are given stay as they are."""
-    unit_x = _unit(X, columnwise, "X") if gamma_x is None else gamma_x
-    unit_y = _unit(Y, columnwise, "Y") if gamma_y is None else gamma_y
-    free_x = _free(gamma_x is not None, len(unit_x), columnwise)
-    free_y = _free(gamma_y is not None, len(unit_y), columnwise)
+    unit_x, free_x = _side(X, gamma_x, columnwise, "X")
+    unit_y, free_y = _side(Y, gamma_y, columnwise, "Y")
     split = free_x.shape[1]
 
     def bandwidths(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -183,19 +181,19 @@ def _search(X, Y, gamma_x, gamma_y, columnwise: bool) -> tuple[np.ndarray, np.nd
     return bandwidths(best)
 
 
-def _unit(X: np.ndarray, columnwise: bool, name: str) -> np.ndarray:
-    """What bandwidths are measured in: the median distance, of columns of variance one if asked."""
-    spread = X.std(axis=0) if columnwise else np.ones(X.shape[1])
-    if columnwise:
-        check_varying(X, name, "bandwidth")
-    return spread * median_lengthscale(X / spread, name=name)
+def _side(X, given, columnwise: bool, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """What bandwidths are measured in, and the matrix from the logarithms searched to those of all.
 
-
-def _free(given: bool, d: int, columnwise: bool) -> np.ndarray:
-    """The matrix from the logarithms that are searched to those of all columns."""
-    if given:
-        return np.empty((d, 0))
-    return np.eye(d) if columnwise else np.ones((d, 1))
+    The unit is the median distance, of columns of variance one if asked.
+    """
+    d = X.shape[1]
+    if given is not None:
+        return given, np.empty((d, 0))
+    if not columnwise:
+        return np.full(d, median_lengthscale(X, name=name)), np.ones((d, 1))
+    check_varying(X, name, "bandwidth")
+    spread = X.std(axis=0)
+    return spread * median_lengthscale(X / spread, name=name), np.eye(d)
 
 
 def _starts(X, Y, unit_x, unit_y, free_x: bool, free_y: bool) -> list[tuple[float, float, float]]:

@@ -17,7 +17,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..adapters.particles import PLAIN_PARTICLES
+from ..adapters.particles import PLAIN_PARTICLES, as_particles_model
 from ..core import arrays
 from ..core.checks import as_points, as_vector, check_choice, check_columns, check_count, generator
 from ..core.extras import require
@@ -329,35 +329,17 @@ def particle_predict(model, X, n_particles=500, *, lengths=None, random_state=No
 def _forecast(model, Y: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """The forecasts of one sequence."""
     from particles import SMC
+    from particles.state_space_models import Bootstrap
 
-    run = SMC(fk=_feynman_kac(model, Y, rng), N=count, resampling="systematic", ESSrmin=0.5)
+    law = Bootstrap(ssm=as_particles_model(model, rng), data=Y)
+    run = SMC(fk=law, N=count, resampling="systematic", ESSrmin=0.5)
     forecasts, weights = [], np.full(count, 1 / count)
     for _ in run:
         # particles have moved; their weights are those before y_t, even again if resampled
         moved = np.full(count, 1 / count) if run.rs_flag else weights
-        forecasts.append(moved @ model.mean_emission(run.X))
+        forecasts.append(moved @ model.mean_emission(np.reshape(run.X, (count, -1))))
         weights = run.W
     return np.array(forecasts)
-
-
-def _feynman_kac(model, Y: np.ndarray, rng: np.random.Generator) -> Any:
-    """The bootstrap filter in the words of `particles`."""
-    from particles import FeynmanKac
-
-    class Bootstrap(FeynmanKac):
-        T = len(Y)
-
-        def M0(self, N):
-            return model.draw_first(N, rng)
-
-        def M(self, t, xp):
-            return model.draw_next(xp, rng)
-
-        def logG(self, t, xp, x):
-            missing = np.isnan(Y[t]).any()
-            return np.zeros(len(x)) if missing else model.log_emission(Y[t : t + 1], x)[0]
-
-    return Bootstrap(len(Y))
 
 
 @contextmanager

@@ -221,7 +221,7 @@ def _regression(draw_x, mean: Callable[[np.ndarray], np.ndarray], std: float) ->
 
 def _beta(alpha: float = 0.1, beta: float = 0.1) -> _NormalMixture:
     a, b = check_positive(alpha, "alpha"), check_positive(beta, "beta")
-    return _regression(lambda n, rng: rng.beta(a, b, (n, 1)), _first, 0.1)
+    return _regression(lambda n, rng: rng.beta(a, b, (n, 1)), _row_mean, 0.1)
 
 
 def _bimodal() -> _NormalMixture:
@@ -259,7 +259,7 @@ def _mixture() -> _NormalMixture:
         chosen = rng.choice(3, size=(n, 1), p=[0.4, 0.2, 0.4])
         return centres[chosen] + stds[chosen] * rng.standard_normal((n, 1))
 
-    return _regression(draw_x, _first, 1.0)
+    return _regression(draw_x, _row_mean, 1.0)
 
 
 def _mvn() -> _NormalMixture:
@@ -280,7 +280,7 @@ def _squares(X: np.ndarray) -> np.ndarray:
 
 def _cauchy(gamma: float = 0.5) -> _NormalMixture:
     scale = check_positive(gamma, "gamma")
-    return _regression(lambda n, rng: scale * rng.standard_cauchy((n, 1)), _first, 1.0)
+    return _regression(lambda n, rng: scale * rng.standard_cauchy((n, 1)), _row_mean, 1.0)
 
 
 def _normal(cov: np.ndarray) -> Callable[[int, np.random.Generator], np.ndarray]:
@@ -290,10 +290,6 @@ def _normal(cov: np.ndarray) -> Callable[[int, np.random.Generator], np.ndarray]
 
 def _on_toeplitz(d: int, mean: Callable[[np.ndarray], np.ndarray]) -> _NormalMixture:
     return _regression(_normal(toeplitz(np.linspace(1, 0.1, d))), mean, 0.5)
-
-
-def _first(X: np.ndarray) -> np.ndarray:
-    return X[:, 0]
 
 
 def _row_mean(X: np.ndarray) -> np.ndarray:

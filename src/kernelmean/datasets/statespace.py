@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -49,36 +49,6 @@ class StateSpaceData:
     model: ScalarStateSpace
 
 
-class _Drift(Protocol):
-    """f, of x_{t+1} = f(x_t) + noise."""
-
-    @property
-    def slope(self) -> float:
-        """The largest |f′|."""
-        ...
-
-    def __call__(self, x: np.ndarray) -> np.ndarray: ...
-
-    def reach(self, noise: float) -> float:
-        """|x| beyond which the chain is never seen."""
-        ...
-
-
-class _Emission(Protocol):
-    """y given x."""
-
-    @property
-    def width(self) -> float:
-        """Distance of x over which the density of y changes much."""
-        ...
-
-    def law(self, x: np.ndarray) -> Any:
-        """The laws of y given every x, as scipy has them."""
-        ...
-
-    def draw(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray: ...
-
-
 @dataclass(frozen=True)
 class ScalarStateSpace:
     """x_{t+1} = f(x_t) + σ ε_t, y_t ~ g(· | x_t), both one number; x_1 follows the stationary law.
@@ -99,7 +69,7 @@ class ScalarStateSpace:
 
     drift: _Drift
     state_noise: float
-    emission: _Emission
+    emission: _Noisy | _Volatile
 
     # ---------------------------------------------------------------- drawing
 
@@ -230,81 +200,61 @@ def _mixture_cdf(law: Any, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Linear:
-    """ρ x."""
+class _Drift:
+    """a x + b x/(1 + x²): with a = ½ and b = 25 at rest at ±7, and at 0, which it leaves."""
 
-    persistence: float
+    a: float
+    b: float = 0.0
 
     @property
     def slope(self) -> float:
-        return abs(self.persistence) or 1.0
+        """The steepest."""
+        return abs(self.a + self.b) or 1.0
 
-    def __call__(self, x):
-        return self.persistence * x
-
-    def reach(self, noise: float) -> float:
-        return DEVIATIONS * noise / (1 - self.persistence**2) ** 0.5
-
-
-@dataclass(frozen=True)
-class _Bimodal:
-    """x/2 + 25 x/(1 + x²): at rest at ±7, and at 0, which it leaves."""
-
-    slope: float = 25.5
-
-    def __call__(self, x):
-        return x / 2 + 25 * x / (1 + x**2)
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return self.a * x + self.b * x / (1 + x**2)
 
     def reach(self, noise: float) -> float:
-        return 13.1 + DEVIATIONS * noise  # |f| is largest about 1 of all |x| < 24
+        """Largest |x| with any probability to speak of."""
+        if self.b:
+            return 13.1 + DEVIATIONS * noise  # |f| is largest about 1 of all |x| < 24
+        return DEVIATIONS * noise / (1 - self.a**2) ** 0.5
 
 
 @dataclass(frozen=True)
 class _Noisy:
-    """y = x + σ v."""
+    """y = x + σ v; `width` is how narrow p(y | x) is as a function of x."""
 
-    noise: float
+    width: float
 
-    @property
-    def width(self) -> float:
-        return self.noise
-
-    def law(self, x):
-        return stats.norm(x, self.noise)
+    def law(self, x) -> Any:
+        """The law of y, as scipy has them."""
+        return stats.norm(x, self.width)
 
     def draw(self, x, rng: np.random.Generator) -> np.ndarray:
-        return x + self.noise * rng.standard_normal(np.shape(x))
+        return x + self.width * rng.standard_normal(np.shape(x))
 
 
 @dataclass(frozen=True)
-class _Returns:
-    """y = σ (e^x/2)^½ v."""
+class _Volatile:
+    """r = σ (e^x/2)^½ v, or log r² = x + log σ² + log(v²/2), where v²/2 is a Gamma(½) number."""
 
     noise: float
+    log_squared: bool
     width: float = 0.5
 
-    def law(self, x):
+    def law(self, x) -> Any:
+        """The law of y, as scipy has them."""
+        if self.log_squared:
+            return stats.loggamma(0.5, loc=x + 2 * np.log(self.noise))
         return stats.norm(0, self._scale(x))
 
     def draw(self, x, rng: np.random.Generator) -> np.ndarray:
-        return self._scale(x) * rng.standard_normal(np.shape(x))
+        r = self._scale(x) * rng.standard_normal(np.shape(x))
+        return np.log(r**2) if self.log_squared else r
 
     def _scale(self, x):
         return self.noise * np.exp(x / 2) / 2**0.5
-
-
-@dataclass(frozen=True)
-class _LogSquares:
-    """y = x + log σ² + log(v²/2), where v²/2 is a Gamma(½) number."""
-
-    noise: float
-    width: float = 0.5
-
-    def law(self, x):
-        return stats.loggamma(0.5, loc=x + 2 * np.log(self.noise))
-
-    def draw(self, x, rng: np.random.Generator) -> np.ndarray:
-        return np.log(_Returns(self.noise).draw(x, rng) ** 2)
 
 
 # defaults of the parameters: models 18, 19 and 20
@@ -369,22 +319,17 @@ def make_state_space(
 def _model(design: str, parameters: dict[str, Any]) -> ScalarStateSpace:
     state_noise = check_positive(parameters["state_noise"], "state_noise")
     noise = check_positive(parameters["noise"], "noise")
-    drift: _Drift = _Bimodal() if design == "bimodal" else _autoregression(parameters)
-    emission: _Emission = _Noisy(noise)
-    if design == "volatility":
-        logs = _check_flag(parameters["log_squared"], "log_squared")
-        emission = _LogSquares(noise) if logs else _Returns(noise)
-    return ScalarStateSpace(drift, state_noise, emission)
+    drift = _Drift(0.5, 25.0) if design == "bimodal" else _Drift(_persistence(parameters))
+    if design != "volatility":
+        return ScalarStateSpace(drift, state_noise, _Noisy(noise))
+    logs = parameters["log_squared"]
+    if not isinstance(logs, bool | np.bool_):
+        raise ValueError(f"log_squared is {logs!r}; True or False is needed")
+    return ScalarStateSpace(drift, state_noise, _Volatile(noise, bool(logs)))
 
 
-def _check_flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} is {value!r}; True or False is needed")
-    return bool(value)
-
-
-def _autoregression(parameters: dict[str, Any]) -> _Linear:
+def _persistence(parameters: dict[str, Any]) -> float:
     rho = parameters["persistence"]
     if not isinstance(rho, int | float) or not -1 < rho < 1:
         raise ValueError(f"persistence is {rho!r}; a number between -1 and 1 is needed")
-    return _Linear(float(rho))
+    return float(rho)

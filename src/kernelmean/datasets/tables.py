@@ -10,8 +10,9 @@ from ..core.checks import check_choice
 from ..core.extras import require
 
 
+@dataclass(frozen=True)
 class _Table:
-    """What tables of an outcome share; `frame`, `y` and `x` are those of the class below it."""
+    """What tables of an outcome share."""
 
     frame: Any
     y: str
@@ -46,9 +47,6 @@ class IVTable(_Table):
         The study the data come from.
     """
 
-    frame: Any
-    y: str
-    x: tuple[str, ...]
     z: tuple[str, ...]
     c: tuple[str, ...]
     description: str
@@ -83,9 +81,6 @@ class OutcomeTable(_Table):
         The study the data come from.
     """
 
-    frame: Any
-    y: str
-    x: tuple[str, ...]
     description: str
     source: str
 

@@ -13,7 +13,8 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
-from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, new_axes, shade
+from .base import Display, PanelDisplay, new_axes, panels
+from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
 TAILS = (0.002, 0.998)  # quantiles between which densities are drawn
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -26,8 +27,8 @@ PANEL = 2.9  # inches
 
 
 @dataclass
-class ConditionalDensityDisplay:
-    """p(y | x) at a few x, one above the other, each of area one.
+class ConditionalDensityDisplay(Display):
+    """p(y | x) at a few x, one below the other, each of area one.
 
     Each ridge carries its median (line) and its central interval (dark), with the observations of
     the most similar rows as ticks beneath: what the density rests on.
@@ -65,7 +66,6 @@ class ConditionalDensityDisplay:
     labels: list[str]
     y_name: str = "y"
     level: float = 0.95
-    ax_: Any = None
 
     @classmethod
     def from_estimator(
@@ -117,23 +117,17 @@ class ConditionalDensityDisplay:
             level,
         )
 
-    def plot(self, ax=None) -> ConditionalDensityDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
-
-        The first row is on top.
-        """
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         height, k = RIDGE / self.densities.max(), len(self.densities)
         for i in range(k):
-            self._draw(ax, i, k - 1 - i, height)
+            self._draw_ridge(ax, i, k - 1 - i, height)
         ax.set(xlabel=literal(self.y_name), xlim=(self.grid[0], self.grid[-1]))
         ax.set_yticks(range(k - 1, -1, -1), [*map(literal, self.labels)])
         ax.set_ylim(-0.3, k - 0.9 + height * self.densities[0].max())
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-        return self
 
-    def _draw(self, ax, i: int, base: float, height: float) -> None:
+    def _draw_ridge(self, ax, i: int, base: float, height: float) -> None:
         y, p = self.grid, height * self.densities[i]
         shown = np.where(p > VISIBLE, base + p, np.nan)
         inside = (y >= self.lower[i]) & (y <= self.upper[i])
@@ -148,7 +142,7 @@ class ConditionalDensityDisplay:
 
 
 @dataclass
-class DensityMapDisplay:
+class DensityMapDisplay(Display):
     """p(y | x) along one column of x, with quantile curves and the data.
 
     Attributes
@@ -187,7 +181,6 @@ class DensityMapDisplay:
     held: dict[str, float]
     x_name: str = "x"
     y_name: str = "y"
-    ax_: Any = None
 
     @classmethod
     def from_estimator(
@@ -256,7 +249,6 @@ class DensityMapDisplay:
             ax.plot(self.grid_x, curve, color=PLAIN, lw=2.0 if level == 0.5 else 1.0)
         self._name_curves(ax)
         ax.set(xlabel=literal(self.x_name), ylabel=literal(self.y_name))
-        ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
         return self
 
     def _name_curves(self, ax) -> None:
@@ -271,7 +263,7 @@ class DensityMapDisplay:
 
 
 @dataclass
-class DensityContourDisplay:
+class DensityContourDisplay(PanelDisplay):
     """p(y₁, y₂ | x) at a few x, a panel each: smallest regions of given probabilities.
 
     Attributes
@@ -308,7 +300,6 @@ class DensityContourDisplay:
     near: list[np.ndarray] | None
     labels: list[str]
     y_names: tuple[str, str] = ("y0", "y1")
-    axes_: Any = None
 
     @classmethod
     def from_estimator(
@@ -371,30 +362,17 @@ class DensityContourDisplay:
         ax : Axes or array of Axes, optional
             At least as many as there are x; new ones when left out.
         """
-        self.axes_ = self._panels(ax)
+        k = len(self.densities)
+        across = min(k, 3)
+        size = (PANEL * across, PANEL * -(-k // across))
+        self.axes_ = panels(
+            ax, k, "one per row of X", across=across, size=size, spare=True, sharey=True
+        )
         regions = [self._draw(axes, i) for i, axes in enumerate(self.axes_)]
         patches = regions[0].legend_elements()[0][::-1]
         names = [f"{100 * level:g}%" for level in self.levels]
         self.axes_[0].legend(patches, names, frameon=False, fontsize=8, handlelength=1.2)
         return self
-
-    def _panels(self, ax) -> np.ndarray:
-        k = len(self.densities)
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            across = min(k, 3)
-            down = -(-k // across)
-            size = (PANEL * across, PANEL * down)
-            ax = plt.subplots(
-                down, across, sharex=True, sharey=True, figsize=size, layout="constrained"
-            )[1]
-        axes = np.ravel(ax)
-        if len(axes) < k:
-            raise ValueError(f"ax has {len(axes)} axes; {k} are needed, one per row of X")
-        for unused in axes[k:]:
-            unused.set_axis_off()
-        return axes[:k]
 
     def _draw(self, axes, i: int) -> Any:
         """One panel; its filled regions, from the outermost to the innermost."""

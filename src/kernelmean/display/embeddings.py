@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,11 +10,12 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points
 from ..embedding.embedding import MeanEmbedding
 from ..regression.conditional import ConditionalEmbedding
-from .style import CURVE, DATA, PLAIN, new_axes
+from .base import Display
+from .style import CURVE, DATA, PLAIN
 
 
 @dataclass
-class EmbeddingDisplay:
+class EmbeddingDisplay(Display):
     """The density of a one-dimensional embedding, with its weighted points beneath.
 
     Examples
@@ -30,7 +30,6 @@ class EmbeddingDisplay:
     density: np.ndarray
     points: np.ndarray
     weights: np.ndarray
-    ax_: Any = None
 
     @classmethod
     def from_embedding(
@@ -47,9 +46,7 @@ class EmbeddingDisplay:
         density = to_numpy(m.density(grid[:, None], bandwidth))
         return cls(grid, density, points[:, 0], to_numpy(m.weights))
 
-    def plot(self, ax=None) -> EmbeddingDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         ax.plot(self.grid, self.density, color=CURVE, lw=2)
         ax.fill_between(self.grid, self.density, color=CURVE, alpha=0.15)
         largest = np.abs(self.weights).max() or 1.0
@@ -57,11 +54,10 @@ class EmbeddingDisplay:
         ax.vlines(self.points, 0, height, color=DATA, lw=0.8)
         ax.axhline(0, color=DATA, lw=0.5)
         ax.set(xlabel="points", ylabel="density")
-        return self
 
 
 @dataclass
-class LeaveOneOutDisplay:
+class LeaveOneOutDisplay(Display):
     """The leave-one-out loss of a conditional embedding along the regulariser.
 
     Examples
@@ -77,7 +73,6 @@ class LeaveOneOutDisplay:
     losses: np.ndarray
     reg: float
     loss: float
-    ax_: Any = None
 
     @classmethod
     def from_estimator(
@@ -87,11 +82,8 @@ class LeaveOneOutDisplay:
         regs = np.logspace(-10, 1, n_grid)
         return cls(regs, estimator.loo_score(regs), estimator.reg_, estimator.loo_score_)
 
-    def plot(self, ax=None) -> LeaveOneOutDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         ax.loglog(self.regs, self.losses, color=CURVE)
         ax.plot([self.reg], [self.loss], "o", color=PLAIN, label=f"reg = {self.reg:.2g}")
         ax.set(xlabel="regulariser", ylabel="leave-one-out loss")
         ax.legend(frameon=False)
-        return self

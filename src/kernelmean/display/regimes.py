@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,20 +16,8 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
-from .style import (
-    CURVE,
-    DATA,
-    DRAWN,
-    PLAIN,
-    TRUTH,
-    as_times,
-    in_legend,
-    legend_above,
-    literal,
-    new_axes,
-    panels,
-    time_axis,
-)
+from .base import Display, PanelDisplay, as_times, panels
+from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, legend_above, literal, time_axis
 
 STATES = (CURVE, "#e69138", "#6aa84f", "#a61c00", "#8e7cc3", "#45818e", "#f1c232", "#741b47")
 NUMBERS = 15  # singular values or correlations in a picture
@@ -41,7 +28,7 @@ BINS = 60
 
 
 @dataclass
-class SpectrumDisplay:
+class SpectrumDisplay(Display):
     """What speaks for a number of hidden states, and the number chosen.
 
     Singular values of the cross-covariance of consecutive observations (K states leave K of
@@ -75,7 +62,6 @@ class SpectrumDisplay:
     order: int
     threshold: float | None
     name: str
-    ax_: Any = None
 
     @classmethod
     def from_estimator(cls, estimator: KernelHMM) -> SpectrumDisplay:
@@ -102,9 +88,7 @@ class SpectrumDisplay:
         values = np.asarray(sigma)[:NUMBERS]
         return cls(np.arange(1, len(values) + 1), values, order, threshold, "singular value")
 
-    def plot(self, ax=None) -> SpectrumDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         likelihood = self.name.startswith("held-out")
         chosen = self.numbers == self.order if likelihood else self.numbers <= self.order
         ax.plot(self.numbers, self.values, color=DATA, lw=0.8, zorder=1)
@@ -118,11 +102,10 @@ class SpectrumDisplay:
         ax.set(xlabel="number of states", ylabel=self.name)
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(frameon=False, fontsize=8)
-        return self
 
 
 @dataclass
-class RegimeDisplay:
+class RegimeDisplay(PanelDisplay):
     """Probabilities of the hidden states over time, with the observations above.
 
     Each observation has the colour of its most probable state.
@@ -156,7 +139,6 @@ class RegimeDisplay:
     names: list[str]
     labels: list[str]
     sequences: list[slice]
-    axes_: Any = None
 
     @classmethod
     def from_estimator(
@@ -243,7 +225,7 @@ class RegimeDisplay:
 
 
 @dataclass
-class EmissionDisplay:
+class EmissionDisplay(Display):
     """What each hidden state emits: the density of one column of the observations.
 
     Attributes
@@ -275,7 +257,6 @@ class EmissionDisplay:
     observed: np.ndarray | None
     name: str
     labels: list[str]
-    ax_: Any = None
 
     @property
     def mixture(self) -> np.ndarray:
@@ -325,9 +306,7 @@ class EmissionDisplay:
             state_names(estimator, labels),
         )
 
-    def plot(self, ax=None) -> EmissionDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         if self.observed is not None:
             bins = np.linspace(self.grid[0], self.grid[-1], BINS)
             ax.hist(self.observed, bins, density=True, color=DATA, alpha=0.25, lw=0)
@@ -339,11 +318,10 @@ class EmissionDisplay:
         ax.set(xlabel=literal(self.name), ylabel="density", xlim=self.grid[[0, -1]])
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False, fontsize=8)
-        return self
 
 
 @dataclass
-class EmissionImageDisplay:
+class EmissionImageDisplay(PanelDisplay):
     """The mean of what each hidden state emits, as images.
 
     Attributes
@@ -364,7 +342,6 @@ class EmissionImageDisplay:
 
     images: np.ndarray
     labels: list[str]
-    axes_: Any = None
 
     @classmethod
     def from_estimator(
@@ -401,25 +378,18 @@ class EmissionImageDisplay:
         ax : array of Axes, optional
             As many as there are states; new ones when left out.
         """
-        self.axes_ = self._panels(ax)
+        count = len(self.images)
+        size = (1.8 * count, 2.2)
+        self.axes_ = panels(ax, count, "one per state", across=count, size=size)
         low, high = self.images.min(), self.images.max()  # the same greys in all panels
         for axes, image, label in zip(self.axes_, self.images, self.labels, strict=True):
             axes.imshow(image, cmap="gray_r", vmin=low, vmax=high)
             axes.set(title=literal(label), xticks=[], yticks=[])
         return self
 
-    def _panels(self, ax) -> np.ndarray:
-        count = len(self.images)
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            size = (1.8 * count, 2.2)
-            ax = plt.subplots(1, count, figsize=size, layout="constrained")[1]
-        return panels(ax, count, "one per state")
-
 
 @dataclass
-class HistoryDisplay:
+class HistoryDisplay(Display):
     """How EM climbed: the mean log-likelihood of a row by iteration.
 
     Attributes
@@ -440,7 +410,6 @@ class HistoryDisplay:
 
     values: np.ndarray
     converged: bool
-    ax_: Any = None
 
     @classmethod
     def from_estimator(cls, estimator: KernelHMM) -> HistoryDisplay:
@@ -450,9 +419,7 @@ class HistoryDisplay:
             raise ValueError("estimator was fitted with refine=False; a history of EM is needed")
         return cls(estimator.history_, estimator.converged_)
 
-    def plot(self, ax=None) -> HistoryDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         steps = np.arange(1, len(self.values) + 1)
         ax.plot(steps, self.values, color=CURVE, lw=1.5, marker=".", ms=4)
         end = "converged" if self.converged else "stopped at max_iter"
@@ -460,7 +427,6 @@ class HistoryDisplay:
         ax.set(xlabel="iteration", ylabel="mean log-likelihood of a row")
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(frameon=False, loc="lower right")
-        return self
 
 
 def state_names(estimator: KernelHMM, labels: Sequence[str] | None = None) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,19 +13,9 @@ from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
 from ..statespace.results import latent_names
+from .base import Display, PanelDisplay, as_times, panels
 from .regimes import HistoryDisplay, densities_along
-from .style import (
-    CURVE,
-    DATA,
-    PLAIN,
-    as_times,
-    legend_above,
-    literal,
-    new_axes,
-    panels,
-    shade,
-    time_axis,
-)
+from .style import CURVE, DATA, PLAIN, legend_above, literal, shade, time_axis
 
 HALF = 0.5  # level of the inner band of a fan
 RANGE = (0.005, 0.995)  # quantiles of the latent law between which laws are drawn
@@ -36,7 +25,7 @@ TERMS = ("pairs of rows", "mean of y", "mean of x")  # of the loss
 
 
 @dataclass
-class ForecastDisplay:
+class ForecastDisplay(PanelDisplay):
     """A series with its one-step forecasts, and what comes after its end.
 
     One panel per column. Each row has the mean and the central interval that the rows before it
@@ -77,7 +66,6 @@ class ForecastDisplay:
     names: list[str]
     level: float
     sequences: list[slice]
-    axes_: Any = None
 
     @classmethod
     def from_estimator(
@@ -181,7 +169,7 @@ def following(times: np.ndarray, steps: int) -> np.ndarray:
 
 
 @dataclass
-class TransitionDisplay:
+class TransitionDisplay(Display):
     """p(x_{t+1} | x_t) of one latent coordinate, as a map, with E[x_{t+1} | x_t].
 
     The line on which x would stay is dashed. In several latent dimensions, the other coordinates
@@ -211,7 +199,6 @@ class TransitionDisplay:
     density: np.ndarray
     mean: np.ndarray
     name: str
-    ax_: Any = None
 
     @classmethod
     def from_estimator(
@@ -233,20 +220,16 @@ class TransitionDisplay:
         density = law.density(grid[:, None], estimator.latent_bandwidth_)
         return cls(grid, density, (p @ line)[:, 0], latent_names(estimator.nodes_.shape[1])[k])
 
-    def plot(self, ax=None) -> TransitionDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         shade(ax, self.grid, self.grid, self.density)
         ax.plot(self.grid, self.grid, "--", color=DATA, lw=1)
         ax.plot(self.grid, self.mean, color=PLAIN, lw=1.8)
         name = literal(self.name)
         ax.set(xlabel=f"{name} now", ylabel=f"{name} one row later")
-        ax.set(xlim=self.grid[[0, -1]], ylim=self.grid[[0, -1]])
-        return self
 
 
 @dataclass
-class ObservationDisplay:
+class ObservationDisplay(Display):
     """p(y | x) of one column along one latent coordinate, as a map, with E[y | x].
 
     Attributes
@@ -275,7 +258,6 @@ class ObservationDisplay:
     mean: np.ndarray
     latent_name: str
     name: str
-    ax_: Any = None
 
     @classmethod
     def from_estimator(
@@ -315,14 +297,10 @@ class ObservationDisplay:
             names[j],
         )
 
-    def plot(self, ax=None) -> ObservationDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax) -> None:
         shade(ax, self.grid_x, self.grid_y, self.density)
         ax.plot(self.grid_x, self.mean, color=PLAIN, lw=1.8)
         ax.set(xlabel=literal(self.latent_name), ylabel=literal(self.name))
-        ax.set(xlim=self.grid_x[[0, -1]], ylim=self.grid_y[[0, -1]])
-        return self
 
 
 def _latent_grid(estimator: KernelStateSpace, latent: int, n_grid: int) -> tuple[int, np.ndarray]:
@@ -350,7 +328,7 @@ def _given_coordinate(estimator: KernelStateSpace, k: int, grid: np.ndarray) -> 
 
 
 @dataclass
-class TraceDisplay:
+class TraceDisplay(PanelDisplay):
     """How a state-space model was learned: the loss of the moments, and how EM climbed from there.
 
     Attributes
@@ -374,7 +352,6 @@ class TraceDisplay:
     terms: np.ndarray
     values: np.ndarray
     converged: bool
-    axes_: Any = None
 
     @classmethod
     def from_estimator(cls, estimator: KernelStateSpace) -> TraceDisplay:
@@ -390,18 +367,13 @@ class TraceDisplay:
         ax : Axes or array of Axes, optional
             Two, or one where there was no EM; new ones when left out.
         """
-        self.axes_ = panels(self._axes(ax), 1 + bool(len(self.values)), "the loss, and EM if any")
+        count = 1 + bool(len(self.values))
+        size = (2.0 + 3.0 * count, 3.2)
+        self.axes_ = panels(ax, count, "the loss, and EM if any", across=count, size=size)
         self._draw_loss(self.axes_[0])
         for axes in self.axes_[1:]:
             HistoryDisplay(self.values, self.converged).plot(axes)
         return self
-
-    def _axes(self, ax) -> Any:
-        if ax is not None or not len(self.values):
-            return new_axes(ax)
-        import matplotlib.pyplot as plt
-
-        return plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")[1]
 
     def _draw_loss(self, axes) -> None:
         steps = np.arange(len(self.terms))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,11 +11,12 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_vector, check_column
 from ..instruments.inference import confidence_limits, ridge_coefficients
 from ..instruments.kernel_iv import KernelIV
-from .style import CURVE, DATA, DRAWN, PLAIN, literal, new_axes
+from .base import Display, new_axes
+from .style import CURVE, DATA, DRAWN, PLAIN, literal
 
 
 @dataclass
-class StructuralCurveDisplay:
+class StructuralCurveDisplay(Display):
     """A structural function along one regressor with its confidence band, beside plain regression.
 
     Attributes
@@ -53,7 +53,6 @@ class StructuralCurveDisplay:
     x_name: str = "x"
     y_name: str = "y"
     level: float = 0.95
-    ax_: Any = None
 
     @classmethod
     def from_estimator(

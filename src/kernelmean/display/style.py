@@ -1,8 +1,6 @@
-"""Colours, axes and legends that all displays share."""
+"""Colours, texts and legends that all displays share."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -26,36 +24,15 @@ def in_legend(name) -> str:
     return f"\u200b{name}" if str(name).startswith("_") else str(name)
 
 
-def new_axes(ax) -> Any:
-    """The axes given, or those of a new picture."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
-
-
-def panels(ax, count: int, why: str) -> np.ndarray:
-    """Axes below each other: those given, `count` of them, or those of a new picture."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        size = (7.0, 1.0 + 2.2 * count)
-        ax = plt.subplots(count, sharex=True, figsize=size, layout="constrained")[1]
-    axes = np.ravel(ax)
-    if len(axes) != count:
-        raise ValueError(f"ax has {len(axes)} axes; {count} are needed, {why}")
-    return axes
-
-
 def shade(axes, grid_x: np.ndarray, grid_y: np.ndarray, density: np.ndarray) -> None:
-    """A density (m, k) as blue; a root of it, or narrow peaks would outshine the rest."""
+    """A density (m, k) in blue, over all of the axes; a root, or narrow peaks outshine the rest."""
     from matplotlib.colors import LinearSegmentedColormap
 
     blues = LinearSegmentedColormap.from_list("density", ["#ffffff", "#9dc3e6", CURVE])
-    extent = (*grid_x[[0, -1]], *grid_y[[0, -1]])
-    place = {"origin": "lower", "aspect": "auto", "extent": extent, "interpolation": "bilinear"}
+    x, y = grid_x[[0, -1]], grid_y[[0, -1]]
+    place = {"origin": "lower", "aspect": "auto", "extent": (*x, *y), "interpolation": "bilinear"}
     axes.imshow(density.T**ROOT, cmap=blues, alpha=0.85, **place)
+    axes.set(xlim=x, ylim=y)
 
 
 def legend_above(axes) -> None:
@@ -66,18 +43,6 @@ def legend_above(axes) -> None:
     axes.legend(
         once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
     )
-
-
-def as_times(times, n: int) -> np.ndarray:
-    """Numbers or dates of n rows; None counts them."""
-    if times is None:
-        return np.arange(n)
-    times = np.asarray(times)
-    if times.dtype.kind in "MO":  # dates
-        times = times.astype("datetime64[ns]")
-    if times.shape != (n,):
-        raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
-    return times
 
 
 def time_axis(axes, times: np.ndarray) -> None:

@@ -12,20 +12,8 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_floats, check_lengths
 from ..core.sequences import check_sequences
 from ..filtering.results import FilterResult
-from .style import (
-    CURVE,
-    DATA,
-    GAP,
-    PLAIN,
-    TRUTH,
-    as_times,
-    in_legend,
-    legend_above,
-    literal,
-    new_axes,
-    panels,
-    time_axis,
-)
+from .base import Display, PanelDisplay, as_times, new_axes, panels
+from .style import CURVE, DATA, GAP, PLAIN, TRUTH, in_legend, legend_above, literal, time_axis
 
 
 @dataclass
@@ -74,7 +62,7 @@ class _Followed:
 
 
 @dataclass
-class TrackDisplay(_Followed):
+class TrackDisplay(_Followed, PanelDisplay):
     """A state followed over time: mean and interval at each step, one panel per state.
 
     Shaded columns are steps without news: missing observations, and (marked ×) observations
@@ -107,7 +95,6 @@ class TrackDisplay(_Followed):
     upper: np.ndarray
     truth: np.ndarray | None = None
     observations: np.ndarray | None = None
-    axes_: Any = None
 
     @classmethod
     def from_result(
@@ -184,7 +171,7 @@ class TrackDisplay(_Followed):
 
 
 @dataclass
-class SpreadDisplay(_Followed):
+class SpreadDisplay(_Followed, Display):
     """How much is known of each state at each step: the width of its interval.
 
     Drawn as a share of the width of the same interval over all training states, so that states
@@ -214,7 +201,6 @@ class SpreadDisplay(_Followed):
 
     width: np.ndarray
     reference: np.ndarray
-    ax_: Any = None
 
     @classmethod
     def from_result(

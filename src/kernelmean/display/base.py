@@ -1,0 +1,66 @@
+"""How displays take or make their axes, and what times they show."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+
+class Display:
+    """A picture of values on one pair of axes, which a subclass draws."""
+
+    ax_: Any = None
+
+    def plot(self, ax=None) -> Self:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
+        self.ax_ = new_axes(ax)
+        self._draw(self.ax_)
+        return self
+
+    def _draw(self, ax) -> None:
+        raise NotImplementedError
+
+
+class PanelDisplay:
+    """A picture of values on several pairs of axes, `axes_` once drawn."""
+
+    axes_: Any = None
+
+
+def new_axes(ax) -> Any:
+    """The axes given, or those of a new picture."""
+    return panels(None, 1, "", size=(6, 4))[0] if ax is None else ax
+
+
+def panels(
+    ax, count: int, why: str, *, across: int = 1, size=None, spare: bool = False, sharey=False
+) -> np.ndarray:
+    """The axes given, `count` of them (or more if `spare`), or those of a new picture.
+
+    In a new picture `across` are beside each other; the others are below.
+    """
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        down = -(-count // across)
+        place = {"sharex": "col", "sharey": sharey, "layout": "constrained"}
+        ax = plt.subplots(down, across, figsize=size or (7.0, 1.0 + 2.2 * down), **place)[1]
+    axes = np.ravel(ax)
+    if len(axes) < count or (len(axes) > count and not spare):
+        raise ValueError(f"ax has {len(axes)} axes; {count} are needed, {why}")
+    for unused in axes[count:]:
+        unused.set_axis_off()
+    return axes[:count]
+
+
+def as_times(times, n: int) -> np.ndarray:
+    """Numbers or dates of n rows; None counts them."""
+    if times is None:
+        return np.arange(n)
+    times = np.asarray(times)
+    if times.dtype.kind in "MO":  # dates
+        times = times.astype("datetime64[ns]")
+    if times.shape != (n,):
+        raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
+    return times
