@@ -135,8 +135,7 @@ def with_learned_features(train: Film, epochs: int, seed: int) -> km.KernelBayes
     """
     neural = km.Neural(
         image_shape=train.shape,
-        epochs=epochs,
-        patience=patience(epochs),
+        training=km.Training(max_epochs=epochs, patience=patience(epochs)),
         device="cpu",
         random_state=seed,
     )

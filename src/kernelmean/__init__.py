@@ -11,7 +11,7 @@ Estimators
     KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior, ConditionalDensity,
     EmbeddedDensity, KernelHMM, estimate_order, KernelStateSpace
 Options
-    EM, Normal, Uniform, Sampled, Particles, KernelRule
+    EM, Normal, Uniform, Sampled, Particles, KernelRule, Training
 And
     load, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
 """
@@ -54,6 +54,7 @@ from .regression.conditional import ConditionalEmbedding
 
 if TYPE_CHECKING:  # on first use otherwise, as LAZY says
     from .chains.options import EM
+    from .features.training import Training
     from .filtering.kernel_bayes_filter import KernelBayesFilter
     from .hmm.estimate_order import estimate_order
     from .hmm.kernel_hmm import KernelHMM
@@ -94,6 +95,7 @@ __all__ = [
     "RandomFourier",
     "Rotation",
     "Sampled",
+    "Training",
     "Uniform",
     "as_kernel",
     "bayes_rule",
@@ -126,6 +128,7 @@ LAZY = {
     "Normal": "statespace.options",
     "Particles": "statespace.options",
     "Sampled": "statespace.options",
+    "Training": "features.training",
     "Uniform": "statespace.options",
     "Neural": "features.neural",
 }
@@ -135,7 +138,7 @@ PACKAGES = (
 )
 LAZY |= {name: name for name in PACKAGES}
 SAVING = (  # modules by which every class that is saved is known, but for those of LAZY
-    *("instruments.dask", "chains.model", "hmm", "filtering", "statespace"),
+    *("features.training", "instruments.dask", "chains.model", "hmm", "filtering", "statespace"),
     *("adapters.econml", "comparators"),
 )
 old_names.install()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import kernelmean as km
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
 
+from kernelmean.core.saving import _rebuild
 from kernelmean.features.neural import (
     Neural,
     _Pairs,
@@ -25,7 +27,7 @@ from kernelmean.features.neural import (
 )
 
 SIDE = 10
-QUICK = {"n_features": 8, "n_targets": 40, "epochs": 3, "device": "cpu"}
+QUICK = {"n_features": 8, "n_targets": 40, "training": km.Training(max_epochs=3), "device": "cpu"}
 
 
 @pytest.fixture(autouse=True)
@@ -181,13 +183,14 @@ def test_training_lowers_the_held_out_loss(trained):
 def test_the_best_epoch_is_kept(pairs):
     """Latents that are noise: the held-out loss soon rises, and training stops."""
     X, Z = pairs[0], np.random.default_rng(0).normal(size=(120, 1))
-    settings = {**QUICK, "batch_size": 32, "patience": 5}
-    psi = Neural(**{**settings, "epochs": 60}).fit_pairs(X, Z)
+    training = km.Training(batch_size=32, patience=5, max_epochs=60)
+    psi = Neural(**{**QUICK, "training": training}).fit_pairs(X, Z)
     assert psi.loss_ == psi.losses_.min()
     assert psi.best_epoch_ == psi.losses_.argmin()
     assert len(psi.losses_) - 1 == psi.best_epoch_ + 5 < 60
     # training anew for that many epochs ends with the same weights
-    again = Neural(**{**settings, "epochs": max(psi.best_epoch_, 1)}).fit_pairs(X, Z)
+    training = replace(training, max_epochs=max(psi.best_epoch_, 1))
+    again = Neural(**{**QUICK, "training": training}).fit_pairs(X, Z)
     assert psi.best_epoch_ > 0
     for name, w in psi.weights_.items():
         assert_array_equal(again.weights_[name], w)
@@ -220,7 +223,9 @@ def test_pairs_of_zero_weight_play_no_part(pairs):
 
 def test_a_loss_that_is_not_finite_keeps_the_last_good_weights(pairs):
     with pytest.warns(km.NumericalWarning, match="smaller learning_rate"):
-        psi = Neural(**QUICK, learning_rate=1e30).fit_pairs(*pairs)
+        psi = Neural(
+            **{**QUICK, "training": km.Training(max_epochs=3, learning_rate=1e30)}
+        ).fit_pairs(*pairs)
     assert np.isfinite(psi.transform(pairs[0])).all()
 
 
@@ -229,7 +234,7 @@ def test_an_interruption_keeps_what_was_learned(pairs):
         if done == 2:
             raise KeyboardInterrupt
 
-    psi = Neural(**{**QUICK, "epochs": 50}, verbose=stop)
+    psi = Neural(**{**QUICK, "training": km.Training(max_epochs=50)}, verbose=stop)
     with pytest.raises(KeyboardInterrupt):
         psi.fit_pairs(*pairs)
     assert len(psi.losses_) == 3
@@ -268,7 +273,8 @@ def test_a_trained_map_is_a_feature_map(pairs, trained):
 def test_kernel_is_the_inner_product_of_features(pairs, trained):
     X, _ = pairs
     k, Psi = trained.kernel_, trained.transform(X)
-    assert_allclose(k(X, X[:7]), Psi @ Psi[:7].T, rtol=1e-10, atol=1e-12)
+    few = trained.transform(X[:7])  # single precision: not Psi[:7] to the last digit
+    assert_allclose(k(X, X[:7]), Psi @ few.T, rtol=1e-10, atol=1e-12)
     assert_allclose(k.diag(X), (Psi**2).sum(1), rtol=1e-10)
     assert k.resolve(X) is k
     assert 0.8 < k.diag(X).mean() < 1.2  # exactly one on the rows trained on
@@ -372,8 +378,8 @@ def test_own_modules_are_not_saved(pairs, tmp_path):
 def test_cloning_keeps_training_and_copies_settings(trained):
     assert clone(trained) is trained
     module = torch.nn.Linear(8, 4)
-    copy = clone(Neural(module, epochs=7))
-    assert copy.epochs == 7
+    copy = clone(Neural(module, training=km.Training(max_epochs=7)))
+    assert copy.training.max_epochs == 7
     assert not copy.trained
     assert copy.network is not module
 
@@ -393,11 +399,15 @@ def test_untrained_maps_say_what_they_need(pairs):
     ("settings", "match"),
     [
         ({"reg": 0}, "reg is 0"),
-        ({"epochs": 0}, "epochs is 0"),
+        ({"training": km.Training(max_epochs=0)}, r"training\.max_epochs is 0"),
+        ({"training": 200}, "training is 200; a Training is needed"),
         ({"n_features": 2.5}, "n_features is 2.5"),
         ({"n_targets": 7}, "n_targets is 7; an even number"),
-        ({"validation_fraction": 1}, "validation_fraction is 1; a share below 1"),
-        ({"learning_rate": -1}, "learning_rate is -1"),
+        (
+            {"training": km.Training(validation_fraction=1)},
+            "validation_fraction is 1; a number betw",
+        ),
+        ({"training": km.Training(learning_rate=-1)}, "learning_rate is -1"),
         ({"device": "abacus"}, "device is 'abacus'"),
         ({"network": 3}, "network is or returns 3"),
         ({"network": lambda: None}, "network is or returns None"),
@@ -485,7 +495,8 @@ def test_learned_features_beat_gaussian_ones_on_images(seed):
     X, Z = bumps(500, seed)
     X_new, Z_new = bumps(400, 100 + seed)
     plain = mse(km.KernelBayes().fit(X, Z), X_new, Z_new)
-    psi = Neural(n_features=32, image_shape=(1, SIDE, SIDE), epochs=12, device="cpu")
+    training = km.Training(max_epochs=12)
+    psi = Neural(n_features=32, image_shape=(1, SIDE, SIDE), training=training, device="cpu")
     learned = mse(km.KernelBayes(features=psi).fit(X, Z), X_new, Z_new)
     assert learned < 0.5 * plain
 
@@ -534,5 +545,31 @@ def test_lengthscales_are_not_tuned_for_learned_features(pairs):
 
 
 def test_settings_are_reached_through_the_estimator():
-    model = km.KernelBayes(features=Neural()).set_params(features__epochs=3)
-    assert clone(model).features.epochs == 3
+    training = km.Training(max_epochs=3)
+    model = km.KernelBayes(features=Neural()).set_params(features__training=training)
+    assert clone(model).features.training == training
+
+
+# ------------------------------------------------------------------- the keywords of version 1
+OLD = {"epochs": 3, "batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.5}
+OLD |= {"validation_fraction": 0.2, "patience": 7}
+NEW = km.Training(3, 64, 1e-3, 0.5, 0.2, 7)
+
+
+def test_old_keywords_work_and_say_what_to_give():
+    with pytest.warns(
+        FutureWarning, match=r"epochs=.* moved: give training=Training\(max_epochs=3"
+    ):
+        psi = Neural(**OLD)
+    assert psi.training == NEW
+    assert len(psi.get_params()) == 9
+    with pytest.warns(FutureWarning, match=r"give training=Training\(max_epochs=9\)"):
+        model = km.KernelBayes(features=Neural()).set_params(features__epochs=9)
+    assert model.features.training == km.Training(max_epochs=9)
+
+
+def test_files_of_version_1_have_the_old_keywords(pairs, trained):
+    old = {k: v for k, v in vars(trained).items() if k != "training"} | OLD
+    loaded = _rebuild("neural.Neural", old)
+    assert loaded.training == NEW
+    assert_array_equal(loaded.transform(pairs[0]), trained.transform(pairs[0]))

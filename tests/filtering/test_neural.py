@@ -16,7 +16,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 SIDE = 8
 SHAPE = (1, SIDE, SIDE)
-QUICK = {"image_shape": SHAPE, "n_features": 8, "n_targets": 40, "epochs": 15, "device": "cpu"}
+QUICK = {"image_shape": SHAPE, "n_features": 8, "n_targets": 40, "device": "cpu"}
+QUICK["training"] = km.Training(max_epochs=15)
+BRIEF = {**QUICK, "training": km.Training(max_epochs=2)}
 REGS = {"reg_prior": 1e-3, "reg": 1e-2, "reg_transition": 1e-3}
 RULES = ["importance", "squared"]
 
@@ -164,28 +166,25 @@ def test_tuning_leaves_the_pictures_kernel_alone(trained, train, test):
 
 
 def test_tuning_trains_anew_on_every_part(train, test):
-    settings = {**QUICK, "epochs": 2}
-    tuned = km.KernelBayesFilter(features=km.Neural(**settings), reg=0.1, reg_smoother=0.3).tune(
-        *train
-    )
+    model = km.KernelBayesFilter(features=km.Neural(**BRIEF), reg=0.1, reg_smoother=0.3)
+    tuned = model.tune(*train)
     best = min(tuned.tuning_, key=lambda row: row["error"])
-    again = km.Neural(**settings).fit_pairs(*train, tuned.kernel_z_)
+    again = km.Neural(**BRIEF).fit_pairs(*train, tuned.kernel_z_)
     assert_array_equal(tuned.features_x_.transform(test[0]), again.transform(test[0]))
     assert np.isfinite(best["error"])
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_it_is_saved_and_loaded(rule, train, test, tmp_path):
-    model = km.KernelBayesFilter(rule=rule, features=km.Neural(**{**QUICK, "epochs": 2})).fit(
-        *train
-    )
+    model = km.KernelBayesFilter(rule=rule, features=km.Neural(**BRIEF)).fit(*train)
     model.save(tmp_path / "filter.km")
     loaded = km.load(tmp_path / "filter.km")
     assert_allclose(loaded.filter(test[0]).mean(), model.filter(test[0]).mean(), rtol=1e-10)
     assert_allclose(loaded.smooth(test[0]).mean(), model.smooth(test[0]).mean(), rtol=1e-10)
-    assert loaded.features.epochs == 2
+    assert loaded.features.training.max_epochs == 2
 
 
 def test_settings_of_the_network_are_reached_through_the_filter():
-    model = km.KernelBayesFilter(features=km.Neural()).set_params(features__epochs=3)
-    assert clone(model).features.epochs == 3
+    training = km.Training(max_epochs=3)
+    model = km.KernelBayesFilter(features=km.Neural()).set_params(features__training=training)
+    assert clone(model).features.training == training

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -20,7 +19,7 @@ from ..core.checks import (
     generator,
 )
 from ..core.labels import Labels
-from ..core.parameters import check_parameters
+from ..core.parameters import check_parameters, with_old_keywords
 from ..core.saving import Saveable
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line, Summary
@@ -285,10 +284,5 @@ def _text(bandwidth) -> str:
 
 def version2(cls: type, state: dict[str, Any]) -> dict[str, Any]:
     """The state of today of an estimator that version 1 has saved."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # it has the keywords of its time
-        parameters = vars(cls(**{k: v for k, v in state.items() if k.strip("_") == k}))
     names = {"_laws": "laws_", "_bayes": "rule_", "_space": "space_"}
-    return parameters | {
-        names.get(k, k): v for k, v in state.items() if k not in parameters and k.strip("_") != k
-    }
+    return {names.get(k, k): v for k, v in with_old_keywords(cls, state).items()}

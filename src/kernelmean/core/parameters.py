@@ -196,3 +196,11 @@ def moved(**moves: tuple[str, Change]) -> Callable[[type], type]:
 def into(make: Callable[[Any], Any], field: str) -> Change:
     """A `Change` that sets a field of the options that `make` finds in the parameter's value."""
     return lambda current, value: replace(make(current), **{field: value})
+
+
+def with_old_keywords(cls: type, state: dict[str, Any]) -> dict[str, Any]:
+    """The state of today of an estimator that was saved with the keywords of its time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        parameters = vars(cls(**{k: v for k, v in state.items() if k.strip("_") == k}))
+    return parameters | {k: v for k, v in state.items() if k.strip("_") != k}

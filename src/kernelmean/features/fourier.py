@@ -10,6 +10,13 @@ from ..core.moments import block_rows
 from .base import FeatureMap
 
 
+def even(value, name: str) -> int:
+    """A number of features, half of them cosines and half of them sines."""
+    if check_count(value, name, minimum=2) % 2:
+        raise ValueError(f"{name} is {value}; an even number (cos, sin) is needed")
+    return int(value)
+
+
 class RandomFourier(FeatureMap):
     """φ(x) = √(2/r) [cos ωᵀx, sin ωᵀx], frequencies ω drawn from the kernel's spectrum.
 
@@ -40,9 +47,7 @@ class RandomFourier(FeatureMap):
         self.random_state = random_state
 
     def _fit_transform(self, X) -> Array:
-        self.rank_ = check_count(self.n_features, "n_features", minimum=2)
-        if self.rank_ % 2:
-            raise ValueError(f"n_features is {self.rank_}; an even number (cos, sin) is needed")
+        self.rank_ = even(self.n_features, "n_features")
         rng = generator(self.random_state)
         frequencies = self.kernel_.spectrum(self.rank_ // 2, X.shape[1], rng)
         self.frequencies_ = arrays.like(frequencies, X)

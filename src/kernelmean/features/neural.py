@@ -20,18 +20,28 @@ from ..core.checks import (
     NumericalWarning,
     as_points,
     as_vector,
-    check_count,
     check_lengths,
     column_names,
     generator,
 )
 from ..core.moments import row_blocks
-from ..core.parameters import check_parameters, count, positive
+from ..core.parameters import (
+    check_parameters,
+    count,
+    each,
+    into,
+    moved,
+    optional,
+    options,
+    positive,
+    with_old_keywords,
+)
 from ..core.progress import track
 from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
-from .fourier import RandomFourier
+from .fourier import RandomFourier, even
 from .landmarks import Nystroem
+from .training import Training, as_training
 
 try:
     import torch
@@ -45,6 +55,7 @@ FEWEST = 10  # pairs
 BLOCK = 1024  # rows per evaluation of the network
 HIDDEN = 256  # width of the hidden layers of the default networks
 CHANNELS = (32, 64, 64)  # of the default convolutional network; each layer halves the image
+MOVED = {name: name for name in Training.ALLOWED if name != "max_epochs"} | {"epochs": "max_epochs"}
 
 
 def joint_loss(Psi, targets, shares, reg: float) -> Any:
@@ -70,6 +81,14 @@ def joint_loss(Psi, targets, shares, reg: float) -> Any:
     return shares @ (targets**2).sum(1) - (explained**2).sum()
 
 
+def sides(value, name: str) -> None:
+    """Channels, height and width of an image."""
+    if not isinstance(value, tuple | list) or len(value) != 3:
+        raise ValueError(f"{name} is {value!r}; (channels, height, width) is needed")
+    each(count())(value, name)
+
+
+@moved(**{old: ("training", into(as_training, new)) for old, new in MOVED.items()})
 class Neural(FeatureMap):
     """Coordinates ψ_θ(x) of observations, learned from pairs (x_i, z_i) of observation and latent.
 
@@ -96,16 +115,8 @@ class Neural(FeatureMap):
         λ of the joint loss, in units of the features' mean square.
     n_targets : int
         Random Fourier features of the latent; kernels with no spectrum get Nyström coordinates.
-    epochs : int
-        Most passes over the pairs.
-    batch_size : int
-        Rows per step; to be several times r, for the linear map is solved on each batch.
-    learning_rate, weight_decay : float
-        Of AdamW: each step shrinks the weights by the share learning_rate · weight_decay.
-    validation_fraction : float
-        Share of the pairs, drawn at random, on which the held-out loss is measured.
-    patience : int
-        Training stops after this many epochs without a lower held-out loss.
+    training : Training, optional
+        Epochs, batches and steps, and when to stop; None is `Training()`.
     device : "auto", str or torch.device
         "auto" is CUDA where there is a device, else the processor. On the processor the same seed
         gives the same features.
@@ -138,17 +149,18 @@ class Neural(FeatureMap):
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.uniform(-1, 1, (200, 1))
     >>> X = np.sin(Z * np.arange(1, 9)) + 0.1 * rng.normal(size=(200, 8))
-    >>> psi = km.Neural(n_features=16, epochs=20).fit_pairs(X, Z)
+    >>> psi = km.Neural(n_features=16, training=km.Training(max_epochs=20)).fit_pairs(X, Z)
     >>> psi.transform(X).shape, bool(psi.loss_ < psi.losses_[0])
     ((200, 16), True)
     """
 
     ALLOWED: ClassVar = {
-        **dict.fromkeys(("reg", "learning_rate"), positive()),
-        "weight_decay": positive(zero=True),
-        **dict.fromkeys(("n_features", "epochs", "patience"), count()),
-        **dict.fromkeys(("n_targets", "batch_size"), count(2)),
-        "validation_fraction": positive(),
+        "n_features": count(),
+        "image_shape": optional(sides),
+        "reg": positive(),
+        "n_targets": even,
+        "training": optional(options(Training)),
+        "device": lambda value, name: _device(value),
     }
     learns_from_pairs = True
 
@@ -159,12 +171,7 @@ class Neural(FeatureMap):
         image_shape=None,
         reg=1e-3,
         n_targets=500,
-        epochs=200,
-        batch_size=128,
-        learning_rate=3e-3,
-        weight_decay=1.0,
-        validation_fraction=0.1,
-        patience=50,
+        training=None,
         device="auto",
         random_state=0,
         verbose=False,
@@ -174,12 +181,7 @@ class Neural(FeatureMap):
         self.image_shape = image_shape
         self.reg = reg
         self.n_targets = n_targets
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.patience = patience
+        self.training = training
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -200,7 +202,7 @@ class Neural(FeatureMap):
         weights : array of shape (n,), optional
             Importance d_i ≥ 0 of each pair, up to a factor (the density ratio of a prior).
         """
-        self._check_settings()
+        check_parameters(self)
         points_x = arrays.to_numpy(as_points(X, "X", min_rows=FEWEST))
         points_z = arrays.to_numpy(as_points(Z, "Z"))
         check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
@@ -255,6 +257,11 @@ class Neural(FeatureMap):
             network = self._build(self.rank_)
         network.load_state_dict(state)
         return network.eval()
+
+    @classmethod
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of today of what version 1 has saved."""
+        return with_old_keywords(cls, state)
 
     def __sklearn_clone__(self) -> Neural:
         if self.trained:
@@ -311,7 +318,7 @@ class Neural(FeatureMap):
     def _train(self, X, targets, weights, rng: np.random.Generator) -> None:
         device = _device(self.device)
         pairs = _Pairs(self, X, targets, weights, device)
-        train, held_out = _split(len(X), self.validation_fraction, rng)
+        train, held_out = _split(len(X), as_training(self.training).validation_fraction, rng)
         with _seeded(int(rng.integers(2**31)), device):
             network = self._build(self.n_features).to(device)
             self.rank_ = _output_width(network, pairs)
@@ -323,17 +330,18 @@ class Neural(FeatureMap):
 
     def _descend(self, network, pairs, train, held_out, rng, best) -> None:
         """Epochs of minibatch descent until the held-out loss has stopped falling."""
+        how = as_training(self.training)
         optimiser = torch.optim.AdamW(
-            network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay
+            network.parameters(), lr=how.learning_rate, weight_decay=how.weight_decay
         )
-        for _ in track(range(self.epochs), None, "Neural features", self.verbose):
+        for _ in track(range(how.max_epochs), None, "Neural features", self.verbose):
             network.train()
-            for rows in _batches(train, self.batch_size, rng):
+            for rows in _batches(train, how.batch_size, rng):
                 optimiser.zero_grad()
                 pairs.loss(network, rows).backward()
                 optimiser.step()
             best.see(*pairs.held_out_loss(network, train, held_out), network)
-            if best.failed or best.age >= self.patience:
+            if best.failed or best.age >= how.patience:
                 break
 
     def _keep(self, best: _Best) -> None:
@@ -354,25 +362,8 @@ class Neural(FeatureMap):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    # ------------------------------------------------------------ settings
-
-    def _check_settings(self) -> None:
-        check_parameters(self)
-        if self.n_targets % 2:
-            raise ValueError(f"n_targets is {self.n_targets}; an even number (cos, sin) is needed")
-        if self.validation_fraction >= 1:
-            raise ValueError(
-                f"validation_fraction is {self.validation_fraction}; a share below 1 is needed"
-            )
-
     def _check_image(self, d: int) -> None:
-        if self.image_shape is None:
-            return
-        if not isinstance(self.image_shape, tuple | list) or len(self.image_shape) != 3:
-            raise ValueError(
-                f"image_shape is {self.image_shape!r}; (channels, height, width) is needed"
-            )
-        if math.prod(check_count(side, "image_shape") for side in self.image_shape) != d:
+        if self.image_shape is not None and math.prod(self.image_shape) != d:
             raise ValueError(
                 f"image_shape is {tuple(self.image_shape)}, {math.prod(self.image_shape)} numbers, "
                 f"but X has {d} columns: rows must be flattened images"

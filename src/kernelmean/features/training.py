@@ -1,0 +1,53 @@
+"""How a network is trained: options of `Neural` that need no PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..core.parameters import Options, count, positive, probability
+
+
+@dataclass(frozen=True, repr=False)
+class Training(Options):
+    """How the features of `Neural` are trained.
+
+    Parameters
+    ----------
+    max_epochs : int
+        Most passes over the pairs.
+    batch_size : int
+        Rows per step; to be several times r, for the linear map is solved on each batch.
+    learning_rate, weight_decay : float
+        Of AdamW: each step shrinks the weights by the share learning_rate · weight_decay.
+    validation_fraction : float
+        Share of the pairs, drawn at random, on which the held-out loss is measured.
+    patience : int
+        Training stops after this many epochs without a lower held-out loss.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> km.Training(max_epochs=20, batch_size=256)
+    Training(max_epochs=20, batch_size=256)
+    """
+
+    max_epochs: int = 200
+    batch_size: int = 128
+    learning_rate: float = 3e-3
+    weight_decay: float = 1.0
+    validation_fraction: float = 0.1
+    patience: int = 50
+
+    ALLOWED: ClassVar = {
+        **dict.fromkeys(("max_epochs", "patience"), count()),
+        "batch_size": count(2),
+        "learning_rate": positive(),
+        "weight_decay": positive(zero=True),
+        "validation_fraction": probability,
+    }
+
+
+def as_training(training: Any) -> Any:
+    """Options of training; None is the defaults."""
+    return Training() if training is None else training
