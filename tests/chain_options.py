@@ -21,7 +21,7 @@ def latent(**flat: Any) -> dict[str, Any]:
     """Parameters of `KernelStateSpace`, those of EM, the latent law and the filter in one each."""
     flat = hidden(**flat)
     n, reg = (flat.pop(name, "default") for name in ("n_particles", "reg"))
-    if n != "default" and flat.get("inference", "particles") == "particles":
+    if n != "default" and flat.get("inference", "nodes") == "particles":
         flat["inference"] = km.Particles(n)
     if reg != "default":
         flat["inference"] = km.KernelRule(reg)

@@ -1024,7 +1024,7 @@ def test_unknown_kernels_are_refused_by_argument_and_the_choices_listed(name, us
     ("name", "use"),
     [
         ("reg", lambda b: km.ConditionalEmbedding(reg=b).fit(good(), good())),
-        ("reg", lambda b: km.ConditionalEmbedding().fit(good(), good()).loo_score(b)),
+        ("reg", lambda b: km.ConditionalEmbedding().fit(good(), good()).loo_score([0.1, b])),
         ("reg", lambda b: km.DensityRatio(reg=b).fit(good(), good())),
         ("reg_stage1", lambda b: km.KernelIV(reg_stage1=b).fit(good(), good()[:, 0], good())),
         ("reg_stage2", lambda b: km.KernelIV(reg_stage2=b).fit(good(), good()[:, 0], good())),

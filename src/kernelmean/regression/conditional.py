@@ -221,7 +221,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def loo_score(self, reg):
         """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""
         loss = self.leave_one_out()
-        if np.ndim(reg):
+        if isinstance(reg, list | tuple) or np.ndim(reg):
             return np.array([loss(check_positive(value, "reg")) for value in reg])
         return loss(check_positive(reg, "reg"))
 
