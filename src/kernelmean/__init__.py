@@ -138,7 +138,14 @@ PACKAGES = (
 )
 LAZY |= {name: name for name in PACKAGES}
 SAVING = (  # modules by which every class that is saved is known, but for those of LAZY
-    *("features.training", "instruments.dask", "chains.model", "hmm", "filtering", "statespace"),
+    *(
+        "features.training",
+        "instruments.kernel_iv",
+        "chains.model",
+        "hmm",
+        "filtering",
+        "statespace",
+    ),
     *("adapters.econml", "comparators"),
 )
 old_names.install()
