@@ -138,8 +138,8 @@ PACKAGES = (
 )
 LAZY |= {name: name for name in PACKAGES}
 SAVING = (  # modules by which every class that is saved is known, but for those of LAZY
-    *("features.training", "instruments.dask", "chains.model", "hmm", "filtering", "statespace"),
-    *("adapters.econml", "comparators"),
+    *("features.training", "instruments.kernel_iv", "chains.model", "hmm", "filtering"),
+    *("statespace", "adapters.econml", "comparators"),
 )
 old_names.install()
 old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(

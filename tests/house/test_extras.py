@@ -43,3 +43,23 @@ def test_every_public_name_is_found_whether_it_is_imported_or_not():
     assert set(km.__all__) <= set(dir(km))
     for name in set(km.__all__) - {"Neural", "econml"}:
         assert getattr(km, name) is getattr(km, name)
+
+
+HIDDEN = """
+import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("dask", "pandas", "torch", "matplotlib", "typer", "econml"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hide())
+import kernelmean as km
+print(km.load(sys.argv[1]))
+"""
+
+
+def test_files_load_where_no_extra_is_installed(tmp_path):
+    """A class that a file names is looked for in modules that need nothing optional."""
+    km.KernelBayesFilter(reg=0.5).save(tmp_path / "model.km")
+    command = [sys.executable, "-c", HIDDEN, str(tmp_path / "model.km")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout == "KernelBayesFilter(reg=0.5)\n"

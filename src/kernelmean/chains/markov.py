@@ -402,7 +402,7 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     ends = _begins(sequences, len(scores), backward=True)
     back = _best_before(scores, log_moves)
     back[ends] = np.argmax(scores[ends], axis=1)[:, None]
-    states = _follow(back[::-1])[::-1]
+    states = _follow(back[::-1])[::-1].copy()  # Torch takes no negative strides
     logb = relative + top[:, None]
     return log_probability(states, logb, chain, sequences), states
 

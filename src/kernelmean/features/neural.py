@@ -55,7 +55,8 @@ FEWEST = 10  # pairs
 BLOCK = 1024  # rows per evaluation of the network
 HIDDEN = 256  # width of the hidden layers of the default networks
 CHANNELS = (32, 64, 64)  # of the default convolutional network; each layer halves the image
-MOVED = {name: name for name in Training.ALLOWED if name != "max_epochs"} | {"epochs": "max_epochs"}
+OLD = {name: ("training", into(as_training, name)) for name in Training.ALLOWED}
+OLD["epochs"] = OLD.pop("max_epochs")
 
 
 def joint_loss(Psi, targets, shares, reg: float) -> Any:
@@ -88,7 +89,7 @@ def sides(value, name: str) -> None:
     each(count())(value, name)
 
 
-@moved(**{old: ("training", into(as_training, new)) for old, new in MOVED.items()})
+@moved(**OLD)
 class Neural(FeatureMap):
     """Coordinates ψ_θ(x) of observations, learned from pairs (x_i, z_i) of observation and latent.
 
