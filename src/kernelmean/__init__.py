@@ -19,17 +19,11 @@ And
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .bayes.density_ratio import DensityRatio
-from .bayes.kernel_bayes import KernelBayes, bayes_rule
-from .bayes.rules import product_rule, sum_rule
-from .bayes.simulate import simulate_posterior
 from .core import moments, old_names, progress
 from .core.checks import NumericalWarning
 from .core.interval import Interval
 from .core.saving import Saveable, importers, load
 from .core.version import __version__ as __version__
-from .densities.conditional_density import ConditionalDensity
-from .densities.embedded_density import EmbeddedDensity
 from .embedding.embedding import MeanEmbedding
 from .features.base import FeatureMap
 from .features.fourier import RandomFourier
@@ -53,7 +47,13 @@ from .kernels import (
 from .regression.conditional import ConditionalEmbedding
 
 if TYPE_CHECKING:  # on first use otherwise, as LAZY says
+    from .bayes.density_ratio import DensityRatio
+    from .bayes.kernel_bayes import KernelBayes, bayes_rule
+    from .bayes.rules import product_rule, sum_rule
+    from .bayes.simulate import simulate_posterior
     from .chains.options import EM
+    from .densities.conditional_density import ConditionalDensity
+    from .densities.embedded_density import EmbeddedDensity
     from .features.training import Training
     from .filtering.kernel_bayes_filter import KernelBayesFilter
     from .hmm.estimate_order import estimate_order
@@ -117,6 +117,14 @@ __all__ = [
 
 
 LAZY = {
+    "ConditionalDensity": "densities.conditional_density",
+    "EmbeddedDensity": "densities.embedded_density",
+    "DensityRatio": "bayes.density_ratio",
+    "KernelBayes": "bayes.kernel_bayes",
+    "bayes_rule": "bayes.kernel_bayes",
+    "product_rule": "bayes.rules",
+    "sum_rule": "bayes.rules",
+    "simulate_posterior": "bayes.simulate",
     "EM": "chains.options",
     "econml": "adapters.econml",
     "estimate_order": "hmm.estimate_order",
@@ -133,13 +141,13 @@ LAZY = {
     "Neural": "features.neural",
 }
 PACKAGES = (
-    *("adapters", "app", "chains", "comparators", "datasets", "display"),
+    *("adapters", "app", "bayes", "chains", "comparators", "datasets", "densities", "display"),
     *("filtering", "hmm", "instruments", "metrics", "statespace"),
 )
 LAZY |= {name: name for name in PACKAGES}
 SAVING = (  # modules by which every class that is saved is known, but for those of LAZY
-    *("features.training", "instruments.kernel_iv", "chains.model", "hmm", "filtering"),
-    *("statespace", "adapters.econml", "comparators"),
+    *("bayes", "densities", "features.training", "instruments.kernel_iv", "chains.model"),
+    *("hmm", "filtering", "statespace", "adapters.econml", "comparators"),
 )
 old_names.install()
 old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(
