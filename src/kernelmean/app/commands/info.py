@@ -116,33 +116,20 @@ def machine(libraries: list[dict[str, Any]], available: int) -> list[tuple[str, 
 
 def advice(
     libraries: list[dict[str, Any]],
-    available: int,
     flags: frozenset[str],
     found: dict[str, dict[str, str | None]],
 ) -> list[str]:
-    """What to change, one sentence each.
+    """What to change, one sentence each; not threads, of which a fit uses what it needs.
 
     Parameters
     ----------
     libraries : as from `blas`
-    available : as from `cores`
     flags : as from `instructions`
     found : as from `extras`
     """
-    threads = max((lib["num_threads"] for lib in libraries), default=1)
     out = []
     if not libraries:
         out.append("threadpoolctl sees no BLAS library: matrix products may be slow.")
-    if threads > available:
-        out.append(
-            f"BLAS uses {threads} threads on {available} cores, which then wait for each other: "
-            f"set OMP_NUM_THREADS={available}."
-        )
-    if libraries and threads < available:
-        out.append(
-            f"BLAS uses {threads} of {available} cores (see OMP_NUM_THREADS); right when several "
-            "processes share the machine, slow when there is one."
-        )
     out += [hint for lib in libraries if (hint := _old_kernel(lib, flags))][:1]
     for extra, packages in found.items():
         missing = [name for name, present in packages.items() if present is None]
@@ -175,7 +162,7 @@ def run(options: Talk) -> Report:
         "Optional packages": [(name, present or "not installed") for name, present in packages],
         "Machine": machine(libraries, available),
     }
-    hints = advice(libraries, available, instructions(), found) or ["Nothing to improve."]
+    hints = advice(libraries, instructions(), found) or ["Nothing to improve."]
     sections = [Section(t, [Numbers([(*p, "") for p in pairs])]) for t, pairs in shown.items()]
     advised = Section("Advice", [Note(hint) for hint in hints])
     return Report("What runs here", sections=[*sections, advised])
