@@ -1093,6 +1093,8 @@ NAMED = {
 def test_bad_parameters(name, value):
     for refine in (True, False):
         parameters = {"max_iter": 3, "n_nodes": 9, "refine": refine, name: value}
+        if name == "n_particles":
+            parameters["inference"] = "particles"
         with pytest.raises(ValueError, match=NAMED.get(name, name)):
             learner(**parameters).fit(data(60).X)
 

@@ -92,7 +92,7 @@ class Plan:
 
     def drafts(self, few: list[Part]) -> list[StructuralDraft]:
         """One for each trend; coordinates that are not tuned are the same in all."""
-        if all(self.tunes):
+        if all(self.tunes) and not self.verbose:  # progress is told of one at a time
             return side_by_side(lambda trend: self.draft(trend, few, None), self.trends)
         drafts: list[StructuralDraft] = []
         for trend in self.trends:
