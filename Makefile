@@ -1,7 +1,7 @@
 # Each target sets itself up in .venv, from a clean clone, with Python 3.11 or newer and pip.
 #   make demo    the jobs that exist, on real data, as one HTML page
 #   make test    the test suite and the examples in the docstrings
-#   make quick PKG=instruments   those of one package, in half a minute: nothing marked slow
+#   make quick PKG=instruments   those of one package: nothing marked slow
 #   make papers-test   the papers' experiments, in small, and the pages in a real browser
 #   make lint    ruff and mypy
 #   make docs    the documentation, in docs/_build/html
