@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..chains.model_bayes import ModelBayes
 from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
 from ..chains.variates import Variates
 from ..core import arrays
-from ..core.checks import NumericalWarning, frozen
+from ..core.checks import frozen, warn_numerical
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian
 from .spectral import SpectralFit, fit_spectral
@@ -85,12 +84,10 @@ def estimated(spectrum: Spectrum) -> Order:
     """The number of states by canonical correlations."""
     found = choose_order(spectrum, "correlations", 1.0)
     if found == MAX_COMPONENTS:
-        warnings.warn(
+        warn_numerical(
             f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
             f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
             'or choose one by estimate_order(X, method="likelihood")',
-            NumericalWarning,
-            stacklevel=6,
         )
     return found
 
