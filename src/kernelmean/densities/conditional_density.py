@@ -26,7 +26,7 @@ from ..core.checks import (
 )
 from ..core.interval import Interval
 from ..core.labels import Labels
-from ..core.parameters import auto, check_parameters, optional, positive
+from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -108,6 +108,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
         loosely tied to the others as what is found on half of the rows says for the other half
         (ten rows a column are needed for that). "auto" does so for
         kernels given by name, where λ is chosen.
+    wide : "auto" or float in [0, 1)
+        Share a of a wide law (Laplace, 1.5 mean deviations of Y, or of the residuals, about their
+        median) in every density: p = (1 − a) max(q, 0)/∫max(q, 0) + a·wide. "auto" is the share
+        that maximises the log density of rows left out, between 1/n and a half, where λ is chosen,
+        and 0 where it is given.
     verbose : bool or callable
         Show the progress of the search.
 
@@ -122,6 +127,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
     scales_ : array of shape (d_x,)
         Lengthscales found, as multiples of the medians.
     intercept_ : bool
+    wide_ : float
+        Share of the wide law.
     location_ : Location or None
         The smooth mean m, a function of rows of X.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
@@ -151,6 +158,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     ALLOWED: ClassVar = {
         "reg": optional(positive(zero=True)),
+        "wide": either(share, "auto"),
         **dict.fromkeys(("intercept", "location", "tune_lengthscale"), auto),
     }
     _fit: Fit
@@ -166,6 +174,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         intercept="auto",
         location="auto",
         tune_lengthscale="auto",
+        wide="auto",
         verbose=False,
     ):
         self.kernel_x = kernel_x
@@ -176,6 +185,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         self.intercept = intercept
         self.location = location
         self.tune_lengthscale = tune_lengthscale
+        self.wide = wide
         self.verbose = verbose
 
     def fit(self, X, y) -> ConditionalDensity:
@@ -217,20 +227,23 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return laws.density_of_pairs(Y) if paired else laws.density(Y)
 
     def score_samples(self, X, y) -> Array:
-        """log p(y_i | x_i), shape (m,); −∞ where the positive part of q is zero."""
-        p = arrays.to_numpy(self.pdf(y, X, paired=True))
-        with np.errstate(divide="ignore"):
-            return arrays.like(np.log(p), self.points_)
+        """log p(y_i | x_i), shape (m,); finite, but −∞ where `wide` is 0 and p is zero."""
+        laws = self._laws(X)
+        Y = laws.rows(y)
+        pairs_wanted(len(Y), len(laws), True)
+        return laws.log_density_of_pairs(Y)
 
     def score(self, X, y) -> float:
         """Mean log density of pairs.
 
-        A density counts as at least 1e-6 in units of standard deviations of the training y: the
-        positive part can be zero where data fall, once in a while.
+        Without a wide law a density counts as at least 1e-6 in units of standard deviations of the
+        training y: the positive part can be zero where data fall, once in a while.
         """
-        p = arrays.to_numpy(self.pdf(y, X, paired=True))
-        spread = arrays.to_numpy(self._fit.spread)
-        return float(np.mean(np.log(np.maximum(p, LOWEST / np.prod(spread)))))
+        found = arrays.to_numpy(self.score_samples(X, y))
+        if self._fit.wide is None:
+            lowest = LOWEST / np.prod(arrays.to_numpy(self._fit.spread))
+            found = np.maximum(found, np.log(lowest))
+        return float(np.mean(found))
 
     def cdf(self, Y, X, paired: bool | None = None) -> Array:
         """P(Y_j ≤ y_j | x) of each column: (m,), or a table, with d_y behind if y had columns.
@@ -255,10 +268,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
             `to_frame`.
         """
         laws = self._laws(X)
+        if laws.wide is not None or (laws.shift is not None and len(laws) > 1):
+            return laws
         if laws.shift is None:
             return laws.embedding
-        if len(laws) > 1:
-            return laws
         return laws.embedding.moved(arrays.like(laws.shift, self.points_))
 
     def weights(self, X) -> Array:
@@ -404,7 +417,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
             tune = chosen and named and not learns_from_pairs(self.features)
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)
         choice = len(self._locations()) > 1
-        return Plan(kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice)
+        wide = (None if chosen else 0.0) if self.wide == "auto" else float(self.wide)
+        return Plan(
+            kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice, wide
+        )
 
     def _locations(self) -> list[bool]:
         """Whether to try without a location, with one, or both."""
@@ -433,6 +449,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         self.kernel_x_, self.kernel_y_, self.features_ = fit.kernel_x, fit.kernel_y, fit.features
         self.scales_, self.intercept_, self.location_ = fit.scales, fit.intercept, fit.location
         self.points_x_, self.points_ = fit.X, fit.points
+        self.wide_ = 0.0 if fit.wide is None else fit.wide.share
         self.reg_, self.loo_score_ = fit.reg, fit.score
         d = fit.points.shape[1]
         self.bandwidth_ = np.broadcast_to(np.asarray(fit.kernel_y.lengthscale), (d,)).copy()
@@ -440,12 +457,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def _laws(self, X) -> MovedLaws:
         """For rows of X: their weights, and how far their densities are moved."""
         points = as_new_points(self, X)
-        fit = self._fit
-        m = MeanEmbedding.of_parts(fit.points, fit.left(points), fit.right, fit.kernel_y)
-        shift = None if fit.location is None else arrays.to_numpy(fit.location(points))
-        bandwidth = tuple(self.bandwidth_.tolist())
-        m = m.carrying(bandwidth, Labels.of(X, self.target_names_), fit.outside(points))
-        return MovedLaws(m, shift)
+        bandwidth, labels = tuple(self.bandwidth_.tolist()), Labels.of(X, self.target_names_)
+        outside = self._fit.outside(points)
+        return self._fit.laws(points).carrying(bandwidth, labels, outside)
 
     def _outward(self, values: Array) -> Array:
         """Without the column axis when y had none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,10 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array, NumericalWarning, frozen, hushed
 from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
+from ..core.moments import evenly
 from ..core.saving import Saveable
+from ..embedding.embedding import MeanEmbedding
+from ..embedding.wide import Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
@@ -21,6 +24,7 @@ from ..kernels import Kernel, fitted_kernel
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
+from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .score import DensityScore, Target
 from .search import DensitySearch, thinned
@@ -30,6 +34,7 @@ ROWS = 1500  # that the search looks at
 REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
+WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
 
 
@@ -53,6 +58,13 @@ class Fit(Saveable):
     # a file of an earlier version has none of these, and laws that know no bounds
     support: Support | None = None
     longest: float = math.inf  # kernel part of the weights of a training row, squared
+    wide: Wide | None = None
+
+    def laws(self, points) -> MovedLaws:
+        """At rows of X."""
+        m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
+        shift = None if self.location is None else arrays.to_numpy(self.location(points))
+        return MovedLaws(m, shift, self.wide)
 
     @cached_property
     def right(self) -> Array:
@@ -142,6 +154,7 @@ class Plan:
     intercept: bool
     tune: bool
     choice: bool  # whether a location is compared with none
+    wide: Any  # share of the wide law; None is sought
 
     def draft(self, X, Y, with_location: bool) -> Draft | None:
         """Scales and bandwidth, to be sought on at most `ROWS` rows.
@@ -181,11 +194,22 @@ class Plan:
         exact = isinstance(features, Exact)
         score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
         reg = self._choose_reg(score, points, Y, kernel_y) if self.reg is None else self.reg
-        return Fit(
+        fit = Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
             Support.of(X), longest(smoother, reg) if self.intercept else math.inf,
         )  # fmt: skip
+        return replace(fit, wide=self._wide(fit, score.thinned(WIDE_ROWS)))
+
+    def _wide(self, fit: Fit, score: DensityScore) -> Wide | None:
+        """Its share by the densities of rows left out, none where none is asked for."""
+        points = arrays.to_numpy(fit.points)
+        if self.wide is not None:
+            return Wide.of(points, self.wide) if self.wide else None
+        rows = evenly(len(points), WIDE_ROWS)
+        whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole()
+        left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / whole
+        return Wide.of(points).chosen(left_out, points[rows])
 
     @staticmethod
     def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
