@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate
-from scipy.stats import kstest, norm
+from scipy.stats import kstest, laplace, norm
 from sklearn.exceptions import NotFittedError
 
 import kernelmean as km
@@ -49,13 +49,13 @@ NEW = np.array([[-1.0], [0.2], [0.9]])
 KINDS = {
     "plain": {**GIVEN, "kernel_x": km.Gaussian(0.5)},
     "rough": {"bandwidth": 0.15, "reg": 1e-5, "kernel_x": km.Gaussian(0.5), "intercept": True},
-    "tuned": {"location": False},
-    "located": {"location": True},
+    "tuned": {"location": False, "wide": 0.0},
+    "located": {"location": True, "wide": 0.0},
     "laplace": {"location": True, "kernel_y": "laplace"},
-    "matern": {"kernel_y": "matern", "location": False},
+    "matern": {"kernel_y": "matern", "location": False, "wide": 0.2},
     "gaussian4": {"kernel_y": "gaussian4", "location": False},
+    "wide": {"location": True, "wide": 0.1},
 }
-LOCATED = ("located", "laplace")
 
 
 @cache
@@ -70,18 +70,26 @@ def of_wave(location) -> km.ConditionalDensity:
 
 @cache
 def fitted_plane(location: bool) -> km.ConditionalDensity:
-    return km.ConditionalDensity(location=location).fit(*plane())
+    return km.ConditionalDensity(location=location, wide=0.0).fit(*plane())
 
 
 def shift(model, X) -> np.ndarray:
     return np.zeros((len(X), 1)) if model.location_ is None else model.location_(X)
 
 
+def wide_pdf(model, t, row: int) -> np.ndarray:
+    """The Laplace law that each density takes a share of."""
+    e = model.points_[:, 0]
+    scale = 1.5 * np.abs(e - np.median(e)).mean()
+    return laplace.pdf(t, np.median(e) + shift(model, NEW)[row, 0], scale)
+
+
 def ends(model, row: int) -> np.ndarray:
     """Where a density at NEW[row] may have kinks or bends: its points, and beyond."""
     points = model.points_[:, 0] + shift(model, NEW)[row, 0]
-    far = 40 * model.bandwidth_[0]
-    return np.unique(np.concatenate([[points.min() - far], points, [points.max() + far]]))
+    far = 40 * model.bandwidth_[0] + (20 * points.std() if model.wide_ else 0.0)
+    cuts = [points.min() - far, np.median(points), points.max() + far]
+    return np.unique(np.concatenate([cuts, points]))
 
 
 def integral(f, cuts, step: float = 0.1) -> float:
@@ -272,7 +280,8 @@ class TestOneColumn:
         for row in range(2):
             points = model.points_[:, 0] + shift(model, NEW)[row, 0]
             p = slow.recovered(model.weights(NEW)[row], points, model.bandwidth_[0], profile)
-            expected = np.array([p(u) for u in t])
+            expected = (1 - model.wide_) * np.array([p(u) for u in t])
+            expected += model.wide_ * wide_pdf(model, t, row)
             assert_allclose(
                 model.pdf(t, NEW, paired=False)[row], expected, atol=2e-4 * expected.max()
             )
@@ -296,8 +305,14 @@ class TestOneColumn:
         with np.errstate(divide="ignore"):
             expected = np.log(model.pdf(y, X))
         assert expected[0] == -np.inf
-        assert_array_equal(model.score_samples(X, y), expected)
         floor = np.log(1e-6 / wave()[1].std())  # in units of the training y
+        if model.wide_:  # beyond the range of floats there is a logarithm still
+            e, shifted = model.points_[:, 0], y[0] - shift(model, X)[0, 0]
+            scale = 1.5 * np.abs(e - np.median(e)).mean()
+            away = np.abs(shifted - np.median(e)) / scale
+            expected[0] = np.log(model.wide_ / (2 * scale)) - away
+            floor = -np.inf
+        assert_allclose(model.score_samples(X, y), expected, rtol=1e-12)
         assert_allclose(model.score(X, y), np.mean(np.maximum(expected, floor)))
         assert_allclose(model.score(X[1:], y[1:]), np.mean(np.maximum(expected[1:], floor)))
 
@@ -390,7 +405,7 @@ class TestOneColumn:
         model = fitted(kind)
         m = model.at(NEW[:1])
         t = np.linspace(-2, 2, 9)
-        p = m.density(t[:, None], tuple(model.bandwidth_))
+        p = m.density(t[:, None])
         assert_allclose(p, model.pdf(t, NEW[:1], paired=False), atol=1e-4 * p.max())
         assert_allclose(m.mean()[0], model.predict(NEW[:1]), atol=1e-10)
         assert len(model.at(NEW)) == 3
@@ -689,7 +704,7 @@ class TestHardData:
         X, y = wave()
         with pytest.raises(ValueError, match=r"constant.*bandwidth"):
             km.ConditionalDensity().fit(X, np.ones(80))
-        model = km.ConditionalDensity(bandwidth=0.5).fit(X, np.ones(80))
+        model = km.ConditionalDensity(bandwidth=0.5, wide=0.0).fit(X, np.ones(80))
         p = model.pdf([1.0, 1.5], [[0.0]], paired=False)[0]
         assert_allclose(p, norm.pdf([0, 0.5], scale=0.5), rtol=1e-6)
 

@@ -158,7 +158,7 @@ def test_it_estimates_the_integrated_squared_error():
     """E M = ∫∫ (q - p)² - ∫∫ p²: of many fresh pairs, with the density learned from others."""
     data = km.datasets.make_conditional_density("bimodal", 400, random_state=43)
     fresh = km.datasets.make_conditional_density("bimodal", 4000, random_state=44)
-    model = km.ConditionalDensity(location=False).fit(data.X, data.Y)
+    model = km.ConditionalDensity(location=False, wide=0.0).fit(data.X, data.Y)
     y = np.linspace(-8, 8, 401)
     some = fresh.X[:300]
     q = np.sum(model.weights(some)[:, :, None] * _bumps(model, y)[None], axis=1)

@@ -38,7 +38,7 @@ from ..kernels import Kernel, Periodic, fitted_kernel
 from ..regression.lengthscales import TUNABLE
 from ..regression.smoother import Smoother
 from .bandwidth import bandwidth_lines, with_bandwidth
-from .fit import Draft, Fit, Plan
+from .fit import Draft, Fit, Plan, canonical_order
 from .laws import MovedLaws
 from .score import DensityScore, Target
 from .search import ROUNDS
@@ -61,18 +61,20 @@ LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard devi
     "loo_score",
 )
 class ConditionalDensity(Saveable, BaseEstimator):
-    """p(y | x) = max(q, 0)/∫max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
+    """p(y | x) ∝ max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
 
     w(x) = (K_X + nλI)⁻¹k_X(x) are the weights of the conditional mean embedding, k̄_γ is the
     smoothing kernel, of integral one, with the bandwidth γ. Bandwidth, lengthscales and λ minimise
     the leave-one-out score in closed form, M = (1/n) Σ_i [∫ q⁻ⁱ(y|x_i)² dy − 2 q⁻ⁱ(y_i|x_i)].
 
-    When λ is chosen, two things are added to the estimator of the thesis. An intercept, which is
+    When λ is chosen, three things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
     nothing. And, where it has the smaller score, a location: the density is that of residuals
     around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out
     residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a
-    distribution that moves along need not be learned anew at every x.
+    distribution that moves along need not be learned anew at every x. And a small share of a wide
+    law, so that no density is zero: where q is not positive nothing was seen, which is not to say
+    that nothing can be.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
@@ -162,6 +164,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         **dict.fromkeys(("intercept", "location", "tune_lengthscale"), auto),
     }
     _fit: Fit
+    wide: Any = 0.0  # a file of an earlier version has neither
+    wide_ = 0.0
 
     def __init__(
         self,
@@ -203,10 +207,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
             range.
         """
         points_x, points_y = self._check_pairs(X, y)
-        plan = self._plan(points_x, points_y, column_names(X))
-        drafts = [plan.draft(points_x, points_y, where) for where in self._locations()]
-        best = self._search([draft for draft in drafts if draft is not None])
-        self._adopt(plan.finish(best, points_x, points_y))
+        order = canonical_order(points_x, points_y)
+        rows = [arrays.take(points, order, axis=0) for points in (points_x, points_y)]
+        plan = self._plan(*rows, column_names(X))
+        fit = plan.finish(self._search(plan, *rows), *rows)
+        self._adopt(fit.in_order(order, points_x))
         return self
 
     # ------------------------------------------------------------ densities
@@ -428,8 +433,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
             return [False, True] if self.reg is None and self.bandwidth is None else [False]
         return [bool(self.location)]
 
-    def _search(self, drafts: list[Draft]) -> Draft:
-        """Half of the rounds for each draft, and the rest for the better one."""
+    def _search(self, plan: Plan, X, Y) -> Draft:
+        """Half of the rounds for each draft, and the rest for the better one, on more rows."""
+        found = [plan.draft(X, Y, where) for where in self._locations()]
+        drafts = [draft for draft in found if draft is not None]
         best = drafts[0]
         if best.search.idle:
             return best
@@ -437,10 +444,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
             if number == ROUNDS // 2:
                 if len(drafts) > 1:
                     best = min(drafts, key=lambda draft: draft.search.score())
-                drafts = [best]
                 best.search.choose_columns()
-            for draft in drafts:
-                draft.search.round()
+                best = plan.refined(best, X, Y)
+                drafts = [best]
+            moved = [draft.search.round() for draft in drafts]
+            if number > ROUNDS // 2 and not any(moved):
+                break
         best.search.settle()
         return best
 

@@ -21,16 +21,17 @@ from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel, fitted_kernel
+from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
 from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .score import DensityScore, Target
-from .search import DensitySearch, thinned
+from .search import DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
-ROWS = 1500  # that the search looks at
+FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the rest
 REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
@@ -59,6 +60,18 @@ class Fit(Saveable):
     support: Support | None = None
     longest: float = math.inf  # kernel part of the weights of a training row, squared
     wide: Wide | None = None
+
+    def in_order(self, order: np.ndarray, X) -> Fit:
+        """The fit to sorted rows X[order], with the rows as they came."""
+        back = np.argsort(order)
+        smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
+        points = frozen(arrays.take(self.points, back, axis=0))
+        location = self.location
+        if location is not None:
+            location = replace(location, residuals=points)
+        if hasattr(self.features, "indices_"):
+            self.features.indices_ = order[self.features.indices_]
+        return replace(self, X=X, points=points, smoother=smoother, location=location)
 
     def laws(self, points) -> MovedLaws:
         """At rows of X."""
@@ -113,6 +126,17 @@ class Fit(Saveable):
         return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
 
 
+def canonical_order(X, Y) -> np.ndarray:
+    """Rows by their distance from the mean in standard units: whatever order they came in.
+
+    Thinned rows, halves and landmarks are chosen from the rows in this order.
+    """
+    rows = np.hstack([arrays.to_numpy(X), arrays.to_numpy(Y)])
+    spread = rows.std(axis=0)
+    away = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.lexsort((*rows.T, (away**2).sum(axis=1).round(9)))
+
+
 def kernel_part(left, smoother: Smoother) -> Array:
     """Σ_j (w_j − 1/n)² of weights left Pᵀ that sum to one, (m,)."""
     values = arrays.namespace(left).clip(smoother.grid.values, 0.0, None)
@@ -130,7 +154,7 @@ class Draft:
     """Parameters sought on some of the rows."""
 
     search: DensitySearch
-    located: tuple[np.ndarray, float] | None  # scales and size of the line of the location
+    line: LocationSearch | None  # that of the location, if there is one
 
     def bandwidth(self, n: int) -> tuple[float, ...]:
         """For n rows: the one found falls at the rate n^{−1/(d+4)}; one given stays."""
@@ -157,16 +181,15 @@ class Plan:
     wide: Any  # share of the wide law; None is sought
 
     def draft(self, X, Y, with_location: bool) -> Draft | None:
-        """Scales and bandwidth, to be sought on at most `ROWS` rows.
+        """Scales and bandwidth, to be sought on a few hundred rows.
 
         None where a location is up for choice but explains nothing.
         """
-        X, Y = thinned(ROWS, arrays.to_numpy(X), arrays.to_numpy(Y))
-        Y = spread_ties(Y)
-        located = None
+        X, Y = self._few(FEW, X, Y)
+        line = None
         if with_location:
-            located = self._seek_location(X, Y)
-            location = self._location(X, Y, located)
+            line = self._seek_location(X, Y)
+            location = self._location(X, Y, line)
             if self.choice and not location.explains:
                 return None
             Y = location.residuals
@@ -180,11 +203,29 @@ class Plan:
             None if self.bandwidth is None else 1.0,
             self.reg,
         )
-        return Draft(search, located)
+        return Draft(search, line)
+
+    def refined(self, draft: Draft, X, Y) -> Draft:
+        """The draft as it stands, to be taken further on at most `ROWS` rows."""
+        X, Y = self._few(ROWS, X, Y)
+        if len(X) == len(draft.search.X):
+            return draft
+        line = draft.line
+        if line is not None:
+            line = self._seek_location(X, Y, line)
+            Y = self._location(X, Y, line).residuals
+        return Draft(draft.search.on(X, Y), line)
+
+    @staticmethod
+    def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
+        """At most so many evenly spaced rows, and ten to each column, ties of Y drawn apart."""
+        X, Y = arrays.to_numpy(X), arrays.to_numpy(Y)
+        some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
+        return X[some], spread_ties(Y[some])
 
     def finish(self, draft: Draft, X, Y) -> Fit:
         """With the parameters of the draft and all rows."""
-        location = None if draft.located is None else self._location(X, Y, draft.located)
+        location = None if draft.line is None else self._location(X, Y, draft.line)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
@@ -226,13 +267,16 @@ class Plan:
         reg, _ = minimise_log10(few, *REGS, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
-    def _seek_location(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
-        if not self.tune:
-            return np.ones(X.shape[1]), 1.0
-        return LocationSearch(self.kernel_x, X, Y).run()
+    def _seek_location(
+        self, X: np.ndarray, Y: np.ndarray, start: LocationSearch | None = None
+    ) -> LocationSearch:
+        line = LocationSearch(self.kernel_x, X, Y, start, self.tune)
+        if self.tune:
+            line.round()
+        return line
 
-    def _location(self, X, Y, located: tuple[np.ndarray, float]) -> Location:
-        scales, size = located
+    def _location(self, X, Y, line: LocationSearch) -> Location:
+        scales, size = line.found
         kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
         return Location.of(X, Y, kernel, self._feature_map(), size)
 

@@ -24,7 +24,6 @@ from ..regression.lengthscales import (
 from ..regression.smoother import Smoother
 from ..regression.support import Support
 
-ROUNDS = 3  # each chooses landmarks afresh
 STEPS = 30  # of L-BFGS in a round
 RANK = 150  # landmarks of the search
 START = -3.0  # log10 of λ
@@ -160,24 +159,41 @@ def _explains(Y, residuals, scale) -> bool:
 
 
 class LocationSearch:
-    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m."""
+    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
 
-    def __init__(self, kernel: Kernel, X: np.ndarray, Y: np.ndarray):
+    Those of `start`, a search on other rows, are where it begins; without one, it begins with a
+    round in which the scales of all columns keep in step.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: np.ndarray,
+        Y: np.ndarray,
+        start: LocationSearch | None = None,
+        free: bool = True,
+    ):
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
         self.scaled = Scaled(kernel, X, RANK)
-        start = 0.5 * np.log10(self.d)
-        around = (start - SCALE_DECADES, start + SCALE_DECADES)
+        middle = 0.5 * np.log10(self.d) if free else 0.0
+        around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REG_DECADES]
-        self._u = np.append(np.full(self.d, start), [0.0, START])
+        self._u = np.append(np.full(self.d, middle), [0.0, START])
+        self._tie = np.inf
+        if start is not None:
+            self._u, self._tie = start._u, start._tie * len(start.Y) / len(Y)
+        elif free and self.d > 1:
+            self.round()
+            self._tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(Y))
 
-    def run(self) -> tuple[np.ndarray, float]:
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, and a descent."""
+        self.scaled.choose(self._u[: self.d])
+        self._u = self._descend_on(None, self._u, self._tie)
+
+    @property
+    def found(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
-        tie = np.inf
-        for turn in range(ROUNDS):
-            self.scaled.choose(self._u[: self.d])
-            self._u = self._descend_on(None, self._u, tie)
-            if turn == 0 and self.d > 1:
-                tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(self.Y))
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
 
     def _coordinates(self, u: np.ndarray) -> np.ndarray:
@@ -200,9 +216,9 @@ class LocationSearch:
 
         return descend(loss, start, self._bounds, STEPS)
 
-    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> float:
-        """Mean squared error on rows that m was not learned from."""
+    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """Squared errors on rows that m was not learned from."""
         Theta = self._coordinates(u)
         smoother = Smoother.of(Theta[some], intercept=True)
         m = smoother.left(Theta[rest], float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
-        return float(((self.Y[rest] - m) ** 2).mean())
+        return ((self.Y[rest] - m) ** 2).mean(axis=1)
