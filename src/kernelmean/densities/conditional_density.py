@@ -37,6 +37,7 @@ from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Periodic, fitted_kernel
 from ..regression.lengthscales import TUNABLE
 from ..regression.smoother import Smoother
+from . import rival
 from .bandwidth import bandwidth_lines, with_bandwidth
 from .fit import Draft, Fit, Plan, canonical_order
 from .laws import MovedLaws
@@ -370,6 +371,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         smooths = Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)
         widths = bandwidth_lines(self.bandwidth_, targets, self.bandwidth)
+        gain = self._fit.gain
         return Summary(
             "Conditional density of " + ", ".join(targets),
             [
@@ -381,7 +383,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
                     [
                         Line.chosen("reg (λ)", self.reg_, self.reg),
                         Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
+                        Line.chosen("share of a wide law", self.wide_, None if gain else 0.0),
                         Line.of("leave-one-out score", self.loo_score_),
+                        *([] if gain is None else [rival.line(gain)]),
                     ],
                 ),
             ],

@@ -16,7 +16,7 @@ from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding
-from ..embedding.wide import Wide
+from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
@@ -27,6 +27,7 @@ from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
 from .laws import MovedLaws
 from .location import Location, LocationSearch
+from .rival import gain, linear_normal
 from .score import DensityScore, Target
 from .search import DensitySearch
 
@@ -60,6 +61,7 @@ class Fit(Saveable):
     support: Support | None = None
     longest: float = math.inf  # kernel part of the weights of a training row, squared
     wide: Wide | None = None
+    gain: tuple[float, float] | None = None  # log density over that of a line with normal errors
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
@@ -240,17 +242,20 @@ class Plan:
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
             Support.of(X), longest(smoother, reg) if self.intercept else math.inf,
         )  # fmt: skip
-        return replace(fit, wide=self._wide(fit, score.thinned(WIDE_ROWS)))
+        if self.wide == 0:
+            return fit
+        return self._widened(fit, score.thinned(WIDE_ROWS), arrays.to_numpy(Y))
 
-    def _wide(self, fit: Fit, score: DensityScore) -> Wide | None:
-        """Its share by the densities of rows left out, none where none is asked for."""
-        points = arrays.to_numpy(fit.points)
-        if self.wide is not None:
-            return Wide.of(points, self.wide) if self.wide else None
-        rows = evenly(len(points), WIDE_ROWS)
+    def _widened(self, fit: Fit, score: DensityScore, Y: np.ndarray) -> Fit:
+        """With a wide law, its share by the densities of rows left out, and what these gain."""
+        points, rows = arrays.to_numpy(fit.points), evenly(len(Y), WIDE_ROWS)
         whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole()
         left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / whole
-        return Wide.of(points).chosen(left_out, points[rows])
+        wide = Wide.of(points, self.wide or MOST)
+        if self.wide is None:
+            wide = wide.chosen(left_out, points[rows])
+        simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
+        return replace(fit, wide=wide, gain=gain(wide.log_mixed(left_out, points[rows]), simple))
 
     @staticmethod
     def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
