@@ -14,11 +14,12 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate
-from scipy.stats import kstest, laplace, norm
+from scipy.stats import kstest, laplace, multivariate_normal, norm
 from sklearn.exceptions import NotFittedError
 
 import kernelmean as km
-from kernelmean.densities import fit
+from kernelmean.core.moments import canonical_order
+from kernelmean.densities import fit, rival
 from kernelmean.densities import laws as module
 
 GIVEN = {"bandwidth": 0.3, "reg": 0.01}
@@ -232,10 +233,11 @@ def _terms(K, y, gamma, n_lam, profile) -> np.ndarray:
 
 
 def test_the_bandwidth_of_more_rows_than_the_search_looks_at(monkeypatch):
-    """Parameters of the evenly spaced rows; the bandwidth falls as n^{-1/5}."""
+    """Parameters of rows evenly spaced from the middle outwards; the bandwidth falls as n^{-1/5}."""
+    monkeypatch.setattr(fit, "FEW", 60)
     monkeypatch.setattr(fit, "ROWS", 60)
     X, y = wave(240)
-    some = np.linspace(0, 239, 60).astype(int)
+    some = canonical_order(X, y[:, None])[np.linspace(0, 239, 60).astype(int)]
     kernel = km.Gaussian(0.5)
     few = km.ConditionalDensity(kernel, location=False).fit(X[some], y[some])
     all_rows = km.ConditionalDensity(kernel, location=False).fit(X, y)
@@ -659,6 +661,42 @@ class TestSymmetries:
         assert_allclose(
             b.pdf(self.T, NEW, paired=False), a.pdf(self.T, NEW, paired=False), atol=1e-4
         )
+
+    @pytest.mark.parametrize(("n", "d"), [(60, 1), (120, 2)])
+    def test_permuted_rows(self, n, d):
+        """Thinned rows, halves and landmarks are chosen from the rows in an order of their own."""
+        X, y = wave(n, d=d)
+        order = np.random.default_rng(57).permutation(n)
+        a = km.ConditionalDensity().fit(X, y)
+        b = km.ConditionalDensity().fit(X[order], y[order])
+        for name in ("reg_", "bandwidth_", "scales_", "wide_", "loo_score_"):
+            assert_allclose(getattr(b, name), getattr(a, name), rtol=1e-6)
+        assert_allclose(b.pdf(y, X), a.pdf(y, X), rtol=1e-5)
+        assert_allclose(b.weights(X[:3]), a.weights(X[:3])[:, order], atol=1e-8)
+        assert_array_equal(b.points_x_, X[order])
+        assert_allclose(b.features_.landmarks_, X[order][b.features_.indices_])
+
+
+# ------------------------------------------------------------------------------- beside a line
+def test_what_is_gained_over_a_line_with_normal_errors():
+    """By refits of the line without each row; and in words."""
+    rng = np.random.default_rng(70)
+    X = rng.normal(size=(80, 2))
+    Y = X @ rng.normal(size=(2, 2)) + rng.normal(size=(80, 2))
+    errors = []
+    for i in range(80):
+        rest = np.arange(80) != i
+        line = np.linalg.lstsq(np.column_stack([np.ones(79), X[rest]]), Y[rest], rcond=None)[0]
+        errors.append(Y[i] - np.append(1.0, X[i]) @ line)
+    S = np.mean([np.outer(e, e) for e in errors], axis=0)
+    expected = multivariate_normal(np.zeros(2), S).logpdf(errors)
+    assert_allclose(rival.linear_normal(X, Y), expected)
+    straight = km.ConditionalDensity(location=True).fit(X, Y[:, 0])
+    assert "would do as well" in str(straight.summary())
+    bent = km.ConditionalDensity().fit(*wave(150))
+    assert "better: log densities of rows left out are higher by" in str(bent.summary())
+    given = km.ConditionalDensity(**GIVEN).fit(*wave())
+    assert "normal errors" not in str(given.summary())
 
 
 # ---------------------------------------------------------------------------------- hard data

@@ -26,6 +26,7 @@ from ..core.checks import (
 )
 from ..core.interval import Interval
 from ..core.labels import Labels
+from ..core.moments import canonical_order
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.saving import Saveable
@@ -39,7 +40,7 @@ from ..regression.lengthscales import TUNABLE
 from ..regression.smoother import Smoother
 from . import rival
 from .bandwidth import bandwidth_lines, with_bandwidth
-from .fit import Draft, Fit, Plan, canonical_order
+from .fit import Draft, Fit, Plan
 from .laws import MovedLaws
 from .score import DensityScore, Target
 from .search import ROUNDS

@@ -94,8 +94,7 @@ class Fit(Saveable):
         """Which points are outside that box."""
         if self.support is None:
             return np.zeros(points.shape[0], dtype=bool)
-        self.support.warn(points, self.kernel_x, OUTSIDE)
-        return self.support.outside(points, self.kernel_x)
+        return self.support.outside(points, self.kernel_x, OUTSIDE)
 
     def _shortened(self, left) -> Array:
         """Weights whose kernel part is longer than at any training row, made as long as there.
@@ -126,17 +125,6 @@ class Fit(Saveable):
             )
         kept = left * (1.0 - lost)[:, None]
         return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
-
-
-def canonical_order(X, Y) -> np.ndarray:
-    """Rows by their distance from the mean in standard units: whatever order they came in.
-
-    Thinned rows, halves and landmarks are chosen from the rows in this order.
-    """
-    rows = np.hstack([arrays.to_numpy(X), arrays.to_numpy(Y)])
-    spread = rows.std(axis=0)
-    away = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return np.lexsort((*rows.T, (away**2).sum(axis=1).round(9)))
 
 
 def kernel_part(left, smoother: Smoother) -> Array:

@@ -45,12 +45,12 @@ class Support(Saveable):
         """The same for a box that is larger on all sides by so many of its widths."""
         return kernel.clipped(X, self.low - widths * self.width, self.high + widths * self.width)
 
-    def outside(self, X, kernel: Kernel) -> np.ndarray:
-        """Which rows are outside, (m,)."""
-        return _differ(X, self.nearest(X, kernel))
+    def outside(self, X, kernel: Kernel, what: str) -> np.ndarray:
+        """Which rows are outside, (m,).
 
-    def warn(self, X, kernel: Kernel, what: str) -> None:
-        """One warning where rows are outside by more than a tenth of the range of the data."""
+        With one warning, which says what that means, where any is by more than a tenth of the
+        range of the data.
+        """
         far = _differ(X, self.around(X, kernel, FAR))
         if far.any():
             warn_numerical(
@@ -58,6 +58,7 @@ class Support(Saveable):
                 f"first: {what}",
                 stacklevel=5,
             )
+        return _differ(X, self.nearest(X, kernel))
 
 
 def _differ(X, Y) -> np.ndarray:
