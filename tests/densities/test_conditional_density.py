@@ -233,7 +233,7 @@ def _terms(K, y, gamma, n_lam, profile) -> np.ndarray:
 
 
 def test_the_bandwidth_of_more_rows_than_the_search_looks_at(monkeypatch):
-    """Parameters of rows evenly spaced from the middle outwards; the bandwidth falls as n^{-1/5}."""
+    """Parameters of rows evenly spaced in their own order; the bandwidth falls as n^{-1/5}."""
     monkeypatch.setattr(fit, "FEW", 60)
     monkeypatch.setattr(fit, "ROWS", 60)
     X, y = wave(240)
@@ -241,7 +241,7 @@ def test_the_bandwidth_of_more_rows_than_the_search_looks_at(monkeypatch):
     kernel = km.Gaussian(0.5)
     few = km.ConditionalDensity(kernel, location=False).fit(X[some], y[some])
     all_rows = km.ConditionalDensity(kernel, location=False).fit(X, y)
-    assert_allclose(all_rows.bandwidth_, few.bandwidth_ * 0.25**0.2)
+    assert_allclose(all_rows.bandwidth_, few.bandwidth_ * 0.25**0.2, rtol=1e-3)  # other pivots
     assert all_rows.points_.shape == (240, 1)
     fixed = km.ConditionalDensity(kernel, 0.3, location=False).fit(X, y)
     assert_array_equal(fixed.bandwidth_, [0.3])
@@ -662,6 +662,7 @@ class TestSymmetries:
             b.pdf(self.T, NEW, paired=False), a.pdf(self.T, NEW, paired=False), atol=1e-4
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("n", "d"), [(60, 1), (120, 2)])
     def test_permuted_rows(self, n, d):
         """Thinned rows, halves and landmarks are chosen from the rows in an order of their own."""
@@ -678,6 +679,7 @@ class TestSymmetries:
 
 
 # ------------------------------------------------------------------------------- beside a line
+@pytest.mark.slow
 def test_what_is_gained_over_a_line_with_normal_errors():
     """By refits of the line without each row; and in words."""
     rng = np.random.default_rng(70)

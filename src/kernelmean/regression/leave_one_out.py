@@ -15,7 +15,7 @@ SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
 ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared residual
 SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to rounding
 SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
-PRECISION = 1e-2  # in the logarithm of a scale
+PRECISION = 3e-3  # in the logarithm of a scale
 
 
 def best_scale(kernel_x, points_x, Psi) -> float:
