@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +22,13 @@ from ..regression.lengthscales import (
     tied,
 )
 from ..regression.smoother import Smoother
+from ..regression.support import Support
 
-ROUNDS = 3  # each chooses landmarks afresh
 STEPS = 30  # of L-BFGS in a round
 RANK = 150  # landmarks of the search
 START = -3.0  # log10 of λ
+FURTHER = 1.0  # widths of the data beyond which the line outside them goes no further
+HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
 
@@ -47,11 +50,50 @@ class Slopes(Saveable):
 
 
 @dataclass(frozen=True)
+class Beyond(Saveable):
+    """What keeps m(x) near the least-squares line ℓ through its values at the training rows.
+
+    With x̄ the nearest point of the box of the data, x' that of a box three times as wide, and d
+    the range of m − ℓ at the training rows, m(x) is ℓ(x̄) + clip(m(x̄) − ℓ(x̄), d) + ℓ(x') − ℓ(x̄):
+    as learned at the training rows, continuous, a line outside the data, and bounded.
+    """
+
+    support: Support
+    kernel: Kernel
+    centre: Array
+    slope: Array  # (d, d_y)
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, X, kernel: Kernel, fitted) -> Beyond:
+        """From the training rows and m there."""
+        rows, m = arrays.to_numpy(X), arrays.to_numpy(fitted)
+        centre, spread = rows.mean(axis=0), rows.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        standard = (rows - centre) / spread
+        slope = np.linalg.lstsq(standard, m - m.mean(axis=0), rcond=HARDLY)[0] / spread[:, None]
+        off = m - (rows - centre) @ slope
+        values = (arrays.like(a, X) for a in (centre, slope, off.min(axis=0), off.max(axis=0)))
+        return cls(Support.of(X), kernel, *values)
+
+    def __call__(self, learned: Callable, X) -> Array:
+        """m(x) for the rows of X, where `learned` is m in the box."""
+        near = self.support.nearest(X, self.kernel)
+        further = self.support.around(X, self.kernel, FURTHER)
+        off = learned(near) - (near - self.centre) @ self.slope
+        off = arrays.namespace(X).clip(off, self.low, self.high)
+        return off + (further - self.centre) @ self.slope
+
+
+@dataclass(frozen=True)
 class Location(Saveable):
     """m(x) = a + coefᵀ(line(x), φ(x)), by ridge regression with a free intercept a.
 
     Attributes
     ----------
+    beyond : Beyond or None
+        What it goes over to outside the data; a file of an earlier version has none.
     residuals : array of shape (n, d_y)
         y_i − m⁻ⁱ(x_i), each from the fit without its own row.
     loss : float
@@ -70,6 +112,7 @@ class Location(Saveable):
     loss: float
     residuals: Array
     explains: bool
+    beyond: Beyond | None = None
 
     @classmethod
     def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
@@ -94,10 +137,16 @@ class Location(Saveable):
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
         left = residuals(reg)
-        return cls(line, features, intercept, coef, reg, best, left, _explains(Y, left, scale))
+        fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
+        beyond = Beyond.of(X, features.kernel_, fitted)
+        explains = _explains(Y, left, scale)
+        return cls(line, features, intercept, coef, reg, best, left, explains, beyond)
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
+        return self._learned(X) if self.beyond is None else self.beyond(self._learned, X)
+
+    def _learned(self, X) -> Array:
         Phi = arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
         return self.intercept + Phi @ self.coef
 
@@ -110,24 +159,41 @@ def _explains(Y, residuals, scale) -> bool:
 
 
 class LocationSearch:
-    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m."""
+    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
 
-    def __init__(self, kernel: Kernel, X: np.ndarray, Y: np.ndarray):
+    Those of `start`, a search on other rows, are where it begins; without one, it begins with a
+    round in which the scales of all columns keep in step.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: np.ndarray,
+        Y: np.ndarray,
+        start: LocationSearch | None = None,
+        free: bool = True,
+    ):
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
         self.scaled = Scaled(kernel, X, RANK)
-        start = 0.5 * np.log10(self.d)
-        around = (start - SCALE_DECADES, start + SCALE_DECADES)
+        middle = 0.5 * np.log10(self.d) if free else 0.0
+        around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REG_DECADES]
-        self._u = np.append(np.full(self.d, start), [0.0, START])
+        self._u = np.append(np.full(self.d, middle), [0.0, START])
+        self._tie = np.inf
+        if start is not None:
+            self._u, self._tie = start._u, start._tie * len(start.Y) / len(Y)
+        elif free and self.d > 1:
+            self.round()
+            self._tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(Y))
 
-    def run(self) -> tuple[np.ndarray, float]:
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, and a descent."""
+        self.scaled.choose(self._u[: self.d])
+        self._u = self._descend_on(None, self._u, self._tie)
+
+    @property
+    def found(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
-        tie = np.inf
-        for turn in range(ROUNDS):
-            self.scaled.choose(self._u[: self.d])
-            self._u = self._descend_on(None, self._u, tie)
-            if turn == 0 and self.d > 1:
-                tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(self.Y))
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
 
     def _coordinates(self, u: np.ndarray) -> np.ndarray:
@@ -150,9 +216,9 @@ class LocationSearch:
 
         return descend(loss, start, self._bounds, STEPS)
 
-    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> float:
-        """Mean squared error on rows that m was not learned from."""
+    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """Squared errors on rows that m was not learned from."""
         Theta = self._coordinates(u)
         smoother = Smoother.of(Theta[some], intercept=True)
         m = smoother.left(Theta[rest], float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
-        return float(((self.Y[rest] - m) ** 2).mean())
+        return ((self.Y[rest] - m) ** 2).mean(axis=1)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ..core.checks import hushed
 from ..core.minimise import descend, largest, minimise_log10
-from ..core.moments import evenly
+from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
 from ..regression.smoother import Smoother
-from .bandwidth import FIRST
-from .score import COARSE, DensityScore, Target, density_loss, held_out_score
+from .bandwidth import FIRST, with_bandwidth
+from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
 ROUNDS = 4  # each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
+FLAT = 1e-5  # progress of a step that is none
+STILL = 0.02  # decades: a round that moves nothing by more is the last
 RANK = 150  # landmarks of the search
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 LATER = 0.25  # then around the last one
-PRECISION = 1e-2  # in the logarithm of the bandwidth
+PRECISION = 3e-2  # in the logarithm of the bandwidth, sought afresh in every round
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
 
@@ -67,6 +70,17 @@ class DensitySearch:
         self._around = FIRST
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
+    def on(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
+        """The same search, as far as it has come, on other rows.
+
+        The bandwidth is a multiple of Silverman's, which falls with the number of rows.
+        """
+        k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
+        other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y)
+        other._u, other.factor, other._around = self._u, self.factor, self._around
+        other.tie = self.tie * len(self.Y) / len(Y)
+        return other
+
     @property
     def idle(self) -> bool:
         """Whether everything is given."""
@@ -77,8 +91,12 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def round(self) -> None:
-        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent."""
+    def round(self) -> bool:
+        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent.
+
+        Returns whether scales or bandwidth have moved.
+        """
+        before = self._place
         self._scaled.choose(self._u[:-1])
         if self.reg is None:
             self._choose_reg()
@@ -86,6 +104,11 @@ class DensitySearch:
             self._choose_bandwidth()
         if self.free or self.reg is None:
             self._descend()
+        return bool(np.abs(self._place - before).max() > STILL)
+
+    @property
+    def _place(self) -> np.ndarray:
+        return np.append(self._u[:-1], np.log10(self.factor))
 
     def score(self) -> float:
         """The score at the parameters as they stand."""
@@ -101,15 +124,21 @@ class DensitySearch:
         if self.bandwidth is not None:
             return
         self._scaled.choose(self._u[:-1])
-        rows = self._by_bandwidth()
+        rows = self._by_bandwidth(self._landmarks(self.factor))
         limit = float(np.log10(self.factor)) + FIRST[1]
         self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
 
-    def _by_bandwidth(self) -> Callable[[float], np.ndarray]:
+    def _by_bandwidth(self, landmarks=None) -> Callable[[float], np.ndarray]:
         """Each row's term of the score, as a function of the bandwidth."""
         smoother = Smoother.of(self._scaled(self._u[:-1]), self.intercept)
         reg = float(10.0 ** self._u[-1])
-        return lambda factor: DensityScore.of(smoother, self._target(factor)).rows(reg)
+        return lambda factor: DensityScore.of(smoother, self._target(factor, landmarks)).rows(reg)
+
+    def _landmarks(self, factor: float) -> np.ndarray:
+        """Rows of Y that serve this bandwidth and larger ones."""
+        with hushed():  # a rank that is used up loses nothing but precision
+            features = Nystroem(tol=COARSE, max_rank=MOST)
+            return features.fit(self.Y, self.kernel_y.scaled(factor)).landmarks_
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""
@@ -118,18 +147,23 @@ class DensitySearch:
         self._u[-1] = np.log10(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self) -> None:
-        rows = self._by_bandwidth()
+        first = self._around is FIRST
+        low, high = (float(np.log10(self.factor) + u) for u in self._around)
+        # over a wide range landmarks for the smallest bandwidth would be too many for the others
+        rows = self._by_bandwidth(None if first else self._landmarks(10.0**low))
 
         def score(factor: float) -> float:
             return float(rows(factor).mean())
 
-        middle, points = np.log10(self.factor), 9 if self._around is FIRST else 3
-        low, high = (float(middle + u) for u in self._around)
+        points = 9 if first else 2
         self.factor, _ = minimise_log10(score, low, high, points, precision=PRECISION)
         self._around = (-LATER, LATER)
 
-    def _target(self, factor: float) -> Target:
-        return Target.of(self.Y, self.kernel_y.scaled(factor), COARSE)
+    def _target(self, factor: float, landmarks: np.ndarray | None = None) -> Target:
+        kernel = self.kernel_y.scaled(factor)
+        if landmarks is None:
+            return Target.of(self.Y, kernel, COARSE)
+        return Target.on(landmarks, self.Y, kernel)
 
     def choose_columns(self) -> None:
         """How strongly the scales of columns are tied from here on, by rows held out."""
@@ -139,7 +173,7 @@ class DensitySearch:
         target = self._target(self.factor)
 
         def descend_on(rows, u, tie):
-            return descend(self._loss(target.take(rows), tie, rows), u, self._bounds, STEPS)
+            return descend(self._loss(target.take(rows), tie, rows), u, self._bounds, STEPS, FLAT)
 
         def held_out(u, some, rest):
             Phi, reg = self._scaled(u[:-1]), float(10.0 ** u[-1])
@@ -150,7 +184,7 @@ class DensitySearch:
 
     def _descend(self) -> None:
         loss = self._loss(self._target(self.factor), self.tie)
-        self._u = descend(loss, self._u, self._bounds, STEPS)
+        self._u = descend(loss, self._u, self._bounds, STEPS, FLAT)
 
     def _loss(self, target: Target, tie: float, rows: np.ndarray | None = None) -> Callable:
         """The score of those rows (None: all), a multiple of it, with its slope."""
@@ -169,9 +203,3 @@ class DensitySearch:
             return value / size + price, np.append(slope, np.log(10) * reg * on_reg / size)
 
         return loss
-
-
-def thinned(rows: int, *data: np.ndarray) -> list[np.ndarray]:
-    """At most so many evenly spaced rows of each."""
-    some = evenly(len(data[0]), rows)
-    return [A[some] for A in data]

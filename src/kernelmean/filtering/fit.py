@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..core import arrays
 from ..core.checks import Array
 from ..core.sequences import consecutive, spread
@@ -14,6 +16,7 @@ from ..features.choose import as_target_map, fit_pairs
 from ..kernels import Kernel, fitted_kernel
 from . import settings
 from .machine import Machine, readout
+from .nodes import NODES, NodeMachine
 from .steps import Importance, Shares, Squared, Transition
 
 EXACT = 1e-6  # λ below which the backward pass has it too
@@ -38,6 +41,7 @@ class Dynamics:
 class Plan:
     """What is asked for: the parameters of `KernelBayesFilter`."""
 
+    inference: str
     rule: str
     kernel_x: Any
     kernel_z: Any
@@ -47,6 +51,18 @@ class Plan:
     features: Any
     reg_smoother: float | None
     max_active: int | None
+
+    def nodes(self, points_x, points, sequences: list[slice], names) -> NodeMachine:
+        """With densities in place of the kernel rule; `names` are those of X and Z."""
+        for array, name in ((points_x, "X"), (points, "Z")):
+            if not isinstance(array, np.ndarray):
+                raise ValueError(
+                    f"{name} is {type(array).__name__}; inference='densities' needs NumPy arrays"
+                )
+        kernel_x = fitted_kernel(self.kernel_x, points_x, names=names[0], name="kernel_x")
+        kernel_z = settings.state_kernel(self.kernel_z, points, names[1])
+        limit, pairs = self.max_active or NODES, consecutive(sequences)
+        return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, limit)
 
     def draft(self, points, sequences: list[slice], names) -> Dynamics:
         """V, the shares, and the backward rule, over consecutive states."""

@@ -18,6 +18,7 @@ from ..core.checks import (
 )
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from .machine import Machine, Step
+from .nodes import NodeMachine
 from .steps import Squared
 
 
@@ -48,6 +49,8 @@ def belief(machine: Machine, prior) -> MeanEmbedding:
 
 def check_supervised(machine: Machine) -> None:
     """Only one of the rules can be supervised."""
+    if isinstance(machine, NodeMachine):
+        raise ValueError("supervision needs inference='kbr'; this one has 'densities'")
     if isinstance(machine.rule, Squared):
         raise ValueError("supervision needs rule='importance'; this one has 'squared'")
 

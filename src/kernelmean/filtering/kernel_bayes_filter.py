@@ -35,6 +35,7 @@ from ..core.threads import doors
 from . import inputs
 from .fit import Plan
 from .machine import Machine, Step
+from .nodes import NodeMachine
 from .results import Belief, FilterResult, Forecast
 from .tune import tune
 
@@ -82,7 +83,13 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         `reg`, if that is below 1e-6 and so asks for exact tables.
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
-        systematic sampling. None keeps all.
+        systematic sampling. None keeps all. Of densities: nodes, None being 1,000.
+    inference : {"kbr", "densities"}
+        Kernel Bayes' rule, or Bayes' rule with two `ConditionalDensity` fits, p(z_t | z_{t−1}) and
+        p(x_t | z_t), on weights of the training states (MATH §13.8). Densities are nearer to the
+        exact filter and much nearer to the exact smoother where both laws are smooth, and take
+        seconds to learn; they choose everything themselves (`rule` and the regularisers are not
+        used), need NumPy arrays, and cannot be supervised.
 
     Attributes
     ----------
@@ -115,6 +122,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     ALLOWED: ClassVar = {
         "rule": choice("importance", "squared"),
+        "inference": choice("kbr", "densities"),
         **dict.fromkeys(REGS, optional(positive(zero=True))),
         "max_active": optional(count(minimum=2)),
     }
@@ -130,7 +138,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         features=None,
         reg_smoother=None,
         max_active=None,
+        inference="kbr",
     ):
+        self.inference = inference
         self.rule = rule
         self.kernel_x = kernel_x
         self.kernel_z = kernel_z
@@ -166,9 +176,13 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             raise ValueError(
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
-        plan = Plan(**self.get_params(deep=False))
-        draft = plan.draft(frozen(points_z), sequences, column_names(Z))
-        self._adopt(plan.finish(draft, frozen(points_x), sequences, column_names(X)))
+        plan, names = Plan(**self.get_params(deep=False)), (column_names(X), column_names(Z))
+        points_x, points_z = frozen(points_x), frozen(points_z)
+        if self.inference == "densities":
+            self._adopt(plan.nodes(points_x, points_z, sequences, names))
+        else:
+            draft = plan.draft(points_z, sequences, names[1])
+            self._adopt(plan.finish(draft, points_x, sequences, names[0]))
         self.one_output_ = as_floats(Z, "Z").ndim == 1
         self.state_names_ = column_names(Z)
         return self
@@ -204,6 +218,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         KernelBayesFilter
             With the choices as its parameters, and `tuning_` telling what was tried.
         """
+        self._check_rule("tune")
         return tune(self, X, Z, lengths, validation, objective, n_jobs, verbose)
 
     def with_reg(self, reg: float, reg_smoother: float | None = None) -> KernelBayesFilter:
@@ -216,15 +231,18 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             None leaves it as it is.
         """
         check_is_fitted(self)
+        self._check_rule("with_reg")
         other, m = copy.copy(self), self.machine_
         back = m.smoother.reg if reg_smoother is None else reg_smoother
         other._adopt(replace(m, rule=replace(m.rule, reg=reg)).smoothing(back))
         return other
 
-    def _adopt(self, machine: Machine) -> None:
+    def _adopt(self, machine: Machine | NodeMachine) -> None:
         self.machine_ = machine
         self.points_x_, self.points_ = machine.points_x, machine.points
         self.kernel_x_, self.kernel_z_ = machine.kernel_x, machine.kernel_z
+        if isinstance(machine, NodeMachine):
+            return
         self.features_x_, self.features_z_ = machine.features_x, machine.features_z
         self.reg_, self.reg_prior_ = machine.rule.reg, machine.reg_prior
         self.reg_transition_, self.reg_smoother_ = machine.reg_transition, machine.smoother.reg
@@ -249,15 +267,19 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             Line("columns observed", d, f"{d}"),
             Line("states", names, ", ".join(names)),
         ]
+        title, told = "Kernel Bayes filter", [Block("Training", training)]
+        if isinstance(self.machine_, NodeMachine):
+            nodes = len(self.machine_.points)
+            how = [Line("laws", "densities", "two conditional densities")]
+            return Summary(title, [*told, Block("Filter", [*how, Line("nodes", nodes, f"{nodes:,}")])])
         chosen = {name: " (chosen)" if getattr(self, name) is None else " (given)" for name in REGS}
         regs = [Line.of(name, getattr(self, f"{name}_"), how) for name, how in chosen.items()]
-        blocks = [
-            Block("Training", training),
+        told += [
             Block("Observations", _account(self.kernel_x_, self.features_x_.rank_)),
             Block("States", _account(self.kernel_z_, self.features_z_.rank_)),
             Block(f"Regularisers, {self.rule} rule", regs),
         ]
-        return Summary("Kernel Bayes filter", blocks)
+        return Summary(title, told)
 
     # ------------------------------------------------------------ tracking
 
@@ -374,6 +396,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         return Belief(self.machine_, self.machine_.first(inputs.belief(self.machine_, prior)))
 
     # ------------------------------------------------------------ inside
+
+    def _check_rule(self, verb: str) -> None:
+        if self.inference != "kbr":
+            raise ValueError(f"{verb} needs inference='kbr'; densities leave it nothing to choose")
 
     def _track(self, X, lengths, prior, supervision) -> tuple[list[Step], np.ndarray, list[slice]]:
         """Filtered steps of all sequences; which rows are missing; the sequences."""
