@@ -271,7 +271,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if isinstance(self.machine_, NodeMachine):
             nodes = len(self.machine_.points)
             how = [Line("laws", "densities", "two conditional densities")]
-            return Summary(title, [*told, Block("Filter", [*how, Line("nodes", nodes, f"{nodes:,}")])])
+            return Summary(
+                title, [*told, Block("Filter", [*how, Line("nodes", nodes, f"{nodes:,}")])]
+            )
         chosen = {name: " (chosen)" if getattr(self, name) is None else " (given)" for name in REGS}
         regs = [Line.of(name, getattr(self, f"{name}_"), how) for name, how in chosen.items()]
         told += [

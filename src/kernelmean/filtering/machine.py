@@ -135,7 +135,7 @@ class Machine(Saveable):
         What the later belief says beyond the prediction is carried back; where it says nothing,
         the filtered step stays as it is.
         """
-        law, ahead = self.smoother.law(step.belief), self.predicted(step).scaled
+        law, ahead = self.smoother.covariances(step.belief), self.predicted(step).scaled
         xp, r, mass = arrays.namespace(ahead), step.belief.shape[0], step.read[0]
 
         def revised(later: Step, reg: float) -> Step:
@@ -257,7 +257,7 @@ class Machine(Saveable):
         u = xp.stack([step.u for step in steps])
         if kind == "updated":
             return self.rule.weights(origin, u)
-        moved = [self.smoother.law(s.origin).weights(s.u) for s in steps]
+        moved = [self.smoother.covariances(s.origin).weights(s.u) for s in steps]
         return self._weights([s.filtered for s in steps]) + xp.stack(moved)
 
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,10 @@ class NodeMachine(Saveable):
         least = float(np.min(seeing.score_samples(Z, X)))
         return cls(Z[rows], X[rows], kernel_x, kernel_z, transition, seeing.fit_, least)
 
+    def state(self) -> dict[str, Any]:
+        """Its fields, without what is formed on first use."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @cached_property
     def _laws(self) -> MovedLaws:
         """Of an observation, at each node."""
@@ -91,9 +96,9 @@ class NodeMachine(Saveable):
         told = self._step(step.belief @ self.transition, "predicted")
         return replace(told, previous=step.mean)
 
-    def observed(self, step: Step, x) -> Step:
-        """The step after one observation, (1, d_x)."""
-        return self._updated(step, self.log_densities(x)[:, 0])
+    def observed(self, step: Step, x, supervision=None) -> Step:
+        """The step after one observation, (1, d_x); supervision is refused before it comes here."""
+        return self._updated(replace(step, collapsed=False), self.log_densities(x)[:, 0])
 
     def log_densities(self, X) -> np.ndarray:
         """log p(x|z_j) of all nodes and some observations, (N, m)."""

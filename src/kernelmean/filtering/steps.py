@@ -130,17 +130,19 @@ class Importance(Saveable):
         """The diagonal of D for one belief, (n,)."""
         return kept_shares(self.shares.Q @ (self.shares.gain @ m), self.limit)
 
-    def law(self, m) -> Law:
+    def covariances(self, m) -> Covariances:
         """Mean and covariance of φ in a belief."""
         d = self.kept(m)
         total = float(arrays.namespace(d).sum(d))
         d = d / total if total > 0 else d
         mean = d @ self.Phi
-        return Law(self, d, mean, weighted_second(self.Phi, d)[0] - mean[:, None] * mean[None, :])
+        return Covariances(
+            self, d, mean, weighted_second(self.Phi, d)[0] - mean[:, None] * mean[None, :]
+        )
 
 
 @dataclass(frozen=True)
-class Law:
+class Covariances:
     """The training rows in a belief: shares that sum to one, mean and covariance of φ."""
 
     rule: Importance
