@@ -42,6 +42,7 @@ class Settings(Shared):
     forecast: Steps = 0
     rule: Rule = RuleName.importance
     tune: Annotated[bool | None, option(SAY, "--tune")] = None
+    densities: Annotated[bool, option(SAY, "--densities")] = False
 
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
         """The rows of both files; in `test` values may be missing, and the states too."""
@@ -176,7 +177,11 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
     X, Z = train.frame[settings.observe], train.frame[settings.state]
     with hushed():  # what is wrong with the rows will be seen there
         states = Gaussian(columnwise=True).resolve(Z.to_numpy(), "--state").scaled(0.5)
-        model = KernelBayesFilter(settings.rule.value, Gaussian(columnwise=True), states)
+        observations = Gaussian(columnwise=True)
+        if settings.densities:
+            model = KernelBayesFilter("importance", observations, states, inference="densities")
+            return model.fit(X, Z, train.lengths)
+        model = KernelBayesFilter(settings.rule.value, observations, states)
         if to_tune(settings, train):
             with one_thread():
                 return model.tune(X, Z, train.lengths, verbose=verbose)
@@ -185,6 +190,8 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
 
 def to_tune(settings: Settings, train: Rows) -> bool:
     """Whether to search for settings: as asked, or where it is quick."""
+    if settings.tune and settings.densities:
+        raise UserError("--tune is of kernel Bayes' rule; --densities choose everything themselves")
     short = max(train.lengths) < SHORTEST
     if settings.tune and short:
         raise UserError(
@@ -209,14 +216,19 @@ def facts(a: Tracks) -> list[Fact]:
         "Rows to learn from": a.train.amount("trajectories"),
         "Rows followed": a.test.amount("trajectories"),
         "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
-        "Kernel on the observations": words.kernel_words(m.kernel_x_, s.observe),
-        "Kernel on the states": words.kernel_words(m.kernel_z_, s.state),
-        "Regulariser of the update": number(m.reg_),
-        "Regulariser of the prior, η": number(m.reg_prior_),
-        "Regulariser of the dynamics, λ'": number(m.reg_transition_),
     }
-    if a.smoothed is not None:
-        values["Regulariser of the way back"] = number(m.reg_smoother_)
+    if s.densities:
+        values["Laws"] = f"{len(m.machine_.points):,} states"
+    else:
+        values |= {
+            "Kernel on the observations": words.kernel_words(m.kernel_x_, s.observe),
+            "Kernel on the states": words.kernel_words(m.kernel_z_, s.state),
+            "Regulariser of the update": number(m.reg_),
+            "Regulariser of the prior, η": number(m.reg_prior_),
+            "Regulariser of the dynamics, λ'": number(m.reg_transition_),
+        }
+        if a.smoothed is not None:
+            values["Regulariser of the way back"] = number(m.reg_smoother_)
     left = max(0.0, min((row["error"] for row in tried or ()), default=0.0))
     searched = SAY("untuned") if tried is None else SAY("tuned", left=percent(left))
     missing, collapsed = (int(v.sum()) for v in (a.filtered.missing, a.filtered.collapsed))
