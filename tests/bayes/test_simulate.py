@@ -11,9 +11,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 
-METHODS = ("conditional", "bayes")
+METHODS = ("density", "conditional", "bayes")
 COUNT = 10  # observations in a data set of the normal model
 SD = 2.0
+FAST = {  # models without a search
+    "density": km.ConditionalDensity(km.Gaussian(columnwise=True), bandwidth=0.1, reg=1e-3),
+    "conditional": km.ConditionalEmbedding(km.Gaussian(columnwise=True), reg=1e-3),
+    "bayes": km.KernelBayes(kernel_x=km.Gaussian(columnwise=True)),
+}
 
 
 # --------------------------------------------------------------------------------- simulators
@@ -46,9 +51,8 @@ def curves(theta, rng) -> np.ndarray:
 
 
 def posterior(simulator=curve, observed=(0.2, 0.1, 0.0), n=200, **settings) -> km.MeanEmbedding:
-    """By a model without a search, unless a method or a model is asked for."""
-    if not {"method", "model"} & set(settings):
-        settings["model"] = km.ConditionalEmbedding(km.Gaussian(columnwise=True), reg=1e-3)
+    """By a model without a search, unless a model is asked for."""
+    settings.setdefault("model", FAST.get(settings.get("method", "conditional")))
     return km.simulate_posterior(
         square_prior, simulator, observed, n, **{"random_state": 0, **settings}
     )
@@ -83,6 +87,7 @@ class TestNormalMean:
         assert_allclose(means, mean, atol=0.2)
         assert np.mean(sds) == pytest.approx(sd, rel=0.15)
 
+    @pytest.mark.slow
     def test_intervals_hold_the_parameter_that_made_the_data(self):
         """90% intervals over data sets from the prior predictive."""
         rng = np.random.default_rng(40)
@@ -162,6 +167,7 @@ def test_bayes_method_is_closer_than_rejection_abc_too():
     assert np.mean(ours) < np.mean(theirs) / 2
 
 
+@pytest.mark.slow
 def test_a_curved_posterior_is_found():
     """θ² is observed, with a little noise: two modes, at both roots."""
     found = km.simulate_posterior(
@@ -172,9 +178,12 @@ def test_a_curved_posterior_is_found():
         random_state=40,
     )
     assert found.mean() == pytest.approx(0.0, abs=0.12)
-    near = found.normalised().expectation(lambda t: np.abs(np.abs(t[:, 0]) - 0.6) < 0.15)
-    assert near == pytest.approx(1.0, abs=0.35)
-    assert found.density([[0.6], [-0.6]]).min() > 3 * abs(found.density([[0.0]])[0])
+    near = found.probability(lambda t: np.abs(np.abs(t[:, 0]) - 0.6) < 0.15)
+    assert near == pytest.approx(1.0, abs=0.1)
+    assert found.density([[0.6], [-0.6]]).min() > 20 * found.density([[0.0]])[0]
+    assert abs(found.mode()[0]) == pytest.approx(0.6, abs=0.02)
+    lower, upper = found.interval(0.9)  # exactly ±.62; each root has half of the mass
+    assert_allclose([lower[0], upper[0]], [-0.625, 0.625], atol=0.02)
 
 
 # ------------------------------------------------------------------------ how it is computed
@@ -187,6 +196,27 @@ class TestComputation:
         got = posterior(random_state=3, model=model)
         assert_allclose(got.points, theta)
         assert_allclose(got.weights, expected.weights, atol=1e-9)
+
+    def test_density_is_a_conditional_density_of_the_pairs(self):
+        rng = np.random.default_rng(3)
+        theta = square_prior(200, rng)
+        model = km.ConditionalDensity(km.Gaussian(0.7), bandwidth=0.1, reg=1e-3)
+        points = np.array([[0.1, 0.1], [0.5, -0.5]])
+        expected = model.fit(curves(theta, rng), theta).pdf(points, [[0.2, 0.1, 0.0]] * 2)
+        assert_allclose(posterior(random_state=3, model=model).density(points), expected)
+
+    def test_many_observations_around_a_location(self):
+        """A law for every row, on residuals that are moved to where it is."""
+        model = km.ConditionalDensity(km.Gaussian(0.7), bandwidth=0.1, reg=1e-3, location=True)
+        rows = [[0.2, 0.1, 0.0], [0.0, 0.5, 0.1]]
+        many, one = (posterior(observed=x, model=model) for x in (rows, rows[1]))
+        assert_allclose(many.mean()[1], one.mean(), atol=1e-9)
+        assert_allclose(many.interval(0.9).lower[1], one.interval(0.9).lower, atol=1e-6)
+
+    def test_a_model_says_which_method(self):
+        theta = posterior(model=FAST["density"], n=50)
+        assert theta.bandwidth == pytest.approx((0.1, 0.1))
+        assert posterior(model=FAST["bayes"], n=50).bandwidth is None
 
     def test_bayes_is_kernel_bayes_with_a_second_sample_of_the_prior(self):
         """The prior is sampled twice: for the pairs, and for what they are weighed against."""
@@ -215,7 +245,7 @@ class TestComputation:
         assert_allclose(many[0].mean(), one.mean(), atol=1e-9)
 
     def test_one_parameter_may_come_as_a_vector(self):
-        settings = {"observed": [0.1], "n": 50, "random_state": 0}
+        settings = {"observed": [0.1], "n": 50, "random_state": 0, "model": FAST["density"]}
         flat = km.simulate_posterior(lambda n, r: r.normal(size=n), lambda t, r: t**3, **settings)
         tall = km.simulate_posterior(
             lambda n, r: r.normal(size=(n, 1)), lambda t, r: t**3, **settings
@@ -224,7 +254,7 @@ class TestComputation:
         assert_array_equal(flat.weights, tall.weights)
 
     def test_a_simulator_may_return_a_number(self):
-        settings = {"observed": [0.1], "n": 50, "random_state": 0}
+        settings = {"observed": [0.1], "n": 50, "random_state": 0, "model": FAST["density"]}
         number = km.simulate_posterior(normal_prior, lambda t, r: float(t[0]), **settings)
         array = km.simulate_posterior(normal_prior, lambda t, r: t, **settings)
         assert_array_equal(number.weights, array.weights)
@@ -233,12 +263,15 @@ class TestComputation:
         )
         assert_array_equal(scalar.weights, array.weights)
 
+    @pytest.mark.slow
     def test_columns_in_different_units(self):
         """The default kernel has a lengthscale per column."""
         units, observed = [1.0, 1e3, 1e-3], np.array([0.2, 0.1, 0.0])
-        plain = posterior(method="conditional")
-        scaled = posterior(lambda t, r: curve(t, r) * units, observed * units, method="conditional")
-        assert_allclose(scaled.mean(), plain.mean(), atol=1e-3)
+        for method in ("density", "conditional"):
+            settings = {"method": method, "model": None, "n": 60}
+            plain = posterior(**settings)
+            scaled = posterior(lambda t, r: curve(t, r) * units, observed * units, **settings)
+            assert_allclose(scaled.mean(), plain.mean(), atol=1e-3)
 
 
 class TestRepetition:
@@ -298,11 +331,12 @@ class TestRepetition:
         for state in (None, np.random.RandomState(1)):
             assert np.isfinite(posterior(random_state=state).mean()).all()
 
-    def test_nothing_is_warned_about(self):
+    @pytest.mark.slow
+    @pytest.mark.parametrize("method", METHODS)
+    def test_nothing_is_warned_about(self, method):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for method in METHODS:
-                posterior(normal_mean, [0.2, 1.0], n=600, method=method)
+            posterior(normal_mean, [0.2, 1.0], n=300, method=method, model=None)
 
 
 class TestProgress:
@@ -441,7 +475,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="batch_size"):
             posterior(curves, batch_size=bad)
 
-    @pytest.mark.parametrize("bad", ["abc", None, 3])
+    @pytest.mark.parametrize("bad", ["abc", 3])
     def test_method(self, bad):
         with pytest.raises(ValueError, match="method"):
             posterior(method=bad)
@@ -456,7 +490,9 @@ class TestRefusals:
         [
             ("conditional", km.KernelBayes()),
             ("bayes", km.ConditionalEmbedding()),
+            ("density", km.ConditionalEmbedding()),
             ("conditional", "ridge"),
+            (None, "ridge"),
             ("bayes", 3),
         ],
     )

@@ -10,12 +10,18 @@ from sklearn.base import clone
 from ..core.checks import as_floats, as_points, check_choice, check_count, check_lengths, generator
 from ..core.progress import Verbose, track
 from ..core.threads import at_one_thread
+from ..densities import ConditionalDensity
+from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import as_kernel
 from ..regression.conditional import ConditionalEmbedding
 from .kernel_bayes import KernelBayes
 
-METHODS = ("conditional", "bayes")
+METHODS: dict[str, type] = {
+    "density": ConditionalDensity,
+    "conditional": ConditionalEmbedding,
+    "bayes": KernelBayes,
+}
 
 
 @at_one_thread
@@ -25,18 +31,22 @@ def simulate_posterior(
     observed,
     n: int = 2000,
     *,
-    method: str = "conditional",
+    method: str | None = None,
     model=None,
     batch_size: int | None = None,
     n_jobs: int = 1,
     random_state=None,
     verbose: Verbose = False,
-) -> MeanEmbedding:
+) -> MeanEmbedding | MovedLaws:
     """Posterior of a simulator's parameters given observed data, without a likelihood.
 
-    Draws parameters from the prior, runs the simulator on each, and conditions the pairs on the
-    observed data: by conditional mean embedding (the pairs are draws of the joint law), or by
-    kernel Bayes' rule with a second sample of the prior.
+    Draws parameters from the prior, runs the simulator on each, and conditions the pairs, which
+    are draws of the joint law, on the observed data: p(θ | x) ∝ Σ_j w_j(x) k̄_γ(θ_j, θ).
+
+    - `method="density"`: as a conditional density. Lengthscales, λ and the bandwidth γ are those
+      with the least closed-form score, so that every answer is at the posterior's own scale.
+    - `method="conditional"`: as a conditional mean embedding, tuned for posterior expectations.
+    - `method="bayes"`: by kernel Bayes' rule, with a second sample of the prior.
 
     Parameters
     ----------
@@ -49,10 +59,11 @@ def simulate_posterior(
         One data set gives a single embedding, rows give a batch.
     n : int
         Number of simulations.
-    method : {"conditional", "bayes"}
-    model : ConditionalEmbedding or KernelBayes, optional
-        Unfitted; None is `ConditionalEmbedding` with one lengthscale per column of the data,
-        scaled by leave-one-out, or `KernelBayes` with the same kernel at its median lengthscales.
+    method : {"density", "conditional", "bayes"}, optional
+        None is that of the model given, or else "density".
+    model : ConditionalDensity, ConditionalEmbedding or KernelBayes, optional
+        Unfitted; None is `ConditionalDensity()`, or, with one lengthscale per column of the data,
+        `ConditionalEmbedding`, scaled by leave-one-out, or `KernelBayes`, at its medians.
     batch_size : int, optional
         Parameters per simulator call, for simulators written over arrays.
     n_jobs : int
@@ -63,12 +74,14 @@ def simulate_posterior(
 
     Returns
     -------
-    MeanEmbedding
-        On the simulated parameters.
+    MeanEmbedding or MovedLaws
+        On the simulated parameters, or, where a location explains much of them, on residuals
+        moved to the observed data; both have the bandwidth of the densities.
 
     References
     ----------
-    Fukumizu, Song, Gretton (2013), section 4.4; MATH §3.
+    Fukumizu, Song, Gretton (2013), section 4.4; Beaumont, Zhang, Balding (2002), Approximate
+    Bayesian computation in population genetics (parameters moved by regression); MATH §3, §8.
 
     Examples
     --------
@@ -82,11 +95,10 @@ def simulate_posterior(
     >>> posterior.mean().round(1)  # exactly 10/11
     array([0.9])
     """
-    check_choice(method, "method", METHODS)
-    n = check_count(n, "n", minimum=4)
+    model = _model(method, model)
+    n = check_count(n, "n", minimum=5)
     _check_callable(prior_sampler, "prior_sampler")
     _check_callable(simulator, "simulator")
-    model = _model(method, model)
     observed = as_floats(observed, "observed")
     rows = as_points(observed if observed.ndim > 1 else observed.reshape(1, -1), "observed")
     rng = generator(random_state)
@@ -97,10 +109,10 @@ def simulate_posterior(
             f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
         )
     model.fit(data, theta)
-    if method == "conditional":
-        posterior = model.at(rows)
-    else:
+    if isinstance(model, KernelBayes):
         posterior = model.posterior(rows, prior=_draw(prior_sampler, n, rng))
+    else:
+        posterior = model.at(rows)
     return posterior[0] if observed.ndim < 2 else posterior
 
 
@@ -109,9 +121,11 @@ def _check_callable(f, name: str) -> None:
         raise ValueError(f"{name} is {f!r}; a function is needed")
 
 
-def _model(method: str, model):
+def _model(method: str | None, model):
     """A fresh model of the kind that the method needs."""
-    kind = ConditionalEmbedding if method == "conditional" else KernelBayes
+    if method is None:
+        method = next((m for m, kind in METHODS.items() if isinstance(model, kind)), "density")
+    kind = METHODS[check_choice(method, "method", METHODS)]
     if model is not None:
         if not isinstance(model, kind):
             raise ValueError(
@@ -121,7 +135,7 @@ def _model(method: str, model):
     kernel = as_kernel("gaussian", columnwise=True)
     if method == "conditional":
         return ConditionalEmbedding(kernel, "gaussian", tune_lengthscale=True)
-    return KernelBayes(kernel_x=kernel)
+    return KernelBayes(kernel_x=kernel) if method == "bayes" else ConditionalDensity()
 
 
 def _draw(prior_sampler: Callable, n: int, rng) -> np.ndarray:
