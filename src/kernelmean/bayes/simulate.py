@@ -102,15 +102,15 @@ def simulate_posterior(
     observed = as_floats(observed, "observed")
     rows = as_points(observed if observed.ndim > 1 else observed.reshape(1, -1), "observed")
     rng = generator(random_state)
-    theta = _draw(prior_sampler, n, rng)
-    data = _simulate(simulator, theta, batch_size, n_jobs, rng, verbose)
+    theta = draw(prior_sampler, n, rng)
+    data = simulate(simulator, theta, batch_size, n_jobs, rng, verbose)
     if rows.shape[1] != data.shape[1]:
         raise ValueError(
             f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
         )
     model.fit(data, theta)
     if isinstance(model, KernelBayes):
-        posterior = model.posterior(rows, prior=_draw(prior_sampler, n, rng))
+        posterior = model.posterior(rows, prior=draw(prior_sampler, n, rng))
     else:
         posterior = model.at(rows)
     return posterior[0] if observed.ndim < 2 else posterior
@@ -138,13 +138,14 @@ def _model(method: str | None, model):
     return KernelBayes(kernel_x=kernel) if method == "bayes" else ConditionalDensity()
 
 
-def _draw(prior_sampler: Callable, n: int, rng) -> np.ndarray:
+def draw(prior_sampler: Callable, n: int, rng) -> np.ndarray:
+    """n parameters from the prior, (n, p)."""
     theta = as_points(prior_sampler(n, rng), "prior_sampler(n, rng)")
     check_lengths(n, theta.shape[0], "n", "prior_sampler(n, rng)")
     return theta
 
 
-def _simulate(simulator, theta, batch_size, n_jobs, rng, verbose) -> np.ndarray:
+def simulate(simulator, theta, batch_size, n_jobs, rng, verbose) -> np.ndarray:
     """Data (n, q): one generator per chunk, so that the answer is the same for any n_jobs."""
     batched = batch_size is not None
     chunk = check_count(batch_size, "batch_size") if batched else 100
