@@ -365,6 +365,86 @@ class TestProgress:
         assert "simulating" in err
 
 
+# ---------------------------------------------------------------------------- rounds, other priors
+def seen_with_noise(theta, rng) -> np.ndarray:
+    return theta + 0.05 * rng.normal(size=theta.shape)
+
+
+class TestRounds:
+    """θ uniform on a square, x = θ + noise of standard deviation .05."""
+
+    NEAR = km.ConditionalDensity(km.Gaussian(0.02), bandwidth=0.01, reg=1e-3)
+
+    def look(self, rounds: int, simulator=seen_with_noise, **settings) -> km.MeanEmbedding:
+        asked = {"model": self.NEAR, "batch_size": 1000, "random_state": 4, **settings}
+        return km.simulate_posterior(
+            square_prior, simulator, [0.3, -0.2], 600, rounds=rounds, **asked
+        )
+
+    def test_later_simulations_are_where_the_posterior_is(self):
+        drawn = []
+
+        def simulator(theta, rng):
+            drawn.append(theta)
+            return seen_with_noise(theta, rng)
+
+        law = self.look(3, simulator, model=km.ConditionalDensity(km.Gaussian(0.2), 0.05, 1e-3))
+        assert [len(theta) for theta in drawn] == [200, 200, 200]
+        off = [np.abs(theta - [0.3, -0.2]).max(axis=1) for theta in drawn]
+        assert np.mean(off[2] < 0.3) > 2 * np.mean(off[0] < 0.3)
+        # nothing that the posterior holds was cut: ± 4 sd in both columns
+        corners = 0.3 + 0.2 * np.array([-0.9, 0.9])
+        assert drawn[2][:, 0].min() < corners[0]
+        assert drawn[2][:, 0].max() > corners[1]
+        kept = sum((np.abs(t - [0.3, -0.2]).max(axis=1) < 0.1).sum() for t in drawn)
+        assert (np.abs(law.points - [0.3, -0.2]).max(axis=1) < 0.1).sum() == kept
+        assert_allclose(law.mean(), [0.3, -0.2], atol=0.03)
+
+    def test_a_prior_too_wide_is_said(self):
+        def far(n, rng):
+            return rng.uniform(-300, 300, size=(n, 2))
+
+        model = km.ConditionalDensity(km.Gaussian(5.0), 1e-3, 1e-6, intercept=True)
+        with pytest.warns(km.NumericalWarning, match="draws from the prior"):
+            km.simulate_posterior(
+                far, seen_with_noise, [0.3, -0.2], 200, rounds=2, model=model,
+                batch_size=100, random_state=0,
+            )  # fmt: skip
+
+    def test_a_seed_repeats(self):
+        one, other = (self.look(2).weights for _ in range(2))
+        assert_array_equal(one, other)
+
+    @pytest.mark.parametrize(
+        "bad",
+        [{"rounds": 0}, {"rounds": 2, "model": FAST["bayes"]}, {"rounds": 50}],
+        ids=["none", "not by densities", "too many"],
+    )
+    def test_refusals(self, bad):
+        with pytest.raises(ValueError, match="rounds"):
+            self.look(**bad)
+
+    def test_one_data_set_only(self):
+        with pytest.raises(ValueError, match="rounds"):
+            posterior(observed=[[0.2, 0.1, 0.0]] * 2, model=FAST["density"], rounds=2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_another_prior(method):
+    """Simulations from N(0, 1), meant is N(0, 1/4): exactly .4 · 1/(1/4 + 1/10) · 1/4."""
+    found = km.simulate_posterior(
+        normal_prior,
+        lambda theta, rng: rng.normal(theta, np.sqrt(0.1)),
+        [0.4],
+        1500,
+        model=FAST[method],
+        ratio=lambda theta: np.exp(-1.5 * theta[:, 0] ** 2),
+        batch_size=500,
+        random_state=2,
+    )
+    assert found.mean()[0] == pytest.approx(0.4 * 0.25 / 0.35, abs=0.08)
+
+
 # --------------------------------------------------------------------------------------- refusals
 def spoiled(value):
     def simulator(theta, rng):

@@ -11,7 +11,7 @@ from scipy import stats
 from ..core import arrays
 from ..core.checks import check_count, check_level, generator
 from ..core.progress import Verbose
-from .simulate import draw, simulate, simulate_posterior
+from .simulate import Source, simulate_posterior
 
 MOST_BINS, LEAST_IN_BIN = 20, 10
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -135,8 +135,8 @@ def simulation_based_calibration(
     datasets = check_count(datasets, "datasets", minimum=20)
     draws = check_count(draws, "draws", minimum=9)
     rng = generator(random_state)
-    theta = draw(prior_sampler, datasets, rng)
-    observed = simulate(simulator, theta, batch_size, n_jobs, rng, False)
+    source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose=False)
+    theta, observed = source.pairs(source.parameters(datasets))
     laws = simulate_posterior(
         prior_sampler, simulator, observed, n, method=method, model=model,
         batch_size=batch_size, n_jobs=n_jobs, random_state=rng, verbose=verbose,
