@@ -1,7 +1,7 @@
 """`simulate_posterior` beside regression-adjusted and rejection ABC on the same simulations.
 
 Designs with exact posteriors: Two Moons, the Gaussian linear model and the Gaussian mixture of
-sbibm (Lueckmann et al. 2021), and θ² seen with noise. C2ST is the cross-validated accuracy of sbibm's
+sbibm (Lueckmann et al. 2021), and θ² seen with noise. C2ST is the accuracy, over folds, of sbibm's
 classifier in telling draws from the exact posterior (.5: it cannot); energy distances are of
 columns over their exact standard deviations. Observations are drawn from the prior predictive.
 """

@@ -423,7 +423,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
 def bayes_rule(
     X, Z, prior, x, *, rule="importance", kernel_x="gaussian", kernel_z="gaussian", **settings: Any
-) -> MeanEmbedding:
+) -> MeanEmbedding | MovedLaws:
     """Posterior of Z given the observation(s) `x`, in one call.
 
     Parameters
