@@ -6,13 +6,12 @@ density of the prior need not be known (Deistler, Gonçalves, Macke 2022, trunca
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import NumericalWarning
+from ..core.checks import warn_numerical
 from ..embedding.embedding import MeanEmbedding
 
 Region = Callable[[np.ndarray], np.ndarray]
@@ -49,10 +48,8 @@ def draw_within(draw: Callable[[int], np.ndarray], inside: Region, n: int) -> np
         found.append(theta[inside(theta)])
         have, tried = have + len(found[-1]), tried + len(theta)
     if have < n:
-        warnings.warn(
+        warn_numerical(
             f"{have} of {tried:,} draws from the prior lie where the posterior is, for {n} "
-            "simulations: draw from a narrower prior, or in fewer rounds",
-            NumericalWarning,
-            stacklevel=4,
+            "simulations: draw from a narrower prior, or in fewer rounds"
         )
     return np.concatenate(found)[:n]
