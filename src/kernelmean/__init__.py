@@ -47,6 +47,7 @@ from .kernels import (
 from .regression.conditional import ConditionalEmbedding
 
 if TYPE_CHECKING:  # on first use otherwise, as LAZY says
+    from .bayes.calibration import simulation_based_calibration
     from .bayes.density_ratio import DensityRatio
     from .bayes.kernel_bayes import KernelBayes, bayes_rule
     from .bayes.rules import product_rule, sum_rule
@@ -112,6 +113,7 @@ __all__ = [
     "product_rule",
     "progress",
     "simulate_posterior",
+    "simulation_based_calibration",
     "sum_rule",
 ]
 
@@ -125,6 +127,7 @@ LAZY = {
     "product_rule": "bayes.rules",
     "sum_rule": "bayes.rules",
     "simulate_posterior": "bayes.simulate",
+    "simulation_based_calibration": "bayes.calibration",
     "EM": "chains.options",
     "econml": "adapters.econml",
     "estimate_order": "hmm.estimate_order",

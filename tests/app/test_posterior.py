@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app.command import RuleName
-from kernelmean.app.commands.posterior import Posteriors, Settings, answers, report
+from kernelmean.app.commands.posterior import Posteriors, RuleName, Settings, answers, report
 from kernelmean.app.demos.influenza import infer, with_derived
 from kernelmean.app.words import SHOWN
 

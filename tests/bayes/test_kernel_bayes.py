@@ -1042,3 +1042,83 @@ class TestBadInput:
                 warnings.simplefilter("ignore", km.NumericalWarning)
                 got = km.KernelBayes(rule, reg=0.0, reg_prior=0.0).fit(*xy).weights(new)
             assert np.isfinite(got).all()
+
+
+# ---------------------------------------------------------------------- the rule "density"
+FIXED = {"kernel_x": km.Gaussian(0.8), "kernel_z": km.Gaussian(0.6), "reg": 1e-2}
+
+
+@pytest.fixture
+def pairs_1d(rng) -> tuple[np.ndarray, np.ndarray]:
+    """z ~ N(0, 1), x = z + noise of standard deviation 1/2."""
+    Z = rng.normal(size=(400, 1))
+    return Z + 0.5 * rng.normal(size=(400, 1)), Z
+
+
+def to_another_prior(z) -> np.ndarray:
+    """N(.5, .36) over N(0, 1), up to a constant."""
+    return np.exp(-0.5 * ((z[:, 0] - 0.5) / 0.6) ** 2 + 0.5 * z[:, 0] ** 2)
+
+
+class TestDensityRule:
+    def test_without_a_prior_it_is_the_conditional_density(self, pairs_1d):
+        X, Z = pairs_1d
+        law = km.KernelBayes("density", **FIXED).fit(X, Z).posterior(X[:3])
+        expected = km.ConditionalDensity(km.Gaussian(0.8), reg=1e-2, tune_lengthscale=False)
+        grid = np.linspace(-2, 2, 7)
+        assert_allclose(law.density(grid), expected.fit(X, Z).pdf(grid, X[:3], paired=False))
+
+    def test_another_prior_weighs_the_points(self, pairs_1d):
+        """Dense: weights of the conditional embedding times the KuLSIF ratio at the latents."""
+        X, Z = pairs_1d
+        U, new = Z[:30] / 2 + 0.5, np.array([[0.3], [1.0]])
+        settings = {**FIXED, "features": km.Exact(), "reg_prior": 0.05}
+        model = km.KernelBayes("density", **settings).fit(X, Z)
+        ratio = np.maximum(shares(Z, 0.05, U), 0.0)
+        K = np.linalg.solve(gram_x(X) + len(X) * 1e-2 * np.eye(len(X)), gram_x(X, new))
+        W = (K / K.sum(axis=0)).T * ratio
+        W /= W.sum(axis=1, keepdims=True)
+        assert_allclose(model.posterior(new, U).weights, W, atol=1e-6)
+
+    @pytest.mark.parametrize("kind", ["function", "array", "learned"])
+    def test_kinds_of_ratio(self, pairs_1d, rng, kind):
+        """Posterior means under N(.5, .36): exactly 1/(1/.36 + 4) (.5/.36 + 4x)."""
+        X, Z = pairs_1d
+        given = {"function": to_another_prior, "array": to_another_prior(Z)}
+        model = km.KernelBayes("density", ratio=given.get(kind, km.DensityRatio()), **FIXED)
+        new, prior = np.array([[0.0], [1.0]]), 0.5 + 0.6 * rng.normal(size=(400, 1))
+        found = model.fit(X, Z).predict(new, prior if kind == "learned" else None)
+        truth = (0.5 / 0.36 + 4 * new) / (1 / 0.36 + 4)
+        assert_allclose(found, truth, atol=0.12)  # standard error about .38/√(100 in reach)
+
+    @pytest.mark.slow
+    def test_intervals_hold_under_another_prior(self):
+        """z from N(.5, .36) and pairs from N(0, 1): 90% intervals, a location among the choices."""
+        rng = np.random.default_rng(8)
+        Z = rng.normal(size=(600, 1))
+        model = km.KernelBayes("density", ratio=to_another_prior)
+        model.fit(Z + 0.5 * rng.normal(size=(600, 1)), Z)
+        truth = 0.5 + 0.6 * rng.normal(size=(500, 1))
+        lower, upper = model.predict_interval(truth + 0.5 * rng.normal(size=(500, 1)), 0.9)
+        assert 0.86 <= np.mean((lower <= truth) & (truth <= upper)) <= 0.94  # binomial: .013
+
+    def test_a_prior_beyond_the_pairs_is_warned_about(self, pairs_1d):
+        X, Z = pairs_1d
+        model = km.KernelBayes("density", **FIXED).fit(X, Z)
+        with pytest.warns(km.NumericalWarning, match="cover"):
+            law = model.posterior(X[:2], np.full((20, 1), 30.0))
+        assert np.isfinite(law.mean()).all()
+
+    def test_it_is_saved_with_its_density(self, pairs_1d, tmp_path):
+        X, Z = pairs_1d
+        model = km.KernelBayes("density", **FIXED).fit(X, Z)
+        model.save(tmp_path / "model.km")
+        again = km.load(tmp_path / "model.km")
+        assert_allclose(again.predict(X[:5], Z[:50] + 0.2), model.predict(X[:5], Z[:50] + 0.2))
+        assert "density" in str(again.summary())
+
+    def test_no_supervision(self, pairs_1d):
+        X, Z = pairs_1d
+        model = km.KernelBayes("density", **FIXED).fit(X, Z)
+        with pytest.raises(ValueError, match="supervision"):
+            model.posterior(X[:2], supervision=(X[:2], Z[:2], 1.0))

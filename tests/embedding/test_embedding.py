@@ -406,3 +406,53 @@ def test_no_warnings_on_healthy_input(points, weights):
 def test_repr_says_what_it_is(points, batch):
     assert "12" in repr(km.MeanEmbedding(points, kernel=KERNEL))
     assert "4" in repr(km.MeanEmbedding(points, batch, KERNEL))
+
+
+class TestTilted:
+    """Another prior for a posterior: densities multiplied by a factor."""
+
+    POINTS = np.array([[-1.0], [0.0], [2.0]])
+
+    def test_weights_times_factors(self):
+        m = km.MeanEmbedding(self.POINTS, [[0.5, 0.25, 0.25], [0.7, 0.5, -0.2]], km.Gaussian(1.0))
+        found = m.tilted(lambda x: x[:, 0] + 2.0)
+        expected = np.array([[0.5, 0.5, 1.0], [0.7, 1.0, -0.8]])
+        assert_allclose(found.weights, expected / expected.sum(axis=1, keepdims=True))
+        assert_allclose(found[0].total(), 1.0)
+        assert_allclose(m.tilted(lambda x: np.exp(-(x[:, 0] ** 2))).weights.sum(axis=1), 1.0)
+
+    def test_a_constant_does_not_matter_and_keeps_the_bandwidth(self):
+        m = km.MeanEmbedding(self.POINTS, [0.5, 0.75, -0.25], km.Gaussian(1.0)).carrying(0.3)
+        found = m.tilted(lambda x: np.full(len(x), 7.0))
+        assert_allclose(found.weights, m.weights)
+        assert found.bandwidth == 0.3
+
+    def test_gaussians_multiply(self):
+        """N(0, 1) times exp(x) is N(1, 1) up to a constant."""
+        grid = np.linspace(-6, 6, 400)
+        m = km.MeanEmbedding(grid, np.exp(-0.5 * grid**2), km.Gaussian(1.0))
+        found = m.tilted(lambda x: np.exp(x[:, 0]))
+        assert_allclose(found.mean(), [1.0], atol=1e-5)
+        assert_allclose(found.std(), [1.0], atol=1e-4)
+
+    def test_weights_that_cancel_are_left_out(self):
+        m = km.MeanEmbedding(self.POINTS, [0.5, 0.75, -0.25], km.Gaussian(1.0))
+        found = m.tilted(lambda x: np.array([0.1, 0.0, 5.0]))
+        assert_allclose(found.weights, [1.0, 0.0, 0.0])
+
+    @pytest.mark.parametrize("bad", [-1.0, np.nan, 0.0])
+    def test_refusals(self, bad):
+        m = km.MeanEmbedding(self.POINTS, kernel=km.Gaussian(1.0))
+        with pytest.raises(ValueError, match="factor"):
+            m.tilted(lambda x: np.full(len(x), bad))
+
+    def test_laws_around_a_location_are_tilted_where_they_lie(self, rng):
+        X = rng.normal(size=(60, 1))
+        Y = 3 * X + rng.normal(size=(60, 1))
+        model = km.ConditionalDensity(km.Gaussian(1.0), 0.5, 1e-2, location=True).fit(X, Y)
+        rows = np.array([[-1.0], [1.0]])
+        both = model.at(rows).tilted(lambda y: np.exp(-0.5 * y[:, 0] ** 2))
+        for b in (0, 1):
+            one = model.at(rows)[b].tilted(lambda y: np.exp(-0.5 * y[:, 0] ** 2))
+            assert_allclose(both.mean()[b], one.mean())
+            assert_allclose(both.quantile(0.9)[b], one.quantile(0.9), atol=1e-6)

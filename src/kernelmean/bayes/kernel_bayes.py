@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -27,6 +28,8 @@ from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
+from ..densities import ConditionalDensity
+from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
@@ -49,7 +52,9 @@ class KernelBayes(Saveable, BaseEstimator):
     φ the coordinates of observations and C = Φᵀ diag(β) Φ, the posterior is Σ_i w_i k(z_i, ·):
 
     - `rule="importance"`: w = DΦ(ΦᵀDΦ + λI)⁻¹φ(x), D = diag(max(β, 0));
-    - `rule="squared"`: w = diag(β)Φ(C² + δI)⁻¹Cφ(x).
+    - `rule="squared"`: w = diag(β)Φ(C² + δI)⁻¹Cφ(x);
+    - `rule="density"`: p(z | x) ∝ r(z) q(z | x), with the `ConditionalDensity` q of the pairs and
+      the density ratio r of the prior to their latents, nβ_i = r(z_i).
 
     "Importance weighting" (Xu 2022) and "thresholding" (Song 2016) are one estimator: max(β, 0) is
     the floored KuLSIF density ratio divided by n. The pairs may come from any distribution of Z
@@ -57,8 +62,13 @@ class KernelBayes(Saveable, BaseEstimator):
 
     Parameters
     ----------
-    rule : {"importance", "squared"}
+    rule : {"importance", "squared", "density"}
+        The papers' rules are tuned for posterior expectations, with lengthscales that follow the
+        spread of all latents. "density" chooses lengthscales of X, λ and a bandwidth by the score
+        of the posterior density: where a posterior is narrow or has several modes, its intervals,
+        modes and draws are those of its own scale.
     kernel_x, kernel_z : Kernel, str, scikit-learn kernel or callable
+        For "density", `kernel_x` of the `ConditionalDensity`, and the kernel of the ratio.
     reg_prior : float, optional
         η, per sample. None minimises, for each prior, the leave-one-out score of the density ratio.
     reg : float, optional
@@ -87,6 +97,8 @@ class KernelBayes(Saveable, BaseEstimator):
         Training latents.
     latent_names_ : list of str or None
         Names of the columns of a table Z.
+    density_ : ConditionalDensity or None
+        q of the rule "density".
 
     The regularisers depend on the prior: `regularisers(prior)` tells which are used.
 
@@ -107,12 +119,13 @@ class KernelBayes(Saveable, BaseEstimator):
     """
 
     ALLOWED: ClassVar = {
-        "rule": choice("importance", "squared"),
+        "rule": choice("importance", "squared", "density"),
         "selection": choice("auto", "loo", "loo_min", "heldout", "balance"),
         "reg": optional(positive(zero=True)),
         "reg_prior": optional(positive(zero=True)),
     }
     latent_names_: list[str] | None = None  # a file of version 1 has none
+    density_: ConditionalDensity | None = None  # of the rule "density"
 
     def __init__(
         self,
@@ -163,12 +176,15 @@ class KernelBayes(Saveable, BaseEstimator):
                 self.kernel_z, points_z, names=column_names(Z), name="kernel_z", argument="Z"
             )
         )
+        if self.rule == "density":
+            self._fit_density(X, Z)
+            return self
         self._fit_observations(
             fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x"), points_x
         )
         return self
 
-    def posterior(self, X, prior=None, supervision=None) -> MeanEmbedding:
+    def posterior(self, X, prior=None, supervision=None) -> MeanEmbedding | MovedLaws:
         """The batch of posterior embeddings given each row of `X`.
 
         Every row shares the factorisation of the prior's system, so thousands of observations
@@ -187,10 +203,13 @@ class KernelBayes(Saveable, BaseEstimator):
 
         Returns
         -------
-        MeanEmbedding
+        MeanEmbedding or MovedLaws
             Batch on the training latents (and the supervision's points). `expectation` does not
-            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do.
+            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. For "density" as
+            `ConditionalDensity.at`, with its bandwidth.
         """
+        if self.density_ is not None:
+            return self._reweighted(self.density_.at(X), prior, supervision)
         coordinates, points = self._coordinates(X)
         rows = self._rows(prior, supervision)
         if rows.further is not None:
@@ -204,6 +223,8 @@ class KernelBayes(Saveable, BaseEstimator):
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
         check_is_fitted(self)
+        if self.density_ is not None:
+            return self._shares(self._prior(prior))[1], self.density_.reg_
         rows = self._rows(prior, supervision)
         return rows.reg_prior, self._choose_reg(rows)
 
@@ -232,7 +253,7 @@ class KernelBayes(Saveable, BaseEstimator):
         reg_prior, reg = self.regularisers()
         n, d = self.points_.shape
         latents = Labels.of(None, self.latent_names_).named(d, "z")
-        lines = [Line.chosen("reg (λ)" if self.rule == "importance" else "reg (δ)", reg, self.reg)]
+        lines = [Line.chosen("reg (δ)" if self.rule == "squared" else "reg (λ)", reg, self.reg)]
         if reg_prior is not None:
             lines.insert(0, Line.chosen("reg_prior (η)", reg_prior, self.reg_prior))
         return Summary(
@@ -260,6 +281,42 @@ class KernelBayes(Saveable, BaseEstimator):
             self.features, points_x, kernel_x, self.points_, self.kernel_z_
         )
         self.kernel_x_ = self.features_x_.kernel_
+
+    def _fit_density(self, X, Z) -> None:
+        tune = "auto" if isinstance(self.kernel_x, str) else self.tune_lengthscale
+        known_at_pairs = not (self.ratio is None or callable(self.ratio) or self._learns_ratio)
+        self.density_ = ConditionalDensity(
+            self.kernel_x,
+            reg=self.reg,
+            features=self.features,
+            location=False if known_at_pairs else "auto",
+            tune_lengthscale=tune,
+        ).fit(X, Z)
+        self.features_x_, self.kernel_x_ = self.density_.features_, self.density_.kernel_x_
+
+    def _reweighted(self, laws, prior, supervision) -> MeanEmbedding | MovedLaws:
+        """The laws of the pairs, times the ratio of the prior to the latents of the pairs."""
+        if supervision is not None:
+            raise ValueError("supervision needs rule='importance'; this one has 'density'")
+        if prior is None and self.ratio is None:
+            return laws
+        ratio = self._ratio(self._prior(prior))
+        return laws.tilted(lambda z: arrays.namespace(z).clip(ratio(z), 0.0, None))
+
+    def _ratio(self, m: MeanEmbedding) -> Callable[[Array], Array]:
+        """r as a function of latents."""
+        if self._learns_ratio:
+            return clone(self.ratio).fit(self.points_, m).predict
+        if callable(self.ratio):
+            return self.ratio
+        if self.ratio is not None:
+            return lambda _: as_vector(self.ratio, "ratio", n=self.points_.shape[0])
+        U = self.features_z_.transform(m.points)
+        coefficients, _, _ = solve_ratio(self._Q, self._second_z, U, m, self.reg_prior)
+        found = self._Q @ coefficients
+        covered_shares(found, _coverage(U, m, self.kernel_z_))  # warns where little is covered
+        none = not bool(arrays.namespace(found).any(found > 0))
+        return lambda z: self.features_z_.transform(z) @ coefficients + float(none)
 
     def _coordinates(self, X) -> tuple[Array, Array]:
         points = as_new_points(self, X)
@@ -295,10 +352,14 @@ class KernelBayes(Saveable, BaseEstimator):
             beta, eta = self._given_ratio(m)
         return covered_shares(beta, _coverage(U, m, self.kernel_z_)), eta
 
+    @property
+    def _learns_ratio(self) -> bool:
+        return isinstance(self.ratio, DensityRatio)
+
     def _given_ratio(self, m: MeanEmbedding) -> tuple[Array, float | None]:
         """The ratio at the training latents by the user's own means."""
         n = self.points_.shape[0]
-        if isinstance(self.ratio, DensityRatio):
+        if self._learns_ratio:
             fitted = clone(self.ratio).fit(self.points_, m)
             return fitted.weights_, fitted.reg_
         values = self.ratio(self.points_) if callable(self.ratio) else self.ratio
@@ -362,7 +423,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
 def bayes_rule(
     X, Z, prior, x, *, rule="importance", kernel_x="gaussian", kernel_z="gaussian", **settings: Any
-) -> MeanEmbedding:
+) -> MeanEmbedding | MovedLaws:
     """Posterior of Z given the observation(s) `x`, in one call.
 
     Parameters

@@ -20,7 +20,7 @@ from ..core.checks import (
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows, row_blocks
-from ..embedding.embedding import MeanEmbedding
+from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import Line
 from ..embedding.wide import Wide
@@ -74,6 +74,14 @@ class MovedLaws(Law):
         """One of the laws, on points of its own, without its share of the wide law."""
         m = self._embedding[index]
         return m if self.shift is None else m.moved(arrays.like(self.shift[index], m.points))
+
+    def tilted(self, factor: Callable) -> MovedLaws:
+        """The laws whose densities are `factor` times these, as `MeanEmbedding.tilted`."""
+        m = self._embedding
+        if self.shift is None:
+            return MovedLaws(m.tilted(factor), None)
+        each = [tilts(factor, m.points + s) for s in arrays.like(self.shift, m.points)]
+        return MovedLaws(m.tilted_by(arrays.namespace(m.points).stack(each)), self.shift)
 
     # ------------------------------------------------------------ answers
 

@@ -3,6 +3,7 @@
 Needs matplotlib, which the extra `app` brings.
 """
 
+from .calibration import CalibrationDisplay
 from .densities import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from .embeddings import EmbeddingDisplay, LeaveOneOutDisplay
 from .regimes import (
@@ -24,6 +25,7 @@ __all__ = [
     "GAP",
     "PLAIN",
     "TRUTH",
+    "CalibrationDisplay",
     "ConditionalDensityDisplay",
     "DensityContourDisplay",
     "DensityMapDisplay",

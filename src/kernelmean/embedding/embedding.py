@@ -12,6 +12,7 @@ from ..core.checks import (
     Array,
     as_floats,
     as_points,
+    as_vector,
     check_choice,
     check_columns,
     check_finite,
@@ -93,6 +94,45 @@ class MeanEmbedding(WeightedPoints):
         """All points moved by `shift`, of shape (d,) or (1, d)."""
         m = self.reweighted(self._left)
         m._points = self._points + shift
+        return m
+
+    def tilted(self, factor: Callable) -> MeanEmbedding:
+        """The law whose density is `factor` times this one's: weights w_i f(x_i), of sum one.
+
+        That of another prior, for a posterior: the factor is prior over prior. Where the factor is
+        large only at points whose weights cancel (a sum below half of that of the positive ones),
+        the negative weights are left out, as there would be nothing left to divide by.
+
+        Parameters
+        ----------
+        factor : callable
+            Maps points (n, d) to numbers (n,), none negative; a constant in it does not matter.
+
+        Raises
+        ------
+        ValueError
+            If a factor is negative or not finite, or zero at all points.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> m = km.MeanEmbedding([0.0, 1.0], [0.5, 0.5], km.Gaussian(0.1))
+        >>> m.tilted(lambda x: 1.0 + 2.0 * x[:, 0]).weights
+        array([0.25, 0.75])
+        """
+        return self.tilted_by(tilts(factor, self._points))
+
+    def tilted_by(self, tilt) -> MeanEmbedding:
+        """`tilted` by its values at the points, (n,), or (batch, n) where members differ."""
+        xp = arrays.namespace(self._points)
+        weights = self.weights * tilt
+        above = xp.clip(weights, 0.0, None)
+        whole, most = xp.sum(weights, axis=-1), xp.sum(above, axis=-1)
+        if not bool(xp.all(most > 0)):
+            raise ValueError("factor is zero wherever a law has weight: nothing is left of it")
+        kept = xp.where((whole >= 0.5 * most)[..., None], weights, above)
+        m = self.reweighted(kept / xp.sum(kept, axis=-1)[..., None])
+        m._right = None
         return m
 
     @property
@@ -520,6 +560,14 @@ def _check_weights(weights, n: int) -> Array:
     check_lengths(n, weights.shape[-1], "points", "weights")
     check_finite(weights, "weights")
     return frozen(weights)
+
+
+def tilts(factor: Callable, points) -> Array:
+    """Checked values of a factor at the rows of points."""
+    values = as_vector(factor(points), "factor(points)", n=points.shape[0])
+    if bool(arrays.namespace(values).any(values < 0)):
+        raise ValueError("factor(points) has negative numbers; a density has none")
+    return values
 
 
 def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +13,12 @@ import pandas as pd
 import typer
 
 from ...bayes.kernel_bayes import KernelBayes
+from ...densities.laws import MovedLaws
 from ...display import CURVE, PLAIN
 from ...embedding.embedding import MeanEmbedding
 from ...kernels import Gaussian
 from .. import words
-from ..command import Command, Data, Names, Rule, RuleName, Shared, columns, option
+from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_intervals
@@ -28,6 +30,7 @@ CORNER = 5  # latents drawn
 GRID = 60  # points along each side of a joint density
 INSIDE = (0.5, 0.8, 0.95)  # of the mass within each line
 SAY = words.Texts("posterior")
+RuleName = StrEnum("RuleName", ["density", "importance", "squared"])
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,13 @@ class Settings(Shared):
 
     latent: Annotated[Names, columns("--latent", "Column(s) to infer")]
     observed: Annotated[Names, columns("--observed", "Column(s) observed")]
-    rule: Rule = RuleName.importance
+    rule: Annotated[RuleName, option(SAY, "--rule")] = RuleName.density
     tune: Annotated[bool, option(SAY, "--tune")] = False
 
     def model(self) -> KernelBayes:
         """The estimator, not fitted."""
+        if self.rule == RuleName.density:
+            return KernelBayes("density")
         x, z = Gaussian(columnwise=True), Gaussian(columnwise=True)
         return KernelBayes(self.rule.value, kernel_x=x, kernel_z=z, tune_lengthscale=self.tune)
 
@@ -59,7 +64,7 @@ class Posteriors:
     prior : DataFrame or None
         Samples of the prior; None is the latents of the examples.
     model : KernelBayes
-    embedding : MeanEmbedding
+    embedding : MeanEmbedding or MovedLaws
         One posterior per row.
     notes : list of str
         Numerical trouble on the way.
@@ -70,7 +75,7 @@ class Posteriors:
     rows: pd.DataFrame
     prior: pd.DataFrame | None
     model: KernelBayes
-    embedding: MeanEmbedding
+    embedding: MeanEmbedding | MovedLaws
     notes: list[str]
 
     @classmethod
@@ -106,7 +111,7 @@ class Posteriors:
         lower, upper = self.embedding.interval(self.settings.level)
         answers = {
             "mean": self.embedding.mean(),
-            "sd": np.sqrt(np.diagonal(self.embedding.cov(), axis1=-2, axis2=-1)),
+            "sd": self.embedding.std(),
             "median": self.embedding.quantile(0.5),
             "lower": lower,
             "upper": upper,
@@ -139,9 +144,7 @@ class Posteriors:
         return across, up, self._law(row, pair).density(points).reshape(GRID, GRID)
 
     def _law(self, row: int, columns: list[str]) -> MeanEmbedding:
-        which = [self.latent.index(name) for name in columns]
-        weights = self.embedding[row].weights
-        return MeanEmbedding(self.embedding.points[:, which], weights, Gaussian(1.0))
+        return self.embedding[row].marginal([self.latent.index(name) for name in columns])
 
 
 def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -152,19 +155,26 @@ def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
 
 def facts(a: Posteriors) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
-    (reg_prior, reg), importance = a.regularisers, a.model.rule == "importance"
-    smooth = "leave-one-out errors: the largest within one standard error of the best."
-    searched = "Each was searched." if a.settings.tune else "Each is a median distance."
+    reg_prior, reg = a.regularisers
+    rule, tuned = a.settings.rule, a.settings.tune or a.model.density_ is not None
     values = {
         "Pairs": number(len(a.pairs)),
         "Prior": "that of the pairs" if a.prior is None else f"{len(a.prior):,} samples",
         "Kernel on the observations": words.kernel_words(a.model.kernel_x_, a.settings.observed),
-        "Kernel on the latents": words.kernel_words(a.model.kernel_z_, a.latent),
+        **_latents(a),
         "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),
         "Regulariser of the posterior": number(reg),
     }
-    chosen = f"Chosen by {smooth if importance else 'the errors on pairs held out.'}"
-    return SAY.facts(values, each=searched, chosen=chosen)
+    each = "Each was searched." if tuned else "Each is a median distance."
+    return SAY.facts(values, each=each, chosen=SAY.content["chosen"][rule.value])
+
+
+def _latents(a: Posteriors) -> dict[str, str]:
+    """The kernel that smooths the latents, or that they are embedded with."""
+    if a.model.density_ is None:
+        return {"Kernel on the latents": words.kernel_words(a.model.kernel_z_, a.latent)}
+    smoothing = a.model.density_.kernel_y_
+    return {"Smoothing of the latents": words.kernel_words(smoothing, a.latent)}
 
 
 def answers(a: Posteriors) -> Grid:
