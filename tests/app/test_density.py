@@ -148,7 +148,7 @@ class TestNotes:
 
     def test_rows_beyond_the_data(self, quick, table):
         at = pd.DataFrame({"age": [5.0, 50.0], "dose": [1.5, 1.5]}, index=[1, 2])
-        assert "1 of 2 rows asked for" in self.said(table, at=at)
+        assert "X has 1 row(s) outside the training data, row 1 first" in self.said(table, at=at)
 
 
 @pytest.mark.parametrize(

@@ -84,12 +84,15 @@ class Labels(Saveable):
 
 
 def law_frame(law, labels: Labels, level: float, stem: str = "y"):
-    """Mean (the column's own name), `_std`, `_lower` and `_upper` of every column of laws."""
+    """Mean (the column's own name), `_std`, `_lower`, `_upper` of every column; `extrapolated`."""
     lower, upper = law.interval(level)
     parts = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
     if parts[""].ndim == 1:  # a single law
         parts = {suffix: part[None, ...] for suffix, part in parts.items()}
-    return labels.frame(parts, stem)
+    frame = labels.frame(parts, stem)
+    if law.extrapolated is not None:
+        frame["extrapolated"] = law.extrapolated
+    return frame
 
 
 def pandas() -> Any:

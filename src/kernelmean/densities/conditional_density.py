@@ -72,8 +72,15 @@ class ConditionalDensity(Saveable, BaseEstimator):
     nothing. And, where it has the smaller score, a location: the density is that of residuals
     around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out
     residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a
-    distribution that moves along need not be learned anew at every x. Outside the data neither
-    says anything: there the weights are those of no x at all, and the mean goes on as a line.
+    distribution that moves along need not be learned anew at every x.
+
+    Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
+    of the box, and the mean goes on with the slope of the least-squares line through its values at
+    the rows, for one more width of the box; then it stays where it is. In the box its distance
+    from that line is kept within its range at the rows, and weights are no longer (in the sense of
+    Σ(w_j − 1/n)²) than at a row. So answers are continuous and bounded in x. Laws say for which x
+    they are `extrapolated`; a `NumericalWarning` does where that is by more than a tenth of the
+    width of the box. Angles, categories and kernels of one's own know no box.
 
     Parameters
     ----------
@@ -437,7 +444,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         m = MeanEmbedding.of_parts(fit.points, fit.left(points), fit.right, fit.kernel_y)
         shift = None if fit.location is None else arrays.to_numpy(fit.location(points))
         bandwidth = tuple(self.bandwidth_.tolist())
-        return MovedLaws(m.carrying(bandwidth, Labels.of(X, self.target_names_)), shift)
+        m = m.carrying(bandwidth, Labels.of(X, self.target_names_), fit.outside(points))
+        return MovedLaws(m, shift)
 
     def _outward(self, values: Array) -> Array:
         """Without the column axis when y had none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel, fitted_kernel
 from ..regression.smoother import Smoother, with_ones
+from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
 from .location import Location, LocationSearch
 from .score import DensityScore, Target
@@ -26,6 +28,8 @@ from .search import DensitySearch, thinned
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 ROWS = 1500  # that the search looks at
 REGS = (-9.0, 2.0)  # of log10 λ
+TINY = 1e-300
+OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
 REG_STEP = 10**0.25  # towards larger λ
 
 
@@ -46,17 +50,43 @@ class Fit(Saveable):
     location: Location | None
     exact: bool
     spread: Array  # standard deviations of the columns of y
+    # a file of an earlier version has none of these, and laws that know no bounds
+    support: Support | None = None
+    longest: float = math.inf  # kernel part of the weights of a training row, squared
 
     @cached_property
     def right(self) -> Array:
         """The weights of any x are left(x) rightᵀ."""
         return self.smoother.P if self.intercept else with_ones(self.smoother.P)
 
+    def nearest(self, points) -> Array:
+        """The points of the box of the data where laws are read off."""
+        return points if self.support is None else self.support.nearest(points, self.kernel_x)
+
+    def outside(self, points) -> np.ndarray:
+        """Which points are outside that box."""
+        if self.support is None:
+            return np.zeros(points.shape[0], dtype=bool)
+        self.support.warn(points, self.kernel_x, OUTSIDE)
+        return self.support.outside(points, self.kernel_x)
+
+    def _shortened(self, left) -> Array:
+        """Weights whose kernel part is longer than at any training row, made as long as there.
+
+        In a gap between the rows they could be of any size, of both signs.
+        """
+        if math.isinf(self.longest):
+            return left
+        xp = arrays.namespace(left)
+        size = kernel_part(left, self.smoother)
+        by = xp.sqrt(self.longest / xp.clip(size, self.longest, None))
+        return xp.concat([left[:, :1], left[:, 1:] * by[:, None]], axis=1)
+
     def left(self, points) -> Array:
         """Where weights sum to nothing, far from the data, they are replaced by equal ones."""
-        left = self.smoother.left(self.features.transform(points), self.reg)
+        left = self.smoother.left(self.features.transform(self.nearest(points)), self.reg)
         if self.intercept:
-            return left
+            return self._shortened(left)
         xp = arrays.namespace(left)
         total = left @ xp.sum(self.smoother.P, axis=0)
         lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
@@ -69,6 +99,18 @@ class Fit(Saveable):
             )
         kept = left * (1.0 - lost)[:, None]
         return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
+
+
+def kernel_part(left, smoother: Smoother) -> Array:
+    """Σ_j (w_j − 1/n)² of weights left Pᵀ that sum to one, (m,)."""
+    values = arrays.namespace(left).clip(smoother.grid.values, 0.0, None)
+    return (left[:, 1:] ** 2) @ (smoother.n * values)
+
+
+def longest(smoother: Smoother, reg: float) -> float:
+    """The largest of them at a training row."""
+    left = smoother.P * (smoother.shrink(reg) / smoother.n)[None, :]
+    return max(float(arrays.namespace(left).max(kernel_part(left, smoother))), TINY)
 
 
 @dataclass(frozen=True)
@@ -142,6 +184,7 @@ class Plan:
         return Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
+            Support.of(X), longest(smoother, reg) if self.intercept else math.inf,
         )  # fmt: skip
 
     @staticmethod

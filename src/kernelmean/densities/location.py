@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +22,14 @@ from ..regression.lengthscales import (
     tied,
 )
 from ..regression.smoother import Smoother
+from ..regression.support import Support
 
 ROUNDS = 3  # each chooses landmarks afresh
 STEPS = 30  # of L-BFGS in a round
 RANK = 150  # landmarks of the search
 START = -3.0  # log10 of λ
+FURTHER = 1.0  # widths of the data beyond which the line outside them goes no further
+HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
 
@@ -47,11 +51,50 @@ class Slopes(Saveable):
 
 
 @dataclass(frozen=True)
+class Beyond(Saveable):
+    """What keeps m(x) near the least-squares line ℓ through its values at the training rows.
+
+    With x̄ the nearest point of the box of the data, x' that of a box three times as wide, and d
+    the range of m − ℓ at the training rows, m(x) is ℓ(x̄) + clip(m(x̄) − ℓ(x̄), d) + ℓ(x') − ℓ(x̄):
+    as learned at the training rows, continuous, a line outside the data, and bounded.
+    """
+
+    support: Support
+    kernel: Kernel
+    centre: Array
+    slope: Array  # (d, d_y)
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, X, kernel: Kernel, fitted) -> Beyond:
+        """From the training rows and m there."""
+        rows, m = arrays.to_numpy(X), arrays.to_numpy(fitted)
+        centre, spread = rows.mean(axis=0), rows.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        standard = (rows - centre) / spread
+        slope = np.linalg.lstsq(standard, m - m.mean(axis=0), rcond=HARDLY)[0] / spread[:, None]
+        off = m - (rows - centre) @ slope
+        values = (arrays.like(a, X) for a in (centre, slope, off.min(axis=0), off.max(axis=0)))
+        return cls(Support.of(X), kernel, *values)
+
+    def __call__(self, learned: Callable, X) -> Array:
+        """m(x) for the rows of X, where `learned` is m in the box."""
+        near = self.support.nearest(X, self.kernel)
+        further = self.support.around(X, self.kernel, FURTHER)
+        off = learned(near) - (near - self.centre) @ self.slope
+        off = arrays.namespace(X).clip(off, self.low, self.high)
+        return off + (further - self.centre) @ self.slope
+
+
+@dataclass(frozen=True)
 class Location(Saveable):
     """m(x) = a + coefᵀ(line(x), φ(x)), by ridge regression with a free intercept a.
 
     Attributes
     ----------
+    beyond : Beyond or None
+        What it goes over to outside the data; a file of an earlier version has none.
     residuals : array of shape (n, d_y)
         y_i − m⁻ⁱ(x_i), each from the fit without its own row.
     loss : float
@@ -70,6 +113,7 @@ class Location(Saveable):
     loss: float
     residuals: Array
     explains: bool
+    beyond: Beyond | None = None
 
     @classmethod
     def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
@@ -94,10 +138,16 @@ class Location(Saveable):
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
         left = residuals(reg)
-        return cls(line, features, intercept, coef, reg, best, left, _explains(Y, left, scale))
+        fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
+        beyond = Beyond.of(X, features.kernel_, fitted)
+        explains = _explains(Y, left, scale)
+        return cls(line, features, intercept, coef, reg, best, left, explains, beyond)
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
+        return self._learned(X) if self.beyond is None else self.beyond(self._learned, X)
+
+    def _learned(self, X) -> Array:
         Phi = arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
         return self.intercept + Phi @ self.coef
 

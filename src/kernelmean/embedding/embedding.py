@@ -57,6 +57,7 @@ class MeanEmbedding(WeightedPoints):
     # a file of version 1 has none of these
     _bandwidth: Width = None
     _labels = UNNAMED
+    _extrapolated: np.ndarray | None = None
     _asked: Kernel | None = None  # the kernel before its lengthscale was chosen from the points
 
     def __init__(self, points, weights=None, kernel="gaussian"):
@@ -73,10 +74,19 @@ class MeanEmbedding(WeightedPoints):
         self._labels = UNNAMED if names is None else Labels(tuple(names))
         self._asked = None if asked == kernel else asked
 
-    def carrying(self, bandwidth: Width = None, labels: Labels = UNNAMED) -> MeanEmbedding:
-        """The same with the bandwidth that an estimator chose, and names of columns and rows."""
+    def carrying(
+        self,
+        bandwidth: Width = None,
+        labels: Labels = UNNAMED,
+        extrapolated: np.ndarray | None = None,
+    ) -> MeanEmbedding:
+        """The same with what an estimator knows of it.
+
+        The bandwidth chosen, names of columns and rows, and which laws were asked for outside the
+        training data.
+        """
         m = self.reweighted(self._left)
-        m._bandwidth, m._labels = bandwidth, labels
+        m._bandwidth, m._labels, m._extrapolated = bandwidth, labels, extrapolated
         return m
 
     def moved(self, shift) -> MeanEmbedding:
@@ -95,9 +105,15 @@ class MeanEmbedding(WeightedPoints):
         """Names of the columns of the points, and the index of the laws."""
         return self._labels
 
+    @property
+    def extrapolated(self) -> np.ndarray | None:
+        """Which laws were asked for outside the training data, (batch,); None is not known."""
+        return self._extrapolated
+
     def __getitem__(self, index) -> MeanEmbedding:
         m = super().__getitem__(index)
         m._labels = self._labels.at(index)
+        m._extrapolated = None if self._extrapolated is None else self._extrapolated[index]
         return m
 
     def marginal(self, columns) -> MeanEmbedding:

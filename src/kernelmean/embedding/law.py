@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
@@ -29,6 +31,11 @@ class Law:
     bandwidth: float | tuple[float, ...] | None = None
     labels: Labels = Labels()
     stem = "y"  # of columns without names
+
+    @property
+    def extrapolated(self) -> np.ndarray | None:
+        """Which laws were asked for outside the training data, (m,); None is not known."""
+        return self.embedding.extrapolated
 
     def mean(self) -> Array:
         """E y, (m, d)."""
@@ -71,7 +78,10 @@ class Law:
         return self.embedding.mode()
 
     def to_frame(self, level: float = 0.95):
-        """A pandas DataFrame, a row for each law: mean, std and interval of every column."""
+        """A pandas DataFrame, a row for each law: mean, std and interval of every column.
+
+        And `extrapolated`, where it is known which laws are.
+        """
         return law_frame(self, self.labels, level, self.stem)
 
     @property

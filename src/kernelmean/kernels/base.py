@@ -183,6 +183,10 @@ class Kernel(Saveable):
         """The nearest points of the space that the kernel is for."""
         return X
 
+    def clipped(self, X, low, high) -> Array:
+        """The nearest points of a box; angles, rotations, categories and row numbers stay."""
+        return arrays.namespace(X).clip(X, low, high)
+
     def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         """Standard deviation per column in units of ℓ, given that of the numbers and mean lifts."""
         return spread
@@ -239,6 +243,9 @@ class _Pair(Kernel):
 
     def bind(self, names) -> Kernel:
         return replace(self, left=self.left.bind(names), right=self.right.bind(names))
+
+    def clipped(self, X, low, high) -> Array:
+        return self.right.clipped(self.left.clipped(X, low, high), low, high)
 
 
 class Sum(_Pair):

@@ -128,6 +128,12 @@ class OnColumns(Kernel):
     def project(self, X) -> Array:
         return self._put(X, [k.project(self._take(X, cols)) for cols, k in self.parts])
 
+    def clipped(self, X, low, high) -> Array:
+        def part(cols: tuple, kernel: Kernel) -> Array:
+            return kernel.clipped(*(self._take(A, cols) for A in (X, low[None, :], high[None, :])))
+
+        return self._put(X, [part(*each) for each in self.parts])
+
     def _put(self, X, values: Sequence[Array]) -> Array:
         """`X` with the columns of each part replaced."""
         columns = [X[:, j : j + 1] for j in range(X.shape[1])]

@@ -96,6 +96,9 @@ class Periodic(Gaussian):
         turn = xp.where(turn < 1, turn, 0.0)  # an angle just below zero rounds to a full turn
         return turn * arrays.like(self._periods(d) + 0.0, U)
 
+    def clipped(self, X, low, high) -> Array:
+        return X
+
     def project(self, X) -> Array:
         return self.land(self.lift(X), None, X)
 
@@ -226,6 +229,9 @@ class Rotation(Kernel):
 
     def land(self, U, total, X) -> Array:
         return nearest_rotations(U)
+
+    def clipped(self, X, low, high) -> Array:
+        return X
 
     def project(self, X) -> Array:
         return nearest_rotations(X)

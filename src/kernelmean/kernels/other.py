@@ -81,6 +81,9 @@ class Frobenius(Kernel):
     def project(self, X) -> Array:
         return nearest_rotations(X) if self.rotations else X
 
+    def clipped(self, X, low, high) -> Array:
+        return X if self.rotations else super().clipped(X, low, high)
+
     def gram_of(self, X, Y) -> Array:
         return X @ Y.T
 
@@ -101,6 +104,9 @@ class Delta(Kernel):
     array([[1., 0.],
            [0., 1.]])
     """
+
+    def clipped(self, X, low, high) -> Array:
+        return X
 
     def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(X)
@@ -180,6 +186,9 @@ class Precomputed(Kernel):
             )
         return rows
 
+    def clipped(self, X, low, high) -> Array:
+        return X
+
     def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(self.gram)
         return xp.take(xp.take(self.gram, self._rows(X), axis=0), self._rows(Y), axis=1)
@@ -194,6 +203,9 @@ class FromFunction(Kernel):
     """A callable returning the Gram matrix, f(X, Y) -> (n, m), as a kernel."""
 
     function: Callable
+
+    def clipped(self, X, low, high) -> Array:
+        return X  # which of its points are far apart only the function knows
 
     def gram_of(self, X, Y) -> Array:
         return _check_gram(self.function(X, Y), X, Y, "the kernel function")

@@ -218,7 +218,8 @@ class Densities:
             for j, name in enumerate(self.y)
             for what, values in answers.items()
         }
-        return X.assign(**columns)
+        outside = X.lt(self.X.min()).any(axis=1) | X.gt(self.X.max()).any(axis=1)
+        return X.assign(**columns, extrapolated=outside)
 
     @cached_property
     def inside(self) -> np.ndarray:
@@ -244,7 +245,7 @@ class Densities:
     @cached_property
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very data set."""
-        return [*self.caught, *self._spiky(), *self._cut(), *self._beyond()]
+        return [*self.caught, *self._spiky(), *self._cut()]
 
     def _spiky(self) -> list[str]:
         out, n = [], len(self.data)
@@ -258,20 +259,14 @@ class Densities:
     def _cut(self) -> list[str]:
         """Columns that stop at zero, where densities do not."""
         zeros, out = np.zeros((1, len(self.y))), []
-        F = np.reshape(self.model.cdf(zeros, self.rows.frame, paired=False), (-1, len(self.y)))
+        with hushed():
+            F = self.model.cdf(zeros, self.rows.frame, paired=False).reshape(-1, len(self.y))
         for name, most in zip(self.y, F.max(axis=0), strict=True):
             least = self.data[name].min()
             if least >= 0 and most > BELOW:
                 remedy = " " + SAY("remedy", name=name) if least > 0 else ""
                 out.append(SAY("cut", name=name, most=percent(most), remedy=remedy))
         return out
-
-    def _beyond(self) -> list[str]:
-        low, high = self.X.min(), self.X.max()
-        far = ((self.rows.frame < low) | (self.rows.frame > high)).any(axis=1)
-        if not far.any():
-            return []
-        return [SAY("beyond", count=far.sum(), n=len(far), first=far.index[far][0])]
 
 
 def target(data: pd.DataFrame, y: list[str]) -> pd.DataFrame | pd.Series:
