@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import eigvalsh
 from sklearn.datasets import load_digits, make_blobs, make_swiss_roll
+from sklearn.gaussian_process import kernels as sk
 from sklearn.kernel_approximation import Nystroem as UniformNystroem
 
 import kernelmean as km
@@ -395,3 +396,29 @@ def test_scikit_learn_contract():
     map_ = km.Nystroem(tol=1e-3, max_rank=7, random_state=3)
     assert clone(map_).get_params() == {"tol": 1e-3, "max_rank": 7, "random_state": 3}
     assert km.RandomFourier().set_params(n_features=10).n_features == 10
+
+
+class TestNoiseOnTheDiagonal:
+    """k(x, x) larger than what points near x have: the residual never falls below the tolerance."""
+
+    X = np.random.default_rng(0).uniform(-2, 2, (150, 1))
+
+    def test_of_scikit_learn(self):
+        """Noise has no value between points: it is left out, as λ is there."""
+        noisy, smooth = sk.RBF(0.5) + sk.WhiteKernel(0.1), sk.RBF(0.5)
+        y = np.sin(self.X[:, 0])
+        a, b = (km.ConditionalEmbedding(k).fit(self.X, y) for k in (noisy, smooth))
+        assert_allclose(a.predict(self.X), b.predict(self.X))
+
+    def test_a_gram_matrix_without_it(self):
+        class Odd(km.kernels.Kernel):
+            def gram_of(self, X, Y):
+                return km.Gaussian(0.5).gram_of(X, Y)
+
+            def diag_of(self, X):
+                return np.full(len(X), 1.1)
+
+        features = km.Nystroem().fit(self.X, Odd())
+        assert_allclose(features.lost_trace_, 0.1 / 1.1, rtol=1e-5)
+        Phi = features.transform(self.X)
+        assert_allclose(Phi @ Phi.T, km.Gaussian(0.5)(self.X), atol=1e-6)

@@ -179,6 +179,9 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
         block = min(max(16, rank), 128)
         proposed = np.searchsorted(np.cumsum(weights) / remaining, rng.random(block))
         new = _accept(X, kernel, F[:rank, :], proposed, floor, F.shape[0] - rank, rng)
+        if not new:  # nothing is left at any proposal: a diagonal that its Gram matrix has not
+            left[proposed] = 0.0
+            continue
         removed = _add_coordinates(X, kernel, F, rank, new)
         # no more of the block than the tolerance asks for
         enough = np.searchsorted(-(remaining - np.cumsum(removed.sum(1))), -target) + 1

@@ -211,17 +211,16 @@ class FromFunction(Kernel):
         return _check_gram(self.function(X, Y), X, Y, "the kernel function")
 
     def diag_of(self, X) -> Array:
-        # a Gram matrix of each small block holds the diagonal; 32 keeps the waste small
-        xp = arrays.namespace(X)
-        starts = range(0, X.shape[0], 32)
-        parts = (X[i : min(i + 32, X.shape[0]), :] for i in starts)
-        blocks = (self.gram_of(part, part) for part in parts)
-        return xp.concat([xp.linalg.diagonal(block) for block in blocks])
+        return _diagonal(self, X)
 
 
 @dataclass(frozen=True)
 class FromSklearn(Kernel):
-    """A scikit-learn kernel object (sklearn.gaussian_process.kernels) as a kernel."""
+    """A scikit-learn kernel object (sklearn.gaussian_process.kernels) as a kernel.
+
+    Noise (`WhiteKernel`) is no part of it: it has no value between points, and what it adds to the
+    diagonal is what the regulariser λ of an estimator is.
+    """
 
     kernel: Any
 
@@ -230,7 +229,14 @@ class FromSklearn(Kernel):
         return arrays.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
 
     def diag_of(self, X) -> Array:
-        return arrays.like(self.kernel.diag(arrays.to_numpy(X)), X)
+        return _diagonal(self, X)  # its own `diag` has the noise that its Gram matrix has not
+
+
+def _diagonal(kernel: Kernel, X) -> Array:
+    """k(x_i, x_i): each small block has it, and 32 rows keep the waste small."""
+    xp = arrays.namespace(X)
+    parts = (X[i : min(i + 32, X.shape[0]), :] for i in range(0, X.shape[0], 32))
+    return xp.concat([xp.linalg.diagonal(kernel.gram_of(part, part)) for part in parts])
 
 
 def _check_gram(K, X, Y, who: str) -> Array:
