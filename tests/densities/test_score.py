@@ -69,7 +69,7 @@ class TestRefits:
         model, X, Y, K = self.fit(profile, columns, intercept, km.Exact())
         expected = slow.score_by_refits(K, Y, 0.35, 0.02, profile, intercept)
         assert_allclose(model.loo_score_, expected, rtol=1e-6)
-        assert model.loo_score() == model.loo_score_
+        assert_allclose(model.loo_score(), model.loo_score_, rtol=1e-12)
 
     def test_at_other_parameters(self, profile, columns, intercept):
         model, X, Y, K = self.fit(profile, columns, intercept, km.Exact())
@@ -95,7 +95,7 @@ def test_at_other_lengthscales(intercept):
         assert_allclose(model.loo_score(lengthscale=lengthscale), expected, rtol=1e-6)
     expected = slow.score_by_refits(K, Y[:, 0], 0.3, 0.5, "gaussian", intercept)
     assert_allclose(model.loo_score(0.3, 0.5, lengthscale), expected, rtol=1e-6)
-    assert model.loo_score() == model.loo_score_
+    assert_allclose(model.loo_score(), model.loo_score_, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_it_estimates_the_integrated_squared_error():
     """E M = ∫∫ (q - p)² - ∫∫ p²: of many fresh pairs, with the density learned from others."""
     data = km.datasets.make_conditional_density("bimodal", 400, random_state=43)
     fresh = km.datasets.make_conditional_density("bimodal", 4000, random_state=44)
-    model = km.ConditionalDensity(location=False).fit(data.X, data.Y)
+    model = km.ConditionalDensity(location=False, wide=0.0).fit(data.X, data.Y)
     y = np.linspace(-8, 8, 401)
     some = fresh.X[:300]
     q = np.sum(model.weights(some)[:, :, None] * _bumps(model, y)[None], axis=1)

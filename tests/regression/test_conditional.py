@@ -434,3 +434,39 @@ def test_not_fitted_is_said(new):
     for verb in ("at", "predict", "weights", "apply"):
         with pytest.raises(ValueError, match="fit"):
             getattr(km.ConditionalEmbedding(), verb)(new)
+
+
+class TestOutsideTheData:
+    X = np.random.default_rng(0).uniform(-2, 2, (100, 1))
+    y = np.sin(2 * X[:, 0]) + 0.2 * np.random.default_rng(1).standard_normal(100)
+
+    @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+    def test_that_of_the_nearest_row(self, kernel):
+        """Weights of both signs, divided by a sum near zero, had a mean of -20 at x = 10."""
+        c = km.ConditionalEmbedding(kernel).fit(self.X, self.y)
+        at = np.array([[10.0], [0.0], [-2.5], [1e5], [self.X.max() + 1e-3]])
+        with pytest.warns(km.NumericalWarning, match=r"3 row\(s\) outside.*row 0 first") as said:
+            laws = c.at(at)
+        assert len(said) == 1
+        near = at.clip(self.X.min(), self.X.max())
+        assert_allclose(laws.weights, c.at(near).weights)
+        assert_array_equal(laws.extrapolated, [True, False, True, True, True])
+        assert_array_equal(laws.to_frame()["extrapolated"], laws.extrapolated)
+        assert not c.at(near).extrapolated.any()
+
+    def test_a_line_goes_on(self):
+        c = km.ConditionalEmbedding(km.Linear(), reg=1e-9).fit(self.X, 3.0 * self.X[:, 0])
+        assert_allclose(c.predict([[10.0]]), [30.0], rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_scale_does_not_depend_on_the_order_of_rows():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(1100, 2))
+    y = np.sin(2 * X[:, 0]) + 0.2 * rng.standard_normal(1100)
+    order = rng.permutation(1100)
+    scales = [
+        km.ConditionalEmbedding(tune_lengthscale=True).fit(X[rows], y[rows]).kernel_x_.lengthscale
+        for rows in (np.arange(1100), order)
+    ]
+    assert_allclose(scales[1], scales[0], rtol=0.01)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace as namespace
 
+from .arrays import to_numpy
 from .checks import Array, check_lengths
 from .threads import streamed
 
@@ -27,6 +28,17 @@ def block_rows(width: int) -> int:
 def evenly(n: int, limit: int) -> np.ndarray:
     """Numbers of evenly spaced rows, at most `limit` of n."""
     return np.linspace(0, n - 1, min(n, limit)).astype(int)
+
+
+def canonical_order(*tables) -> np.ndarray:
+    """Rows by their distance from the mean in standard units: whatever order they came in.
+
+    Searches choose rows, halves and landmarks from rows in this order.
+    """
+    rows = np.hstack([to_numpy(A) for A in tables])
+    spread = rows.std(axis=0)
+    away = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.lexsort((*rows.T, (away**2).sum(axis=1).round(9)))
 
 
 def row_blocks(*arrays, rows: int) -> Iterator[tuple]:

@@ -26,7 +26,8 @@ from ..core.checks import (
 )
 from ..core.interval import Interval
 from ..core.labels import Labels
-from ..core.parameters import auto, check_parameters, optional, positive
+from ..core.moments import canonical_order
+from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -37,6 +38,7 @@ from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Periodic, fitted_kernel
 from ..regression.lengthscales import TUNABLE
 from ..regression.smoother import Smoother
+from . import rival
 from .bandwidth import bandwidth_lines, with_bandwidth
 from .fit import Draft, Fit, Plan
 from .laws import MovedLaws
@@ -61,26 +63,28 @@ LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard devi
     "loo_score",
 )
 class ConditionalDensity(Saveable, BaseEstimator):
-    """p(y | x) = max(q, 0)/∫max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
+    """p(y | x) ∝ max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
 
     w(x) = (K_X + nλI)⁻¹k_X(x) are the weights of the conditional mean embedding, k̄_γ is the
     smoothing kernel, of integral one, with the bandwidth γ. Bandwidth, lengthscales and λ minimise
     the leave-one-out score in closed form, M = (1/n) Σ_i [∫ q⁻ⁱ(y|x_i)² dy − 2 q⁻ⁱ(y_i|x_i)].
 
-    When λ is chosen, two things are added to the estimator of the thesis. An intercept, which is
+    When λ is chosen, three things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
     nothing. And, where it has the smaller score, a location: the density is that of residuals
     around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out
     residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a
-    distribution that moves along need not be learned anew at every x.
+    distribution that moves along need not be learned anew at every x. And a small share of a wide
+    law, so that no density is zero: where q is not positive nothing was seen, which is not to say
+    that nothing can be.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
-    the rows, for one more width of the box; then it stays where it is. In the box its distance
-    from that line is kept within its range at the rows, and weights are no longer (in the sense of
-    Σ(w_j − 1/n)²) than at a row. So answers are continuous and bounded in x. Laws say for which x
-    they are `extrapolated`; a `NumericalWarning` does where that is by more than a tenth of the
-    width of the box. Angles, categories and kernels of one's own know no box.
+    the rows. In the box its distance from that line is kept within its range at the rows, and
+    weights are no longer (in the sense of Σ(w_j − 1/n)²) than at a row. So answers are continuous
+    in x and grow no faster than a line. Laws say for which x they are `extrapolated`; a
+    `NumericalWarning` does where that is by more than a tenth of the width of the box. Angles,
+    categories, linear kernels and kernels of one's own know no box.
 
     Parameters
     ----------
@@ -108,6 +112,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
         loosely tied to the others as what is found on half of the rows says for the other half
         (ten rows a column are needed for that). "auto" does so for
         kernels given by name, where λ is chosen.
+    wide : "auto" or float in [0, 1)
+        Share a of a wide law (Laplace, 1.5 mean deviations of Y, or of the residuals, about their
+        median) in every density: p = (1 − a) max(q, 0)/∫max(q, 0) + a·wide. "auto" is the share
+        that maximises the log density of rows left out, between 1/n and a half, where λ is chosen,
+        and 0 where it is given.
     verbose : bool or callable
         Show the progress of the search.
 
@@ -122,6 +131,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
     scales_ : array of shape (d_x,)
         Lengthscales found, as multiples of the medians.
     intercept_ : bool
+    wide_ : float
+        Share of the wide law.
     location_ : Location or None
         The smooth mean m, a function of rows of X.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
@@ -151,9 +162,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     ALLOWED: ClassVar = {
         "reg": optional(positive(zero=True)),
+        "wide": either(share, "auto"),
         **dict.fromkeys(("intercept", "location", "tune_lengthscale"), auto),
     }
     _fit: Fit
+    wide: Any = 0.0  # a file of an earlier version has neither
+    wide_ = 0.0
 
     def __init__(
         self,
@@ -166,6 +180,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         intercept="auto",
         location="auto",
         tune_lengthscale="auto",
+        wide="auto",
         verbose=False,
     ):
         self.kernel_x = kernel_x
@@ -176,6 +191,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         self.intercept = intercept
         self.location = location
         self.tune_lengthscale = tune_lengthscale
+        self.wide = wide
         self.verbose = verbose
 
     def fit(self, X, y) -> ConditionalDensity:
@@ -193,10 +209,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
             range.
         """
         points_x, points_y = self._check_pairs(X, y)
-        plan = self._plan(points_x, points_y, column_names(X))
-        drafts = [plan.draft(points_x, points_y, where) for where in self._locations()]
-        best = self._search([draft for draft in drafts if draft is not None])
-        self._adopt(plan.finish(best, points_x, points_y))
+        order = canonical_order(points_x, points_y)
+        rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
+        plan = self._plan(rows_x, rows_y, column_names(X))
+        fit = plan.finish(self._search(plan, rows_x, rows_y), rows_x, rows_y)
+        self._adopt(fit.in_order(order, points_x))
         return self
 
     # ------------------------------------------------------------ densities
@@ -217,20 +234,23 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return laws.density_of_pairs(Y) if paired else laws.density(Y)
 
     def score_samples(self, X, y) -> Array:
-        """log p(y_i | x_i), shape (m,); −∞ where the positive part of q is zero."""
-        p = arrays.to_numpy(self.pdf(y, X, paired=True))
-        with np.errstate(divide="ignore"):
-            return arrays.like(np.log(p), self.points_)
+        """log p(y_i | x_i), shape (m,); finite, but −∞ where `wide` is 0 and p is zero."""
+        laws = self._laws(X)
+        Y = laws.rows(y)
+        pairs_wanted(len(Y), len(laws), True)
+        return laws.log_density_of_pairs(Y)
 
     def score(self, X, y) -> float:
         """Mean log density of pairs.
 
-        A density counts as at least 1e-6 in units of standard deviations of the training y: the
-        positive part can be zero where data fall, once in a while.
+        Without a wide law a density counts as at least 1e-6 in units of standard deviations of the
+        training y: the positive part can be zero where data fall, once in a while.
         """
-        p = arrays.to_numpy(self.pdf(y, X, paired=True))
-        spread = arrays.to_numpy(self._fit.spread)
-        return float(np.mean(np.log(np.maximum(p, LOWEST / np.prod(spread)))))
+        found = arrays.to_numpy(self.score_samples(X, y))
+        if self._fit.wide is None:
+            lowest = LOWEST / np.prod(arrays.to_numpy(self._fit.spread))
+            found = np.maximum(found, np.log(lowest))
+        return float(np.mean(found))
 
     def cdf(self, Y, X, paired: bool | None = None) -> Array:
         """P(Y_j ≤ y_j | x) of each column: (m,), or a table, with d_y behind if y had columns.
@@ -255,10 +275,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
             `to_frame`.
         """
         laws = self._laws(X)
+        if laws.wide is not None or (laws.shift is not None and len(laws) > 1):
+            return laws
         if laws.shift is None:
             return laws.embedding
-        if len(laws) > 1:
-            return laws
         return laws.embedding.moved(arrays.like(laws.shift, self.points_))
 
     def weights(self, X) -> Array:
@@ -352,6 +372,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         smooths = Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)
         widths = bandwidth_lines(self.bandwidth_, targets, self.bandwidth)
+        gain = self._fit.gain
         return Summary(
             "Conditional density of " + ", ".join(targets),
             [
@@ -363,7 +384,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
                     [
                         Line.chosen("reg (λ)", self.reg_, self.reg),
                         Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
+                        Line.chosen("share of a wide law", self.wide_, None if gain else 0.0),
                         Line.of("leave-one-out score", self.loo_score_),
+                        *([] if gain is None else [rival.line(gain)]),
                     ],
                 ),
             ],
@@ -404,7 +427,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
             tune = chosen and named and not learns_from_pairs(self.features)
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)
         choice = len(self._locations()) > 1
-        return Plan(kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice)
+        wide = (None if chosen else 0.0) if self.wide == "auto" else float(self.wide)
+        return Plan(
+            kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice, wide
+        )
 
     def _locations(self) -> list[bool]:
         """Whether to try without a location, with one, or both."""
@@ -412,8 +438,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
             return [False, True] if self.reg is None and self.bandwidth is None else [False]
         return [bool(self.location)]
 
-    def _search(self, drafts: list[Draft]) -> Draft:
-        """Half of the rounds for each draft, and the rest for the better one."""
+    def _search(self, plan: Plan, X, Y) -> Draft:
+        """Half of the rounds for each draft, and the rest for the better one, on more rows."""
+        found = [plan.draft(X, Y, where) for where in self._locations()]
+        drafts = [draft for draft in found if draft is not None]
         best = drafts[0]
         if best.search.idle:
             return best
@@ -421,8 +449,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
             if number == ROUNDS // 2:
                 if len(drafts) > 1:
                     best = min(drafts, key=lambda draft: draft.search.score())
-                drafts = [best]
                 best.search.choose_columns()
+                best = plan.refined(best, X, Y)
+                drafts = [best]
             for draft in drafts:
                 draft.search.round()
         best.search.settle()
@@ -433,6 +462,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         self.kernel_x_, self.kernel_y_, self.features_ = fit.kernel_x, fit.kernel_y, fit.features
         self.scales_, self.intercept_, self.location_ = fit.scales, fit.intercept, fit.location
         self.points_x_, self.points_ = fit.X, fit.points
+        self.wide_ = 0.0 if fit.wide is None else fit.wide.share
         self.reg_, self.loo_score_ = fit.reg, fit.score
         d = fit.points.shape[1]
         self.bandwidth_ = np.broadcast_to(np.asarray(fit.kernel_y.lengthscale), (d,)).copy()
@@ -440,12 +470,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def _laws(self, X) -> MovedLaws:
         """For rows of X: their weights, and how far their densities are moved."""
         points = as_new_points(self, X)
-        fit = self._fit
-        m = MeanEmbedding.of_parts(fit.points, fit.left(points), fit.right, fit.kernel_y)
-        shift = None if fit.location is None else arrays.to_numpy(fit.location(points))
-        bandwidth = tuple(self.bandwidth_.tolist())
-        m = m.carrying(bandwidth, Labels.of(X, self.target_names_), fit.outside(points))
-        return MovedLaws(m, shift)
+        bandwidth, labels = tuple(self.bandwidth_.tolist()), Labels.of(X, self.target_names_)
+        outside = self._fit.outside(points)
+        return self._fit.laws(points).carrying(bandwidth, labels, outside)
 
     def _outward(self, values: Array) -> Array:
         """Without the column axis when y had none."""

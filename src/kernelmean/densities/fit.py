@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning, frozen, hushed
+from ..core.checks import Array, frozen, hushed, warn_numerical
 from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
+from ..core.moments import evenly
 from ..core.saving import Saveable
+from ..embedding.embedding import MeanEmbedding
+from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel, fitted_kernel
+from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
+from .laws import MovedLaws
 from .location import Location, LocationSearch
+from .rival import gain, linear_normal
 from .score import DensityScore, Target
-from .search import DensitySearch, thinned
+from .search import DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
-ROWS = 1500  # that the search looks at
+FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the rest
 REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
+WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
 
 
@@ -53,6 +59,26 @@ class Fit(Saveable):
     # a file of an earlier version has none of these, and laws that know no bounds
     support: Support | None = None
     longest: float = math.inf  # kernel part of the weights of a training row, squared
+    wide: Wide | None = None
+    gain: tuple[float, float] | None = None  # log density over that of a line with normal errors
+
+    def in_order(self, order: np.ndarray, X) -> Fit:
+        """The fit to sorted rows X[order], with the rows as they came."""
+        back = np.argsort(order)
+        smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
+        points = frozen(arrays.take(self.points, back, axis=0))
+        location = self.location
+        if location is not None:
+            location = replace(location, residuals=points)
+        if hasattr(self.features, "indices_"):
+            self.features.indices_ = order[self.features.indices_]
+        return replace(self, X=X, points=points, smoother=smoother, location=location)
+
+    def laws(self, points) -> MovedLaws:
+        """At rows of X."""
+        m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
+        shift = None if self.location is None else arrays.to_numpy(self.location(points))
+        return MovedLaws(m, shift, self.wide)
 
     @cached_property
     def right(self) -> Array:
@@ -67,8 +93,7 @@ class Fit(Saveable):
         """Which points are outside that box."""
         if self.support is None:
             return np.zeros(points.shape[0], dtype=bool)
-        self.support.warn(points, self.kernel_x, OUTSIDE)
-        return self.support.outside(points, self.kernel_x)
+        return self.support.outside(points, self.kernel_x, OUTSIDE)
 
     def _shortened(self, left) -> Array:
         """Weights whose kernel part is longer than at any training row, made as long as there.
@@ -91,11 +116,9 @@ class Fit(Saveable):
         total = left @ xp.sum(self.smoother.P, axis=0)
         lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
         if bool(xp.any(lost > 0)):
-            warnings.warn(
+            warn_numerical(
                 f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
-                "zero; the marginal density is given there",
-                NumericalWarning,
-                stacklevel=4,
+                "zero; the marginal density is given there"
             )
         kept = left * (1.0 - lost)[:, None]
         return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
@@ -118,7 +141,7 @@ class Draft:
     """Parameters sought on some of the rows."""
 
     search: DensitySearch
-    located: tuple[np.ndarray, float] | None  # scales and size of the line of the location
+    line: LocationSearch | None  # that of the location, if there is one
 
     def bandwidth(self, n: int) -> tuple[float, ...]:
         """For n rows: the one found falls at the rate n^{−1/(d+4)}; one given stays."""
@@ -142,18 +165,18 @@ class Plan:
     intercept: bool
     tune: bool
     choice: bool  # whether a location is compared with none
+    wide: Any  # share of the wide law; None is sought
 
     def draft(self, X, Y, with_location: bool) -> Draft | None:
-        """Scales and bandwidth, to be sought on at most `ROWS` rows.
+        """Scales and bandwidth, to be sought on a few hundred rows.
 
         None where a location is up for choice but explains nothing.
         """
-        X, Y = thinned(ROWS, arrays.to_numpy(X), arrays.to_numpy(Y))
-        Y = spread_ties(Y)
-        located = None
+        X, Y = self._few(FEW, X, Y)
+        line = None
         if with_location:
-            located = self._seek_location(X, Y)
-            location = self._location(X, Y, located)
+            line = self._seek_location(X, Y)
+            location = self._location(X, Y, line)
             if self.choice and not location.explains:
                 return None
             Y = location.residuals
@@ -167,11 +190,27 @@ class Plan:
             None if self.bandwidth is None else 1.0,
             self.reg,
         )
-        return Draft(search, located)
+        return Draft(search, line)
+
+    def refined(self, draft: Draft, X, Y) -> Draft:
+        """The draft as it stands, to be taken further on at most `ROWS` rows."""
+        X, Y = self._few(ROWS, X, Y)
+        line = draft.line
+        if line is not None:
+            line = self._seek_location(X, Y, line)
+            Y = self._location(X, Y, line).residuals
+        return Draft(draft.search.on(X, Y), line)
+
+    @staticmethod
+    def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
+        """At most so many evenly spaced rows, and ten to each column, ties of Y drawn apart."""
+        X, Y = arrays.to_numpy(X), arrays.to_numpy(Y)
+        some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
+        return X[some], spread_ties(Y[some])
 
     def finish(self, draft: Draft, X, Y) -> Fit:
         """With the parameters of the draft and all rows."""
-        location = None if draft.located is None else self._location(X, Y, draft.located)
+        location = None if draft.line is None else self._location(X, Y, draft.line)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
@@ -181,11 +220,25 @@ class Plan:
         exact = isinstance(features, Exact)
         score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
         reg = self._choose_reg(score, points, Y, kernel_y) if self.reg is None else self.reg
-        return Fit(
+        fit = Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
             Support.of(X), longest(smoother, reg) if self.intercept else math.inf,
         )  # fmt: skip
+        if self.wide == 0:
+            return fit
+        return self._widened(fit, score.thinned(WIDE_ROWS), arrays.to_numpy(Y))
+
+    def _widened(self, fit: Fit, score: DensityScore, Y: np.ndarray) -> Fit:
+        """With a wide law, its share by the densities of rows left out, and what these gain."""
+        points, rows = arrays.to_numpy(fit.points), evenly(len(Y), WIDE_ROWS)
+        whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole()
+        left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / whole
+        wide = Wide.of(points, self.wide or MOST)
+        if self.wide is None:
+            wide = wide.chosen(left_out, points[rows])
+        simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
+        return replace(fit, wide=wide, gain=gain(wide.log_mixed(left_out, points[rows]), simple))
 
     @staticmethod
     def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
@@ -202,13 +255,16 @@ class Plan:
         reg, _ = minimise_log10(few, *REGS, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
-    def _seek_location(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
-        if not self.tune:
-            return np.ones(X.shape[1]), 1.0
-        return LocationSearch(self.kernel_x, X, Y).run()
+    def _seek_location(
+        self, X: np.ndarray, Y: np.ndarray, start: LocationSearch | None = None
+    ) -> LocationSearch:
+        line = LocationSearch(self.kernel_x, X, Y, start, self.tune)
+        if self.tune:
+            line.round()
+        return line
 
-    def _location(self, X, Y, located: tuple[np.ndarray, float]) -> Location:
-        scales, size = located
+    def _location(self, X, Y, line: LocationSearch) -> Location:
+        scales, size = line.found
         kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
         return Location.of(X, Y, kernel, self._feature_map(), size)
 

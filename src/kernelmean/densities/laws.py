@@ -23,6 +23,7 @@ from ..core.moments import block_rows, row_blocks
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from ..embedding.line import Line
+from ..embedding.wide import Wide
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
@@ -36,10 +37,20 @@ class MovedLaws(Law):
         A batch on the points e_j, with the bandwidth γ.
     shift : array of shape (m, d)
         Where each law lies; None is nowhere else.
+    wide : Wide, optional
+        A law that each takes a share of, before it is moved: whatever has a bandwidth (densities,
+        quantiles, intervals, regions, the mode of one column, draws). Moments and probabilities
+        are those of the weighted points alone.
     """
 
-    def __init__(self, embedding: MeanEmbedding, shift: np.ndarray | None):
-        self._embedding, self.shift = embedding, shift
+    def __init__(
+        self, embedding: MeanEmbedding, shift: np.ndarray | None, wide: Wide | None = None
+    ):
+        self._embedding, self.shift, self.wide = embedding, shift, wide
+
+    def carrying(self, *known) -> MovedLaws:
+        """The same with what an estimator knows of them, as `MeanEmbedding.carrying`."""
+        return MovedLaws(self._embedding.carrying(*known), self.shift, self.wide)
 
     @property
     def embedding(self) -> MeanEmbedding:
@@ -60,7 +71,7 @@ class MovedLaws(Law):
         return len(self._embedding)
 
     def __getitem__(self, index: int) -> MeanEmbedding:
-        """One of the laws, on points of its own."""
+        """One of the laws, on points of its own, without its share of the wide law."""
         m = self._embedding[index]
         return m if self.shift is None else m.moved(arrays.like(self.shift[index], m.points))
 
@@ -103,6 +114,7 @@ class MovedLaws(Law):
         rng = generator(random_state)
         if self._d > 1:
             draws = arrays.to_numpy(self._embedding.sample(n, rng))
+            draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
             return self._like(draws if self.shift is None else draws + self.shift[:, None, :])
         (line,) = self._lines()
         return self._like(line.sample(n, rng)[..., None])
@@ -114,28 +126,21 @@ class MovedLaws(Law):
         return self._like(np.stack(found))
 
     def density(self, Y) -> Array:
-        Y = self.rows(Y)
-        if self._d == 1:
-            (line,) = self._lines()
-            return self._like(line.pdf(Y[:, 0]))
-        if self.shift is None:
-            return self._embedding.density(arrays.like(Y, self._embedding.points))
-        moved = (Y[None, :, :] - self.shift[:, None, :]).reshape(-1, self._d)
-        q = self._smooth(moved, np.repeat(np.arange(len(self)), len(Y)))
-        return self._like(np.maximum(q.reshape(len(self), -1), 0.0) / self._whole()[:, None])
+        p, moved = self._table(self.rows(Y))
+        return self._like(p if self.wide is None else self.wide.mixed(p, moved))
 
     def log_density(self, Y) -> Array:
-        with np.errstate(divide="ignore"):
-            return self._like(np.log(arrays.to_numpy(self.density(Y))))
+        """log of `density`: −∞ where that is zero, and finite where there is a wide law."""
+        return self._like(self._log(*self._table(self.rows(Y))))
 
     def density_of_pairs(self, Y) -> Array:
         """Density of law b at row b of Y, (m,)."""
-        Y = self.rows(Y)
-        if self._d == 1 and len(Y) * self._embedding.points.shape[0] > EVALUATIONS:
-            (line,) = self._lines()
-            return self._like(line.pdf(Y)[:, 0])
-        q = self._smooth(Y if self.shift is None else Y - self.shift, np.arange(len(Y)))
-        return self._like(np.maximum(q, 0.0) / self._whole())
+        p, moved = self._pairs(self.rows(Y))
+        return self._like(p if self.wide is None else self.wide.mixed(p, moved))
+
+    def log_density_of_pairs(self, Y) -> Array:
+        """Its logarithm."""
+        return self._like(self._log(*self._pairs(self.rows(Y))))
 
     def cdf(self, Y, paired: bool) -> Array:
         """Distribution functions per column: of law b at row b, (m, d), or at all, (m, k, d)."""
@@ -169,7 +174,34 @@ class MovedLaws(Law):
         m = self._embedding
         for j in range(self._d):
             own = m if self._d == 1 else m.marginal([j])
-            yield Line(own, None, None if self.shift is None else self.shift[:, j])
+            shift = None if self.shift is None else self.shift[:, j]
+            yield Line(own, None, shift, None if self.wide is None else self.wide.on(j))
+
+    def _log(self, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
+        if self.wide is not None:
+            return self.wide.log_mixed(p, moved)
+        with np.errstate(divide="ignore"):
+            return np.log(p)
+
+    def _table(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Positive parts (m, k) of every law at all rows of Y, and the rows before any move."""
+        moved = Y[None, :, :] - (0.0 if self.shift is None else self.shift[:, None, :])
+        if self._d == 1:
+            line = Line(self._embedding)
+            return line.pdf(Y[:, 0] if self.shift is None else moved[..., 0]), moved
+        if self.shift is None:
+            p = self._embedding.density(arrays.like(Y, self._embedding.points))
+            return arrays.to_numpy(p), moved
+        q = self._smooth(moved.reshape(-1, self._d), np.repeat(np.arange(len(self)), len(Y)))
+        return np.maximum(q.reshape(len(self), -1), 0.0) / self.whole()[:, None], moved
+
+    def _pairs(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The positive part of law b at row b of Y, (m,), and the rows before any move."""
+        moved = Y if self.shift is None else Y - self.shift
+        if self._d == 1 and len(Y) * self._embedding.points.shape[0] > EVALUATIONS:
+            return Line(self._embedding).pdf(moved)[:, 0], moved
+        q = self._smooth(moved, np.arange(len(Y)))
+        return np.maximum(q, 0.0) / self.whole(), moved
 
     def _smooth(self, Y: np.ndarray, member: np.ndarray) -> np.ndarray:
         """q of the member's weights at each row of Y, normalised to Σw = 1."""
@@ -182,8 +214,8 @@ class MovedLaws(Law):
             parts.append(np.einsum("ir,ri->i", left[who], K))
         return np.concatenate(parts)
 
-    def _whole(self) -> np.ndarray:
-        """∫ max(q, 0) of each law."""
+    def whole(self) -> np.ndarray:
+        """∫ max(q, 0) of each law, (m,)."""
         if self._d == 1:
             return Line(self._embedding).normaliser
         mass, _ = self._embedding.negative_mass()

@@ -24,11 +24,9 @@ from ..regression.lengthscales import (
 from ..regression.smoother import Smoother
 from ..regression.support import Support
 
-ROUNDS = 3  # each chooses landmarks afresh
 STEPS = 30  # of L-BFGS in a round
 RANK = 150  # landmarks of the search
 START = -3.0  # log10 of λ
-FURTHER = 1.0  # widths of the data beyond which the line outside them goes no further
 HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
@@ -54,9 +52,9 @@ class Slopes(Saveable):
 class Beyond(Saveable):
     """What keeps m(x) near the least-squares line ℓ through its values at the training rows.
 
-    With x̄ the nearest point of the box of the data, x' that of a box three times as wide, and d
-    the range of m − ℓ at the training rows, m(x) is ℓ(x̄) + clip(m(x̄) − ℓ(x̄), d) + ℓ(x') − ℓ(x̄):
-    as learned at the training rows, continuous, a line outside the data, and bounded.
+    With x̄ the nearest point of the box of the data and d the range of m − ℓ at the training rows,
+    m(x) is ℓ(x) + clip(m(x̄) − ℓ(x̄), d): as learned at the training rows, continuous, and outside
+    the data a line.
     """
 
     support: Support
@@ -81,10 +79,9 @@ class Beyond(Saveable):
     def __call__(self, learned: Callable, X) -> Array:
         """m(x) for the rows of X, where `learned` is m in the box."""
         near = self.support.nearest(X, self.kernel)
-        further = self.support.around(X, self.kernel, FURTHER)
         off = learned(near) - (near - self.centre) @ self.slope
         off = arrays.namespace(X).clip(off, self.low, self.high)
-        return off + (further - self.centre) @ self.slope
+        return off + (X - self.centre) @ self.slope
 
 
 @dataclass(frozen=True)
@@ -160,24 +157,41 @@ def _explains(Y, residuals, scale) -> bool:
 
 
 class LocationSearch:
-    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m."""
+    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
 
-    def __init__(self, kernel: Kernel, X: np.ndarray, Y: np.ndarray):
+    Those of `start`, a search on other rows, are where it begins; without one, it begins with a
+    round in which the scales of all columns keep in step.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: np.ndarray,
+        Y: np.ndarray,
+        start: LocationSearch | None = None,
+        free: bool = True,
+    ):
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
         self.scaled = Scaled(kernel, X, RANK)
-        start = 0.5 * np.log10(self.d)
-        around = (start - SCALE_DECADES, start + SCALE_DECADES)
+        middle = 0.5 * np.log10(self.d) if free else 0.0
+        around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REG_DECADES]
-        self._u = np.append(np.full(self.d, start), [0.0, START])
+        self._u = np.append(np.full(self.d, middle), [0.0, START])
+        self._tie = np.inf
+        if start is not None:
+            self._u, self._tie = start._u, start._tie * len(start.Y) / len(Y)
+        elif free and self.d > 1:
+            self.round()
+            self._tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(Y))
 
-    def run(self) -> tuple[np.ndarray, float]:
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, and a descent."""
+        self.scaled.choose(self._u[: self.d])
+        self._u = self._descend_on(None, self._u, self._tie)
+
+    @property
+    def found(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
-        tie = np.inf
-        for turn in range(ROUNDS):
-            self.scaled.choose(self._u[: self.d])
-            self._u = self._descend_on(None, self._u, tie)
-            if turn == 0 and self.d > 1:
-                tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(self.Y))
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
 
     def _coordinates(self, u: np.ndarray) -> np.ndarray:
@@ -200,9 +214,9 @@ class LocationSearch:
 
         return descend(loss, start, self._bounds, STEPS)
 
-    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> float:
-        """Mean squared error on rows that m was not learned from."""
+    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """Squared errors on rows that m was not learned from."""
         Theta = self._coordinates(u)
         smoother = Smoother.of(Theta[some], intercept=True)
         m = smoother.left(Theta[rest], float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
-        return float(((self.Y[rest] - m) ** 2).mean())
+        return ((self.Y[rest] - m) ** 2).mean(axis=1)

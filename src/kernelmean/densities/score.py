@@ -23,6 +23,7 @@ from ..features.base import FeatureMap
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel
 from ..regression.leave_one_out import SAFE
+from ..regression.lengthscales import Scaled
 from ..regression.smoother import Smoother
 
 FINE = 1e-7  # of the trace, in coordinates of Y
@@ -47,6 +48,13 @@ class Target:
         kernels = kernel, kernel.self_convolved(Y.shape[1])
         return cls(*(_coordinates(Y, k, features) for k in kernels))
 
+    @classmethod
+    def on(cls, landmarks: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Target:
+        """In coordinates of landmarks that were chosen for a bandwidth which is no larger."""
+        kernels, same = (kernel, kernel.self_convolved(Y.shape[1])), np.zeros(Y.shape[1])
+        Psi = [Scaled(k, Y, landmarks=landmarks)(same) for k in kernels]
+        return cls(*(_normalised(P, k, Y) for P, k in zip(Psi, kernels, strict=True)))
+
     def take(self, rows: np.ndarray) -> Target:
         """That of some of the rows."""
         return Target(*(arrays.take(Psi, rows, axis=0) for Psi in self))
@@ -56,6 +64,10 @@ def _coordinates(Y, kernel: Kernel, features: FeatureMap) -> Array:
     """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
     with hushed():  # a rank that is used up loses nothing but precision
         Psi = features.fit_transform(Y, kernel)
+    return _normalised(Psi, kernel, Y)
+
+
+def _normalised(Psi, kernel: Kernel, Y) -> Array:
     Psi *= math.exp(-0.5 * kernel.log_normaliser(Y.shape[1]))
     return Psi
 
@@ -103,10 +115,19 @@ class DensityScore:
         fitted = self.P * shrink[None, :]
         if float(xp.min(left)) < SAFE:
             return self._near_interpolation(fitted, h, left)
-        at_own = (self.cross[0] @ shrink - h * self.norms[0]) / left
+        at_own = self._at_own(shrink, h, left)
         squared = xp.sum((fitted @ self.inner) * fitted, axis=1)
         squared += h * (h * self.norms[1] - 2 * (self.cross[1] @ shrink))
         return xp.clip(squared, 0.0, None) / left**2 - 2 * at_own
+
+    def own(self, reg: float) -> Array:
+        """q⁻ⁱ(y_i|x_i), (n,)."""
+        h = self.smoother.leverage(reg, self.P)
+        left = arrays.namespace(h).clip(1.0 - h, 1e-10, None)
+        return self._at_own(self.smoother.shrink(reg), h, left)
+
+    def _at_own(self, shrink, h, left) -> Array:
+        return (self.cross[0] @ shrink - h * self.norms[0]) / left
 
     def _near_interpolation(self, fitted, h, left) -> Array:
         """The same from c_i itself, whose square would have lost its digits."""
@@ -118,11 +139,13 @@ class DensityScore:
         return xp.sum(wide * wide, axis=1) - 2 * xp.sum(self.target.narrow * narrow, axis=1)
 
 
-def held_out_score(smoother: Smoother, learned: Target, Phi, target: Target, reg: float) -> float:
-    """(1/m) Σ_i [∫ q(y|x_i)² dy − 2 q(y_i|x_i)] over rows that q was not learned from."""
+def held_out_score(
+    smoother: Smoother, learned: Target, Phi, target: Target, reg: float
+) -> np.ndarray:
+    """∫ q(y|x_i)² dy − 2 q(y_i|x_i) of rows that q was not learned from, (m,)."""
     left = smoother.left(Phi, reg)
     F = [left @ (smoother.P.T @ Psi) for Psi in learned]
-    return float((F[1] ** 2).sum() - 2 * (F[0] * target.narrow).sum()) / len(left)
+    return (F[1] ** 2).sum(axis=1) - 2 * (F[0] * target.narrow).sum(axis=1)
 
 
 def density_loss(Phi, reg: float, target: Target, intercept: bool):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ..core.checks import hushed
 from ..core.minimise import descend, largest, minimise_log10
-from ..core.moments import evenly
+from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
 from ..regression.smoother import Smoother
-from .bandwidth import FIRST
-from .score import COARSE, DensityScore, Target, density_loss, held_out_score
+from .bandwidth import FIRST, with_bandwidth
+from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
 ROUNDS = 4  # each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
@@ -21,7 +22,7 @@ RANK = 150  # landmarks of the search
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 LATER = 0.25  # then around the last one
-PRECISION = 1e-2  # in the logarithm of the bandwidth
+PRECISION = 3e-3  # in the logarithm of the bandwidth
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
 
@@ -67,6 +68,17 @@ class DensitySearch:
         self._around = FIRST
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
+    def on(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
+        """The same search, as far as it has come, on other rows.
+
+        The bandwidth is a multiple of Silverman's, which falls with the number of rows.
+        """
+        k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
+        other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y)
+        other._u, other.factor, other._around = self._u, self.factor, self._around
+        other.tie = self.tie * len(self.Y) / len(Y)
+        return other
+
     @property
     def idle(self) -> bool:
         """Whether everything is given."""
@@ -101,15 +113,21 @@ class DensitySearch:
         if self.bandwidth is not None:
             return
         self._scaled.choose(self._u[:-1])
-        rows = self._by_bandwidth()
+        rows = self._by_bandwidth(self._landmarks(self.factor))
         limit = float(np.log10(self.factor)) + FIRST[1]
         self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
 
-    def _by_bandwidth(self) -> Callable[[float], np.ndarray]:
+    def _by_bandwidth(self, landmarks=None) -> Callable[[float], np.ndarray]:
         """Each row's term of the score, as a function of the bandwidth."""
         smoother = Smoother.of(self._scaled(self._u[:-1]), self.intercept)
         reg = float(10.0 ** self._u[-1])
-        return lambda factor: DensityScore.of(smoother, self._target(factor)).rows(reg)
+        return lambda factor: DensityScore.of(smoother, self._target(factor, landmarks)).rows(reg)
+
+    def _landmarks(self, factor: float) -> np.ndarray:
+        """Rows of Y that serve this bandwidth and larger ones."""
+        with hushed():  # a rank that is used up loses nothing but precision
+            features = Nystroem(tol=COARSE, max_rank=MOST)
+            return features.fit(self.Y, self.kernel_y.scaled(factor)).landmarks_
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""
@@ -118,18 +136,23 @@ class DensitySearch:
         self._u[-1] = np.log10(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self) -> None:
-        rows = self._by_bandwidth()
+        first = self._around is FIRST
+        low, high = (float(np.log10(self.factor) + u) for u in self._around)
+        # over a wide range landmarks for the smallest bandwidth would be too many for the others
+        rows = self._by_bandwidth(None if first else self._landmarks(10.0**low))
 
         def score(factor: float) -> float:
             return float(rows(factor).mean())
 
-        middle, points = np.log10(self.factor), 9 if self._around is FIRST else 3
-        low, high = (float(middle + u) for u in self._around)
+        points = 9 if first else 2
         self.factor, _ = minimise_log10(score, low, high, points, precision=PRECISION)
         self._around = (-LATER, LATER)
 
-    def _target(self, factor: float) -> Target:
-        return Target.of(self.Y, self.kernel_y.scaled(factor), COARSE)
+    def _target(self, factor: float, landmarks: np.ndarray | None = None) -> Target:
+        kernel = self.kernel_y.scaled(factor)
+        if landmarks is None:
+            return Target.of(self.Y, kernel, COARSE)
+        return Target.on(landmarks, self.Y, kernel)
 
     def choose_columns(self) -> None:
         """How strongly the scales of columns are tied from here on, by rows held out."""
@@ -169,9 +192,3 @@ class DensitySearch:
             return value / size + price, np.append(slope, np.log(10) * reg * on_reg / size)
 
         return loss
-
-
-def thinned(rows: int, *data: np.ndarray) -> list[np.ndarray]:
-    """At most so many evenly spaced rows of each."""
-    some = evenly(len(data[0]), rows)
-    return [A[some] for A in data]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..kernels import Kernel
 from .weighted import WeightedPoints
+from .wide import Wide
 
 CELLS_PER_WIDTH = 8
 FEWEST_PER_WIDTH = 2  # less than this is said; 1e-4 of a point's weight
@@ -50,6 +52,8 @@ class Line:
         γ; None is the kernel's own lengthscale.
     shift : array of shape (batch,), optional
         Moves each member's density: that of y_b + shift_b.
+    wide : Wide, optional
+        Every member takes its share of that law, before it is moved.
 
     Warns
     -----
@@ -58,14 +62,14 @@ class Line:
         to a bandwidth, at a range of 8,000 bandwidths; gaps without points count nothing.
     """
 
-    def __init__(self, m: WeightedPoints, bandwidth=None, shift=None):
-        self.m, self.kernel = m.normalised(), m.kernel.smoothing(bandwidth)
+    def __init__(self, m: WeightedPoints, bandwidth=None, shift=None, wide: Wide | None = None):
+        self.m, self.kernel, self.wide = m.normalised(), m.kernel.smoothing(bandwidth), wide
         self.shift = None if shift is None else arrays.to_numpy(shift)[:, None]
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
         self._left, rows = ordered_factors(self.m, order)
         rank = len(x) if rows is None else rows.shape[1]
-        self.grid = _grid(x[order], self.kernel, rank)
+        self.grid = _grid(x[order], self.kernel, rank, () if wide is None else wide.nodes())
         self._tables = _tables(self.kernel, x[order], rows, rank, self.grid)
 
     # ------------------------------------------------------------ masses
@@ -73,7 +77,7 @@ class Line:
     @cached_property
     def negative_mass(self) -> np.ndarray:
         """∫ max(−q, 0), (batch,)."""
-        return self._each(lambda cells: cells.negative)
+        return np.concatenate([cells.negative for cells, _ in self._signed_blocks()])
 
     @cached_property
     def normaliser(self) -> np.ndarray:
@@ -97,9 +101,11 @@ class Line:
         1e-4 of its height.
         """
         if self.shift is None and y.ndim == 1:
-            q = np.maximum(self.signed(y), 0.0)
-            return q / _whole(self.normaliser)[:, None]
-        return self._each(lambda cells, y: cells.pdf(y), self._unshifted(y))
+            p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
+        else:
+            y = self._unshifted(y)
+            p = np.concatenate([cells.pdf(y[rows]) for cells, rows in self._signed_blocks()])
+        return p if self.wide is None else self.wide.mixed(p, y[..., None])
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Distribution functions (batch, m) at points (m,) or (batch, m)."""
@@ -121,8 +127,7 @@ class Line:
 
     def threshold(self, level: float) -> np.ndarray:
         """The height c at which {y : p(y) ≥ c} has mass `level`, (batch,)."""
-        found = self._each(lambda cells: cells.threshold(level))
-        return found / _whole(self.normaliser)
+        return self._each(lambda cells: cells.threshold(level) / _whole(cells.whole[:, 0]))
 
     def regions(self, level: float) -> list[np.ndarray]:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""
@@ -143,6 +148,11 @@ class Line:
     # ------------------------------------------------------------ inside
 
     def _blocks(self) -> Iterator[tuple[_Cells, slice]]:
+        """Proper densities: the signed ones, or what they are with the share of the wide law."""
+        for cells, rows in self._signed_blocks():
+            yield cells if self.wide is None else cells.mixed(self.wide), rows
+
+    def _signed_blocks(self) -> Iterator[tuple[_Cells, slice]]:
         """Members whose tables fit in memory, a block at a time."""
         step = max(1, MEMBER_FLOATS // len(self.grid))
         for start in range(0, len(self.m), step):
@@ -187,8 +197,11 @@ def ordered_factors(
     return weights[:, order], None
 
 
-def _grid(x: np.ndarray, kernel: Kernel, rank: int) -> np.ndarray:
-    """Nodes at most an eighth of a bandwidth apart wherever a point is near; gaps are one cell."""
+def _grid(x: np.ndarray, kernel: Kernel, rank: int, more: Any) -> np.ndarray:
+    """Nodes at most an eighth of a bandwidth apart wherever a point is near; gaps are one cell.
+
+    And `more`, of another law.
+    """
     width = reach(kernel, ONE_SIGMA)
     low, high = spans(x, kernel)
     if not (high > low).all():
@@ -203,8 +216,8 @@ def _grid(x: np.ndarray, kernel: Kernel, rank: int) -> np.ndarray:
     nodes = _pieces(low, high, np.ceil((high - low) / step).astype(int))
     nodes = nodes[evenly(len(nodes), 2 * limit)]
     distinct = np.unique(x)
-    if len(distinct) <= POINT_NODES:
-        nodes = np.sort(np.concatenate([nodes, distinct]))
+    points = distinct if len(distinct) <= POINT_NODES else distinct[:0]
+    nodes = np.sort(np.concatenate([nodes, points, more]))
     return nodes[np.append(np.diff(nodes) > 1e-3 * step, True)]
 
 
@@ -297,6 +310,17 @@ class _Cells:
         self.to = np.concatenate([np.zeros((len(q), 1)), np.cumsum(mass, axis=1)], axis=1)
         self.whole = self.to[:, -1:]
         self.negative = np.maximum(self.whole[:, 0] - change.sum(axis=1), 0.0)
+
+    def mixed(self, wide: Wide) -> _Cells:
+        """Positive parts, of integral one, that leave a share to the wide law.
+
+        Nodes and masses of cells are exact; a parabola in a cell where q changes sign is not.
+        """
+        q, F = np.maximum(self.q, 0.0) / _whole(self.whole), self.to / _whole(self.whole)
+        a = wide.share
+        return _Cells(
+            self.t, wide.mixed(q, self.t[:, None]), (1 - a) * F + a * wide.distribution(self.t)
+        )
 
     def _mixed(self, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cells where the parabola is not on one side of a height (b, 1), and those above it.

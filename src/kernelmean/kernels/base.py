@@ -184,7 +184,7 @@ class Kernel(Saveable):
         return X
 
     def clipped(self, X, low, high) -> Array:
-        """The nearest points of a box; angles, rotations, categories and row numbers stay."""
+        """The nearest points of a box; angles, categories, row numbers and lines know none."""
         return arrays.namespace(X).clip(X, low, high)
 
     def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:

@@ -33,6 +33,10 @@ from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..kernels import fitted_kernel
 from .leave_one_out import LeaveOneOut, best_scale
+from .support import Support
+
+OUTSIDE = "answers are those at the nearest point of its box"
+BRACKET_ROWS = 1_000  # that bracket λ where there are more
 
 
 class ConditionalOperator(Saveable):
@@ -119,7 +123,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     """
 
     ALLOWED: ClassVar = {"reg": optional(positive(zero=True))}
-    target_names_: list[str] | None = None  # a file of version 1 has none
+    # a file of an earlier version has none of these
+    target_names_: list[str] | None = None
+    _support: Support | None = None
 
     def __init__(
         self,
@@ -164,11 +170,16 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         )
         self.kernel_x_ = self.features_x_.kernel_
         self.points_x_, self.points_ = points_x, points_y
+        self._support = Support.of(points_x)
         self._solve(Phi, Psi)
         return self
 
     def at(self, X) -> MeanEmbedding:
         """The batch of embeddings μ_{Y|x} for the rows of `X`.
+
+        Outside the box that the training rows fill, those at the nearest point of it: kernels go
+        to zero there, unevenly, and weights divided by their sum would be of any size. They are
+        flagged (`extrapolated`), and warned of where that is by a tenth of the width of the box.
 
         Parameters
         ----------
@@ -179,8 +190,13 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         MeanEmbedding
             A batch on the training points of Y.
         """
-        m = self._embed(self._coordinates(X))
-        return m.carrying(labels=Labels.of(X, self.target_names_))
+        points, labels = as_new_points(self, X), Labels.of(X, self.target_names_)
+        if self._support is None:
+            return self._embed(self.features_x_.transform(points)).carrying(labels=labels)
+        near = self._support.nearest(points, self.kernel_x_)
+        outside = self._support.outside(points, self.kernel_x_, OUTSIDE)
+        m = self._embed(self.features_x_.transform(near))
+        return m.carrying(labels=labels, extrapolated=outside)
 
     def apply(self, m) -> MeanEmbedding:
         """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Φ(ΦᵀΦ + nλI)⁻¹ Σ_j α_j φ(u_j).
@@ -198,7 +214,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def predict(self, X) -> Array:
         """Σ_i w_i(x) y_i, the conditional mean without normalisation, (batch,) or (batch, d_y).
 
-        Equal to kernel ridge regression with penalty nλ (`KernelRidge(alpha=n * reg)`).
+        Equal to kernel ridge regression with penalty nλ (`KernelRidge(alpha=n * reg)`), outside
+        the box of the data to that at its nearest point.
         `at(X).mean()` divides by Σ_i w_i(x) as well.
         """
         values = super().predict(X)
@@ -266,10 +283,6 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.one_output_, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
         return frozen(points_x), frozen(points_y)
 
-    def _coordinates(self, X) -> Array:
-        points = as_new_points(self, X)
-        return self.features_x_.transform(points)
-
     def _solve(self, Phi, Psi) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
         n = Phi.shape[0]
@@ -281,7 +294,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def _choose_reg(self) -> tuple[float, float]:
         loss = self.leave_one_out()
         if self.reg is None:
-            return loss.best()
+            many = self._Phi.shape[0] > 2 * BRACKET_ROWS
+            return loss.best(coarse=BRACKET_ROWS if many else None)
         return float(self.reg), loss(float(self.reg))
 
     def _embed(self, coordinates) -> MeanEmbedding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..core import arrays, solves
 from ..core.checks import Array, hushed
 from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10, standard_error
-from ..core.moments import evenly
+from ..core.moments import canonical_order, evenly
 from ..core.saving import Saveable
 from ..features.landmarks import Nystroem
 
@@ -15,16 +15,16 @@ SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
 ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared residual
 SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to rounding
 SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
+PRECISION = 3e-3  # in the logarithm of a scale
 
 
 def best_scale(kernel_x, points_x, Psi) -> float:
     """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
 
     Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
-    200), each at its own best λ.
+    200), each at its own best λ, which a quarter of the rows brackets.
     """
-    n = points_x.shape[0]
-    rows = evenly(n, SCALE_ROWS)
+    rows = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
     points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
 
     def loss(scale: float) -> float:
@@ -32,9 +32,9 @@ def best_scale(kernel_x, points_x, Psi) -> float:
             features = Nystroem(tol=1e-4, max_rank=200)
             Phi = features.fit_transform(points, kernel_x.scaled(scale))
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-        return LeaveOneOut.of(Phi, targets, grid).best()[1]
+        return LeaveOneOut.of(Phi, targets, grid).best(coarse=len(rows) // 4)[1]
 
-    return minimise_log10(loss, *SCALES, points=9)[0]
+    return minimise_log10(loss, *SCALES, points=9, precision=PRECISION)[0]
 
 
 @dataclass(frozen=True)
