@@ -267,6 +267,7 @@ class TestDensities:
         X = rng.normal(size=(n, 1))
         return X, np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n)
 
+    @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")  # folds reach further
     def test_grid_search_by_the_mean_log_density(self):
         X, y = self.data()
         grid = {"bandwidth": [0.02, 0.2, 3.0], "reg": [1e-3, 1e3]}
