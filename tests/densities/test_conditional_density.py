@@ -647,7 +647,10 @@ class TestSymmetries:
 
     def test_permuted_columns_of_y(self):
         X, Y = plane()
-        a, b = fitted_plane(False), km.ConditionalDensity(location=False).fit(X, Y[:, ::-1])
+        a, b = (
+            fitted_plane(False),
+            km.ConditionalDensity(location=False, wide=0.0).fit(X, Y[:, ::-1]),
+        )
         assert_allclose(b.bandwidth_, a.bandwidth_[::-1], rtol=1e-3)
         p = a.pdf(Y, X)
         assert_allclose(b.pdf(Y[:, ::-1], X), p, atol=1e-2 * p.max())
@@ -817,6 +820,7 @@ class TestHardData:
         assert_allclose(b.score(X + 1e6, y + 1e6), a.score(X, y), atol=1e-2)
 
     @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
     def test_fifty_columns(self):
         X, y = wave(150, d=50)
         model = km.ConditionalDensity().fit(X, y)
@@ -860,14 +864,14 @@ class TestHardData:
     @pytest.mark.parametrize("far", [1e2, 1e4, -1e6])
     @pytest.mark.parametrize("location", [False, True])
     def test_far_from_the_data(self, far, location):
-        """The law at the nearest row; around a location, moved by a number that does not grow."""
+        """The law at the nearest row; around a location, moved along a line."""
         X, y = wave()
         model = of_wave(location)
         nearest = X[[np.abs(X[:, 0] - far).argmin()]]
         assert_array_equal(model.weights([[far]]), model.weights(nearest))
         q, near = (model.predict_quantile(x, [0.1, 0.5, 0.9])[0] for x in ([[far]], nearest))
         assert_allclose(np.diff(q), np.diff(near))
-        assert np.all(np.abs(q) < 10)
+        assert np.all(np.abs(q) < 10 + np.abs(far))
         assert_allclose(model.cdf(q, [[far]], paired=False)[0], [0.1, 0.5, 0.9], atol=1e-6)
 
     @pytest.mark.parametrize("columns", [1, 2])
@@ -893,6 +897,7 @@ class TestHardData:
 
 # -------------------------------------------------------------------------------- known truth
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 @pytest.mark.parametrize("name", ["bimodal", "beta", "linear"])
 def test_known_densities(name):
     """The mean over x of ∫ |p - truth| dy beside another estimator; intervals cover."""
@@ -921,8 +926,8 @@ def test_known_densities(name):
 @pytest.mark.slow
 def test_deviations_that_depend_on_x():
     rng = np.random.default_rng(67)
-    X = rng.uniform(0, 1, size=(400, 1))
-    y = (0.1 + X[:, 0]) * rng.normal(size=400)
+    X = rng.uniform(0, 1, size=(800, 1))
+    y = (0.1 + X[:, 0]) * rng.normal(size=800)
     model = km.ConditionalDensity().fit(X, y)
     low, high = model.predict_interval([[0.1], [0.9]], 0.8)
     assert_allclose(high - low, 2 * norm.ppf(0.9) * np.array([0.2, 1.0]), rtol=0.35)

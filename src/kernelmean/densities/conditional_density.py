@@ -80,11 +80,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
-    the rows, for one more width of the box; then it stays where it is. In the box its distance
-    from that line is kept within its range at the rows, and weights are no longer (in the sense of
-    Σ(w_j − 1/n)²) than at a row. So answers are continuous and bounded in x. Laws say for which x
-    they are `extrapolated`; a `NumericalWarning` does where that is by more than a tenth of the
-    width of the box. Angles, categories and kernels of one's own know no box.
+    the rows. In the box its distance from that line is kept within its range at the rows, and
+    weights are no longer (in the sense of Σ(w_j − 1/n)²) than at a row. So answers are continuous
+    in x and grow no faster than a line. Laws say for which x they are `extrapolated`; a
+    `NumericalWarning` does where that is by more than a tenth of the width of the box. Angles,
+    categories, linear kernels and kernels of one's own know no box.
 
     Parameters
     ----------
@@ -210,9 +210,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         points_x, points_y = self._check_pairs(X, y)
         order = canonical_order(points_x, points_y)
-        rows = [arrays.take(points, order, axis=0) for points in (points_x, points_y)]
-        plan = self._plan(*rows, column_names(X))
-        fit = plan.finish(self._search(plan, *rows), *rows)
+        rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
+        plan = self._plan(rows_x, rows_y, column_names(X))
+        fit = plan.finish(self._search(plan, rows_x, rows_y), rows_x, rows_y)
         self._adopt(fit.in_order(order, points_x))
         return self
 
@@ -458,9 +458,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 best.search.choose_columns()
                 best = plan.refined(best, X, Y)
                 drafts = [best]
-            moved = [draft.search.round() for draft in drafts]
-            if number > ROUNDS // 2 and not any(moved):
-                break
+            for draft in drafts:
+                draft.search.round()
         best.search.settle()
         return best
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning, frozen, hushed
+from ..core.checks import Array, frozen, hushed, warn_numerical
 from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
 from ..core.moments import evenly
 from ..core.saving import Saveable
@@ -117,11 +116,9 @@ class Fit(Saveable):
         total = left @ xp.sum(self.smoother.P, axis=0)
         lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
         if bool(xp.any(lost > 0)):
-            warnings.warn(
+            warn_numerical(
                 f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
-                "zero; the marginal density is given there",
-                NumericalWarning,
-                stacklevel=4,
+                "zero; the marginal density is given there"
             )
         kept = left * (1.0 - lost)[:, None]
         return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
@@ -198,8 +195,6 @@ class Plan:
     def refined(self, draft: Draft, X, Y) -> Draft:
         """The draft as it stands, to be taken further on at most `ROWS` rows."""
         X, Y = self._few(ROWS, X, Y)
-        if len(X) == len(draft.search.X):
-            return draft
         line = draft.line
         if line is not None:
             line = self._seek_location(X, Y, line)

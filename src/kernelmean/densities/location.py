@@ -27,7 +27,6 @@ from ..regression.support import Support
 STEPS = 30  # of L-BFGS in a round
 RANK = 150  # landmarks of the search
 START = -3.0  # log10 of λ
-FURTHER = 1.0  # widths of the data beyond which the line outside them goes no further
 HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
@@ -53,9 +52,9 @@ class Slopes(Saveable):
 class Beyond(Saveable):
     """What keeps m(x) near the least-squares line ℓ through its values at the training rows.
 
-    With x̄ the nearest point of the box of the data, x' that of a box three times as wide, and d
-    the range of m − ℓ at the training rows, m(x) is ℓ(x̄) + clip(m(x̄) − ℓ(x̄), d) + ℓ(x') − ℓ(x̄):
-    as learned at the training rows, continuous, a line outside the data, and bounded.
+    With x̄ the nearest point of the box of the data and d the range of m − ℓ at the training rows,
+    m(x) is ℓ(x) + clip(m(x̄) − ℓ(x̄), d): as learned at the training rows, continuous, and outside
+    the data a line.
     """
 
     support: Support
@@ -80,10 +79,9 @@ class Beyond(Saveable):
     def __call__(self, learned: Callable, X) -> Array:
         """m(x) for the rows of X, where `learned` is m in the box."""
         near = self.support.nearest(X, self.kernel)
-        further = self.support.around(X, self.kernel, FURTHER)
         off = learned(near) - (near - self.centre) @ self.slope
         off = arrays.namespace(X).clip(off, self.low, self.high)
-        return off + (further - self.centre) @ self.slope
+        return off + (X - self.centre) @ self.slope
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from ..core.summary import Line
 from ..regression.smoother import with_ones
 
+SMALLEST, TINY = 1e-12, 1e-100  # variance of the errors, in those of Y; and of those
 CLEAR = 2.0  # standard errors
 
 
@@ -23,7 +24,7 @@ def linear_normal(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     U = U[:, s > 1e-10 * s[0]]
     left = np.clip(1.0 - (U * U).sum(axis=1), 1e-6, None)
     R = (Y - U @ (U.T @ Y)) / left[:, None]
-    S = R.T @ R / n
+    S = R.T @ R / n + np.diag(SMALLEST * np.maximum(Y.var(axis=0), TINY))  # a line may fit exactly
     _, size = np.linalg.slogdet(2 * math.pi * S)
     return -0.5 * (size + (R @ np.linalg.pinv(S) * R).sum(axis=1))
 

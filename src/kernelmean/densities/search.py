@@ -18,13 +18,11 @@ from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_sc
 
 ROUNDS = 4  # each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
-FLAT = 1e-5  # progress of a step that is none
-STILL = 0.02  # decades: a round that moves nothing by more is the last
 RANK = 150  # landmarks of the search
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 LATER = 0.25  # then around the last one
-PRECISION = 3e-2  # in the logarithm of the bandwidth, sought afresh in every round
+PRECISION = 3e-3  # in the logarithm of the bandwidth
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
 
@@ -91,12 +89,8 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def round(self) -> bool:
-        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent.
-
-        Returns whether scales or bandwidth have moved.
-        """
-        before = self._place
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent."""
         self._scaled.choose(self._u[:-1])
         if self.reg is None:
             self._choose_reg()
@@ -104,11 +98,6 @@ class DensitySearch:
             self._choose_bandwidth()
         if self.free or self.reg is None:
             self._descend()
-        return bool(np.abs(self._place - before).max() > STILL)
-
-    @property
-    def _place(self) -> np.ndarray:
-        return np.append(self._u[:-1], np.log10(self.factor))
 
     def score(self) -> float:
         """The score at the parameters as they stand."""
@@ -173,7 +162,7 @@ class DensitySearch:
         target = self._target(self.factor)
 
         def descend_on(rows, u, tie):
-            return descend(self._loss(target.take(rows), tie, rows), u, self._bounds, STEPS, FLAT)
+            return descend(self._loss(target.take(rows), tie, rows), u, self._bounds, STEPS)
 
         def held_out(u, some, rest):
             Phi, reg = self._scaled(u[:-1]), float(10.0 ** u[-1])
@@ -184,7 +173,7 @@ class DensitySearch:
 
     def _descend(self) -> None:
         loss = self._loss(self._target(self.factor), self.tie)
-        self._u = descend(loss, self._u, self._bounds, STEPS, FLAT)
+        self._u = descend(loss, self._u, self._bounds, STEPS)
 
     def _loss(self, target: Target, tie: float, rows: np.ndarray | None = None) -> Callable:
         """The score of those rows (None: all), a multiple of it, with its slope."""

@@ -8,8 +8,9 @@ closed form. Where q has one sign its mass in the cell is the difference of F: e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -196,7 +197,7 @@ def ordered_factors(
     return weights[:, order], None
 
 
-def _grid(x: np.ndarray, kernel: Kernel, rank: int, more: Sequence[float]) -> np.ndarray:
+def _grid(x: np.ndarray, kernel: Kernel, rank: int, more: Any) -> np.ndarray:
     """Nodes at most an eighth of a bandwidth apart wherever a point is near; gaps are one cell.
 
     And `more`, of another law.

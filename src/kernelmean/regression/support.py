@@ -32,18 +32,9 @@ class Support(Saveable):
         xp = arrays.namespace(X)
         return cls(xp.min(X, axis=0), xp.max(X, axis=0))
 
-    @property
-    def width(self) -> Array:
-        """Of each column."""
-        return self.high - self.low
-
     def nearest(self, X, kernel: Kernel) -> Array:
         """The nearest rows of the box, continuous in X, (m, d)."""
         return kernel.clipped(X, self.low, self.high)
-
-    def around(self, X, kernel: Kernel, widths: float) -> Array:
-        """The same for a box that is larger on all sides by so many of its widths."""
-        return kernel.clipped(X, self.low - widths * self.width, self.high + widths * self.width)
 
     def outside(self, X, kernel: Kernel, what: str) -> np.ndarray:
         """Which rows are outside, (m,).
@@ -51,12 +42,12 @@ class Support(Saveable):
         With one warning, which says what that means, where any is by more than a tenth of the
         range of the data.
         """
-        far = _differ(X, self.around(X, kernel, FAR))
+        margin = FAR * (self.high - self.low)
+        far = _differ(X, kernel.clipped(X, self.low - margin, self.high + margin))
         if far.any():
             warn_numerical(
                 f"X has {far.sum()} row(s) outside the training data, row {np.flatnonzero(far)[0]} "
-                f"first: {what}",
-                stacklevel=5,
+                f"first: {what}"
             )
         return _differ(X, self.nearest(X, kernel))
 
