@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.ndimage import uniform_filter1d
+from scipy.special import logsumexp
 
+from ..core import arrays
 from ..core.progress import Verbose, track
 from ..kernels import Delta, Kernel
 from .emission import Emissions, Guard, GuardRule, Smoothing, rule_of_thumb
-from .markov import Chain, filtered, smoothed, stationary, transitions
+from .markov import Chain, filtered, predicted, smoothed, stationary, transitions
 from .rows import Rows
 
 FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
@@ -296,22 +298,59 @@ class Refinement:
 
     def held_out(self, bandwidth: float, first: Climb) -> float:
         """Log-likelihood of the rows seen, by laws and chains from every other stretch of rows."""
-        smoothing = self.smoothing(bandwidth)
-        total = 0.0
+        return float(self.forecasts(bandwidth, first).loglik[self.rows.seen].sum())
+
+    def forecasts(self, bandwidth: float, first: Climb) -> HeldOut:
+        """Of every row seen, by laws and chains from every other stretch of rows."""
+        smoothing, seen = self.smoothing(bandwidth), self.rows.seen
+        found = HeldOut.blank(self.rows)
         for used in self.rows.halves(STRETCHES):
             half = replace(self.rows, used=used)
             learned = self._climb_on(
                 half, smoothing, first.gamma, first.chain, self.effort.half_iter
             )
-            rest = self.rows.seen & ~used
-            total += float(judged(smoothing, half, learned)[rest].sum())
-        return total
+            found.take(seen & ~used, judged(smoothing, half, learned))
+        return found
 
 
-def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> np.ndarray:
-    """log p(y_t | y_1, ..., y_{t-1}) of all rows, by the laws of the rows used, never their own."""
-    logb = log_emissions(smoothing, rows, learned.gamma)
-    return filtered(logb, learned.chain, rows.sequences)[1]
+@dataclass(frozen=True)
+class HeldOut:
+    """One-step forecasts of rows by laws and chains that have not seen them.
+
+    Attributes
+    ----------
+    loglik : array of shape (n,)
+        log p(y_t | y_1, ..., y_{t-1}).
+    alone : array of shape (n,)
+        log p(y_t) by the same laws, as if the chain had no memory.
+    mean : array of shape (n, d)
+        E[y_t | y_1, ..., y_{t-1}].
+    """
+
+    loglik: np.ndarray
+    alone: np.ndarray
+    mean: np.ndarray
+
+    @classmethod
+    def blank(cls, rows: Rows) -> HeldOut:
+        """Zeros."""
+        return cls(*np.zeros((2, len(rows.seen))), np.zeros(rows.points.shape))
+
+    def take(self, rows: np.ndarray, other: HeldOut) -> None:
+        """Fill in some rows."""
+        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
+            mine[rows] = theirs[rows]
+
+
+def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> HeldOut:
+    """Forecasts of all rows, by the laws of the rows used, never their own."""
+    logb, chain = log_emissions(smoothing, rows, learned.gamma), learned.chain
+    alpha, loglik = filtered(logb, chain, rows.sequences)
+    weights = rows.weights(learned.gamma)
+    means = weights.T @ arrays.to_numpy(rows.there)
+    means /= np.maximum(weights.sum(axis=0), np.finfo(float).tiny)[:, None]
+    alone = logsumexp(logb, b=chain.startprob, axis=1)
+    return HeldOut(loglik, alone, predicted(alpha, chain, rows.sequences) @ means)
 
 
 def _within(ratio: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,20 +11,24 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
-from ..chains.em import Climb, Effort, Refinement
+from ..chains.em import FEWEST, Climb, Effort, HeldOut, Refinement
 from ..chains.emission import Guard, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
+from ..chains.rows import Rows
 from ..chains.variates import Variates
 from ..core import arrays
 from ..core.checks import frozen
+from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import Gaussian, fitted_kernel
+from ..kernels import Delta, Gaussian, fitted_kernel
+from .backbone import FittedBackbone
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
+from .lines import Found, clear, normal, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
-from .options import KernelRule, Particles
+from .options import Backbone, KernelRule, Particles
 from .pairing import WINDOWS, Pairing
 from .space import Space
 
@@ -49,6 +53,25 @@ class Fit(drafts.Fit):
     guard: tuple[float, float]
     U: np.ndarray
     V: np.ndarray
+    held: Held | None = None  # forecasts of rows held out
+    backbone: FittedBackbone | None = None
+    rivals: dict[str, Rival] = field(default_factory=dict)
+
+    @property
+    def without_memory(self) -> Fit:
+        """States drawn anew at every row."""
+        start = self.chain.chain.startprob
+        chain = Chain(start, np.tile(start, (len(start), 1)))
+        V = self.space.operator(self.space.Psi.T @ chain.transmat.T, start)
+        return replace(self, chain=replace(self.chain, chain=chain), V=V)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Numbers of some rows, and forecasts of them by laws that have not seen them."""
+
+    numbers: np.ndarray
+    forecasts: HeldOut
 
 
 @dataclass(frozen=True)
@@ -57,11 +80,47 @@ class Plan(drafts.Plan):
 
     law: Any  # Normal, its dimension given
     inference: Any
+    backbone: Any
+    drafted: Callable[[np.ndarray, np.ndarray, list[int]], Draft]
 
-    def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
-        """Nodes, pairings, moments from each of these, EM."""
+    def fit(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
+        """Of the series itself, of what a line leaves of it, or the better of the two."""
         latent, known = self.latent(rng)
         space = Space.of(latent, fitted_kernel(self.law.kernel, latent.nodes))
+        found = self.line(draft, known, inputs)
+        if found is None:
+            return self.states(draft, space, known)
+        rows = draft.rows
+        points = arrays.like(found.innovations, rows.points)
+        lengths = [s.stop - s.start for s in rows.sequences]
+        left = self.drafted(points, found.usable, lengths)
+        other = replace(self.states(left, space, known), backbone=found.line)
+        plain = None if self.backbone != "auto" else self.states(draft, space, known)
+        return best_of(plain, other, rows, found)
+
+    def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
+        """The line that is tried; None where it has no place: states are then of y itself."""
+        rows, given = draft.rows, isinstance(self.backbone, Backbone)
+        if not given and (
+            self.backbone is None
+            or not self.refine
+            or known is not None
+            or isinstance(self.inference, KernelRule)
+            or isinstance(draft.kernel, Delta)
+            or rows.seen.sum() < FEWEST
+            or self.variates(draft) is not None
+        ):
+            return None
+        options = self.backbone if given else Backbone()
+        Y = arrays.to_numpy(rows.points)
+        found = search(options, Y, rows.seen, rows.sequences, inputs)
+        if given and found is None:
+            raise ValueError(f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}")
+        return found
+
+    def states(self, draft: Draft, space: Space, known: Chain | None) -> Fit:
+        """Pairings, moments from each of these, EM."""
+        latent = space.latent
         variates = self.variates(draft)
         guard = np.atleast_1d(self.em.guard)
         guards = float(guard[0]), float(guard[-1])
@@ -103,7 +162,7 @@ class Plan(drafts.Plan):
 
     def by_em(self, learner: Learner, space: Space, best: PairFit, starts) -> Fit:
         """Laws whose weights are the probabilities of the nodes in the rows."""
-        climbed, smoothing = learner.refine(starts)
+        climbed, smoothing, held = learner.refine(starts)
         draft, seen = learner.draft, learner.draft.rows.seen
         gamma, plain = climbed.gamma[seen], learner.variates is None
         laws = smoothing.emissions(gamma)
@@ -119,7 +178,7 @@ class Plan(drafts.Plan):
         U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))
         V = space.operator(space.Psi.T @ climbed.chain.transmat.T, climbed.chain.startprob)
         guard, history = (strength, learner.guard[1]), np.array(climbed.history)
-        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V)
+        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V, held)
 
     def by_moments(self, learner: Learner, space: Space, best: PairFit) -> Fit:
         """The laws that the moments say."""
@@ -137,6 +196,62 @@ class Plan(drafts.Plan):
         if not isinstance(self.inference, KernelRule):
             return chain
         return replace(chain, rule=self.rule(draft, gamma, chain.chain))
+
+
+@dataclass(frozen=True)
+class Rival(Saveable):
+    """How well a model forecasts rows that it has not seen.
+
+    Attributes
+    ----------
+    loglik : float
+        Mean log-likelihood of a row.
+    rmse : float
+        Root mean square of its errors, over all columns.
+    """
+
+    loglik: float
+    rmse: float
+
+
+def best_of(plain: Fit | None, other: Fit, rows: Rows, found: Found) -> Fit:
+    """The fit that rows held out like best: of the series, of what is left of it, or no states."""
+    assert other.held is not None
+    line, numbers, left = found.line, other.held.numbers, other.held.forecasts
+    judged = (found.usable & rows.seen)[numbers]
+    judged[:1] = False
+    Y, slopes = arrays.to_numpy(rows.points)[numbers], found.slopes[numbers]
+    before = found.settled.mean[numbers]
+    back = line.transform.mean
+    scores = {
+        "with its backbone": (left.loglik + slopes, back(before + left.mean, line.cov)),
+        "backbone alone": (left.alone + slopes, back(before, line.cov)),
+        "autoregression by AIC": (normal(found.plain[numbers], 0.0), Y - found.plain[numbers]),
+        "no change": (normal(np.diff(Y, axis=0, prepend=Y[:1]), 0.0), np.roll(Y, 1, axis=0)),
+    }
+    if plain is not None:
+        scores["state space"] = plain.held.forecasts.loglik, plain.held.forecasts.mean
+    rivals = {
+        name: Rival(float(value[judged].mean()), float(((Y - f)[judged] ** 2).mean() ** 0.5))
+        for name, (value, f) in scores.items()
+    }
+    logliks = {name: value[judged] for name, (value, _) in scores.items()}
+    return replace(_taken(plain, other, logliks), rivals=rivals)
+
+
+def _taken(plain: Fit | None, other: Fit, logliks: dict[str, np.ndarray]) -> Fit:
+    """States beside the line where they clearly help; states of the series unless it is worse.
+
+    (Where the line is of a series that does not stay in its range, they must be better.)
+    """
+    alone, both = logliks["backbone alone"], logliks["with its backbone"]
+    found, best = (other, both) if clear(both - alone) else (other.without_memory, alone)
+    if plain is None:
+        return found
+    ours, line = logliks["state space"], other.backbone
+    stays = line is not None and line.form.stationary and line.transform.name is None
+    better = not clear(best - ours) if stays else clear(ours - best)
+    return plain if better else found
 
 
 def embedded_rows(points, gamma: np.ndarray, guard: Guard, plain: bool, kernel) -> MeanEmbedding:
@@ -222,7 +337,7 @@ class Learner:
         ]
         return found if self.chain is None else [replace(p, chain=self.chain) for p in found]
 
-    def refine(self, starts) -> tuple[Climb, Smoothing]:
+    def refine(self, starts) -> tuple[Climb, Smoothing, Held]:
         """EM on some rows from all starts, (log-densities, chain), then on all rows."""
         rows = in_space(self.draft.rows, self.variates)
         kernel = self.draft.kernel if self.variates is None else Gaussian()
@@ -233,7 +348,8 @@ class Learner:
             factor, score = search.over_bandwidths(found, factor)
             search, factor = self._guarded(search, found, factor, score), search.narrowed(factor)
             found = search.at(search.smoothing(factor), found)
-        return on_all(search, rows, found, factor, self.settings)
+        held = Held(numbers, search.forecasts(factor, found))
+        return *on_all(search, rows, found, factor, self.settings), held
 
     def _guarded(self, search: Refinement, found: Climb, factor: float, score) -> Refinement:
         """With the emission guard as strong as rows held out like it best: as given, or more so."""
