@@ -15,17 +15,16 @@ from ..chains.em import FEWEST, Climb, Effort, HeldOut, Refinement
 from ..chains.emission import Guard, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
-from ..chains.rows import Rows
 from ..chains.variates import Variates
 from ..core import arrays
 from ..core.checks import frozen
-from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, Gaussian, fitted_kernel
 from .backbone import FittedBackbone
+from .contest import Contest, Held, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
-from .lines import Found, clear, normal, search
+from .lines import Found, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
@@ -67,14 +66,6 @@ class Fit(drafts.Fit):
 
 
 @dataclass(frozen=True)
-class Held:
-    """Numbers of some rows, and forecasts of them by laws that have not seen them."""
-
-    numbers: np.ndarray
-    forecasts: HeldOut
-
-
-@dataclass(frozen=True)
 class Plan(drafts.Plan):
     """What is asked of a state-space model."""
 
@@ -84,7 +75,7 @@ class Plan(drafts.Plan):
     drafted: Callable[[np.ndarray, np.ndarray, list[int]], Draft]
 
     def fit(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
-        """Of the series itself, of what a line leaves of it, or the better of the two."""
+        """Of the series itself, of what a line leaves of it, or the line without states."""
         latent, known = self.latent(rng)
         space = Space.of(latent, fitted_kernel(self.law.kernel, latent.nodes))
         found = self.line(draft, known, inputs)
@@ -92,11 +83,27 @@ class Plan(drafts.Plan):
             return self.states(draft, space, known)
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
-        lengths = [s.stop - s.start for s in rows.sequences]
-        left = self.drafted(points, found.usable, lengths)
+        left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
+        contest = Contest.of(rows, found, self.without_states(left))
+        if self.backbone == "auto":
+            plain = self.states(draft, space, known, contest.hopeless)
+            if plain is not None and contest.with_states(plain.held):
+                return replace(plain, rivals=contest.rivals)
         other = replace(self.states(left, space, known), backbone=found.line)
-        plain = None if self.backbone != "auto" else self.states(draft, space, known)
-        return best_of(plain, other, rows, found)
+        helps = contest.with_both(other.held)
+        return replace(other if helps else other.without_memory, rivals=contest.rivals)
+
+    def without_states(self, draft: Draft) -> Held:
+        """Rows as draws of one law."""
+        rows = draft.rows
+        numbers, search = searching(
+            rows, draft.kernel, self.settings(draft, None), SEARCHED, effort=EFFORT
+        )
+        one = np.ones((len(numbers), 1))
+        start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
+        if search.searched:
+            return Held(numbers, search.over_bandwidths(start, search.factor)[1])
+        return Held(numbers, search.held_out(search.factor, start))
 
     def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
         """The line that is tried; None where it has no place: states are then of y itself."""
@@ -118,8 +125,10 @@ class Plan(drafts.Plan):
             raise ValueError(f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}")
         return found
 
-    def states(self, draft: Draft, space: Space, known: Chain | None) -> Fit:
-        """Pairings, moments from each of these, EM."""
+    def states(
+        self, draft: Draft, space: Space, known: Chain | None, hopeless: float = -np.inf
+    ) -> Fit | None:
+        """Pairings, moments from each of these, EM; None where that is hopeless."""
         latent = space.latent
         variates = self.variates(draft)
         guard = np.atleast_1d(self.em.guard)
@@ -138,7 +147,7 @@ class Plan(drafts.Plan):
         starts = [(p.log_shares, p.chain) for p in pairings]
         ratios = draft.density_ratios(best.U @ space.Psi.T)
         starts.append((np.log(ratios), known or space.chain_of(best.V)))
-        return self.by_em(learner, space, best, starts)
+        return self.by_em(learner, space, best, starts, hopeless)
 
     def latent(self, rng: np.random.Generator) -> tuple[Latent, Chain | None]:
         """The nodes, and the chain on them if the transition is known."""
@@ -160,9 +169,14 @@ class Plan(drafts.Plan):
             )
         return drafts.space_of(draft, 0 if particles else self.em.directions)
 
-    def by_em(self, learner: Learner, space: Space, best: PairFit, starts) -> Fit:
+    def by_em(
+        self, learner: Learner, space: Space, best: PairFit, starts, hopeless: float
+    ) -> Fit | None:
         """Laws whose weights are the probabilities of the nodes in the rows."""
-        climbed, smoothing, held = learner.refine(starts)
+        refined = learner.refine(starts, hopeless)
+        if refined is None:
+            return None
+        climbed, smoothing, held = refined
         draft, seen = learner.draft, learner.draft.rows.seen
         gamma, plain = climbed.gamma[seen], learner.variates is None
         laws = smoothing.emissions(gamma)
@@ -196,62 +210,6 @@ class Plan(drafts.Plan):
         if not isinstance(self.inference, KernelRule):
             return chain
         return replace(chain, rule=self.rule(draft, gamma, chain.chain))
-
-
-@dataclass(frozen=True)
-class Rival(Saveable):
-    """How well a model forecasts rows that it has not seen.
-
-    Attributes
-    ----------
-    loglik : float
-        Mean log-likelihood of a row.
-    rmse : float
-        Root mean square of its errors, over all columns.
-    """
-
-    loglik: float
-    rmse: float
-
-
-def best_of(plain: Fit | None, other: Fit, rows: Rows, found: Found) -> Fit:
-    """The fit that rows held out like best: of the series, of what is left of it, or no states."""
-    assert other.held is not None
-    line, numbers, left = found.line, other.held.numbers, other.held.forecasts
-    judged = (found.usable & rows.seen)[numbers]
-    judged[:1] = False
-    Y, slopes = arrays.to_numpy(rows.points)[numbers], found.slopes[numbers]
-    before = found.settled.mean[numbers]
-    back = line.transform.mean
-    scores = {
-        "with its backbone": (left.loglik + slopes, back(before + left.mean, line.cov)),
-        "backbone alone": (left.alone + slopes, back(before, line.cov)),
-        "autoregression by AIC": (normal(found.plain[numbers], 0.0), Y - found.plain[numbers]),
-        "no change": (normal(np.diff(Y, axis=0, prepend=Y[:1]), 0.0), np.roll(Y, 1, axis=0)),
-    }
-    if plain is not None:
-        scores["state space"] = plain.held.forecasts.loglik, plain.held.forecasts.mean
-    rivals = {
-        name: Rival(float(value[judged].mean()), float(((Y - f)[judged] ** 2).mean() ** 0.5))
-        for name, (value, f) in scores.items()
-    }
-    logliks = {name: value[judged] for name, (value, _) in scores.items()}
-    return replace(_taken(plain, other, logliks), rivals=rivals)
-
-
-def _taken(plain: Fit | None, other: Fit, logliks: dict[str, np.ndarray]) -> Fit:
-    """States beside the line where they clearly help; states of the series unless it is worse.
-
-    (Where the line is of a series that does not stay in its range, they must be better.)
-    """
-    alone, both = logliks["backbone alone"], logliks["with its backbone"]
-    found, best = (other, both) if clear(both - alone) else (other.without_memory, alone)
-    if plain is None:
-        return found
-    ours, line = logliks["state space"], other.backbone
-    stays = line is not None and line.form.stationary and line.transform.name is None
-    better = not clear(best - ours) if stays else clear(ours - best)
-    return plain if better else found
 
 
 def embedded_rows(points, gamma: np.ndarray, guard: Guard, plain: bool, kernel) -> MeanEmbedding:
@@ -337,28 +295,35 @@ class Learner:
         ]
         return found if self.chain is None else [replace(p, chain=self.chain) for p in found]
 
-    def refine(self, starts) -> tuple[Climb, Smoothing, Held]:
-        """EM on some rows from all starts, (log-densities, chain), then on all rows."""
+    def refine(self, starts, hopeless: float) -> tuple[Climb, Smoothing, Held] | None:
+        """EM on some rows from all starts, (log-densities, chain), then on all rows.
+
+        None if the best start ends at a mean log-likelihood that is `hopeless`.
+        """
         rows = in_space(self.draft.rows, self.variates)
         kernel = self.draft.kernel if self.variates is None else Gaussian()
         rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
         numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
         found, factor = search.begun([(logb[numbers], chain) for logb, chain in starts])
+        if found.value < hopeless:
+            return None
         if search.searched:
-            factor, score = search.over_bandwidths(found, factor)
-            search, factor = self._guarded(search, found, factor, score), search.narrowed(factor)
+            factor, held = search.over_bandwidths(found, factor)
+            search, held = self._guarded(search, found, factor, held)
+            factor = search.narrowed(factor)
             found = search.at(search.smoothing(factor), found)
-        held = Held(numbers, search.forecasts(factor, found))
-        return *on_all(search, rows, found, factor, self.settings), held
+        else:
+            held = search.held_out(factor, found)
+        return *on_all(search, rows, found, factor, self.settings), Held(numbers, held)
 
-    def _guarded(self, search: Refinement, found: Climb, factor: float, score) -> Refinement:
+    def _guarded(self, search: Refinement, found: Climb, factor: float, held: HeldOut) -> tuple:
         """With the emission guard as strong as rows held out like it best: as given, or more so."""
         best, guard = search, self.guard_of
         for _ in range(STRENGTHS):
             guard = replace(guard, strength=STRONGER * guard.strength)
             other = replace(search, guard_of=guard)
             value = other.held_out(factor, found)
-            if value <= score:
+            if value.total <= held.total:
                 break
-            best, score = other, value
-        return best
+            best, held = other, value
+        return best, held

@@ -302,7 +302,7 @@ class Found:
         Logarithm of the derivative of the transform.
     plain : array of shape (n, d)
         The innovations of the autoregression by AIC, of the series as it is.
-    settled : Track
+    track : Track
         Forecasts of the rows.
     """
 
@@ -311,7 +311,7 @@ class Found:
     usable: np.ndarray
     slopes: np.ndarray
     plain: np.ndarray
-    settled: Track
+    track: Track
 
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
