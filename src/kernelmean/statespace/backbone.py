@@ -331,6 +331,24 @@ class FittedBackbone(Saveable):
         d = self.cov.shape[0]
         return _shift(len(self.coef), d, -self.memory[:, None, None] * np.eye(d))
 
+    def far(self, states: list[PastState], steps: int, inputs=None) -> np.ndarray:
+        """E y_{t+steps} for states before y_t, were innovations normal: (len(states), d)."""
+        mean = np.stack([state.mean for state in states])
+        times = np.array([state.time for state in states])
+        gain = self._gain
+        for k in range(steps + 1):
+            known = self.known(times + k, None if inputs is None else inputs[times + k])
+            if k == steps:
+                break
+            y = mean[:, 0]
+            mean = np.concatenate([mean[:, 1:], np.zeros_like(mean[:, :1])], axis=1)
+            mean = mean + np.einsum("rab,nb->nra", self.coef, y)
+            mean = mean + np.einsum("rab,nb->nra", gain, known)
+        R = self.responses(steps + 1)
+        return self.transform.mean(
+            mean[:, 0] + known, (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
+        )
+
     def paths(self, past: PastState, e: np.ndarray, inputs, rng) -> np.ndarray:
         """Series with the innovations `e`, (n, steps, d), from draws of a state on."""
         n, steps, d = e.shape

@@ -21,6 +21,8 @@ MOST = 0.9  # leverage of a row
 BLANK = 1e4  # variance of a state of which nothing is known, relative to the series
 CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
+HORIZON = 11  # rows between two of which one is forecast from those up to the other,
+WORSE = 1.2  # and by how much the error may be above the autoregression's
 NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
 
 
@@ -138,14 +140,12 @@ def forms(order: int, options: Any) -> Iterator[Form]:
     if season:
         seasonal = [("dummies", 0.0), *(("difference", m) for m in SEASONS)]
     differences = (0, 1) if options.difference == "auto" else (options.difference,)
-    trends = ("c", "ct", "n") if options.trend == "auto" else (options.trend,)
-    for d, (kind, memory), trend in product(differences, seasonal, trends):
-        differenced = d > 0 or kind == "difference"
-        # a line in time of what was differenced is a curve; without a constant levels are zero
-        if options.trend == "auto" and trend == ("ct" if differenced else "n"):
-            continue
-        for theta in LEVELS if d else MEMORIES:
-            yield Form(order, trend, d, theta, season, kind, memory)
+    for d, (kind, memory) in product(differences, seasonal):
+        # without a constant levels are zero; a line in time is drawn where it is asked for
+        usual = ("c", "n") if d or kind == "difference" else ("c",)
+        for trend in usual if options.trend == "auto" else (options.trend,):
+            for theta in LEVELS if d else MEMORIES:
+                yield Form(order, trend, d, theta, season, kind, memory)
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,30 @@ class Series:
         off[rows] /= 1 - leverages(design.X[rows])[:, None]
         return off
 
+    def errors_ahead(self, form: Form) -> float:
+        """Root mean square in the later half, `HORIZON` rows ahead, of a line from the first."""
+        first = np.concatenate([np.arange(s.stop - s.start) < self.half(s) for s in self.sequences])
+        line = replace(self, seen=self.seen & first)._once(form)
+        back, off = self.transform.back, []
+        for s in self.sequences:
+            states = [
+                (t, state)
+                for t, _, state in line.walk(self.Y, self.seen, s, self.inputs)
+                if self.half(s) <= t - s.start < s.stop - s.start - HORIZON
+            ]
+            if states:
+                numbers = np.array([t for t, _ in states]) + HORIZON
+                inputs = None if self.inputs is None else self.inputs[s]
+                means = line.far([state for _, state in states], HORIZON, inputs)
+                off.append((back(self.Y[numbers]) - means)[self.seen[numbers]])
+        errors = np.concatenate(off) if off else np.zeros((1, 1))
+        return float((errors**2).mean() ** 0.5)
+
+    @staticmethod
+    def half(s: slice) -> int:
+        """Rows of the first half of a sequence."""
+        return (s.stop - s.start + 1) // 2
+
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
         design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs, burn)
@@ -331,7 +355,7 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     ]
     if not tried:
         return None
-    best = simplest(tried)
+    best = lasting(tried, every)
     series = every[best.transform]
     line, off = series.fitted(best.form)
     plain = off if best is tried[0] else first.fitted(tried[0].form)[1]
@@ -352,6 +376,20 @@ def simplest(tried: list[Judged]) -> Judged:
         return tried[0]
     near = [j for j in tried if (best.loglik - j.loglik).sum() <= NEAR]
     return min(near, key=lambda j: (j.form.numbers, -j.score))
+
+
+def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
+    """The simplest whose forecasts some rows ahead are no worse than the autoregression's."""
+    first, left = tried[0], tried
+    most = WORSE * every[first.transform].errors_ahead(first.form)
+    while (best := simplest(left)) is not first:
+        if every[best.transform].errors_ahead(best.form) <= most:
+            break
+        family = best.transform, best.form.difference, best.form.by_difference
+        left = [first] + [
+            j for j in left[1:] if (j.transform, j.form.difference, j.form.by_difference) != family
+        ]
+    return best
 
 
 def transforms(options: Any, Y: np.ndarray) -> list[str | None]:

@@ -18,25 +18,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from .backbone import AS_IT_IS, FittedBackbone, Transform
 from .latent import Latent
-from .shifted import ShiftedLaw, by_width
-
-MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
-FINE = 16  # where they are nearer than one part in so many of the bandwidth
-
-
-def gathered(laws: MeanEmbedding, column: int, width: float) -> MeanEmbedding:
-    """One column of a batch of laws; of many points, those very near each other as one."""
-    laws = laws.marginal([column])
-    if laws.points.shape[0] <= MANY:
-        return laws
-    y = arrays.to_numpy(laws.points)[:, 0]
-    _, cell = np.unique(np.floor(y * (FINE / width)), return_inverse=True)
-    centres = np.bincount(cell, y) / np.bincount(cell)
-    order = np.argsort(cell, kind="stable")
-    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
-    weights = np.add.reduceat(arrays.to_numpy(laws.weights)[:, order], starts, axis=1)
-    points = arrays.like(centres[:, None], laws.points)
-    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)
+from .shifted import ENOUGH, MANY, ShiftedLaw, by_width, gathered
 
 
 def latent_names(d: int) -> tuple[str, ...]:
@@ -202,7 +184,8 @@ class ObservationForecast(ShiftedLaw):
         widths = own if self.shift is None else self._widths()
         columns = []
         for j, width in enumerate(widths.T):
-            laws = gathered(chain.emissions, j, float(width.min()))
+            many = MANY if self.shift is None else ENOUGH
+            laws = gathered(chain.emissions, j, float(width.min()), many)
             column = replace(chain, emissions=laws).mixture(self.states)
             columns.append(by_width(column, q, width[:, None]))
         return arrays.namespace(chain.emissions.points).concat(columns, axis=-1)

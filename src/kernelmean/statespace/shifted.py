@@ -16,6 +16,9 @@ from .backbone import AS_IT_IS, Transform
 
 LEVELS = (np.arange(200) + 0.5) / 200  # of the quantiles that stand for a law in other units
 ALIKE = 0.02  # relative distance of two bandwidths that are taken for one
+ENOUGH = 500  # points of a law that a line moves,
+MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
+FINE = 16  # where they are nearer than one part in so many of the bandwidth
 DRAWS = 2000  # that a probability of several columns, or a mode, is counted in
 
 
@@ -152,7 +155,14 @@ class ShiftedLaw(ObservationLaw):
 
     def _parts(self, q) -> np.ndarray:
         """Quantiles of the innovations: laws of (nearly) one bandwidth together."""
-        return by_width(self.embedding, q, self._widths())
+        laws, widths = self.embedding, self._widths()
+        if laws.batch is None:
+            return laws.quantile(q, _as_width(widths[0]))
+        columns = [
+            by_width(gathered(laws, j, float(width.min()), ENOUGH), q, width[:, None])
+            for j, width in enumerate(widths.T)
+        ]
+        return arrays.namespace(laws.points).concat(columns, axis=-1)
 
 
 def _as_width(widths: np.ndarray):
@@ -172,3 +182,18 @@ def by_width(laws: MeanEmbedding, q, widths: np.ndarray) -> Array:
         found = np.empty((len(widths), *part.shape[1:])) if found is None else found
         found[rows] = part
     return arrays.like(found, laws.points)
+
+
+def gathered(laws: MeanEmbedding, column: int, width: float, many: int = MANY) -> MeanEmbedding:
+    """One column of a batch of laws; of many points, those very near each other as one."""
+    laws = laws.marginal([column])
+    if laws.points.shape[0] <= many or not width > 0:
+        return laws
+    y = arrays.to_numpy(laws.points)[:, 0]
+    _, cell = np.unique(np.floor(y * (FINE / width)), return_inverse=True)
+    centres = np.bincount(cell, y) / np.bincount(cell)
+    order = np.argsort(cell, kind="stable")
+    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
+    weights = np.add.reduceat(arrays.to_numpy(laws.weights)[:, order], starts, axis=1)
+    points = arrays.like(centres[:, None], laws.points)
+    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)
