@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.saving import Saveable
 
+NEAR_ONE = 10.0  # how near to one, in rows of the series, a root may be that is not one
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
 
 
@@ -67,11 +68,6 @@ class Form(Saveable):
     def by_difference(self) -> bool:
         """Whether D is 1."""
         return self.seasonal == "difference"
-
-    @property
-    def stationary(self) -> bool:
-        """Whether the level stays where it was, but for seasons that do not change."""
-        return not (self.difference or self.by_difference or self.trend == "ct")
 
     @property
     def lost(self) -> int:
@@ -249,6 +245,11 @@ class FittedBackbone(Saveable):
         X = self.form.terms(times)
         return (X if inputs is None else np.c_[X, inputs]) @ self.terms
 
+    def stays(self, n: int) -> bool:
+        """Whether the series stays in the range of n rows: no root is as near to one as 10/n."""
+        root = np.abs(np.linalg.eigvals(self.unseen)).max()
+        return bool(root < 1 - NEAR_ONE / n) and self.form.trend != "ct"
+
     def settled(self, wide: np.ndarray) -> np.ndarray:
         """Rows whose forecast is as if the whole past were known: `wide` of a track."""
         d = self.cov.shape[0]
@@ -345,9 +346,8 @@ class FittedBackbone(Saveable):
             mean = mean + np.einsum("rab,nb->nra", self.coef, y)
             mean = mean + np.einsum("rab,nb->nra", gain, known)
         R = self.responses(steps + 1)
-        return self.transform.mean(
-            mean[:, 0] + known, (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
-        )
+        cov = (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
+        return self.transform.mean(mean[:, 0] + known, cov)
 
     def paths(self, past: PastState, e: np.ndarray, inputs, rng) -> np.ndarray:
         """Series with the innovations `e`, (n, steps, d), from draws of a state on."""

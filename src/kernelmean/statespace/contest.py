@@ -1,4 +1,4 @@
-"""Which of several models forecasts rows held out best: of a series, of what a line leaves of it."""
+"""Which model forecasts rows held out best: of the series, of what a line leaves, or the line."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..core.saving import Saveable
 from .lines import Found, clear, normal
 
 AWAY = 0.1  # nats a row by which EM's starts may be behind, and still win
+HELP, DOUBT = 2.0, 4.0  # standard errors by which states are better, with and without the line
 STATES, BOTH, ALONE = "states of the series", "states beside the backbone", "the backbone alone"
 PLAIN, NAIVE = "autoregression by AIC", "no change"
 
@@ -94,21 +95,24 @@ class Contest:
         return float(self.entries[ALONE][0].mean()) - AWAY
 
     def with_states(self, held: Held) -> bool:
-        """Whether states of the series are taken: unless the line alone is better.
+        """Whether states of the series are taken.
 
-        A line that stays in the range of the series must be so clearly.
+        Where the line is one of a series that stays in its range, they are unless it is clearly
+        better. Where it is not, they must be better beyond doubt: they end where the rows did.
         """
         forecasts, rows = held.forecasts, self.judged
         ours = forecasts.loglik[self.at]
         self.entries[STATES] = ours, (self.Y[rows] - forecasts.mean[self.at]) ** 2
-        gain, line = self.entries[ALONE][0] - ours, self.found.line
-        stays = line.form.stationary and line.transform.name is None
-        return not clear(gain) if stays else bool(gain.sum() < 0)
+        gain, line = ours - self.entries[ALONE][0], self.found.line
+        if not line.stays(len(self.Y)):
+            return gain.sum() > DOUBT * gain.std() * len(gain) ** 0.5
+        return not clear(-gain) if line.transform.name is None else clear(gain)
 
     def with_both(self, held: Held) -> bool:
-        """Whether states of the innovations clearly help."""
+        """Whether states of the innovations help, beyond chance."""
         self._enter_left(BOTH, held.forecasts)
-        return clear(self.entries[BOTH][0] - self.entries[ALONE][0])
+        gain = self.entries[BOTH][0] - self.entries[ALONE][0]
+        return gain.sum() > HELP * gain.std() * len(gain) ** 0.5
 
     @property
     def rivals(self) -> dict[str, Rival]:

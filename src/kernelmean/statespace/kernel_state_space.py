@@ -24,6 +24,7 @@ from ..core.checks import (
     check_level,
     frozen,
     generator,
+    warn_numerical,
 )
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -63,6 +64,8 @@ DEFAULTS = {
     "guard": (200.0, 1000.0),
     "penalty": (1, 1),
 }  # of EM
+OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
+FEW, MANY = 2, 0.05  # that many, and that share of all, are no news
 
 
 def of_filter(kind: Any, field: str) -> Any:
@@ -131,11 +134,14 @@ class KernelStateSpace(ChainEstimator):
         rule from the embedded laws, without densities, `KernelRule(reg=None)`.
     bandwidth : float or sequence of float, optional
         Of the emission densities; None is that of the largest log-likelihood of held-out rows.
-    features : FeatureMap, optional
-        Coordinates of the observations; None is Nyström with at most 300 landmarks.
     em : EM, optional
         How EM goes: `EM(n_init=4)` pairings that it starts from, `max_iter=60` (of L-BFGS with
-        `refine=False`), `tol=1e-4`, the `guard`, and the `penalty` of the moments.
+        `refine=False`), `tol=1e-4`, the `guard`, and the `penalty` and `features` of the moments.
+    backbone : "auto", Backbone or None
+        A linear model of the series, whose innovations the states are then learned from. "auto"
+        takes states of the series itself, of what the line leaves of it, or the line with
+        independent innovations, whichever forecasts rows held out best. `Backbone(season=12)` has
+        one in any case; None has none.
     verbose : bool or callable
         Show the progress of EM's starts.
 
@@ -169,6 +175,13 @@ class KernelStateSpace(ChainEstimator):
         Rows that the guards count as.
     reg_ : float or None
         λ of kernel Bayes' rule, if that is the inference.
+    backbone_ : FittedBackbone or None
+        The line, with `form` and `transform`; where there is one, all attributes above are of its
+        innovations.
+    rivals_ : dict
+        By name: how well models forecast the same rows held out, in `loglik` and `rmse`.
+    range_ : array of shape (2, d)
+        Least and largest of what the states were learned from; many rows beyond it are told of.
     variates_ : Variates or None
     kernel_, kernel_x_, features_, features_x_ : as used
 
@@ -235,6 +248,7 @@ class KernelStateSpace(ChainEstimator):
     rivals_: dict[str, Rival] = {}  # noqa: RUF012
     backbone = None
     inputs_ = 0
+    range_: np.ndarray | None = None
 
     # ------------------------------------------------------------ learning
 
@@ -288,6 +302,8 @@ class KernelStateSpace(ChainEstimator):
         self.loss_, self.loss_history_ = fit.start.loss, np.array(fit.start.history)
         self.guard_, self.U_, self.V_ = fit.guard, fit.U, fit.V
         self.backbone_, self.rivals_ = fit.backbone, fit.rivals
+        points = arrays.to_numpy(fit.draft.rows.there)
+        self.range_ = np.stack([points.min(axis=0), points.max(axis=0)])
 
     @property
     def by_rule(self) -> bool:
@@ -386,10 +402,28 @@ class KernelStateSpace(ChainEstimator):
         """
         rows = self.rows(X, lengths)
         inputs = as_inputs(inputs, len(rows.seen), self.inputs_)
-        if self.backbone_ is None:
-            return rows, None
-        course = Course.of(self.chain_, self.backbone_, rows, inputs)
-        return course.rows, course
+        course = None
+        if self.backbone_ is not None:
+            course = Course.of(self.chain_, self.backbone_, rows, inputs)
+            rows = course.rows
+        self._look_out(rows)
+        return rows, course
+
+    def _look_out(self, rows: Rows) -> None:
+        """A word where many rows lie where none of training has been."""
+        if self.range_ is None or not rows.seen.any():
+            return
+        margin = OUT * (self.range_[1] - self.range_[0])
+        points = arrays.to_numpy(rows.there)
+        low, high = self.range_[0] - margin, self.range_[1] + margin
+        out = ((points < low) | (points > high)).any(axis=1)
+        if out.sum() > max(FEW, MANY * len(out)):
+            what = "rows of X" if self.backbone_ is None else "innovations of X"
+            warn_numerical(
+                f"{out.sum()} of {len(out)} {what} lie outside the range that was learned from: "
+                "forecasts are those of the guard, a straight line",
+                stacklevel=4,
+            )
 
     def filter(self, X, lengths=None, inputs=None) -> LatentResult:
         """Law of the latent state of every row given the rows up to it.
@@ -467,7 +501,7 @@ class KernelStateSpace(ChainEstimator):
         rows, course = self.course(X, lengths, inputs)
         if self._by_particles:
             result, rng = self._particles(rows, keep=True), generator(self.random_state)
-            ends = particles.forecast_quantile(self.recovered(), result, q, rng)
+            ends = particles.forecast_quantile(self._node_model, result, q, rng)
             return self._moved(arrays.like(ends, rows.points), course)
         return self._laws_of(rows, course).quantile(q)
 
@@ -666,12 +700,23 @@ class KernelStateSpace(ChainEstimator):
     def recovered(self) -> NodeModel:
         """The learned model as one to draw from, with densities anywhere in the latent space.
 
+        Of a model without a backbone.
+
         Returns
         -------
         NodeModel
             With the verbs of `particles.StateSpace`, which the particle filter and
             `as_particles_model` take.
         """
+        if self.backbone_ is not None:
+            raise ValueError(
+                "the model has a backbone, beside which states are of its innovations; fit with "
+                "backbone=None for one to draw from"
+            )
+        return self._node_model
+
+    @property
+    def _node_model(self) -> NodeModel:
         return NodeModel(self.chain_, self.space_.latent)
 
     @property
@@ -689,7 +734,7 @@ class KernelStateSpace(ChainEstimator):
     def _particles(self, rows: Rows, keep: bool = False) -> particles.ParticleResult:
         Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
         n = as_filter(self.inference).n
-        return particles.bootstrap(self.recovered(), Y, rows.seen, rows.sequences, n, rng, keep)
+        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, keep)
 
     def blocks(self) -> list[Block]:
         """What the summary says of the states."""

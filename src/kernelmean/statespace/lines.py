@@ -375,7 +375,7 @@ def simplest(tried: list[Judged]) -> Judged:
     if not clear(best.loglik - tried[0].loglik):
         return tried[0]
     near = [j for j in tried if (best.loglik - j.loglik).sum() <= NEAR]
-    return min(near, key=lambda j: (j.form.numbers, -j.score))
+    return min(near, key=lambda j: (j.form.numbers + (j.transform is not None), -j.score))
 
 
 def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
