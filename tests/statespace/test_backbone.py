@@ -246,6 +246,7 @@ def test_forecasts_have_the_moments_of_paths(fitted, walk):
     assert_allclose([lower, upper], want, atol=0.12)
 
 
+@pytest.mark.slow
 def test_variances_count_how_innovations_go_together(walk):
     """The chain made sticky: what a forecast adds up is not independent."""
     m = km.KernelStateSpace(backbone=km.Backbone(order=0, difference=1), em=QUICK).fit(walk)
@@ -282,12 +283,14 @@ def test_the_summary_says_how_rivals_did(fitted):
     assert "Backbone" in fitted.summary()
 
 
+@pytest.mark.slow
 def test_units_and_shifts_do_not_decide(walk):
     m = km.KernelStateSpace(em=QUICK).fit(walk)
     other = km.KernelStateSpace(em=QUICK).fit(3 + 1000 * walk)
     assert_allclose(other.predict(3 + 1000 * walk), 3 + 1000 * m.predict(walk), rtol=1e-3, atol=5)
 
 
+@pytest.mark.slow
 def test_a_random_walk_is_followed_out_of_the_range(walk):
     """States of the series itself end where the training rows did."""
     X = np.cumsum(np.random.default_rng(5).standard_normal((300, 1)), axis=0)
@@ -299,6 +302,7 @@ def test_a_random_walk_is_followed_out_of_the_range(walk):
     assert 0.8 < ((lower <= far) & (far <= upper))[1:].mean() < 0.97
 
 
+@pytest.mark.slow
 def test_inputs_are_used_and_asked_for(walk):
     rng = np.random.default_rng(1)
     u = rng.standard_normal((150, 1))
@@ -314,6 +318,7 @@ def test_inputs_are_used_and_asked_for(walk):
         m.predict(X, inputs=u[:3])
 
 
+@pytest.mark.slow
 def test_a_season_is_forecast_in_the_units_of_the_series():
     rng = np.random.default_rng(2)
     t = np.arange(132)
@@ -330,6 +335,7 @@ def test_a_season_is_forecast_in_the_units_of_the_series():
     assert np.trapezoid(ahead.density(grid)[0], grid[:, 0]) == pytest.approx(1, abs=0.02)
 
 
+@pytest.mark.slow
 def test_logarithms_of_a_model_of_logarithms():
     rng = np.random.default_rng(4)
     z = 0.1 * np.cumsum(rng.standard_normal((120, 1)), axis=0)
@@ -341,6 +347,7 @@ def test_logarithms_of_a_model_of_logarithms():
     assert_allclose(median, np.exp(plain.predict_quantile(z, 0.5)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_counts_with_zeros():
     X = np.random.default_rng(0).poisson(3.0, (150, 1)).astype(float)
     m = km.KernelStateSpace(backbone=km.Backbone(transform="sqrt"), em=QUICK).fit(X)
@@ -350,6 +357,7 @@ def test_counts_with_zeros():
     assert upper.max() < 9
 
 
+@pytest.mark.slow
 def test_dates_come_out():
     pd = pytest.importorskip("pandas")
     index = pd.date_range("2000-01-31", periods=100, freq="ME")
@@ -360,6 +368,7 @@ def test_dates_come_out():
     assert frame.columns[0] == "level"
 
 
+@pytest.mark.slow
 def test_several_sequences(walk):
     X = np.concatenate([walk[:70], walk[70:]])
     m = km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(X, lengths=[70, 80])
@@ -369,6 +378,7 @@ def test_several_sequences(walk):
     assert_allclose(ahead.mean()[2:], m.forecast(X[70:], 2).mean(), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_what_moves_together_is_a_vector_autoregression():
     rng = np.random.default_rng(0)
     Y = np.zeros((200, 2))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.saving import Saveable
 
-NEAR_ONE = 10.0  # how near to one, in rows of the series, a root may be that is not one
+NEAR_ONE = 7.0  # how near to one, in rows of the series, a root may be that is not one
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
 
 
@@ -246,8 +246,9 @@ class FittedBackbone(Saveable):
         return (X if inputs is None else np.c_[X, inputs]) @ self.terms
 
     def stays(self, n: int) -> bool:
-        """Whether the series stays in the range of n rows: no root is as near to one as 10/n."""
-        root = np.abs(np.linalg.eigvals(self.unseen)).max()
+        """Whether the series stays in the range of n rows: no real root is within 7/n of one."""
+        roots = np.linalg.eigvals(self.unseen)
+        root = roots.real[abs(roots.imag) < 1e-6].max(initial=0.0)
         return bool(root < 1 - NEAR_ONE / n) and self.form.trend != "ct"
 
     def settled(self, wide: np.ndarray) -> np.ndarray:

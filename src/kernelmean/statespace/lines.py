@@ -380,7 +380,8 @@ def simplest(tried: list[Judged]) -> Judged:
 
 def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
     """The simplest whose forecasts some rows ahead are no worse than the autoregression's."""
-    first, left = tried[0], tried
+    first = wandering(tried, every)
+    left = [first, *(j for j in tried if j is not first)]
     most = WORSE * every[first.transform].errors_ahead(first.form)
     while (best := simplest(left)) is not first:
         if every[best.transform].errors_ahead(best.form) <= most:
@@ -390,6 +391,22 @@ def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
             j for j in left[1:] if (j.transform, j.form.difference, j.form.by_difference) != family
         ]
     return best
+
+
+def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
+    """The autoregression; of differences, where it has a root that may be one."""
+    first = tried[0]
+    series = every[first.transform]
+    if series.fitted(first.form)[0].stays(int(series.seen.sum())):
+        return first
+    same = first.form.seasonal
+    differences = (
+        j
+        for j in tried
+        if j.form.difference and j.form.memory == 0 and j.form.trend == "n"
+        if j.form.seasonal == same and j.transform == first.transform
+    )
+    return next(differences, first)
 
 
 def transforms(options: Any, Y: np.ndarray) -> list[str | None]:
