@@ -211,14 +211,6 @@ class Refinement:
         """The rows seen, at a bandwidth relative to the kernel's."""
         return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth), self.guard_of)
 
-    def __call__(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
-        """The best climb and its bandwidth."""
-        first, factor = self.begun(starts)
-        if not self.searched:
-            return first, factor
-        best = self.narrowed(self.over_bandwidths(first, factor)[0])
-        return self.at(self.smoothing(best), first), best
-
     def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The best climb at the first bandwidth."""
         return self._from_starts(self.smoothing(self.factor), starts), self.factor
