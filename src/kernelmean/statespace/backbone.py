@@ -245,11 +245,11 @@ class FittedBackbone(Saveable):
         X = self.form.terms(times)
         return (X if inputs is None else np.c_[X, inputs]) @ self.terms
 
-    def stays(self, n: int) -> bool:
-        """Whether the series stays in the range of n rows: no real root is within 7/n of one."""
+    def stays(self, n: int, near: float = NEAR_ONE) -> bool:
+        """Whether it stays in the range of n rows: no real root is within `near`/n of one."""
         roots = np.linalg.eigvals(self.unseen)
         root = roots.real[abs(roots.imag) < 1e-6].max(initial=0.0)
-        return bool(root < 1 - NEAR_ONE / n) and self.form.trend != "ct"
+        return bool(root < 1 - near / n) and self.form.trend != "ct"
 
     def settled(self, wide: np.ndarray) -> np.ndarray:
         """Rows whose forecast is as if the whole past were known: `wide` of a track."""

@@ -97,14 +97,14 @@ class Contest:
     def with_states(self, held: Held) -> bool:
         """Whether states of the series are taken.
 
-        Where the line is one of a series that stays in its range, they are unless it is clearly
+        Where the series stays in its range, they are unless the line is clearly
         better. Where it is not, they must be better beyond doubt: they end where the rows did.
         """
         forecasts, rows = held.forecasts, self.judged
         ours = forecasts.loglik[self.at]
         self.entries[STATES] = ours, (self.Y[rows] - forecasts.mean[self.at]) ** 2
         gain, line = ours - self.entries[ALONE][0], self.found.line
-        if not line.stays(len(self.Y)):
+        if not self.found.stays:
             return gain.sum() > DOUBT * gain.std() * len(gain) ** 0.5
         return not clear(-gain) if line.transform.name is None else clear(gain)
 

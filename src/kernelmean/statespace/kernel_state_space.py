@@ -422,7 +422,6 @@ class KernelStateSpace(ChainEstimator):
             warn_numerical(
                 f"{out.sum()} of {len(out)} {what} lie outside the range that was learned from: "
                 "forecasts are those of the guard, a straight line",
-                stacklevel=4,
             )
 
     def filter(self, X, lengths=None, inputs=None) -> LatentResult:

@@ -21,6 +21,7 @@ MOST = 0.9  # leverage of a row
 BLANK = 1e4  # variance of a state of which nothing is known, relative to the series
 CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
+FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
 WORSE = 1.2  # and by how much the error may be above the autoregression's
 NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
@@ -328,6 +329,8 @@ class Found:
         The innovations of the autoregression by AIC, of the series as it is.
     track : Track
         Forecasts of the rows.
+    stays : bool
+        Whether the series stays in its range, by the roots of that autoregression.
     """
 
     line: FittedBackbone
@@ -336,6 +339,7 @@ class Found:
     slopes: np.ndarray
     plain: np.ndarray
     track: Track
+    stays: bool
 
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
@@ -358,10 +362,12 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     best = lasting(tried, every)
     series = every[best.transform]
     line, off = series.fitted(best.form)
-    plain = off if best is tried[0] else first.fitted(tried[0].form)[1]
+    simple, plain = first.fitted(tried[0].form)
     track = line.track(series.Y, seen, sequences, inputs)
     usable = seen & line.settled(track.wide)
-    return Found(line, off, usable, series.slopes, plain, track)
+    return Found(
+        line, off, usable, series.slopes, plain, track, simple.stays(int(seen.sum()), FAR_FROM_ONE)
+    )
 
 
 def clear(gain: np.ndarray) -> bool:
