@@ -225,6 +225,7 @@ class LatentBelief(ShiftedLaw, RegimeBelief):
     ):
         super().__init__(model, prior, labels)
         self._nodes, self._line, self._seen = nodes, line, None
+        self._points_of = model.emissions.points
         if line is not None:
             self.transform, self._past = line.transform, line.first
             self._expect(inputs)
@@ -249,7 +250,7 @@ class LatentBelief(ShiftedLaw, RegimeBelief):
         if not self._line.settled(np.diag(self.extra)[None])[0]:
             super().update(np.full(len(z), np.nan))
         else:
-            super().update(arrays.like(z - self.shift, self._model.emissions.points))
+            super().update(arrays.like(z - self.shift, self._points_of))
         self._seen = None if np.isnan(z).any() else z
         return self
 
