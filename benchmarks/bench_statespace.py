@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import series_data
 from _harness import Measured, Table, arguments, measure, ratio
 
 import kernelmean as km
@@ -85,6 +87,88 @@ def repeats(n: int) -> int:
     return 1 if n > 5000 else 3
 
 
+# ---------------------------------------------------------------- series, beside simple rivals
+AHEAD, ORIGINS = 12, 25  # rows ahead, forecast from so many places
+
+
+def autoregression_by_aic(y: np.ndarray, n: int, season: int):
+    """Statsmodels' AutoReg with a constant, dummies of the season, and the order of least AIC."""
+    from statsmodels.tsa.ar_model import AutoReg, ar_select_order
+
+    how = {"seasonal": bool(season), "period": season or None}
+    lags = ar_select_order(y[:n], int(12 * (n / 100) ** 0.25), ic="aic", **how).ar_lags or 0
+    params = AutoReg(y[:n], lags, **how).fit().params
+
+    def ahead(t, steps):
+        return AutoReg(y[:t], lags, **how).predict(params, start=t, end=t + steps - 1)
+
+    return AutoReg(y, lags, **how).predict(params, start=n, end=len(y) - 1), ahead
+
+
+def components(y: np.ndarray, n: int, season: int):
+    """Statsmodels' UnobservedComponents: a level, or a level and a slope, by AIC."""
+    from statsmodels.api import tsa
+
+    fits = [
+        tsa.UnobservedComponents(y[:n], level, seasonal=season or None).fit(disp=0, maxiter=200)
+        for level in ("local level", "local linear trend")
+    ]
+    best = min(fits, key=lambda fit: fit.aic)
+    one = best.apply(y).get_prediction(start=n).predicted_mean
+    return one, lambda t, steps: best.apply(y[:t]).forecast(steps)
+
+
+def naive(y: np.ndarray, n: int, season: int):
+    """The row before, or that of the last season."""
+    k = season or 1
+    return y[n - k : -k], lambda t, steps: y[t - k + np.arange(steps) % k]
+
+
+SIMPLE = {"AutoReg": autoregression_by_aic, "components": components, "no change": naive}
+
+
+def beside(found: dict) -> None:
+    """Squared errors of the last 30% of each series, relative to the best rival's."""
+    table = Table(
+        "Series: fit 70%, forecast the rest; squared error over that of the best simple rival",
+        *["             series", "    one ahead", "inside 90%", "12 ahead", "inside 90%"],
+        *["   best rival", "                               backbone", "  seconds"],
+    )
+    for name, (y, season) in found.items():
+        n, Y = int(0.7 * len(y)), y[:, None]
+        origins = np.linspace(n, len(y) - AHEAD, ORIGINS).astype(int)
+        last = np.stack([y[t : t + AHEAD] for t in origins])
+        rivals = {}
+        for rival, forecasts in SIMPLE.items():
+            one, ahead = forecasts(y, n, season)
+            far = np.stack([ahead(t, AHEAD) for t in origins])
+            rivals[rival] = ((one - y[n:]) ** 2).mean(), ((far - last) ** 2).mean()
+        begun = time.process_time()
+        line = km.Backbone(season=season) if season else "auto"
+        m = km.KernelStateSpace(backbone=line).fit(Y[:n])
+        seconds = time.process_time() - begun
+        low, high = m.predict_interval(Y, 0.9)
+        laws = [m.forecast(Y[:t], AHEAD) for t in origins]
+        ends = np.stack([law.interval(0.9) for law in laws])[..., 0]
+        inside = (ends[:, 0] <= last) & (last <= ends[:, 1])
+        far = np.stack([law.mean()[:, 0] for law in laws])
+        best = [min(errors[k] for errors in rivals.values()) for k in (0, 1)]
+        which = min(rivals, key=lambda rival: rivals[rival][0])
+        form = m.backbone_ and m.backbone_.form
+        told = "none" if form is None else f"{form.order}, d={form.difference}, θ={form.memory:g}"
+        change = "" if form is None else f", {m.backbone_.transform.name or 'as it is'}"
+        table.row(
+            name,
+            ((Y - m.predict(Y))[n:] ** 2).mean() / best[0],
+            ((low <= Y) & (high >= Y))[n:].mean(),
+            ((far - last) ** 2).mean() / best[1],
+            inside.mean(),
+            which,
+            told + change,
+            seconds,
+        )
+
+
 # ---------------------------------------------------------------- the loss of the thesis
 @dataclass(frozen=True)
 class Descent:
@@ -145,3 +229,5 @@ if __name__ == "__main__":
             | {(design, 1000): every for design in ("bimodal", "volatility")}
         )
         descend(300, 10, 500)
+        beside(series_data.known() | series_data.drawn(0))
+        beside(series_data.others() | series_data.drawn(11) | series_data.drawn(12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import kernelmean as km
@@ -18,8 +19,14 @@ def hidden(**flat: Any) -> dict[str, Any]:
 
 
 def latent(**flat: Any) -> dict[str, Any]:
-    """Parameters of `KernelStateSpace`, those of EM, the latent law and the filter in one each."""
-    flat = hidden(**flat)
+    """Parameters of `KernelStateSpace`, those of EM, the latent law and the filter in one each.
+
+    States are those of the series itself, unless a backbone is asked for.
+    """
+    features = flat.pop("features", None)
+    flat = {"backbone": None} | hidden(**flat)
+    if features is not None:
+        flat["em"] = replace(flat.get("em", km.EM()), features=features)
     n, reg = (flat.pop(name, "default") for name in ("n_particles", "reg"))
     if n != "default" and flat.get("inference", "nodes") == "particles":
         flat["inference"] = km.Particles(n)

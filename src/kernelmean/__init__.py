@@ -11,7 +11,7 @@ Estimators
     KernelIV, KernelBayes, KernelBayesFilter, simulate_posterior, ConditionalDensity,
     EmbeddedDensity, KernelHMM, estimate_order, KernelStateSpace
 Options
-    EM, Normal, Uniform, Sampled, Particles, KernelRule, Training
+    EM, Backbone, Normal, Uniform, Sampled, Particles, KernelRule, Training
 And
     load, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
 """
@@ -61,10 +61,11 @@ if TYPE_CHECKING:  # on first use otherwise, as LAZY says
     from .hmm.kernel_hmm import KernelHMM
     from .instruments.kernel_iv import KernelIV
     from .statespace.kernel_state_space import KernelStateSpace
-    from .statespace.options import KernelRule, Normal, Particles, Sampled, Uniform
+    from .statespace.options import Backbone, KernelRule, Normal, Particles, Sampled, Uniform
 
 __all__ = [
     "EM",
+    "Backbone",
     "ConditionalDensity",
     "ConditionalEmbedding",
     "Delta",
@@ -134,6 +135,7 @@ LAZY = {
     "KernelBayesFilter": "filtering.kernel_bayes_filter",
     "KernelHMM": "hmm.kernel_hmm",
     "KernelIV": "instruments.kernel_iv",
+    "Backbone": "statespace.options",
     "KernelRule": "statespace.options",
     "KernelStateSpace": "statespace.kernel_state_space",
     "Normal": "statespace.options",

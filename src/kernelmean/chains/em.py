@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.ndimage import uniform_filter1d
 
+from ..core import arrays
 from ..core.progress import Verbose, track
 from ..kernels import Delta, Kernel
 from .emission import Emissions, Guard, GuardRule, Smoothing, rule_of_thumb
-from .markov import Chain, filtered, smoothed, stationary, transitions
+from .markov import Chain, filtered, predicted, smoothed, stationary, transitions
 from .rows import Rows
 
 FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
@@ -211,9 +212,17 @@ class Refinement:
         return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth), self.guard_of)
 
     def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
-        """The best climb at the bandwidth that was given, or half of Silverman's."""
-        factor = 0.5 * self._thumb if self.bandwidth is None else self.bandwidth
-        return self._from_starts(self.smoothing(factor), starts), factor
+        """The best climb at the first bandwidth."""
+        return self._from_starts(self.smoothing(self.factor), starts), self.factor
+
+    @property
+    def factor(self) -> float:
+        """The first bandwidth: the one that was given, or half of Silverman's."""
+        return 0.5 * self._thumb if self.bandwidth is None else self.bandwidth
+
+    def start_at(self, gamma: np.ndarray, chain: Chain) -> Climb:
+        """A climb that has not begun."""
+        return Climb(gamma, chain, np.empty(0), [], False, (gamma, chain))
 
     @property
     def searched(self) -> bool:
@@ -261,16 +270,18 @@ class Refinement:
         rules = self.maximise, self.effort.patience
         return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
 
-    def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, float]:
+    def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, HeldOut]:
         """The bandwidth of the best held-out log-likelihood, from the first one outwards; both."""
-        scores = {factor: self.held_out(factor, first)}
+        found = {factor: self.held_out(factor, first)}
         for step in (1 / STEP, STEP):
             h = factor
-            while _within(h * step / self._thumb) and scores[h] == max(scores.values()):
+            while _within(h * step / self._thumb) and found[h].total == max(
+                held.total for held in found.values()
+            ):
                 h *= step
-                scores[h] = self.held_out(h, first)
-        best = max(scores, key=lambda h: scores[h])
-        return best, scores[best]
+                found[h] = self.held_out(h, first)
+        best = max(found, key=lambda h: found[h].total)
+        return best, found[best]
 
     def narrowed(self, bandwidth: float) -> float:
         """The best on half of the rows is a little too wide for all of them."""
@@ -286,24 +297,58 @@ class Refinement:
         best = again if again.value > onwards.value - self.tol * ROUNDING else onwards
         return replace(best, history=first.history)
 
-    def held_out(self, bandwidth: float, first: Climb) -> float:
-        """Log-likelihood of the rows seen, by laws and chains from every other stretch of rows."""
-        smoothing = self.smoothing(bandwidth)
-        total = 0.0
+    def held_out(self, bandwidth: float, first: Climb) -> HeldOut:
+        """Forecasts of the rows seen, by laws and chains from every other stretch of rows."""
+        smoothing, seen = self.smoothing(bandwidth), self.rows.seen
+        found = HeldOut.blank(self.rows)
         for used in self.rows.halves(STRETCHES):
             half = replace(self.rows, used=used)
             learned = self._climb_on(
                 half, smoothing, first.gamma, first.chain, self.effort.half_iter
             )
-            rest = self.rows.seen & ~used
-            total += float(judged(smoothing, half, learned)[rest].sum())
-        return total
+            found.take(seen & ~used, judged(smoothing, half, learned))
+        return found
 
 
-def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> np.ndarray:
-    """log p(y_t | y_1, ..., y_{t-1}) of all rows, by the laws of the rows used, never their own."""
-    logb = log_emissions(smoothing, rows, learned.gamma)
-    return filtered(logb, learned.chain, rows.sequences)[1]
+@dataclass(frozen=True)
+class HeldOut:
+    """One-step forecasts of rows by laws and chains that have not seen them.
+
+    Attributes
+    ----------
+    loglik : array of shape (n,)
+        log p(y_t | y_1, ..., y_{t-1}); 0 for rows not seen.
+    mean : array of shape (n, d)
+        E[y_t | y_1, ..., y_{t-1}].
+    """
+
+    loglik: np.ndarray
+    mean: np.ndarray
+
+    @classmethod
+    def blank(cls, rows: Rows) -> HeldOut:
+        """Zeros."""
+        return cls(np.zeros(len(rows.seen)), np.zeros(rows.points.shape))
+
+    @property
+    def total(self) -> float:
+        """Σ_t log p(y_t | y_1, ..., y_{t-1}) of the rows seen."""
+        return float(self.loglik.sum())
+
+    def take(self, rows: np.ndarray, other: HeldOut) -> None:
+        """Fill in some rows."""
+        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
+            mine[rows] = theirs[rows]
+
+
+def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> HeldOut:
+    """Forecasts of all rows, by the laws of the rows used, never their own."""
+    logb, chain = log_emissions(smoothing, rows, learned.gamma), learned.chain
+    alpha, loglik = filtered(logb, chain, rows.sequences)
+    weights = rows.weights(learned.gamma)
+    means = weights.T @ arrays.to_numpy(rows.there)
+    means /= np.maximum(weights.sum(axis=0), np.finfo(float).tiny)[:, None]
+    return HeldOut(loglik, predicted(alpha, chain, rows.sequences) @ means)
 
 
 def _within(ratio: float) -> bool:

@@ -89,7 +89,16 @@ class ChainEstimator(Saveable, BaseEstimator):
         points, seen = observed(X, "X", min_rows=3)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
-        return Draft.of(points, seen, lengths, self.kernel, self.features, column_names(X))
+        return self.drafted(points, seen, lengths, column_names(X))
+
+    def drafted(self, points, seen: np.ndarray, lengths, names=None) -> Draft:
+        """Moments of rows that were looked at already."""
+        return Draft.of(points, seen, lengths, self.kernel, self.coordinates, names)
+
+    @property
+    def coordinates(self) -> Any:
+        """The feature map that was asked for."""
+        return self.features
 
     @abstractmethod
     def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:

@@ -61,6 +61,9 @@ class EM(Options):
     penalty : (float, float), optional
         Of `KernelStateSpace`: λ₁ and λ₂ of the moments, (1, 1) for None; with `refine=True` they
         matter for one of the starts only.
+    features : FeatureMap, optional
+        Of `KernelStateSpace`: coordinates of the observations in the moments and in kernel Bayes'
+        rule; None is Nyström with at most 300 landmarks.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class EM(Options):
     directions: int | str = "auto"
     guard: float | tuple[float, ...] | None = None
     penalty: tuple[float, float] | None = None
+    features: Any = None
 
     ALLOWED: ClassVar = {
         "n_init": optional(count()),

@@ -141,7 +141,7 @@ class KernelHMM(ChainEstimator):
         "refine": flag,
         "inference": choice("kbr", "forward"),
         "reg": optional(positive()),
-        "em": optional(options(EM, without=("guard", "penalty"))),
+        "em": optional(options(EM, without=("guard", "penalty", "features"))),
     }
     noun = "Hidden Markov model"
 

@@ -118,8 +118,8 @@ def refine(
     numbers, search = searching(rows, draft.kernel if space is None else Gaussian(), settings)
     found, factor = search.begun(starts(draft, fit, numbers, settings.n_init, rng))
     if search.searched:
-        factor, score = search.over_bandwidths(found, factor)
-        search = shrunken(search, found, factor, score)
+        factor, held = search.over_bandwidths(found, factor)
+        search = shrunken(search, found, factor, held.total)
         factor = search.narrowed(factor)
         found = search.at(search.smoothing(factor), found)
     return on_all(search, rows, found, factor, settings)
@@ -129,7 +129,7 @@ def shrunken(search: Refinement, found: Climb, factor: float, score: float) -> R
     """With laws shrunk towards normal ones as far as rows held out like it."""
     for share in SHARES:
         other = replace(search, guard_of=Shrunken(share))
-        value = other.held_out(factor, found)
+        value = other.held_out(factor, found).total
         if value <= score + WORTH:
             break
         search, score = other, value

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..chains.draft import Draft
 from ..chains.estimator import ChainEstimator, version2
 from ..chains.options import EM, as_em
-from ..chains.results import RegimeForecast
 from ..chains.rows import Rows
 from ..core import arrays
 from ..core.checks import (
@@ -20,21 +20,42 @@ from ..core.checks import (
     as_levels,
     as_points,
     check_columns,
+    check_count,
     check_level,
     frozen,
     generator,
+    warn_numerical,
 )
 from ..core.interval import Interval
 from ..core.labels import Labels
-from ..core.parameters import count, flag, into, moved, optional, options, standing_for
+from ..core.parameters import (
+    check_parameters,
+    count,
+    either,
+    flag,
+    into,
+    moved,
+    optional,
+    options,
+    standing_for,
+)
 from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import fitted_kernel
 from . import particles, tune
-from .learn import Fit, Plan
-from .options import KernelRule, Particles, as_filter, as_latent
-from .results import LatentBelief, LatentResult, NodeModel, StateForecast, gathered, latent_names
+from .backbone import FittedBackbone
+from .course import Course
+from .learn import Fit, Plan, Rival
+from .options import Backbone, KernelRule, Particles, as_filter, as_latent
+from .results import (
+    LatentBelief,
+    LatentResult,
+    NodeModel,
+    ObservationForecast,
+    StateForecast,
+    latent_names,
+)
 
 DEFAULTS = {
     "n_init": 4,
@@ -43,6 +64,8 @@ DEFAULTS = {
     "guard": (200.0, 1000.0),
     "penalty": (1, 1),
 }  # of EM
+OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
+FEW, MANY = 2, 0.05  # that many, and that share of all, are no news
 
 
 def of_filter(kind: Any, field: str) -> Any:
@@ -55,7 +78,7 @@ def of_filter(kind: Any, field: str) -> Any:
     return change
 
 
-OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)} | {
+OLD = {name: ("em", into(as_em, name)) for name in ("directions", "features", *DEFAULTS)} | {
     "n_nodes": ("latent", into(as_latent, "nodes")),
     "kernel_x": ("latent", into(as_latent, "kernel")),
     "transition": ("latent", into(as_latent, "transition")),
@@ -111,11 +134,14 @@ class KernelStateSpace(ChainEstimator):
         rule from the embedded laws, without densities, `KernelRule(reg=None)`.
     bandwidth : float or sequence of float, optional
         Of the emission densities; None is that of the largest log-likelihood of held-out rows.
-    features : FeatureMap, optional
-        Coordinates of the observations; None is Nyström with at most 300 landmarks.
     em : EM, optional
         How EM goes: `EM(n_init=4)` pairings that it starts from, `max_iter=60` (of L-BFGS with
-        `refine=False`), `tol=1e-4`, the `guard`, and the `penalty` of the moments.
+        `refine=False`), `tol=1e-4`, the `guard`, and the `penalty` and `features` of the moments.
+    backbone : "auto", Backbone or None
+        A linear model of the series, whose innovations the states are then learned from. "auto"
+        takes states of the series itself, of what the line leaves of it, or the line with
+        independent innovations, whichever forecasts rows held out best. `Backbone(season=12)` has
+        one in any case; None has none.
     verbose : bool or callable
         Show the progress of EM's starts.
 
@@ -149,6 +175,13 @@ class KernelStateSpace(ChainEstimator):
         Rows that the guards count as.
     reg_ : float or None
         λ of kernel Bayes' rule, if that is the inference.
+    backbone_ : FittedBackbone or None
+        The line, with `form` and `transform`; where there is one, all attributes above are of its
+        innovations.
+    rivals_ : dict
+        By name: how well models forecast the same rows held out, in `loglik` and `rmse`.
+    range_ : array of shape (2, d)
+        Least and largest of what the states were learned from; many rows beyond it are told of.
     variates_ : Variates or None
     kernel_, kernel_x_, features_, features_x_ : as used
 
@@ -186,8 +219,8 @@ class KernelStateSpace(ChainEstimator):
         kernel="gaussian",
         inference="nodes",
         bandwidth=None,
-        features=None,
         em=None,
+        backbone="auto",
         verbose=False,
     ):
         self.n_latent = n_latent
@@ -197,8 +230,8 @@ class KernelStateSpace(ChainEstimator):
         self.kernel = kernel
         self.inference = inference
         self.bandwidth = bandwidth
-        self.features = features
         self.em = em
+        self.backbone = backbone
         self.verbose = verbose
 
     ALLOWED: ClassVar = {
@@ -207,13 +240,45 @@ class KernelStateSpace(ChainEstimator):
         "refine": flag,
         "inference": standing_for(as_filter),
         "em": optional(options(EM)),
+        "backbone": optional(either(options(Backbone), "auto")),
     }
     noun = "State-space model"
-    forecast_of: ClassVar[type[RegimeForecast]] = StateForecast
+
+    backbone_: FittedBackbone | None = None  # as files from before it was have it
+    rivals_: dict[str, Rival] = {}  # noqa: RUF012
+    backbone = None
+    inputs_ = 0
+    range_: np.ndarray | None = None
 
     # ------------------------------------------------------------ learning
 
-    def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
+    def fit(self, X, lengths=None, inputs=None) -> KernelStateSpace:
+        """Learn the backbone, the chain, and the law of the observations given its state.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            Observations in the order of time. A row with NaN is missing.
+        lengths : sequence of int, optional
+            Rows of each sequence, if there are several below each other.
+        inputs : array or DataFrame of shape (n, k), optional
+            What is known of every row beforehand: the backbone is linear in it.
+        """
+        check_parameters(self)
+        draft = self.draft(X, lengths)
+        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
+        validate_data(self, X, skip_check_array=True)
+        inputs = as_inputs(inputs, len(draft.rows.seen), None)
+        self.inputs_ = 0 if inputs is None else inputs.shape[1]
+        self.adopt(self.learned(draft, generator(self.random_state), inputs))
+        return self
+
+    @property
+    def coordinates(self) -> Any:
+        """The feature map that was asked for."""
+        return as_em(self.em).features
+
+    def learned(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """The fit, a value."""
         way = as_filter(self.inference)
         return Plan(
@@ -224,7 +289,9 @@ class KernelStateSpace(ChainEstimator):
             self.verbose,
             as_latent(self.latent).filled(d=self.n_latent),
             way,
-        ).fit(draft, rng)
+            self.backbone,
+            partial(self.drafted, names=self.columns.columns),
+        ).fit(draft, rng, inputs)
 
     def adopt(self, fit: Fit) -> None:
         """Make a fit the estimator's own."""
@@ -234,6 +301,9 @@ class KernelStateSpace(ChainEstimator):
         self.features_x_, self.kernel_x_ = fit.space.features, fit.space.features.kernel_
         self.loss_, self.loss_history_ = fit.start.loss, np.array(fit.start.history)
         self.guard_, self.U_, self.V_ = fit.guard, fit.U, fit.V
+        self.backbone_, self.rivals_ = fit.backbone, fit.rivals
+        points = arrays.to_numpy(fit.draft.rows.there)
+        self.range_ = np.stack([points.min(axis=0), points.max(axis=0)])
 
     @property
     def by_rule(self) -> bool:
@@ -322,7 +392,39 @@ class KernelStateSpace(ChainEstimator):
 
     # ------------------------------------------------------------ states
 
-    def filter(self, X, lengths=None) -> LatentResult:
+    def course(self, X, lengths=None, inputs=None) -> tuple[Rows, Course | None]:
+        """The rows that states are filtered from, and how they lie along the backbone, if any.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`.
+        """
+        rows = self.rows(X, lengths)
+        inputs = as_inputs(inputs, len(rows.seen), self.inputs_)
+        course = None
+        if self.backbone_ is not None:
+            course = Course.of(self.chain_, self.backbone_, rows, inputs)
+            rows = course.rows
+        self._look_out(rows)
+        return rows, course
+
+    def _look_out(self, rows: Rows) -> None:
+        """A word where many rows lie where none of training has been."""
+        if self.range_ is None or not rows.seen.any():
+            return
+        margin = OUT * (self.range_[1] - self.range_[0])
+        points = arrays.to_numpy(rows.there)
+        low, high = self.range_[0] - margin, self.range_[1] + margin
+        out = ((points < low) | (points > high)).any(axis=1)
+        if out.sum() > max(FEW, MANY * len(out)):
+            what = "rows of X" if self.backbone_ is None else "innovations of X"
+            warn_numerical(
+                f"{out.sum()} of {len(out)} {what} lie outside the range that was learned from: "
+                "forecasts are those of the guard, a straight line",
+            )
+
+    def filter(self, X, lengths=None, inputs=None) -> LatentResult:
         """Law of the latent state of every row given the rows up to it.
 
         Parameters
@@ -330,8 +432,10 @@ class KernelStateSpace(ChainEstimator):
         X : array or DataFrame of shape (n, d)
             A row with NaN is a missing observation.
         lengths : sequence of int, optional
+        inputs : array or DataFrame of shape (n, k), optional
+            As in `fit`.
         """
-        rows = self.rows(X, lengths)
+        rows, _ = self.course(X, lengths, inputs)
         if not self._by_particles:
             return self._laws(self.chain_.filtered(rows), rows, X)
         found = self._particles(rows, keep=True)
@@ -342,15 +446,15 @@ class KernelStateSpace(ChainEstimator):
         mean, variance = (arrays.like(a, rows.points) for a in found.moments)
         return self._laws(p, rows, X, (mean, variance))
 
-    def smooth(self, X, lengths=None) -> LatentResult:
+    def smooth(self, X, lengths=None, inputs=None) -> LatentResult:
         """Law of the latent state of every row given its whole sequence.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`. (With particles too, smoothing is on the nodes.)
         """
-        rows = self.rows(X, lengths)
+        rows, _ = self.course(X, lengths, inputs)
         return self._laws(self.chain_.smoothed(rows), rows, X)
 
     def _laws(self, p: np.ndarray, rows: Rows, X, moments=None) -> LatentResult:
@@ -361,78 +465,160 @@ class KernelStateSpace(ChainEstimator):
 
     # ------------------------------------------------------------ observations
 
-    def predict(self, X, lengths=None) -> Array:
+    def predict(self, X, lengths=None, inputs=None) -> Array:
         """One-step forecasts E[y_t | y_1, ..., y_{t-1}] of every row, (n, d).
 
-        The first row of a sequence gets the stationary mean. For the rows after those of training
-        give both, `predict(X)[n:]`: a series that begins anew knows nothing of what was before.
+        The first row of a sequence gets the mean of the rows of training. For the rows after those
+        of training give both, `predict(X)[n:]`: a series that begins anew knows nothing of what was
+        before.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         """
-        return self.one_step(X, lengths)
+        return self.one_step(X, lengths, inputs)
 
-    def one_step(self, X, lengths=None) -> Array:
+    def one_step(self, X, lengths=None, inputs=None) -> Array:
         """As `predict`."""
+        rows, course = self.course(X, lengths, inputs)
         if not self._by_particles:
-            return super().one_step(X, lengths)
-        rows = self.rows(X, lengths)
-        return arrays.like(self._particles(rows).mean, rows.points)
+            return self._laws_of(rows, course).mean()
+        return self._moved(arrays.like(self._particles(rows).mean, rows.points), course)
 
-    def predict_quantile(self, X, q, lengths=None) -> Array:
+    def predict_quantile(self, X, q, lengths=None, inputs=None) -> Array:
         """Quantiles of y_t given y_1, ..., y_{t-1}, (n, d) for one level, (n, k, d) for k.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         q : float or sequence of float
             Levels between 0 and 1.
         """
         as_levels(q)
-        rows, chain = self.rows(X, lengths), self.chain_
+        rows, course = self.course(X, lengths, inputs)
         if self._by_particles:
             result, rng = self._particles(rows, keep=True), generator(self.random_state)
-            ends = particles.forecast_quantile(self.recovered(), result, q, rng)
-            return arrays.like(ends, rows.points)
-        p = chain.predicted(rows)
-        if self.bandwidth_ is None or self.variates_ is not None:
-            return chain.mixture(p).quantile(q, chain.spread)
-        widths = np.broadcast_to(self.bandwidth_, rows.points.shape[1])
-        columns = [
-            replace(chain, emissions=gathered(self.emissions_, j, float(width)))
-            .mixture(p)
-            .quantile(q, float(width))
-            for j, width in enumerate(widths)
-        ]
-        return arrays.namespace(rows.points).concat(columns, axis=-1)
+            ends = particles.forecast_quantile(self._node_model, result, q, rng)
+            return self._moved(arrays.like(ends, rows.points), course)
+        return self._laws_of(rows, course).quantile(q)
 
-    def predict_interval(self, X, level=0.95, lengths=None) -> Interval:
+    def _laws_of(self, rows: Rows, course: Course | None) -> ObservationForecast:
+        """Of every row, given the rows before."""
+        chain = self.chain_
+        laws = ObservationForecast(chain, chain.predicted(rows))
+        if course is None:
+            return laws
+        shift, change = course.track.mean, course.line.transform
+        return replace(laws, shift=shift, extra=course.extra, transform=change)
+
+    def _moved(self, ends: Array, course: Course | None) -> Array:
+        """Innovations, (n, ..., d), as observations."""
+        if course is None:
+            return ends
+        shift = course.track.mean
+        shift = shift[:, None] if ends.ndim == 3 else shift
+        return arrays.like(course.line.transform.back(arrays.to_numpy(ends) + shift), ends)
+
+    def predict_interval(self, X, level=0.95, lengths=None, inputs=None) -> Interval:
         """Central interval of y_t given y_1, ..., y_{t-1}: lower and upper ends, (n, d) each.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         level : float
         """
         level = check_level(level)
-        ends = self.predict_quantile(X, [0.5 - level / 2, 0.5 + level / 2], lengths)
+        ends = self.predict_quantile(X, [0.5 - level / 2, 0.5 + level / 2], lengths, inputs)
         return Interval(ends[:, 0, :], ends[:, 1, :])
 
-    def log_predictive(self, X, lengths=None) -> np.ndarray:
+    def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         """
-        if not self._by_particles:
-            return super().log_predictive(X, lengths)
-        return self._particles(self.rows(X, lengths)).loglik
+        rows, course = self.course(X, lengths, inputs)
+        if self._by_particles:
+            found = self._particles(rows).loglik
+        else:
+            found = self.chain_.log_predictive(rows)
+        if course is None:
+            return found
+        found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
+        wide = np.flatnonzero(course.seen & ~rows.seen)
+        if len(wide):
+            laws, Y = self._laws_of(rows, course).at(wide), arrays.to_numpy(self.rows(X).points)
+            found[wide] = [laws.at([i]).log_density(Y[[t]])[0, 0] for i, t in enumerate(wide)]
+        return found
+
+    def forecast(
+        self, X, steps: int, lengths=None, inputs=None, inputs_ahead=None
+    ) -> StateForecast:
+        """Laws of the observations 1, ..., `steps` rows after `X`.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`; with several sequences, the forecasts of the first come first.
+        steps : int
+        inputs_ahead : array or DataFrame of shape (steps, k), optional
+            Inputs of the rows that are forecast; of several sequences below each other.
+        """
+        check_count(steps, "steps")
+        rows, course = self.course(X, lengths, inputs)
+        chain, count = self.chain_, len(rows.sequences)
+        known = as_inputs(inputs_ahead, steps * count, self.inputs_, "inputs_ahead")
+        states = chain.ahead(rows, steps)
+        labels = Labels.of(X)
+        labels = labels.ahead(steps) if count == 1 else Labels(labels.columns)
+        laws = StateForecast(
+            arrays.like(states, rows.points), chain.mixture(states), chain.spread, labels
+        )
+        if course is None:
+            return laws
+        shift, extra = course.ahead(chain, states.reshape(count, steps, -1), known)
+        return replace(laws, shift=shift, extra=extra, transform=course.line.transform)
+
+    def sample_paths(
+        self, X, steps: int, n: int = 100, lengths=None, random_state=None, inputs=None,
+        inputs_ahead=None,
+    ) -> Array:  # fmt: skip
+        """Ways that the series may go on after `X`, drawn: (n, steps, d).
+
+        Parameters
+        ----------
+        X, steps, inputs, inputs_ahead
+            As for `forecast`; one sequence.
+        n : int
+            How many.
+        random_state : int, Generator or None
+            None is the model's own.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> X = km.datasets.make_state_space("linear", 300, random_state=0).X
+        >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(X)
+        >>> model.sample_paths(X, steps=5, n=20, random_state=0).shape
+        (20, 5, 1)
+        """
+        check_count(steps, "steps")
+        check_count(n, "n")
+        rows, course = self.course(X, lengths, inputs)
+        if len(rows.sequences) != 1:
+            raise ValueError(f"lengths has {len(rows.sequences)} entries; one sequence is needed")
+        known = as_inputs(inputs_ahead, steps, self.inputs_, "inputs_ahead")
+        rng = generator(self.random_state if random_state is None else random_state)
+        chain = self.chain_
+        found = chain.paths(chain.filtered(rows)[-1], n, steps, rng)
+        if course is not None:
+            found = course.line.paths(course.track.last[0], found, known, rng)
+        return arrays.like(found, rows.points)
 
     def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
         """A sequence of observations, (n, d), and of its latent states on the nodes.
@@ -444,9 +630,13 @@ class KernelStateSpace(ChainEstimator):
             None is the model's own.
         """
         X, states = self.draw(n_samples, random_state)
+        if self.backbone_ is not None:
+            rng = generator(self.random_state if random_state is None else random_state)
+            first, e = self.backbone_.first, arrays.to_numpy(X)[None]
+            X = arrays.like(self.backbone_.paths(first, e, None, rng)[0], X)
         return X, arrays.like(self.nodes_[states], X)
 
-    def start(self, prior=None) -> LatentBelief:
+    def start(self, prior=None, inputs=None) -> LatentBelief:
         """The belief before the first observation, to be carried on one step at a time.
 
         After `update` it is the law of the row just seen; `predict` first, for the next one.
@@ -455,6 +645,8 @@ class KernelStateSpace(ChainEstimator):
         ----------
         prior : array of shape (m,), optional
             Probabilities of the nodes; None is `startprob_`.
+        inputs : array of shape (1, k), optional
+            Of the first row.
 
         Examples
         --------
@@ -464,7 +656,8 @@ class KernelStateSpace(ChainEstimator):
         >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
         True
         """
-        return LatentBelief(self.chain_, prior, self.columns, self.nodes_)
+        first = as_inputs(inputs, 1, self.inputs_)
+        return LatentBelief(self.chain_, prior, self.columns, self.nodes_, self.backbone_, first)
 
     # ------------------------------------------------------------ laws
 
@@ -506,12 +699,23 @@ class KernelStateSpace(ChainEstimator):
     def recovered(self) -> NodeModel:
         """The learned model as one to draw from, with densities anywhere in the latent space.
 
+        Of a model without a backbone.
+
         Returns
         -------
         NodeModel
             With the verbs of `particles.StateSpace`, which the particle filter and
             `as_particles_model` take.
         """
+        if self.backbone_ is not None:
+            raise ValueError(
+                "the model has a backbone, beside which states are of its innovations; fit with "
+                "backbone=None for one to draw from"
+            )
+        return self._node_model
+
+    @property
+    def _node_model(self) -> NodeModel:
         return NodeModel(self.chain_, self.space_.latent)
 
     @property
@@ -529,7 +733,7 @@ class KernelStateSpace(ChainEstimator):
     def _particles(self, rows: Rows, keep: bool = False) -> particles.ParticleResult:
         Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
         n = as_filter(self.inference).n
-        return particles.bootstrap(self.recovered(), Y, rows.seen, rows.sequences, n, rng, keep)
+        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, keep)
 
     def blocks(self) -> list[Block]:
         """What the summary says of the states."""
@@ -542,9 +746,51 @@ class KernelStateSpace(ChainEstimator):
             Line("filter", way, repr(way)),
             Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"),
         ]
-        return [Block("Latent states", lines)]
+        blocks = [Block("Latent states", lines)]
+        if self.backbone_ is not None:
+            blocks.insert(0, Block("Backbone", _backbone_lines(self.backbone_)))
+        if self.rivals_:
+            told = [
+                Line(name, r, f"log-likelihood {r.loglik:.4g}, error {r.rmse:.4g}")
+                for name, r in sorted(self.rivals_.items(), key=lambda item: -item[1].loglik)
+            ]
+            blocks.append(Block("Rows held out, one step ahead", told))
+        return blocks
 
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
         """The state of today of what version 1 has saved."""
         return version2(cls, state)
+
+
+def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:
+    """Known inputs of n rows, as many columns as there were in fitting."""
+    if count == 0 or (count is None and inputs is None):
+        if inputs is not None:
+            raise ValueError(f"{name} were given, and none in fitting")
+        return None
+    if inputs is None:
+        raise ValueError(f"{name} is None; the model was fitted with {count} of them")
+    found = arrays.to_numpy(as_points(inputs, name))
+    if found.shape[0] != n:
+        raise ValueError(f"{name} has {found.shape[0]} rows; {n} are needed")
+    if count is not None:
+        check_columns(found, count, name, "those of fitting")
+    return found
+
+
+def _backbone_lines(line: FittedBackbone) -> list[Line]:
+    form = line.form
+    said = {
+        "transform": line.transform.name or "none",
+        "order": form.order,
+        "difference": form.difference,
+        "trend": {"n": "none", "c": "constant", "ct": "constant and time"}[form.trend],
+        "memory of the level": form.memory or "none",
+        "season": f"{form.season} rows, by {form.seasonal}" if form.season else "none",
+        "standard deviation of an innovation": float(np.trace(line.cov)) ** 0.5,
+    }
+    return [
+        Line.of(name, value) if isinstance(value, float) else Line(name, value, str(value))
+        for name, value in said.items()
+    ]

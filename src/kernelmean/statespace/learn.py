@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
-from ..chains.em import Climb, Effort, Refinement
+from ..chains.em import FEWEST, Climb, Effort, HeldOut, Refinement
 from ..chains.emission import Guard, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
@@ -19,12 +19,15 @@ from ..chains.variates import Variates
 from ..core import arrays
 from ..core.checks import frozen
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import Gaussian, fitted_kernel
+from ..kernels import Delta, Gaussian, fitted_kernel
+from .backbone import FittedBackbone
+from .contest import Contest, Held, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
+from .lines import Found, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
-from .options import KernelRule, Particles
+from .options import Backbone, KernelRule, Particles
 from .pairing import WINDOWS, Pairing
 from .space import Space
 
@@ -49,6 +52,17 @@ class Fit(drafts.Fit):
     guard: tuple[float, float]
     U: np.ndarray
     V: np.ndarray
+    held: Held | None = None  # forecasts of rows held out
+    backbone: FittedBackbone | None = None
+    rivals: dict[str, Rival] = field(default_factory=dict)
+
+    @property
+    def without_memory(self) -> Fit:
+        """States drawn anew at every row."""
+        start = self.chain.chain.startprob
+        chain = Chain(start, np.tile(start, (len(start), 1)))
+        V = self.space.operator(self.space.Psi.T @ chain.transmat.T, start)
+        return replace(self, chain=replace(self.chain, chain=chain), V=V)
 
 
 @dataclass(frozen=True)
@@ -57,11 +71,65 @@ class Plan(drafts.Plan):
 
     law: Any  # Normal, its dimension given
     inference: Any
+    backbone: Any
+    drafted: Callable[[np.ndarray, np.ndarray, list[int]], Draft]
 
-    def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
-        """Nodes, pairings, moments from each of these, EM."""
+    def fit(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
+        """Of the series itself, of what a line leaves of it, or the line without states."""
         latent, known = self.latent(rng)
         space = Space.of(latent, fitted_kernel(self.law.kernel, latent.nodes))
+        found = self.line(draft, known, inputs)
+        if found is None:
+            return self.states(draft, space, known)
+        rows = draft.rows
+        points = arrays.like(found.innovations, rows.points)
+        left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
+        contest = Contest.of(rows, found, self.without_states(left))
+        if self.backbone == "auto":
+            plain = self.states(draft, space, known, contest.hopeless)
+            if plain is not None and contest.with_states(plain.held):
+                return replace(plain, rivals=contest.rivals)
+        other = replace(self.states(left, space, known), backbone=found.line)
+        helps = contest.with_both(other.held)
+        return replace(other if helps else other.without_memory, rivals=contest.rivals)
+
+    def without_states(self, draft: Draft) -> Held:
+        """Rows as draws of one law."""
+        rows = draft.rows
+        numbers, search = searching(
+            rows, draft.kernel, self.settings(draft, None), SEARCHED, effort=EFFORT
+        )
+        one = np.ones((len(numbers), 1))
+        start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
+        if search.searched:
+            return Held(numbers, search.over_bandwidths(start, search.factor)[1])
+        return Held(numbers, search.held_out(search.factor, start))
+
+    def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
+        """The line that is tried; None where it has no place: states are then of y itself."""
+        rows, given = draft.rows, isinstance(self.backbone, Backbone)
+        if not given and (
+            self.backbone is None
+            or not self.refine
+            or known is not None
+            or isinstance(self.inference, KernelRule)
+            or isinstance(draft.kernel, Delta)
+            or rows.seen.sum() < FEWEST
+            or self.variates(draft) is not None
+        ):
+            return None
+        options = self.backbone if given else Backbone()
+        Y = arrays.to_numpy(rows.points)
+        found = search(options, Y, rows.seen, rows.sequences, inputs)
+        if given and found is None:
+            raise ValueError(f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}")
+        return found
+
+    def states(
+        self, draft: Draft, space: Space, known: Chain | None, hopeless: float = -np.inf
+    ) -> Fit | None:
+        """Pairings, moments from each of these, EM; None where that is hopeless."""
+        latent = space.latent
         variates = self.variates(draft)
         guard = np.atleast_1d(self.em.guard)
         guards = float(guard[0]), float(guard[-1])
@@ -79,7 +147,7 @@ class Plan(drafts.Plan):
         starts = [(p.log_shares, p.chain) for p in pairings]
         ratios = draft.density_ratios(best.U @ space.Psi.T)
         starts.append((np.log(ratios), known or space.chain_of(best.V)))
-        return self.by_em(learner, space, best, starts)
+        return self.by_em(learner, space, best, starts, hopeless)
 
     def latent(self, rng: np.random.Generator) -> tuple[Latent, Chain | None]:
         """The nodes, and the chain on them if the transition is known."""
@@ -101,9 +169,14 @@ class Plan(drafts.Plan):
             )
         return drafts.space_of(draft, 0 if particles else self.em.directions)
 
-    def by_em(self, learner: Learner, space: Space, best: PairFit, starts) -> Fit:
+    def by_em(
+        self, learner: Learner, space: Space, best: PairFit, starts, hopeless: float
+    ) -> Fit | None:
         """Laws whose weights are the probabilities of the nodes in the rows."""
-        climbed, smoothing = learner.refine(starts)
+        refined = learner.refine(starts, hopeless)
+        if refined is None:
+            return None
+        climbed, smoothing, held = refined
         draft, seen = learner.draft, learner.draft.rows.seen
         gamma, plain = climbed.gamma[seen], learner.variates is None
         laws = smoothing.emissions(gamma)
@@ -119,7 +192,7 @@ class Plan(drafts.Plan):
         U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))
         V = space.operator(space.Psi.T @ climbed.chain.transmat.T, climbed.chain.startprob)
         guard, history = (strength, learner.guard[1]), np.array(climbed.history)
-        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V)
+        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V, held)
 
     def by_moments(self, learner: Learner, space: Space, best: PairFit) -> Fit:
         """The laws that the moments say."""
@@ -222,27 +295,35 @@ class Learner:
         ]
         return found if self.chain is None else [replace(p, chain=self.chain) for p in found]
 
-    def refine(self, starts) -> tuple[Climb, Smoothing]:
-        """EM on some rows from all starts, (log-densities, chain), then on all rows."""
+    def refine(self, starts, hopeless: float) -> tuple[Climb, Smoothing, Held] | None:
+        """EM on some rows from all starts, (log-densities, chain), then on all rows.
+
+        None if the best start ends at a mean log-likelihood that is `hopeless`.
+        """
         rows = in_space(self.draft.rows, self.variates)
         kernel = self.draft.kernel if self.variates is None else Gaussian()
         rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
         numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
         found, factor = search.begun([(logb[numbers], chain) for logb, chain in starts])
+        if found.value < hopeless:
+            return None
         if search.searched:
-            factor, score = search.over_bandwidths(found, factor)
-            search, factor = self._guarded(search, found, factor, score), search.narrowed(factor)
+            factor, held = search.over_bandwidths(found, factor)
+            search, held = self._guarded(search, found, factor, held)
+            factor = search.narrowed(factor)
             found = search.at(search.smoothing(factor), found)
-        return on_all(search, rows, found, factor, self.settings)
+        else:
+            held = search.held_out(factor, found)
+        return *on_all(search, rows, found, factor, self.settings), Held(numbers, held)
 
-    def _guarded(self, search: Refinement, found: Climb, factor: float, score) -> Refinement:
+    def _guarded(self, search: Refinement, found: Climb, factor: float, held: HeldOut) -> tuple:
         """With the emission guard as strong as rows held out like it best: as given, or more so."""
         best, guard = search, self.guard_of
         for _ in range(STRENGTHS):
             guard = replace(guard, strength=STRONGER * guard.strength)
             other = replace(search, guard_of=guard)
             value = other.held_out(factor, found)
-            if value <= score:
+            if value.total <= held.total:
                 break
-            best, score = other, value
-        return best
+            best, held = other, value
+        return best, held

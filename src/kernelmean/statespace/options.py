@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.parameters import Options, as_options, count, optional, positive
+from ..core.parameters import Options, as_options, choice, count, either, optional, positive
 
 
 def function(value, name: str) -> None:
@@ -86,6 +86,61 @@ def as_latent(latent: Any) -> Normal:
     if callable(latent):
         return Sampled(law=latent)
     return as_options(latent, "latent", LAWS)
+
+
+# ------------------------------------------------------------ what is a line in the past
+
+
+def lags(value, name: str) -> None:
+    """A whole number from 0, or "auto"."""
+    either(count(0), "auto")(value, name)
+
+
+@dataclass(frozen=True, repr=False)
+class Backbone(Options):
+    """A linear model of the series, whose innovations the states are then learned from.
+
+    u_t = D_t + Σ_l Φ_l u_{t−l} + e_t by least squares, where u is the series, its differences, or
+    what these leave beyond an average of the past that decays. Each "auto" is chosen by forecasts
+    of the later half of the rows, stretch by stretch, from lines fitted to the rows before it: the
+    autoregression by AIC with a constant, unless another form is clearly better.
+
+    Parameters
+    ----------
+    order : int or "auto"
+        Lags; "auto" is AIC's choice.
+    trend : {"auto", "n", "c", "ct"}
+        Of u: nothing, a constant, a constant and time. (A constant in a difference is a drift.)
+    difference : {"auto", 0, 1}
+        Whether the level wanders.
+    season : int, optional
+        Rows of a season: a constant for each row of it, or seasonal differences.
+    transform : {"auto", "log", "sqrt"} or None
+        Of positive series, or counts. Forecasts are in the units of the series.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.cumsum(rng.standard_normal((200, 1)), axis=0)
+    >>> model = km.KernelStateSpace(backbone=km.Backbone(difference=1, order=0)).fit(X)
+    >>> bool(abs(model.predict(X)[1:] - X[:-1]).max() < 0.5)  # tomorrow is today
+    True
+    """
+
+    order: int | str = "auto"
+    trend: str = "auto"
+    difference: int | str = "auto"
+    season: int | None = None
+    transform: str | None = "auto"
+
+    ALLOWED: ClassVar = {
+        "order": lags,
+        "trend": choice("auto", "n", "c", "ct"),
+        "difference": either(choice("auto"), 0, 1),
+        "season": optional(count(2)),
+        "transform": optional(choice("auto", "log", "sqrt")),
+    }
 
 
 # ------------------------------------------------------------ filters

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ..chains.model import FittedChain
 from ..chains.results import RegimeBelief, RegimeForecast
 from ..core import arrays
-from ..core.checks import Array
+from ..core.checks import Array, as_floats
 from ..core.labels import Labels
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
+from .backbone import AS_IT_IS, FittedBackbone, Transform
 from .latent import Latent
-
-MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
-FINE = 16  # where they are nearer than one part in so many of the bandwidth
-
-
-def gathered(laws: MeanEmbedding, column: int, width: float) -> MeanEmbedding:
-    """One column of a batch of laws; of many points, those very near each other as one."""
-    laws = laws.marginal([column])
-    if laws.points.shape[0] <= MANY:
-        return laws
-    y = arrays.to_numpy(laws.points)[:, 0]
-    _, cell = np.unique(np.floor(y * (FINE / width)), return_inverse=True)
-    centres = np.bincount(cell, y) / np.bincount(cell)
-    order = np.argsort(cell, kind="stable")
-    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
-    weights = np.add.reduceat(arrays.to_numpy(laws.weights)[:, order], starts, axis=1)
-    points = arrays.like(centres[:, None], laws.points)
-    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)
+from .shifted import ENOUGH, MANY, ShiftedLaw, by_width, gathered
 
 
 def latent_names(d: int) -> tuple[str, ...]:
@@ -144,26 +129,139 @@ class LatentResult(Law):
         return f"LatentResult({len(self)} rows, {self.embedding.points.shape[1]} latent)"
 
 
-class StateForecast(RegimeForecast):
+@dataclass(frozen=True)
+class ObservationForecast(ShiftedLaw):
+    """Laws of observations given those before, from probabilities of the nodes.
+
+    Attributes
+    ----------
+    chain : FittedChain
+    states : array of shape (n, m)
+    shift, extra, transform
+        What the backbone makes of them.
+    """
+
+    chain: FittedChain
+    states: np.ndarray
+    shift: Any = None
+    extra: Any = None
+    transform: Transform = AS_IT_IS
+
+    @property
+    def embedding(self) -> MeanEmbedding:
+        """Of the innovations, or of the observations themselves."""
+        return self.chain.mixture(self.states)
+
+    @property
+    def bandwidth(self):
+        """Of the emission densities."""
+        return self.chain.spread
+
+    def at(self, rows) -> ObservationForecast:
+        """Some of the laws."""
+        shift, extra = self.shift[rows], self.extra[rows]
+        return replace(self, states=self.states[rows], shift=shift, extra=extra)
+
+    def mean(self) -> Array:
+        """E y, (n, d)."""
+        if self.transform.name is not None:
+            return super().mean()
+        means = self.chain.emissions.mean()
+        means = arrays.like(self.states, means) @ means
+        return means if self.shift is None else means + arrays.like(self.shift, means)
+
+    def quantile(self, q) -> Array:
+        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
+        if self.shift is None:
+            return self._parts(q)
+        return super().quantile(q)
+
+    def _parts(self, q) -> np.ndarray:
+        chain = self.chain
+        if chain.bandwidth is None or chain.variates is not None:
+            return self.embedding.quantile(q, chain.spread)
+        own = np.broadcast_to(chain.bandwidth, (len(self.states), chain.emissions.points.shape[1]))
+        widths = own if self.shift is None else self._widths()
+        columns = []
+        for j, width in enumerate(widths.T):
+            many = MANY if self.shift is None else ENOUGH
+            laws = gathered(chain.emissions, j, float(width.min()), many)
+            column = replace(chain, emissions=laws).mixture(self.states)
+            columns.append(by_width(column, q, width[:, None]))
+        return arrays.namespace(chain.emissions.points).concat(columns, axis=-1)
+
+
+@dataclass(frozen=True, repr=False)
+class StateForecast(ShiftedLaw, RegimeForecast):
     """Laws of the observations that come after those given, as `RegimeForecast`.
 
-    Its `states` are probabilities of the nodes, (steps, m).
+    Its `states` are probabilities of the nodes, (steps, m); with a backbone its `embedding` is that
+    of the innovations, which `shift`, `extra` and `transform` make observations of.
     """
+
+    shift: Any = None
+    extra: Any = None
+    transform: Transform = AS_IT_IS
 
     def __repr__(self) -> str:
         return f"StateForecast({len(self)} steps, {self.states.shape[1]} nodes)"
 
 
-class LatentBelief(RegimeBelief):
+class LatentBelief(ShiftedLaw, RegimeBelief):
     """Probabilities of the nodes, to which observations are fed one at a time.
 
     Made by `KernelStateSpace.start`. `predict` and `update` change it, and return it; `copy`
     keeps a version.
     """
 
-    def __init__(self, model: FittedChain, prior, labels: Labels, nodes: np.ndarray):
+    def __init__(
+        self,
+        model: FittedChain,
+        prior,
+        labels: Labels,
+        nodes: np.ndarray,
+        line: FittedBackbone | None = None,
+        inputs=None,
+    ):
         super().__init__(model, prior, labels)
-        self._nodes = nodes
+        self._nodes, self._line, self._seen = nodes, line, None
+        self._points_of = model.emissions.points
+        if line is not None:
+            self.transform, self._past = line.transform, line.first
+            self._expect(inputs)
+
+    def predict(self, inputs=None) -> LatentBelief:
+        """One step on in time; `inputs`, (k,), are those of the next row."""
+        if self._line is not None:
+            known = self._known
+            if self._seen is None:
+                known = known + arrays.to_numpy(self.embedding.mean())
+            self._past, self._seen = self._line.moved(self._past, self._seen, known), None
+            self._expect(inputs)
+        super().predict()
+        return self
+
+    def update(self, x) -> LatentBelief:
+        """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
+        if self._line is None:
+            super().update(x)
+            return self
+        z = self.transform(np.atleast_1d(arrays.to_numpy(as_floats(x, "x"))))
+        if not self._line.settled(np.diag(self.extra)[None])[0]:
+            super().update(np.full(len(z), np.nan))
+        else:
+            super().update(arrays.like(z - self.shift, self._points_of))
+        self._seen = None if np.isnan(z).any() else z
+        return self
+
+    def _expect(self, inputs) -> None:
+        """What the line says of the row to come."""
+        line, past = self._line, self._past
+        inputs = None if inputs is None else np.atleast_2d(np.asarray(inputs, dtype=float))
+        self._known = line.known(np.array([past.time]), inputs)[0]
+        d = len(self._known)
+        self.shift = self._known + past.mean[0]
+        self.extra = np.zeros(d) if past.cov is None else np.diag(past.cov)[:d].copy()
 
     @property
     def latent(self) -> np.ndarray:

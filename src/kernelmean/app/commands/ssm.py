@@ -18,6 +18,7 @@ from ...core.sequences import check_sequences
 from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...display.states import following
 from ...statespace.kernel_state_space import KernelStateSpace
+from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
 from ..command import (
@@ -57,6 +58,7 @@ class Settings(Shared):
     time: TimeColumn = None
     forecast: Steps = 0
     latent_dim: Annotated[int, typer.Option(min=1, max=10, help="Size of the latent state.")] = 1
+    season: Annotated[int | None, typer.Option(min=2, help="Rows of a season.")] = None
     log_squares: Annotated[bool, option(SAY, "--log-squares")] = False
     tune: Annotated[bool, option(SAY, "--tune")] = False
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
@@ -72,12 +74,20 @@ class Settings(Shared):
         change = log_squares if self.log_squares else None
         return series.read_series(self, table, self.columns, self.sequence, self.time, change)
 
+    @property
+    def backbone(self) -> Backbone | str | None:
+        """A line with a season, or one that the fit may take; volatility is a state's."""
+        if self.log_squares:
+            return None
+        return "auto" if self.season is None else Backbone(season=self.season)
+
     def model(self, verbose: Verbose) -> KernelStateSpace:
         """The estimator, not fitted."""
         return KernelStateSpace(
             self.latent_dim,
             refine=self.refine,
             inference=self.inference.value,
+            backbone=self.backbone,
             random_state=self.seed,
             verbose=verbose,
         )

@@ -108,7 +108,7 @@ def logs(r: np.ndarray) -> np.ndarray:
 def learn(X: np.ndarray) -> KernelStateSpace:
     """The model."""
     with hushed():
-        return KernelStateSpace(random_state=0).fit(X)
+        return KernelStateSpace(random_state=0, backbone=None).fit(X)
 
 
 def calibrated(variance: np.ndarray, r: np.ndarray, n: int) -> np.ndarray:

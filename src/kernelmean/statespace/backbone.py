@@ -1,0 +1,387 @@
+"""The linear backbone of a series: what is a line in its past, its season and its inputs.
+
+A(B) y_t = C(B) ε_t with ε_t = D_t + e_t: an autoregression with one or two decaying memories. D_t
+is linear in constants, time, season and inputs; e_t are the innovations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..core.saving import Saveable
+
+NEAR_ONE = 7.0  # how near to one, in rows of the series, a root may be that is not one
+SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
+
+
+@dataclass(frozen=True)
+class Form(Saveable):
+    """Which line: what is estimated by least squares once these are given.
+
+    u = (1 − B)^d (1 − B^s)^D/((1 − θB)(1 − ΘB^s)) y is regressed on constants and p lags of itself.
+
+    Attributes
+    ----------
+    order : int
+        p.
+    trend : {"n", "c", "ct"}
+        Nothing, a constant, a constant and time.
+    difference : int
+        d, 0 or 1.
+    memory : float
+        θ: with d = 1 the level is an average of the past with weights θ^j.
+    season : int
+        s, the rows of a season; 0 is none.
+    seasonal : {"n", "dummies", "difference"}
+        A constant for each row of the season, or D = 1.
+    seasonal_memory : float
+        Θ.
+    """
+
+    order: int
+    trend: str = "c"
+    difference: int = 0
+    memory: float = 0.0
+    season: int = 0
+    seasonal: str = "n"
+    seasonal_memory: float = 0.0
+
+    @property
+    def ahead(self) -> np.ndarray:
+        """Coefficients of (1 − B)^d (1 − B^s)^D."""
+        found = np.array([1.0, -1.0]) if self.difference else np.ones(1)
+        return np.convolve(found, lag(self.season, 1.0)) if self.by_difference else found
+
+    @property
+    def behind(self) -> np.ndarray:
+        """Coefficients of C(B) = (1 − θB)(1 − ΘB^s)."""
+        found = lag(1, self.memory)
+        if not self.by_difference:
+            return found
+        return np.convolve(found, lag(self.season, self.seasonal_memory))
+
+    @property
+    def by_difference(self) -> bool:
+        """Whether D is 1."""
+        return self.seasonal == "difference"
+
+    @property
+    def lost(self) -> int:
+        """Rows at the start of a sequence without u."""
+        return len(self.ahead) - 1
+
+    @property
+    def numbers(self) -> int:
+        """How many are estimated, beside inputs."""
+        memories = (self.memory != 0) + (self.by_difference and self.seasonal_memory != 0)
+        return self.order + self.terms(np.zeros(1)).shape[1] + memories
+
+    def filtered(self, y: np.ndarray) -> np.ndarray:
+        """u of one sequence, (n, d); zero where it begins."""
+        from scipy.signal import lfilter
+
+        v = lfilter(self.ahead, [1.0], y - y[:1], axis=0) if self.lost else y
+        v[: self.lost] = 0.0
+        return v if len(self.behind) == 1 else lfilter([1.0], self.behind, v, axis=0)
+
+    def terms(self, times: np.ndarray) -> np.ndarray:
+        """What D_t is linear in besides inputs, (n, k)."""
+        columns = {"n": [], "c": [np.ones(len(times))], "ct": [np.ones(len(times)), times / 100]}
+        found = list(columns[self.trend])
+        if self.seasonal == "dummies":
+            phase = times.astype(int) % self.season
+            found += [(phase == j).astype(float) - 1 / self.season for j in range(1, self.season)]
+        return np.stack(found, axis=1) if found else np.empty((len(times), 0))
+
+
+def lag(k: int, weight: float) -> np.ndarray:
+    """Coefficients of 1 − weight B^k."""
+    if weight == 0:
+        return np.ones(1)
+    found = np.zeros(k + 1)
+    found[0], found[k] = 1.0, -weight
+    return found
+
+
+# ------------------------------------------------------------ other units
+
+
+@dataclass(frozen=True)
+class Transform(Saveable):
+    """z = y, log y, or √(y + c): what is a line may be another scale of the series.
+
+    Attributes
+    ----------
+    name : {"log", "sqrt"} or None
+    shift : float
+        c, 3/8 of the least positive value where there are zeros: for counts Anscombe's.
+    """
+
+    name: str | None = None
+    shift: float = 0.0
+
+    @classmethod
+    def of(cls, name: str | None, Y: np.ndarray) -> Transform:
+        """For values; those that have no logarithm or root are refused."""
+        if name is None:
+            return cls()
+        least, needed = Y.min(), "positive" if name == "log" else "non-negative"
+        if least < 0 or (name == "log" and least == 0):
+            raise ValueError(f"X has the value {least:g}; transform={name!r} needs {needed} ones")
+        shift = 0.375 * Y[Y > 0].min(initial=np.inf) if name == "sqrt" and least == 0 else 0.0
+        return cls(name, float(shift) if np.isfinite(shift) else 1.0)
+
+    def __call__(self, Y: np.ndarray) -> np.ndarray:
+        """z; -inf where y is out of range."""
+        if self.name is None:
+            return Y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.log(Y) if self.name == "log" else np.sqrt(Y + self.shift)
+        return np.where(np.isnan(z), -np.inf, z)
+
+    def back(self, Z: np.ndarray) -> np.ndarray:
+        """y."""
+        if self.name is None:
+            return Z
+        if self.name == "log":
+            return np.exp(Z)
+        return np.maximum(np.maximum(Z, 0.0) ** 2 - self.shift, 0.0)
+
+    def mean(self, Z: np.ndarray, cov: np.ndarray) -> np.ndarray:
+        """E y where z is normal around the rows of `Z`."""
+        if self.name is None:
+            return Z
+        if self.name == "log":
+            return np.exp(Z + np.diag(cov) / 2)
+        return Z**2 + np.diag(cov) - self.shift
+
+    def slope(self, Z: np.ndarray) -> np.ndarray:
+        """log |dz/dy|, summed over columns, (n,)."""
+        if self.name is None:
+            return np.zeros(len(Z))
+        if self.name == "log":
+            return -Z.sum(axis=1)
+        return -np.log(2 * np.maximum(Z, np.finfo(float).tiny)).sum(axis=1)
+
+
+AS_IT_IS = Transform()
+
+
+# ------------------------------------------------------------ a line that is known
+
+
+@dataclass(frozen=True)
+class Track:
+    """What a line says of every row, from the rows before.
+
+    Attributes
+    ----------
+    mean : array of shape (n, d)
+        E y_t, were the innovations of mean zero.
+    wide : array of shape (n, d, d)
+        Covariance of what is not known of it: where a sequence begins, and after missing rows.
+    last : list of PastState
+        After each sequence.
+    """
+
+    mean: np.ndarray
+    wide: np.ndarray
+    last: list[PastState]
+
+
+@dataclass(frozen=True)
+class PastState(Saveable):
+    """What the past says about the rows to come: row t + i has mean[i], before D and its past.
+
+    Attributes
+    ----------
+    time : int
+        Number of the next row.
+    mean : array of shape (r, d)
+    cov : array of shape (r d, r d) or None
+        None is zero.
+    """
+
+    time: int
+    mean: np.ndarray
+    cov: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class FittedBackbone(Saveable):
+    """A line with its coefficients, as a filter: exact for normal innovations, gaps included.
+
+    Attributes
+    ----------
+    form : Form
+    coef : array of shape (r, d, d)
+        A_1, ..., A_r of A(B) = I − Σ A_l B^l, with C's order at least.
+    memory : array of shape (r,)
+        C_1, ..., C_r of C(B) = 1 + Σ C_l B^l.
+    terms : array of shape (k, d)
+        Of D: constants, time, season, then inputs.
+    cov : array of shape (d, d)
+        Of the innovations.
+    first : PastState
+        The law of the state where a sequence begins.
+    transform : Transform
+        Of the series, before all else.
+    """
+
+    form: Form
+    coef: np.ndarray
+    memory: np.ndarray
+    terms: np.ndarray
+    cov: np.ndarray
+    first: PastState
+    transform: Transform
+
+    def known(self, times: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+        """D_t, (n, d)."""
+        X = self.form.terms(times)
+        return (X if inputs is None else np.c_[X, inputs]) @ self.terms
+
+    def stays(self, n: int, near: float = NEAR_ONE) -> bool:
+        """Whether it stays in the range of n rows: no real root is within `near`/n of one."""
+        roots = np.linalg.eigvals(self.unseen)
+        root = roots.real[abs(roots.imag) < 1e-6].max(initial=0.0)
+        return bool(root < 1 - near / n) and self.form.trend != "ct"
+
+    def settled(self, wide: np.ndarray) -> np.ndarray:
+        """Rows whose forecast is as if the whole past were known: `wide` of a track."""
+        d = self.cov.shape[0]
+        sizes = np.trace(wide.reshape(-1, d, d), axis1=1, axis2=2)
+        return sizes <= SETTLED * np.trace(self.cov)
+
+    def track(self, Y, seen, sequences, inputs=None, gaps=None) -> Track:
+        """Along observations; `gaps` are the means of the innovations of rows not seen."""
+        n, d = Y.shape
+        mean, wide, last = np.empty((n, d)), np.zeros((n, d, d)), []
+        for s in sequences:
+            for t, known, state in self.walk(Y, seen, s, inputs, gaps):
+                if t < s.stop:
+                    mean[t] = known + state.mean[0]
+                    wide[t] = 0.0 if state.cov is None else state.cov[:d, :d]
+            last.append(state)
+        return Track(mean, wide, last)
+
+    def walk(self, Y, seen, s: slice, inputs=None, gaps=None) -> Iterator:
+        """(t, D_t, state before y_t) of the rows of one sequence, and of the row after it."""
+        known = self.known(np.arange(s.stop - s.start), None if inputs is None else inputs[s])
+        own = known if gaps is None else known + gaps[s]
+        state = self.first
+        for t, D, whole in zip(range(s.start, s.stop), known, own, strict=True):
+            yield t, D, state
+            state = self.moved(state, Y[t] if seen[t] else None, whole if not seen[t] else D)
+        yield s.stop, None, state
+
+    def begun(self, Y, seen, sequences, inputs=None) -> FittedBackbone:
+        """With a sequence beginning in the law that the states of these rows have."""
+        found = [
+            state.mean.ravel()
+            for s in sequences
+            for t, _, state in self.walk(Y, seen, s, inputs)
+            if t - s.start >= min(len(self.coef), (s.stop - s.start) // 2) and t < s.stop
+        ]
+        states = np.array(found)
+        off = states - states.mean(axis=0)
+        mean = states.mean(axis=0).reshape(self.first.mean.shape)
+        return replace(self, first=PastState(0, mean, off.T @ off / len(off)))
+
+    def moved(self, state: PastState, y: np.ndarray | None, known: np.ndarray) -> PastState:
+        """One row on: y was seen, or (None) it was not and its own part had the mean `known`."""
+        mean, cov = state.mean, state.cov
+        if y is None:
+            ahead = _shifted(mean) + self.coef @ mean[0] + (self._gain @ known)
+            noise = self._flat @ self.cov @ self._flat.T
+            cov = noise if cov is None else self.unseen @ cov @ self.unseen.T + noise
+            return PastState(state.time + 1, ahead, cov)
+        if cov is not None:
+            d = len(y)
+            gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
+            off = y - mean[0] - known
+            mean = mean + (gain @ off).reshape(mean.shape)
+            cov = cov - gain @ cov[:d]
+            cov = self._seen @ cov @ self._seen.T
+            small = np.trace(cov[:d, :d]) <= 1e-9 * np.trace(self.cov)
+            if small and np.trace(cov) <= 1e-8 * np.trace(self.cov):
+                cov = None
+        ahead = _shifted(mean) - self.memory[:, None] * mean[0] + self._gain @ y
+        return PastState(state.time + 1, ahead, cov)
+
+    @cached_property
+    def _gain(self) -> np.ndarray:
+        """A + C, (r, d, d)."""
+        return self.coef + self.memory[:, None, None] * np.eye(self.cov.shape[0])
+
+    @cached_property
+    def _flat(self) -> np.ndarray:
+        return self._gain.reshape(-1, self.cov.shape[0])
+
+    @cached_property
+    def unseen(self) -> np.ndarray:
+        """Of the state where y is not seen."""
+        return _shift(len(self.coef), self.cov.shape[0], self.coef)
+
+    @cached_property
+    def _seen(self) -> np.ndarray:
+        """Of the state where y is."""
+        d = self.cov.shape[0]
+        return _shift(len(self.coef), d, -self.memory[:, None, None] * np.eye(d))
+
+    def far(self, states: list[PastState], steps: int, inputs=None) -> np.ndarray:
+        """E y_{t+steps} for states before y_t, were innovations normal: (len(states), d)."""
+        mean = np.stack([state.mean for state in states])
+        times = np.array([state.time for state in states])
+        gain = self._gain
+        for k in range(steps + 1):
+            known = self.known(times + k, None if inputs is None else inputs[times + k])
+            if k == steps:
+                break
+            y = mean[:, 0]
+            mean = np.concatenate([mean[:, 1:], np.zeros_like(mean[:, :1])], axis=1)
+            mean = mean + np.einsum("rab,nb->nra", self.coef, y)
+            mean = mean + np.einsum("rab,nb->nra", gain, known)
+        R = self.responses(steps + 1)
+        cov = (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
+        return self.transform.mean(mean[:, 0] + known, cov)
+
+    def paths(self, past: PastState, e: np.ndarray, inputs, rng) -> np.ndarray:
+        """Series with the innovations `e`, (n, steps, d), from draws of a state on."""
+        n, steps, d = e.shape
+        mean = np.tile(past.mean, (n, 1, 1))
+        if past.cov is not None:
+            off = rng.multivariate_normal(np.zeros(len(past.cov)), past.cov, n, method="eigh")
+            mean = mean + off.reshape(mean.shape)
+        known, found = self.known(past.time + np.arange(steps), inputs), np.empty_like(e)
+        for t in range(steps):
+            own = known[t] + e[:, t]
+            y = found[:, t] = mean[:, 0] + own
+            mean = np.concatenate([mean[:, 1:], np.zeros((n, 1, d))], axis=1)
+            mean = mean + np.einsum("rab,nb->nra", self.coef, y)
+            mean += self.memory[:, None] * own[:, None]
+        return self.transform.back(found)
+
+    def responses(self, steps: int) -> np.ndarray:
+        """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
+        d = self.cov.shape[0]
+        found, part = [np.eye(d)], self._flat
+        for _ in range(1, steps):
+            found.append(part[:d])
+            part = self.unseen @ part
+        return np.stack(found)
+
+
+def _shifted(mean: np.ndarray) -> np.ndarray:
+    return np.concatenate([mean[1:], np.zeros_like(mean[:1])])
+
+
+def _shift(r: int, d: int, first: np.ndarray) -> np.ndarray:
+    """The matrix that moves blocks up by one, and adds `first` times the block that leaves."""
+    found = np.eye(r * d, k=d)
+    found[:, :d] += first.reshape(-1, d)
+    return found

@@ -1,0 +1,123 @@
+"""Which model forecasts rows held out best: of the series, of what a line leaves, or the line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..chains.em import HeldOut
+from ..chains.rows import Rows
+from ..core import arrays
+from ..core.saving import Saveable
+from .lines import Found, clear, normal
+
+AWAY = 0.1  # nats a row by which EM's starts may be behind, and still win
+HELP, DOUBT = 2.0, 4.0  # standard errors by which states are better, with and without the line
+STATES, BOTH, ALONE = "states of the series", "states beside the backbone", "the backbone alone"
+PLAIN, NAIVE = "autoregression by AIC", "no change"
+
+
+@dataclass(frozen=True)
+class Held:
+    """Numbers of some rows, and forecasts of them by laws that have not seen them."""
+
+    numbers: np.ndarray
+    forecasts: HeldOut
+
+
+@dataclass(frozen=True)
+class Rival(Saveable):
+    """How well a model forecasts rows that it has not seen.
+
+    Attributes
+    ----------
+    loglik : float
+        Mean log-likelihood of a row.
+    rmse : float
+        Root mean square of its errors, over all columns.
+    """
+
+    loglik: float
+    rmse: float
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Log-likelihoods of the rows that all can be judged by, and forecasts of them.
+
+    Attributes
+    ----------
+    found : Found
+        The line.
+    Y : array of shape (n, d)
+        The series.
+    judged : int array
+        The rows.
+    at : int array
+        Where these are among those held out.
+    entries : dict
+        By name: log-likelihoods, (m,), and squared errors, (m, d).
+    """
+
+    found: Found
+    Y: np.ndarray
+    judged: np.ndarray
+    at: np.ndarray
+    entries: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def of(cls, rows: Rows, found: Found, alone: Held) -> Contest:
+        """The line without states, the plain autoregression, and the row before."""
+        Y, numbers = arrays.to_numpy(rows.points), alone.numbers
+        inner = np.ones(len(Y), dtype=bool)
+        inner[[s.start for s in rows.sequences]] = False
+        at = np.flatnonzero((found.usable & rows.seen & inner)[numbers])
+        contest = cls(found, Y, numbers[at], at, {})
+        contest._enter_left(ALONE, alone.forecasts)
+        for name, off in ((PLAIN, found.plain), (NAIVE, np.diff(Y, axis=0, prepend=Y[:1]))):
+            off = off[contest.judged]
+            contest.entries[name] = normal(off, 0.0), off**2
+        return contest
+
+    def _enter_left(self, name: str, held: HeldOut) -> None:
+        """A model of the innovations: its rows, as those of the series."""
+        found, rows = self.found, self.judged
+        forecasts = found.line.transform.mean(
+            found.track.mean[rows] + held.mean[self.at], found.line.cov
+        )
+        loglik = held.loglik[self.at] + found.slopes[rows]
+        self.entries[name] = loglik, (self.Y[rows] - forecasts) ** 2
+
+    @property
+    def hopeless(self) -> float:
+        """Mean log-likelihood of a start of EM that will not be better than the line alone."""
+        return float(self.entries[ALONE][0].mean()) - AWAY
+
+    def with_states(self, held: Held) -> bool:
+        """Whether states of the series are taken.
+
+        Where the series stays in its range, they are unless the line is clearly
+        better. Where it is not, they must be better beyond doubt: they end where the rows did.
+        """
+        forecasts, rows = held.forecasts, self.judged
+        ours = forecasts.loglik[self.at]
+        self.entries[STATES] = ours, (self.Y[rows] - forecasts.mean[self.at]) ** 2
+        gain, line = ours - self.entries[ALONE][0], self.found.line
+        if not self.found.stays:
+            return gain.sum() > DOUBT * gain.std() * len(gain) ** 0.5
+        return not clear(-gain) if line.transform.name is None else clear(gain)
+
+    def with_both(self, held: Held) -> bool:
+        """Whether states of the innovations help, beyond chance."""
+        self._enter_left(BOTH, held.forecasts)
+        gain = self.entries[BOTH][0] - self.entries[ALONE][0]
+        return gain.sum() > HELP * gain.std() * len(gain) ** 0.5
+
+    @property
+    def rivals(self) -> dict[str, Rival]:
+        """What came of it."""
+        return {
+            name: Rival(float(loglik.mean()), float(squares.mean() ** 0.5))
+            for name, (loglik, squares) in self.entries.items()
+        }

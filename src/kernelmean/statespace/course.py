@@ -1,0 +1,132 @@
+"""Observations beside their backbone: what states are filtered from, and what is added again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..chains.model import FittedChain
+from ..chains.rows import Rows
+from ..core import arrays
+from .backbone import FittedBackbone, PastState, Track
+
+
+@dataclass(frozen=True)
+class Course:
+    """A series along its backbone.
+
+    Attributes
+    ----------
+    rows : Rows
+        Of the innovations; not seen where the past is not known well enough for one.
+    line : FittedBackbone
+    track : Track
+    Z : array of shape (n, d)
+        The series, transformed.
+    seen : bool array of shape (n,)
+        Rows of the series that are there.
+    """
+
+    rows: Rows
+    line: FittedBackbone
+    track: Track
+    Z: np.ndarray
+    seen: np.ndarray
+
+    @classmethod
+    def of(cls, chain: FittedChain, line: FittedBackbone, rows: Rows, inputs=None) -> Course:
+        """Along observations. What the states say of a missing row is what it is taken for."""
+        Y, seen = arrays.to_numpy(rows.points), rows.seen
+        Z = np.where(seen[:, None], line.transform(np.where(seen[:, None], Y, 1.0)), 0.0)
+        if not np.isfinite(Z).all():
+            raise ValueError(
+                f"X has the value {Y[seen].min():g}; the backbone was fitted to "
+                f"{line.transform.name} X, which has none of it"
+            )
+        track = line.track(Z, seen, rows.sequences, inputs)
+        course = cls(left(line, track, Z, rows), line, track, Z, seen)
+        if seen.all():
+            return course
+        gaps = chain.predicted(course.rows) @ arrays.to_numpy(chain.emissions.mean())
+        track = line.track(Z, seen, rows.sequences, inputs, gaps)
+        return cls(left(line, track, Z, rows), line, track, Z, seen)
+
+    @property
+    def extra(self) -> np.ndarray:
+        """Variances of what is not known of the line, (n, d)."""
+        return np.diagonal(self.track.wide, axis1=1, axis2=2)
+
+    def ahead(self, chain: FittedChain, states: np.ndarray, inputs=None) -> tuple:
+        """Means and variances that a line adds to the laws of innovations in steps to come.
+
+        `states` are probabilities of the K states at each step, (sequences, steps, K).
+        """
+        found = [
+            ahead(self.line, past, chain, p, x)
+            for past, p, x in zip(
+                self.track.last, states, _each(inputs, len(states), states.shape[1]), strict=True
+            )
+        ]
+        return tuple(np.concatenate(part) for part in zip(*found, strict=True))
+
+
+def left(line: FittedBackbone, track: Track, Z: np.ndarray, rows: Rows) -> Rows:
+    """The innovations."""
+    usable = rows.seen & line.settled(track.wide)
+    return Rows.of(arrays.like(Z - track.mean, rows.points), usable, rows.sequences)
+
+
+def _each(inputs, count: int, steps: int):
+    return [None] * count if inputs is None else np.asarray(inputs).reshape(count, steps, -1)
+
+
+def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) -> tuple:
+    """Shift and extra variance of steps after a state, for the innovations of a chain.
+
+    The mean is exact, and so is the variance: with R_k what an innovation adds k steps on, that of
+    Σ_j R_{h−j} e_j, where the chain says how the innovations go together.
+    """
+    steps, d = len(p), len(line.cov)
+    means = arrays.to_numpy(chain.emissions.mean())
+    expected = p @ means
+    known = line.known(past.time + np.arange(steps), inputs)
+    shift, own = np.empty((steps, d)), np.empty((steps, d))
+    state = past
+    for h in range(steps):
+        shift[h] = known[h] + state.mean[0]
+        state = line.moved(state, None, known[h] + expected[h])
+    joint = covariances(chain, p, means, expected)
+    R = np.zeros((steps, d, steps, d))
+    responses = line.responses(steps)
+    for h in range(steps):
+        R[h:, :, h] = responses[: steps - h]
+    R = R.reshape(steps * d, steps * d)
+    total = ((R @ joint) * R).sum(axis=1).reshape(steps, d)
+    own = np.diagonal(joint).reshape(steps, d)
+    begun = np.zeros((steps, d))
+    if past.cov is not None:
+        T, cov = line.unseen, past.cov
+        for h in range(steps):
+            begun[h] = np.diag(cov)[:d]
+            cov = T @ cov @ T.T
+    return shift, np.maximum(total - own, 0.0) + begun
+
+
+def covariances(chain: FittedChain, p, means: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Of the innovations of all steps, (steps d, steps d): E e_i e_jᵀ by the states at step i."""
+    steps, d = expected.shape
+    joint = np.zeros((steps, d, steps, d))
+    later = means  # E[e_{i+l} | state at i]
+    for lag in range(1, steps):
+        later = chain.chain.transmat @ later
+        pairs = np.einsum("ik,ka,kb->iab", p[: steps - lag], means, later)
+        pairs -= expected[: steps - lag, :, None] * expected[lag:, None, :]
+        i = np.arange(steps - lag)
+        joint[i, :, i + lag] = pairs
+        joint[i + lag, :, i] = pairs.transpose(0, 2, 1)
+    i = np.arange(steps)
+    widths = 0.0 if chain.spread is None else np.asarray(chain.spread)
+    own = arrays.to_numpy(chain.mixture(p).cov()) + widths**2 * np.eye(d)
+    joint[i, :, i] = own
+    return joint.reshape(steps * d, steps * d)

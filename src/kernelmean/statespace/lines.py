@@ -1,0 +1,423 @@
+"""Which line a series gets as its backbone: least squares, and rows held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from ..chains.emission import LOG_2PI
+from .backbone import FittedBackbone, Form, PastState, Track, Transform
+
+MEMORIES = (0.0, 0.3, 0.5, 0.7, 0.85)  # θ without a difference,
+LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # with one,
+SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
+SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
+LEAST = 1e-8  # variance of an innovation, relative to that of the series
+MOST = 0.9  # leverage of a row
+BLANK = 1e4  # variance of a state of which nothing is known, relative to the series
+CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
+SURE = 4.0  # or nats
+FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
+HORIZON = 11  # rows between two of which one is forecast from those up to the other,
+WORSE = 1.2  # and by how much the error may be above the autoregression's
+NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
+
+
+# ------------------------------------------------------------ a line from data
+
+
+@dataclass(frozen=True)
+class Design:
+    """Regressors of u for one form at its largest order, over the rows of all sequences.
+
+    Attributes
+    ----------
+    X : array of shape (n, k + p d)
+        Terms, then lags.
+    U : array of shape (n, d)
+    k : int
+        Number of terms.
+    usable : bool array of shape (n,)
+        Rows with all their lags, and seen.
+    """
+
+    X: np.ndarray
+    U: np.ndarray
+    k: int
+    usable: np.ndarray
+
+    @classmethod
+    def of(cls, form: Form, Y, seen, sequences, inputs=None, burn: int = 0) -> Design:
+        """`burn` more rows are left out at the start of each sequence."""
+        p, d = form.order, Y.shape[1]
+        parts, known, usable = [], [], np.zeros(len(Y), dtype=bool)
+        U = np.zeros_like(Y)
+        for s in sequences:
+            n = s.stop - s.start
+            u = U[s] = form.filtered(Y[s].copy())
+            lags = np.zeros((n, p, d))
+            for j in range(min(p, n)):
+                lags[j + 1 :, j] = u[: n - 1 - j]
+            parts.append(lags.reshape(n, p * d))
+            known.append(form.terms(np.arange(n)))
+            usable[s.start + max(burn, form.lost + p) : s.stop] = True
+        known = np.concatenate(known)
+        known = known if inputs is None else np.c_[known, inputs]
+        X = np.concatenate([known, np.concatenate(parts)], axis=1)
+        return cls(X, U, known.shape[1], usable & seen)
+
+    def solved(self, rows: np.ndarray, orders: int) -> Nested:
+        """Least squares on some rows, for all orders at once."""
+        d = self.U.shape[1]
+        R = np.linalg.qr(np.c_[self.X[rows], self.U[rows]], mode="r")
+        widths = self.k + d * np.arange(orders + 1)
+        return Nested(R, widths, d, len(rows))
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Least squares on the first columns of a matrix, by the R of its QR decomposition."""
+
+    R: np.ndarray
+    widths: np.ndarray
+    d: int
+    n: int
+
+    def criteria(self, floor: float) -> np.ndarray:
+        """AIC with its correction for small samples, of each width; inf where there is no room."""
+        found = np.full(len(self.widths), np.inf)
+        for i, k in enumerate(self.widths):
+            room = self.n - k - self.d - 1
+            if room > 0:
+                left = self.R[k:, -self.d :]
+                logdet = np.linalg.slogdet(left.T @ left / self.n + floor * np.eye(self.d))[1]
+                found[i] = self.n * logdet + 2 * self.d * self.n * (k + 1) / room
+        return found
+
+    def width(self, floor: float, fixed: bool) -> int | None:
+        """The best width, or the largest; None where there are too few rows."""
+        criteria = self.criteria(floor)
+        best = len(criteria) - 1 if fixed else int(criteria.argmin())
+        return int(self.widths[best]) if np.isfinite(criteria[best]) else None
+
+    def coef(self, k: int) -> np.ndarray:
+        """Coefficients of the first k columns."""
+        return np.linalg.lstsq(self.R[:k, :k], self.R[:k, -self.d :], rcond=1e-11)[0]
+
+
+def leverages(X: np.ndarray) -> np.ndarray:
+    """Diagonal of X(XᵀX)⁻¹Xᵀ, kept away from one."""
+    if not X.shape[1]:
+        return np.zeros(len(X))
+    left, s, _ = np.linalg.svd(X, full_matrices=False)
+    return np.minimum((left[:, s > 1e-11 * s[0]] ** 2).sum(axis=1), MOST)
+
+
+def polynomials(form: Form, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A_1, ..., A_r and C_1, ..., C_r, from the lags of u."""
+    p, d = phi.shape[:2]
+    left = np.concatenate([np.eye(d)[None], -phi])
+    A = np.zeros((p + len(form.ahead), d, d))
+    for j, weight in enumerate(form.ahead):
+        A[j : j + p + 1] += weight * left
+    r = max(len(A) - 1, len(form.behind) - 1, 1)
+    coef, memory = np.zeros((r, d, d)), np.zeros(r)
+    coef[: len(A) - 1] = -A[1:]
+    memory[: len(form.behind) - 1] = form.behind[1:]
+    return coef, memory
+
+
+# ------------------------------------------------------------ which line
+
+
+def forms(order: int, options: Any) -> Iterator[Form]:
+    """All that are compared, at their largest order; the plain autoregression comes first."""
+    season = options.season or 0
+    seasonal = [("n", 0.0)]
+    if season:
+        seasonal = [("dummies", 0.0), *(("difference", m) for m in SEASONS)]
+    differences = (0, 1) if options.difference == "auto" else (options.difference,)
+    for d, (kind, memory) in product(differences, seasonal):
+        # without a constant levels are zero; a line in time is drawn where it is asked for
+        usual = ("c", "n") if d or kind == "difference" else ("c",)
+        for trend in usual if options.trend == "auto" else (options.trend,):
+            for theta in LEVELS if d else MEMORIES:
+                yield Form(order, trend, d, theta, season, kind, memory)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A form, at the order that all rows choose, and how well it did on rows held out.
+
+    Attributes
+    ----------
+    form : Form
+    transform : str or None
+    loglik : array of shape (m,)
+        Normal log-likelihood of the rows held out, in the units of the series.
+    off : array of shape (m, d)
+        Errors of their forecasts, in those of the transform.
+    """
+
+    form: Form
+    transform: str | None
+    loglik: np.ndarray
+    off: np.ndarray
+
+    @property
+    def score(self) -> float:
+        """Mean log-likelihood."""
+        return float(self.loglik.mean())
+
+
+@dataclass(frozen=True)
+class Series:
+    """Observations as lines see them: gaps filled, and perhaps transformed.
+
+    Attributes
+    ----------
+    Y : array of shape (n, d)
+    seen : bool array of shape (n,)
+    sequences : list of slice
+    inputs : array of shape (n, k) or None
+    transform : Transform
+    slopes : array of shape (n,)
+        Logarithm of the derivative of the transform.
+    """
+
+    Y: np.ndarray
+    seen: np.ndarray
+    sequences: list[slice]
+    inputs: np.ndarray | None
+    transform: Transform
+    slopes: np.ndarray
+
+    @classmethod
+    def of(cls, Y, seen, sequences, inputs, name: str | None) -> Series:
+        change = Transform.of(name, Y[seen])
+        Z = np.where(seen[:, None], change(np.where(seen[:, None], Y, Y[seen][0])), 0.0)
+        return cls(filled(Z, seen, sequences), seen, sequences, inputs, change, change.slope(Z))
+
+    @property
+    def longest(self) -> int:
+        """The largest order that is looked at."""
+        n = self.seen.sum()
+        typical = float(np.median([s.stop - s.start for s in self.sequences]))
+        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, typical / 4)))
+
+    def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray]:
+        """By least squares, gaps filled by a first fit; and what it leaves of each row."""
+        line = self._once(form)
+        if self.seen.all():
+            return line, self.left(line)
+        means = line.track(self.Y, self.seen, self.sequences, self.inputs).mean
+        whole = replace(self, Y=np.where(self.seen[:, None], self.Y, means))
+        line = whole._once(form)
+        return line, whole.left(line)
+
+    def _once(self, form: Form) -> FittedBackbone:
+        design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs)
+        rows, d = np.flatnonzero(design.usable), self.Y.shape[1]
+        X, U = design.X[rows], design.U[rows]
+        coef = np.linalg.lstsq(X, U, rcond=1e-11)[0]
+        loo = (U - X @ coef) / (1 - leverages(X)[:, None])
+        phi = coef[design.k :].reshape(form.order, d, d).transpose(0, 2, 1)
+        A, C = polynomials(form, phi)
+        cov = loo.T @ loo / len(rows) + LEAST * np.var(self.Y) * np.eye(d)
+        blank = np.eye(len(A) * d) * BLANK * max(np.var(self.Y), np.mean(self.Y**2))
+        first = PastState(0, np.zeros((len(A), d)), blank)
+        line = FittedBackbone(form, A, C, coef[: design.k], cov, first, self.transform)
+        return line.begun(self.Y, self.seen, self.sequences, self.inputs)
+
+    def left(self, line: FittedBackbone) -> np.ndarray:
+        """Innovations, each row left out of the least squares."""
+        design = Design.of(line.form, self.Y, self.seen, self.sequences, self.inputs)
+        rows = np.flatnonzero(design.usable)
+        off = self.Y - line.track(self.Y, self.seen, self.sequences, self.inputs).mean
+        off[rows] /= 1 - leverages(design.X[rows])[:, None]
+        return off
+
+    def errors_ahead(self, form: Form) -> float:
+        """Root mean square in the later half, `HORIZON` rows ahead, of a line from the first."""
+        first = np.concatenate([np.arange(s.stop - s.start) < self.half(s) for s in self.sequences])
+        line = replace(self, seen=self.seen & first)._once(form)
+        back, off = self.transform.back, []
+        for s in self.sequences:
+            states = [
+                (t, state)
+                for t, _, state in line.walk(self.Y, self.seen, s, self.inputs)
+                if self.half(s) <= t - s.start < s.stop - s.start - HORIZON
+            ]
+            if states:
+                numbers = np.array([t for t, _ in states]) + HORIZON
+                inputs = None if self.inputs is None else self.inputs[s]
+                means = line.far([state for _, state in states], HORIZON, inputs)
+                off.append((back(self.Y[numbers]) - means)[self.seen[numbers]])
+        errors = np.concatenate(off) if off else np.zeros((1, 1))
+        return float((errors**2).mean() ** 0.5)
+
+    @staticmethod
+    def half(s: slice) -> int:
+        """Rows of the first half of a sequence."""
+        return (s.stop - s.start + 1) // 2
+
+    def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
+        """By forecasts of stretches of the later half, from lines fitted to the rows before."""
+        design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs, burn)
+        place = np.concatenate([np.linspace(0, 1, s.stop - s.start) for s in self.sequences])
+        floor, edges = LEAST * np.var(self.Y), np.linspace(0.5, 1, SPLITS + 1)
+        off, numbers = [], []
+        for low, high in pairwise([*edges[:-1], 2.0]):
+            before = np.flatnonzero(design.usable & (place < low))
+            rows = np.flatnonzero(design.usable & (place >= low) & (place < high))
+            nested = design.solved(before, form.order)
+            k = nested.width(floor, fixed)
+            if k is None:
+                return None
+            off.append(design.U[rows] - design.X[rows, :k] @ nested.coef(k))
+            numbers.append(rows)
+        every = design.solved(np.flatnonzero(design.usable), form.order)
+        k = every.width(floor, fixed)
+        errors, rows = np.concatenate(off), np.concatenate(numbers)
+        if k is None or not len(rows):
+            return None
+        form = replace(form, order=(k - design.k) // self.Y.shape[1])
+        loglik = normal(errors, floor) + self.slopes[rows]
+        return Judged(form, self.transform.name, loglik, errors)
+
+
+def normal(errors: np.ndarray, floor: float) -> np.ndarray:
+    """Log-density of each of some errors, by the normal law of their own mean square."""
+    d = errors.shape[1]
+    S = errors.T @ errors / len(errors) + floor * np.eye(d)
+    squares = (errors * np.linalg.solve(S, errors.T).T).sum(axis=1)
+    return -0.5 * (squares + np.linalg.slogdet(S)[1] + d * LOG_2PI)
+
+
+def filled(Y: np.ndarray, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+    """Straight lines through gaps."""
+    if seen.all():
+        return Y
+    Y, every = Y.copy(), Y[seen].mean(axis=0)
+    for s in sequences:
+        there = np.flatnonzero(seen[s])
+        for j in range(Y.shape[1]):
+            known = Y[s, j][there]
+            at = np.arange(s.stop - s.start)
+            Y[s, j] = np.interp(at, there, known) if len(there) else every[j]
+    return Y
+
+
+@dataclass(frozen=True)
+class Found:
+    """A line, what it leaves, and how others did.
+
+    Attributes
+    ----------
+    line : FittedBackbone
+    innovations : array of shape (n, d)
+        Each row left out of the least squares that it is judged by.
+    usable : bool array of shape (n,)
+        Rows whose innovation is known.
+    slopes : array of shape (n,)
+        Logarithm of the derivative of the transform.
+    plain : array of shape (n, d)
+        The innovations of the autoregression by AIC, of the series as it is.
+    track : Track
+        Forecasts of the rows.
+    stays : bool
+        Whether the series stays in its range, by the roots of that autoregression.
+    """
+
+    line: FittedBackbone
+    innovations: np.ndarray
+    usable: np.ndarray
+    slopes: np.ndarray
+    plain: np.ndarray
+    track: Track
+    stays: bool
+
+
+def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
+    """The line that rows held out like best: the autoregression, unless another clearly wins."""
+    every = {
+        name: Series.of(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])
+    }
+    first = next(iter(every.values()))
+    fixed = options.order != "auto"
+    p = options.order if fixed else first.longest
+    burn = p + 1 + (options.season or 0)
+    tried = [
+        judged
+        for series in every.values()
+        for form in forms(p, options)
+        if (judged := series.judged(form, burn, fixed)) is not None
+    ]
+    if not tried:
+        return None
+    best = lasting(tried, every)
+    series = every[best.transform]
+    line, off = series.fitted(best.form)
+    simple, plain = first.fitted(tried[0].form)
+    track = line.track(series.Y, seen, sequences, inputs)
+    usable = seen & line.settled(track.wide)
+    return Found(
+        line, off, usable, series.slopes, plain, track, simple.stays(int(seen.sum()), FAR_FROM_ONE)
+    )
+
+
+def clear(gain: np.ndarray) -> bool:
+    """Whether differences of log-likelihoods, row by row, are more than chance."""
+    return bool(gain.sum() > min(CLEAR * gain.std() * len(gain) ** 0.5, SURE))
+
+
+def simplest(tried: list[Judged]) -> Judged:
+    """The first, unless another is clearly better; then the one of few numbers among the best."""
+    best = max(tried, key=lambda j: j.score)
+    if not clear(best.loglik - tried[0].loglik):
+        return tried[0]
+    near = [j for j in tried if (best.loglik - j.loglik).sum() <= NEAR]
+    return min(near, key=lambda j: (j.form.numbers + (j.transform is not None), -j.score))
+
+
+def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
+    """The simplest whose forecasts some rows ahead are no worse than the autoregression's."""
+    first = wandering(tried, every)
+    left = [first, *(j for j in tried if j is not first)]
+    most = WORSE * every[first.transform].errors_ahead(first.form)
+    while (best := simplest(left)) is not first:
+        if every[best.transform].errors_ahead(best.form) <= most:
+            break
+        family = best.transform, best.form.difference, best.form.by_difference
+        left = [first] + [
+            j for j in left[1:] if (j.transform, j.form.difference, j.form.by_difference) != family
+        ]
+    return best
+
+
+def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
+    """The autoregression; of differences, where it has a root that may be one."""
+    first = tried[0]
+    series = every[first.transform]
+    if series.fitted(first.form)[0].stays(int(series.seen.sum())):
+        return first
+    same = first.form.seasonal
+    differences = (
+        j
+        for j in tried
+        if j.form.difference and j.form.memory == 0 and j.form.trend == "n"
+        if j.form.seasonal == same and j.transform == first.transform
+    )
+    return next(differences, first)
+
+
+def transforms(options: Any, Y: np.ndarray) -> list[str | None]:
+    """Those that are compared: for "auto" all that the values allow."""
+    if options.transform != "auto":
+        return [options.transform]
+    least = Y.min()
+    return [None, *(["log"] if least > 0 else []), *(["sqrt"] if least >= 0 else [])]

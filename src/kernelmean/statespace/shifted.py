@@ -1,0 +1,199 @@
+"""Laws of observations where a line says how far the laws of the innovations are moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..chains.results import ObservationLaw
+from ..core import arrays
+from ..core.checks import Array, generator
+from ..core.interval import Interval
+from ..embedding.embedding import MeanEmbedding
+from .backbone import AS_IT_IS, Transform
+
+LEVELS = (np.arange(200) + 0.5) / 200  # of the quantiles that stand for a law in other units
+ALIKE = 0.02  # relative distance of two bandwidths that are taken for one
+ENOUGH = 500  # points of a law that a line moves,
+MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
+FINE = 16  # where they are nearer than one part in so many of the bandwidth
+DRAWS = 2000  # that a probability of several columns, or a mode, is counted in
+
+
+class ShiftedLaw(ObservationLaw):
+    """y = T⁻¹(shift + e + w), e by an embedding and w ~ N(0, extra): as the line has it.
+
+    Where `shift` is None the law is the embedding itself.
+
+    Attributes
+    ----------
+    shift, extra : arrays of shape (m, d), or (d,) of a single law
+        Of each law; variances of w, which widens the bandwidth.
+    transform : Transform
+    """
+
+    shift: Any = None
+    extra: Any = None
+    transform: Transform = AS_IT_IS
+
+    def mean(self) -> Array:
+        """E y, (m, d)."""
+        if self.shift is None:
+            return super().mean()
+        if self.transform.name is not None:
+            return self._points().mean(axis=-2)
+        return super().mean() + self._like(self.shift)
+
+    def std(self) -> Array:
+        """Standard deviation of every column, (m, d)."""
+        if self.shift is None:
+            return super().std()
+        if self.transform.name is not None:
+            return self._points().std(axis=-2)
+        return (super().std() ** 2 + self._like(self.extra)) ** 0.5
+
+    def cov(self) -> Array:
+        """Covariance of the columns, (m, d, d)."""
+        if self.shift is None:
+            return super().cov()
+        cov, std = arrays.to_numpy(super().cov()), arrays.to_numpy(self.std())
+        own = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+        own = std / np.maximum(own, np.finfo(float).tiny)
+        if self.transform.name is None:  # what widens is independent between columns
+            cov = cov + arrays.to_numpy(self.extra)[..., None] * np.eye(cov.shape[-1])
+            return self._like(cov)
+        return self._like(cov * own[..., None, :] * own[..., :, None])
+
+    def quantile(self, q) -> Array:
+        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
+        if self.shift is None:
+            return super().quantile(q)
+        shift = self.shift[..., None, :] if np.ndim(q) else self.shift
+        return self._like(self.transform.back(arrays.to_numpy(self._parts(q)) + shift))
+
+    def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
+        """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
+        if self.shift is None:
+            return super().interval(level, kind)
+        if kind == "central":
+            ends = self.quantile([0.5 - level / 2, 0.5 + level / 2])
+            return Interval(ends[..., 0, :], ends[..., 1, :])
+        points = np.sort(arrays.to_numpy(self._points()), axis=-2)
+        count = round(level * points.shape[-2])
+        widths = points[..., count:, :] - points[..., :-count, :]
+        at = widths.argmin(axis=-2)[..., None, :]
+        ends = [np.take_along_axis(points, at + k, axis=-2)[..., 0, :] for k in (0, count)]
+        return Interval(*map(self._like, ends))
+
+    def density(self, Y) -> Array:
+        """Density of every law at the rows of `Y`, (m, len(Y))."""
+        return super().density(Y) if self.shift is None else np.exp(self.log_density(Y))
+
+    def log_density(self, Y) -> Array:
+        """log of `density`."""
+        if self.shift is None:
+            return super().log_density(Y)
+        Y = np.asarray(arrays.to_numpy(Y), dtype=float).reshape(-1, self.shift.shape[-1])
+        Z = self.transform(Y)
+        found = [
+            arrays.to_numpy(law.log_density(self._like(Z - shift), width))
+            for law, shift, width in self._each()
+        ]
+        logs = np.stack(found) + self.transform.slope(Z)
+        return self._like(logs if self.embedding.batch is not None else logs[0])
+
+    def probability(self, event: Callable) -> Array:
+        """P(event), in [0, 1], (m,): `event` maps points (n, d) to booleans (n,)."""
+        if self.shift is None:
+            return super().probability(event)
+        points = arrays.to_numpy(self._points())
+        flat = points.reshape(-1, points.shape[-1])
+        return np.asarray(event(flat)).reshape(points.shape[:-1]).mean(axis=-1)
+
+    def sample(self, n: int, random_state=None) -> Array:
+        """n draws of every law, (m, n, d)."""
+        if self.shift is None:
+            return super().sample(n, random_state)
+        rng = generator(random_state)
+        drawn = arrays.to_numpy(super().sample(n, rng))
+        shift, spread = self.shift[..., None, :], np.sqrt(self.extra)[..., None, :]
+        moved = drawn + shift + spread * rng.standard_normal(drawn.shape)
+        return self._like(self.transform.back(moved))
+
+    def mode(self) -> Array:
+        """The most typical point, (m, d)."""
+        if self.shift is None:
+            return super().mode()
+        return self._like(self.transform.back(arrays.to_numpy(super().mode()) + self.shift))
+
+    # ------------------------------------------------------------ inside
+
+    def _like(self, values) -> Array:
+        return arrays.like(np.asarray(arrays.to_numpy(values)), self.embedding.points)
+
+    def _points(self) -> Array:
+        """Points of equal weight that stand for each law: quantiles, or draws of many columns."""
+        if self.shift.shape[-1] == 1:
+            return self.quantile(LEVELS)
+        return self.sample(DRAWS, 0)
+
+    def _each(self):
+        """Each law of the innovation, its shift, and its bandwidths."""
+        whole = self.embedding.batch is None
+        laws = [self.embedding] if whole else [self.embedding[k] for k in range(len(self.shift))]
+        shifts = self.shift[None] if whole else self.shift
+        return zip(laws, shifts, map(_as_width, self._widths()), strict=True)
+
+    def _widths(self) -> np.ndarray:
+        """Bandwidths of all laws and columns, (m, d)."""
+        own = 0.0 if self.bandwidth is None else np.asarray(self.bandwidth)
+        if self.extra is None:
+            return np.broadcast_to(own, arrays.to_numpy(self.embedding.mean()).shape)
+        return np.sqrt(own**2 + np.atleast_2d(self.extra))
+
+    def _parts(self, q) -> np.ndarray:
+        """Quantiles of the innovations: laws of (nearly) one bandwidth together."""
+        laws, widths = self.embedding, self._widths()
+        if laws.batch is None:
+            return laws.quantile(q, _as_width(widths[0]))
+        columns = [
+            by_width(gathered(laws, j, float(width.min()), ENOUGH), q, width[:, None])
+            for j, width in enumerate(widths.T)
+        ]
+        return arrays.namespace(laws.points).concat(columns, axis=-1)
+
+
+def _as_width(widths: np.ndarray):
+    found = tuple(float(w) for w in widths)
+    return found[0] if len(found) == 1 else found
+
+
+def by_width(laws: MeanEmbedding, q, widths: np.ndarray) -> Array:
+    """Quantiles of a batch of laws, each with its bandwidths: those of (nearly) one together."""
+    if (widths == widths[0]).all():
+        return laws.quantile(q, _as_width(widths[0]))
+    cells = np.round(np.log(np.maximum(widths, np.finfo(float).tiny)) / ALIKE)
+    found: Any = None
+    for cell in np.unique(cells, axis=0):
+        rows = np.flatnonzero((cells == cell).all(axis=1))
+        part = arrays.to_numpy(laws[rows].quantile(q, _as_width(widths[rows].mean(axis=0))))
+        found = np.empty((len(widths), *part.shape[1:])) if found is None else found
+        found[rows] = part
+    return arrays.like(found, laws.points)
+
+
+def gathered(laws: MeanEmbedding, column: int, width: float, many: int = MANY) -> MeanEmbedding:
+    """One column of a batch of laws; of many points, those very near each other as one."""
+    laws = laws.marginal([column])
+    if laws.points.shape[0] <= many or not width > 0:
+        return laws
+    y = arrays.to_numpy(laws.points)[:, 0]
+    _, cell = np.unique(np.floor(y * (FINE / width)), return_inverse=True)
+    centres = np.bincount(cell, y) / np.bincount(cell)
+    order = np.argsort(cell, kind="stable")
+    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
+    weights = np.add.reduceat(arrays.to_numpy(laws.weights)[:, order], starts, axis=1)
+    points = arrays.like(centres[:, None], laws.points)
+    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)

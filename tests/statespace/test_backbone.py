@@ -1,0 +1,422 @@
+"""The linear backbone: as a filter against dense normal laws, as a fit against least squares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kernelmean as km
+from kernelmean.statespace import lines
+from kernelmean.statespace.backbone import AS_IT_IS, FittedBackbone, Form, PastState, Transform
+from kernelmean.statespace.lines import Design, Series
+
+QUICK = km.EM(n_init=1, max_iter=5)
+
+
+def line(d: int = 2, seed: int = 0) -> FittedBackbone:
+    """A(B)y = C(B)ε of order two with a constant, some columns, and a law to begin with."""
+    rng = np.random.default_rng(seed)
+    coef = 0.3 * rng.standard_normal((2, d, d))
+    memory = np.array([-0.4, 0.2])
+    root = rng.standard_normal((2 * d, 2 * d))
+    half = rng.standard_normal((d, d))
+    first = PastState(0, rng.standard_normal((2, d)), root @ root.T)
+    terms = rng.standard_normal((1, d))
+    return FittedBackbone(Form(2), coef, memory, terms, half @ half.T + np.eye(d), first, AS_IT_IS)
+
+
+def dense(m: FittedBackbone, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of (y_1, ..., y_n), by the difference equation itself, lag by lag.
+
+    y_t = D + s_t + e_t, with s_1, s_2 what the state before the first row says and
+    y_t = Σ A_l y_{t−l} + ε_t + Σ C_l ε_{t−l} for what comes from rows from the first one on.
+    """
+    d = len(m.cov)
+    width = 2 * d + n * d  # of z = (state, e_1, ..., e_n)
+    known = m.terms[0]
+    Y, E = np.zeros((n, d, width)), np.zeros((n, d, width))
+    y, e = np.zeros((n, d)), np.zeros((n, d))
+    for t in range(n):
+        E[t, :, 2 * d + t * d : 2 * d + (t + 1) * d] = np.eye(d)
+        e[t] = known
+        Y[t], y[t] = E[t], e[t].copy()
+        if t < 2:
+            Y[t, :, t * d : (t + 1) * d] += np.eye(d)
+            y[t] += m.first.mean[t]
+        for lag in (1, 2):
+            if t >= lag:
+                Y[t] += m.coef[lag - 1] @ Y[t - lag] + m.memory[lag - 1] * E[t - lag]
+                y[t] += m.coef[lag - 1] @ y[t - lag] + m.memory[lag - 1] * e[t - lag]
+    cov = np.zeros((width, width))
+    cov[: 2 * d, : 2 * d] = m.first.cov
+    cov[2 * d :, 2 * d :] = np.kron(np.eye(n), m.cov)
+    L = Y.reshape(n * d, width)
+    return y.ravel(), L @ cov @ L.T
+
+
+def given(mean, cov, known: np.ndarray, values, wanted: np.ndarray):
+    """The normal law of some entries given others."""
+    S = cov[np.ix_(wanted, known)] @ np.linalg.pinv(cov[np.ix_(known, known)], rcond=1e-13)
+    law = mean[wanted] + S @ (values - mean[known])
+    return law, cov[np.ix_(wanted, wanted)] - S @ cov[np.ix_(known, wanted)]
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_forecasts_are_those_of_the_joint_normal_law(d):
+    """Gaps and the beginning included: a filter is conditioning, row by row."""
+    m, n = line(d), 8
+    mean, cov = dense(m, n)
+    rng = np.random.default_rng(1)
+    Y = rng.multivariate_normal(mean, cov).reshape(n, d)
+    seen = np.array([1, 1, 0, 1, 0, 0, 1, 1], dtype=bool)
+    track = m.track(Y, seen, [slice(0, n)])
+    for t in range(n):
+        known = np.flatnonzero(np.repeat(seen[:t], d))
+        wanted = np.arange(t * d, (t + 1) * d)
+        law, spread = given(mean, cov, known, Y.ravel()[known], wanted)
+        assert_allclose(track.mean[t], law, atol=1e-8)
+        assert_allclose(track.wide[t] + m.cov, spread, atol=1e-7)
+
+
+def test_far_ahead_is_the_same_recursion():
+    m, n = line(2), 9
+    mean, cov = dense(m, n)
+    Y = np.random.default_rng(2).multivariate_normal(mean, cov).reshape(n, 2)
+    *_, (_, _, state) = m.walk(Y, np.ones(n, bool), slice(0, 4))
+    known = np.arange(8)
+    law, _ = given(mean, cov, known, Y.ravel()[known], np.arange(16, 18))
+    assert_allclose(m.far([state], 4)[0], law, atol=1e-7)
+
+
+def test_responses_are_differences_of_paths():
+    m, steps = line(2), 5
+    start = replace(m.first, cov=None)
+    e = np.zeros((3, steps, 2))
+    e[1, 0, 0] = e[2, 0, 1] = 1.0
+    paths = m.paths(start, e, None, np.random.default_rng(0))
+    assert_allclose(
+        np.stack([paths[1] - paths[0], paths[2] - paths[0]], axis=2), m.responses(steps)
+    )
+
+
+# ------------------------------------------------------------ least squares
+
+
+def series(n: int = 120, seed: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    y = np.zeros(n)
+    for t in range(2, n):
+        y[t] = 0.5 + 0.6 * y[t - 1] - 0.3 * y[t - 2] + rng.standard_normal()
+    return y[:, None]
+
+
+def as_series(Y, **changed) -> Series:
+    n = len(Y)
+    return Series.of(Y, np.ones(n, bool), [slice(0, n)], changed.get("inputs"), changed.get("name"))
+
+
+def test_an_autoregression_is_that_of_statsmodels():
+    ar = pytest.importorskip("statsmodels.tsa.ar_model")
+    Y = series()
+    m = as_series(Y).fitted(Form(2))[0]
+    want = ar.AutoReg(Y[:, 0], 2).fit()
+    assert_allclose(np.r_[m.terms[0], m.coef[:, 0, 0]], want.params, rtol=1e-8)
+    track = m.track(Y, np.ones(len(Y), bool), [slice(0, len(Y))])
+    assert_allclose(track.mean[2:, 0], want.fittedvalues, rtol=1e-6, atol=1e-6)
+
+
+def test_the_order_is_that_of_aic():
+    ar = pytest.importorskip("statsmodels.tsa.ar_model")
+    Y = series(400)
+    s = as_series(Y)
+    want = ar.ar_select_order(Y[:, 0], 8, ic="aic").ar_lags
+    design = Design.of(Form(8), s.Y, s.seen, s.sequences)
+    found = design.solved(np.flatnonzero(design.usable), 8).width(0.0, False)
+    assert found - 1 == len(want)
+
+
+def test_innovations_leave_their_row_out():
+    Y = series(40)
+    m, off = as_series(Y).fitted(Form(1))
+    t = 17
+    rows = np.array([i for i in range(1, 40) if i != t])
+    X = np.c_[np.ones(39), Y[:-1]]
+    coef = np.linalg.lstsq(X[rows - 1], Y[rows], rcond=None)[0]
+    assert_allclose(off[t], Y[t] - X[t - 1] @ coef, rtol=1e-7)
+    assert m.form.order == 1
+
+
+def test_a_memory_with_a_difference_is_exponential_smoothing():
+    Y = np.cumsum(np.random.default_rng(0).standard_normal((60, 1)), axis=0)
+    m = as_series(Y).fitted(Form(0, "n", 1, 0.7))[0]
+    track = m.track(Y, np.ones(60, bool), [slice(0, 60)])
+    for t in range(1, 60):  # from some level on: what is left of the first ones is known
+        weights = 0.3 * 0.7 ** np.arange(t)
+        level = weights @ Y[t - 1 :: -1, 0]
+        if t > 50:
+            assert track.mean[t, 0] == pytest.approx(level, abs=1e-5)
+
+
+def test_seasonal_forms_follow_the_season():
+    t = np.arange(80)
+    Y = (np.sin(np.pi * t / 2) + 0.02 * t)[:, None]
+    for form in (
+        Form(0, "ct", season=4, seasonal="dummies"),
+        Form(0, "n", 1, 0.0, 4, "difference"),
+    ):
+        m = as_series(Y).fitted(form)[0]
+        off = Y - m.track(Y, np.ones(80, bool), [slice(0, 80)]).mean
+        assert_allclose(off[10:], 0, atol=1e-6)
+
+
+def test_a_gap_is_no_news():
+    """A missing row changes coefficients by about one row's worth."""
+    Y = series(200)
+    seen = np.ones(200, bool)
+    seen[[50, 120, 121]] = False
+    whole = as_series(Y).fitted(Form(2))[0]
+    part = Series.of(np.where(seen[:, None], Y, 1e9), seen, [slice(0, 200)], None, None)
+    assert_allclose(part.fitted(Form(2))[0].coef, whole.coef, atol=0.05)
+
+
+# ------------------------------------------------------------ transforms
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt"])
+def test_transforms_undo_themselves_and_have_slopes(name):
+    Y = np.array([[0.5], [2.0], [7.0]])
+    change = Transform.of(name, Y)
+    assert_allclose(change.back(change(Y)), Y)
+    step = 1e-6
+    slope = (change(Y + step) - change(Y - step))[:, 0] / (2 * step)
+    assert_allclose(np.exp(change.slope(change(Y))), slope, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", [None, "log", "sqrt"])
+def test_means_of_transformed_normal_laws(name):
+    change, cov = Transform(name), np.array([[0.04]])
+    draws = 2.0 + 0.2 * np.random.default_rng(0).standard_normal(400_000)
+    assert change.mean(np.array([[2.0]]), cov)[0, 0] == pytest.approx(
+        change.back(draws).mean(), rel=1e-3
+    )
+
+
+def test_values_that_have_no_logarithm_are_refused():
+    with pytest.raises(ValueError, match="value -1; transform='log' needs positive"):
+        Transform.of("log", np.array([[-1.0], [2.0]]))
+
+
+# ------------------------------------------------------------ the estimator
+
+
+@pytest.fixture(scope="module")
+def walk() -> np.ndarray:
+    return np.cumsum(np.random.default_rng(0).standard_normal((150, 1)), axis=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(walk) -> km.KernelStateSpace:
+    return km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(walk)
+
+
+def with_gaps(X) -> np.ndarray:
+    X = X.copy()
+    X[40:44] = X[-1] = np.nan
+    return X
+
+
+def test_a_belief_streams_what_predict_says(fitted, walk):
+    X, belief, found = with_gaps(walk), fitted.start(), []
+    for x in X:
+        found.append(belief.mean())
+        belief.update(x).predict()
+    assert_allclose(found, fitted.predict(X), atol=1e-9)
+    assert_allclose(belief.mean(), fitted.forecast(X, 1).mean()[0], atol=1e-9)
+
+
+def test_forecasts_have_the_moments_of_paths(fitted, walk):
+    ahead = fitted.forecast(with_gaps(walk), 6)
+    paths = fitted.sample_paths(with_gaps(walk), 6, 20_000, random_state=0)
+    assert_allclose(ahead.mean(), paths.mean(axis=0), atol=0.06)
+    lower, upper = ahead.interval(0.9)
+    want = np.quantile(paths, [0.05, 0.95], axis=0)
+    assert_allclose([lower, upper], want, atol=0.12)
+
+
+@pytest.mark.slow
+def test_variances_count_how_innovations_go_together(walk):
+    """The chain made sticky: what a forecast adds up is not independent."""
+    m = km.KernelStateSpace(backbone=km.Backbone(order=0, difference=1), em=QUICK).fit(walk)
+    K = len(m.startprob_)
+    m.transmat_ = 0.1 * np.tile(m.startprob_, (K, 1)) + 0.9 * np.eye(K)
+    centres = np.linspace(-2, 2, K)[:, None]
+    laws = km.MeanEmbedding(centres, kernel=m.emissions_.kernel).reweighted(np.eye(K))
+    m.emissions_ = laws
+    ahead = m.forecast(walk, 5)
+    paths = m.sample_paths(walk, 5, 20_000, random_state=1)
+    width = float(m.bandwidth_)
+    spread = np.sqrt(ahead.std() ** 2 + width**2)  # points of the last innovation have no width
+    assert_allclose(spread, paths.std(axis=0), rtol=0.03)
+
+
+def test_a_missing_row_widens_what_follows(fitted, walk):
+    lower, upper = fitted.predict_interval(with_gaps(walk))
+    width = (upper - lower)[:, 0]
+    assert (np.diff(width[40:45]) > 0).all()
+    assert width[46] == pytest.approx(width[39], rel=0.01)
+
+
+def test_save_and_load(fitted, walk, tmp_path):
+    fitted.save(tmp_path / "m.km")
+    again = km.load(tmp_path / "m.km")
+    assert_allclose(again.predict(walk), fitted.predict(walk), rtol=1e-12)
+    assert again.summary() == fitted.summary()
+
+
+def test_the_summary_says_how_rivals_did(fitted):
+    table = fitted.summary().table
+    held = table.loc["Rows held out, one step ahead", "value"]
+    assert {"autoregression by AIC", "no change", "the backbone alone"} <= set(held.index)
+    assert "Backbone" in fitted.summary()
+
+
+@pytest.mark.slow
+def test_units_and_shifts_do_not_decide(walk):
+    m = km.KernelStateSpace(em=QUICK).fit(walk)
+    other = km.KernelStateSpace(em=QUICK).fit(3 + 1000 * walk)
+    assert_allclose(other.predict(3 + 1000 * walk), 3 + 1000 * m.predict(walk), rtol=1e-3, atol=5)
+
+
+@pytest.mark.slow
+def test_a_random_walk_is_followed_out_of_the_range(walk):
+    """States of the series itself end where the training rows did."""
+    X = np.cumsum(np.random.default_rng(5).standard_normal((300, 1)), axis=0)
+    m = km.KernelStateSpace(em=QUICK).fit(X[:150])
+    far = X + 40.0
+    off = (far - m.predict(far))[1:]
+    assert (off**2).mean() < 1.2
+    lower, upper = m.predict_interval(far, 0.9)
+    assert 0.8 < ((lower <= far) & (far <= upper))[1:].mean() < 0.97
+
+
+@pytest.mark.slow
+def test_inputs_are_used_and_asked_for(walk):
+    rng = np.random.default_rng(1)
+    u = rng.standard_normal((150, 1))
+    X = 2.0 * u + 0.1 * rng.standard_normal((150, 1))
+    m = km.KernelStateSpace(em=QUICK).fit(X, inputs=u)
+    assert ((X - m.predict(X, inputs=u)) ** 2).mean() < 0.02
+    ahead = m.forecast(X, 2, inputs=u, inputs_ahead=[[1.0], [-1.0]])
+    assert_allclose(ahead.mean()[:, 0], [2.0, -2.0], atol=0.15)
+    assert m.sample_paths(X, 2, 3, inputs=u, inputs_ahead=[[0.0], [0.0]]).shape == (3, 2, 1)
+    with pytest.raises(ValueError, match="inputs is None; the model was fitted with 1"):
+        m.predict(X)
+    with pytest.raises(ValueError, match="inputs has 3 rows; 150 are needed"):
+        m.predict(X, inputs=u[:3])
+
+
+@pytest.mark.slow
+def test_a_season_is_forecast_in_the_units_of_the_series():
+    rng = np.random.default_rng(2)
+    t = np.arange(132)
+    X = np.exp(4 + 0.01 * t + 0.3 * np.sin(np.pi * t / 6) + 0.03 * rng.standard_normal(132))[
+        :, None
+    ]
+    m = km.KernelStateSpace(backbone=km.Backbone(season=12), em=QUICK).fit(X[:120])
+    assert m.backbone_.transform.name == "log"
+    ahead = m.forecast(X[:120], 12)
+    assert (abs(ahead.mean() - X[120:]) / X[120:]).mean() < 0.06
+    assert (ahead.sample(50, 0) > 0).all()
+    # the density is one of X, not of its logarithm
+    grid = np.linspace(1, 400, 4000)[:, None]
+    assert np.trapezoid(ahead.density(grid)[0], grid[:, 0]) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.slow
+def test_logarithms_of_a_model_of_logarithms():
+    rng = np.random.default_rng(4)
+    z = 0.1 * np.cumsum(rng.standard_normal((120, 1)), axis=0)
+    options = km.Backbone(order=1, trend="c", difference=0, transform="log")
+    m = km.KernelStateSpace(backbone=options, em=QUICK).fit(np.exp(z))
+    plain = km.KernelStateSpace(backbone=replace(options, transform=None), em=QUICK).fit(z)
+    assert_allclose(m.log_predictive(np.exp(z)), plain.log_predictive(z) - z[:, 0], atol=1e-6)
+    median = m.predict_quantile(np.exp(z), 0.5)
+    assert_allclose(median, np.exp(plain.predict_quantile(z, 0.5)), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_counts_with_zeros():
+    X = np.random.default_rng(0).poisson(3.0, (150, 1)).astype(float)
+    m = km.KernelStateSpace(backbone=km.Backbone(transform="sqrt"), em=QUICK).fit(X)
+    lower, upper = m.predict_interval(X, 0.9)
+    assert lower.min() >= 0
+    assert m.predict(X).mean() == pytest.approx(3.0, abs=0.4)
+    assert upper.max() < 9
+
+
+@pytest.mark.slow
+def test_dates_come_out():
+    pd = pytest.importorskip("pandas")
+    index = pd.date_range("2000-01-31", periods=100, freq="ME")
+    X = pd.Series(np.cumsum(np.random.default_rng(0).standard_normal(100)), index, name="level")
+    m = km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(X)
+    frame = m.forecast(X, 3).to_frame()
+    assert list(frame.index) == list(pd.date_range("2008-05-31", periods=3, freq="ME"))
+    assert frame.columns[0] == "level"
+
+
+@pytest.mark.slow
+def test_several_sequences(walk):
+    X = np.concatenate([walk[:70], walk[70:]])
+    m = km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(X, lengths=[70, 80])
+    both = m.predict(X, lengths=[70, 80])
+    assert_allclose(both[70:], m.predict(X[70:]), atol=1e-8)
+    ahead = m.forecast(X, 2, lengths=[70, 80])
+    assert_allclose(ahead.mean()[2:], m.forecast(X[70:], 2).mean(), atol=1e-8)
+
+
+@pytest.mark.slow
+def test_what_moves_together_is_a_vector_autoregression():
+    rng = np.random.default_rng(0)
+    Y = np.zeros((200, 2))
+    A = np.array([[0.5, 0.4], [-0.3, 0.6]])
+    for t in range(1, 200):
+        Y[t] = A @ Y[t - 1] + rng.standard_normal(2)
+    options = km.Backbone(order=1, trend="c", difference=0, transform=None)
+    m = km.KernelStateSpace(backbone=options, em=QUICK).fit(Y)
+    assert_allclose(m.backbone_.coef[0], A, atol=0.15)
+    assert m.predict_interval(Y)[0].shape == (200, 2)
+    assert m.forecast(Y, 3).cov().shape == (3, 2, 2)
+    swapped = km.KernelStateSpace(backbone=options, em=QUICK).fit(Y[:, ::-1])
+    assert_allclose(swapped.predict(Y[:, ::-1])[:, ::-1], m.predict(Y), atol=0.02)
+
+
+def test_too_few_rows_for_a_line():
+    with pytest.raises(ValueError, match="too few rows"):
+        km.KernelStateSpace(backbone=km.Backbone(order=10)).fit(np.arange(20.0)[:, None] ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("order", -1), ("trend", "ctt"), ("difference", 2), ("season", 1)]
+)
+def test_bad_options(field, value):
+    with pytest.raises(ValueError, match=f"backbone.{field} is"):
+        km.KernelStateSpace(backbone=km.Backbone(**{field: value})).fit(np.ones((9, 1)))
+
+
+def test_the_simplest_of_the_best():
+    """Fewer numbers within a nat and a half; the first unless another is clearly better."""
+    rng = np.random.default_rng(0)
+    noise, none = rng.standard_normal(100), np.zeros((100, 1))
+    first, near, best = (
+        lines.Judged(Form(p), None, noise + gain, none)
+        for p, gain in ((2, 0.0), (1, 0.099), (5, 0.1))
+    )
+    assert lines.simplest([first, near, best]) is near
+    assert (
+        lines.simplest([first, replace(best, loglik=noise + 0.3 * rng.standard_normal(100))])
+        is first
+    )
