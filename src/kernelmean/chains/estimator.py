@@ -278,11 +278,11 @@ class ChainEstimator(Saveable, BaseEstimator):
         ]
         if steps:
             lines.append(Line.of("log-likelihood of a row", float(self.history_.max())))
-        ruled = self.by_rule and self.rule_ is not None
-        filtering = "kernel Bayes' rule" if ruled else "densities"
+        reg = self.reg_ if self.by_rule else None
+        filtering = "densities" if reg is None else "kernel Bayes' rule"
         lines.append(Line("filter by", filtering, filtering))
-        if ruled:
-            lines.append(Line.of("λ of kernel Bayes' rule", self.reg_))
+        if reg is not None:
+            lines.append(Line.of("λ of kernel Bayes' rule", reg))
         return lines
 
 

@@ -17,12 +17,12 @@ from ..core.checks import (
     warn_numerical,
 )
 from ..embedding.embedding import MeanEmbedding, as_embedding
-from .machine import Machine, Step
-from .nodes import NodeMachine
+from .machine import Step
+from .nodes import NodeMachine, Recursion
 from .steps import Squared
 
 
-def observations(machine: Machine, X, name: str) -> tuple[Array, np.ndarray]:
+def observations(machine: Recursion, X, name: str) -> tuple[Array, np.ndarray]:
     """Rows, and which are missing (any NaN in them): those are filled by a training row."""
     points = as_points(X, name, one_d=False, gaps=True)
     check_library(points, machine.points_x, name)
@@ -33,7 +33,7 @@ def observations(machine: Machine, X, name: str) -> tuple[Array, np.ndarray]:
     return points, arrays.to_numpy(missing)
 
 
-def belief(machine: Machine, prior) -> MeanEmbedding:
+def belief(machine: Recursion, prior) -> MeanEmbedding:
     """Before the first observation; None is the law of the training states."""
     if prior is None:
         return machine.everywhere()
@@ -47,7 +47,7 @@ def belief(machine: Machine, prior) -> MeanEmbedding:
     return m
 
 
-def check_supervised(machine: Machine) -> None:
+def check_supervised(machine: Recursion) -> None:
     """Only one of the rules can be supervised."""
     if isinstance(machine, NodeMachine):
         raise ValueError("supervision needs inference='kbr'; this one has 'densities'")
@@ -55,7 +55,7 @@ def check_supervised(machine: Machine) -> None:
         raise ValueError("supervision needs rule='importance'; this one has 'squared'")
 
 
-def pairs(machine: Machine, supervision) -> tuple[Array, Array, Array]:
+def pairs(machine: Recursion, supervision) -> tuple[Array, Array, Array]:
     """Observations, states, strengths."""
     check_supervised(machine)
     x_s, z_s, strength = unpack_supervision(supervision)

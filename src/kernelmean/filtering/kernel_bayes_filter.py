@@ -35,7 +35,7 @@ from ..core.threads import doors
 from . import inputs
 from .fit import Plan
 from .machine import Machine, Step
-from .nodes import NodeMachine
+from .nodes import NodeMachine, Recursion
 from .results import Belief, FilterResult, Forecast
 from .tune import tune
 
@@ -233,11 +233,12 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         check_is_fitted(self)
         self._check_rule("with_reg")
         other, m = copy.copy(self), self.machine_
+        assert isinstance(m, Machine)
         back = m.smoother.reg if reg_smoother is None else reg_smoother
         other._adopt(replace(m, rule=replace(m.rule, reg=reg)).smoothing(back))
         return other
 
-    def _adopt(self, machine: Machine | NodeMachine) -> None:
+    def _adopt(self, machine: Recursion) -> None:
         self.machine_ = machine
         self.points_x_, self.points_ = machine.points_x, machine.points
         self.kernel_x_, self.kernel_z_ = machine.kernel_x, machine.kernel_z

@@ -17,7 +17,7 @@ from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from .machine import Step
+from .machine import Machine, Step
 
 NODES = 1_000  # training states at most
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
@@ -161,6 +161,9 @@ class NodeMachine(Saveable):
         """The batch of embeddings of what is observed then: each node has its observation."""
         W = np.stack([step.belief for step in steps])
         return MeanEmbedding.of_parts(self.points_x, W, None, self.kernel_x)
+
+
+Recursion = Machine | NodeMachine  # what a fitted filter is, by kernel rule or by densities
 
 
 def chain_of(log_density) -> np.ndarray:

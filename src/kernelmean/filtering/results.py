@@ -14,14 +14,15 @@ from ..core.labels import Labels
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from . import inputs
-from .machine import Machine, Step
+from .machine import Step
+from .nodes import Recursion
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class _Steps(Law):
     """A batch of laws of the state, one a step."""
 
-    machine: Machine
+    machine: Recursion
     steps: tuple[Step, ...]
     labels: Labels = field(kw_only=True)
     stem = "z"
@@ -121,7 +122,7 @@ class Belief(Law):
 
     stem = "z"
 
-    def __init__(self, machine: Machine, step: Step):
+    def __init__(self, machine: Recursion, step: Step):
         self.machine, self.step = machine, step
 
     def predict(self) -> Belief:

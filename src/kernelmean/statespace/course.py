@@ -97,11 +97,11 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
         shift[h] = known[h] + state.mean[0]
         state = line.moved(state, None, known[h] + expected[h])
     joint = covariances(chain, p, means, expected)
-    R = np.zeros((steps, d, steps, d))
+    blocks = np.zeros((steps, d, steps, d))
     responses = line.responses(steps)
     for h in range(steps):
-        R[h:, :, h] = responses[: steps - h]
-    R = R.reshape(steps * d, steps * d)
+        blocks[h:, :, h] = responses[: steps - h]
+    R = blocks.reshape(steps * d, steps * d)
     total = ((R @ joint) * R).sum(axis=1).reshape(steps, d)
     own = np.diagonal(joint).reshape(steps, d)
     begun = np.zeros((steps, d))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -80,17 +80,17 @@ class Plan(drafts.Plan):
         space = Space.of(latent, fitted_kernel(self.law.kernel, latent.nodes))
         found = self.line(draft, known, inputs)
         if found is None:
-            return self.states(draft, space, known)
+            return cast(Fit, self.states(draft, space, known))
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
         contest = Contest.of(rows, found, self.without_states(left))
         if self.backbone == "auto":
             plain = self.states(draft, space, known, contest.hopeless)
-            if plain is not None and contest.with_states(plain.held):
+            if plain is not None and contest.with_states(cast(Held, plain.held)):
                 return replace(plain, rivals=contest.rivals)
-        other = replace(self.states(left, space, known), backbone=found.line)
-        helps = contest.with_both(other.held)
+        other = replace(cast(Fit, self.states(left, space, known)), backbone=found.line)
+        helps = contest.with_both(cast(Held, other.held))
         return replace(other if helps else other.without_memory, rivals=contest.rivals)
 
     def without_states(self, draft: Draft) -> Held:
@@ -188,7 +188,7 @@ class Plan(drafts.Plan):
             learner.variates,
         )
         chain = self.with_rule(chain, draft, climbed.gamma)
-        strength = round(laws.guard.strength * len(space.latent.nodes), 6)
+        strength = round(float(laws.guard.strength) * len(space.latent.nodes), 6)
         U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))
         V = space.operator(space.Psi.T @ climbed.chain.transmat.T, climbed.chain.startprob)
         guard, history = (strength, learner.guard[1]), np.array(climbed.history)

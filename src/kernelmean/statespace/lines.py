@@ -65,15 +65,15 @@ class Design:
             parts.append(lags.reshape(n, p * d))
             known.append(form.terms(np.arange(n)))
             usable[s.start + max(burn, form.lost + p) : s.stop] = True
-        known = np.concatenate(known)
-        known = known if inputs is None else np.c_[known, inputs]
-        X = np.concatenate([known, np.concatenate(parts)], axis=1)
-        return cls(X, U, known.shape[1], usable & seen)
+        terms = np.concatenate(known)
+        terms = terms if inputs is None else np.c_[terms, inputs]
+        X = np.concatenate([terms, np.concatenate(parts)], axis=1)
+        return cls(X, U, terms.shape[1], usable & seen)
 
     def solved(self, rows: np.ndarray, orders: int) -> Nested:
         """Least squares on some rows, for all orders at once."""
         d = self.U.shape[1]
-        R = np.linalg.qr(np.c_[self.X[rows], self.U[rows]], mode="r")
+        R: np.ndarray = np.linalg.qr(np.c_[self.X[rows], self.U[rows]], mode="r")  # type: ignore[assignment]
         widths = self.k + d * np.arange(orders + 1)
         return Nested(R, widths, d, len(rows))
 

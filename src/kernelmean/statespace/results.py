@@ -153,7 +153,7 @@ class ObservationForecast(ShiftedLaw):
         return self.chain.mixture(self.states)
 
     @property
-    def bandwidth(self):
+    def bandwidth(self):  # type: ignore[override]
         """Of the emission densities."""
         return self.chain.spread
 
@@ -224,7 +224,8 @@ class LatentBelief(ShiftedLaw, RegimeBelief):
         inputs=None,
     ):
         super().__init__(model, prior, labels)
-        self._nodes, self._line, self._seen = nodes, line, None
+        self._nodes, self._line = nodes, line
+        self._seen: np.ndarray | None = None
         self._points_of = model.emissions.points
         if line is not None:
             self.transform, self._past = line.transform, line.first
@@ -257,6 +258,7 @@ class LatentBelief(ShiftedLaw, RegimeBelief):
     def _expect(self, inputs) -> None:
         """What the line says of the row to come."""
         line, past = self._line, self._past
+        assert line is not None
         inputs = None if inputs is None else np.atleast_2d(np.asarray(inputs, dtype=float))
         self._known = line.known(np.array([past.time]), inputs)[0]
         d = len(self._known)
