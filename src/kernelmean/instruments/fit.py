@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import chi2
+from sklearn.base import clone
 
 from ..core import arrays
-from ..core.checks import Array
+from ..core.checks import Array, hushed
 from ..core.minimise import SEARCH_ROWS
 from ..core.progress import Verbose
 from ..core.saving import Saveable
@@ -16,17 +17,21 @@ from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
-from .basis import Basis, Polynomial
+from ..regression.lengthscales import RANK
+from .basis import Bare, Basis, Polynomial
 from .first_stage import embed
 from .groups import Part
+from .judges import Judged
 from .moment_test import moment_test
 from .roles import Roles
 from .rows import complete, thinned_parts, together
 from .search import Pair, seek_scales
-from .second_stage import influence, regress
+from .second_stage import influence, judge, regress
 
-LEVEL = 0.05  # of the tests that nothing contradicts a fit with an intercept
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
+COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
+SIZES = tuple(np.logspace(-0.9, 0.9, 7))  # of one lengthscale, as multiples of the median's
+AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,17 @@ class StructuralDraft(Saveable):
     kernels: Pair
     scales: tuple[np.ndarray, np.ndarray]
     bases: tuple[Basis, Basis]
+
+    @property
+    def bare(self) -> bool:
+        """Whether this is two-stage least squares."""
+        return not self.bases[1].features.rank_
+
+    def with_trend(self, trend: int | None) -> StructuralDraft:
+        """The same coordinates of regressors beside another trend."""
+        old = self.bases[0]
+        powers = replace(old.polynomial, powers=0 if trend is None else trend + 1)
+        return replace(self, trend=trend, bases=(Basis(powers, old.features), self.bases[1]))
 
 
 @dataclass(frozen=True)
@@ -81,51 +97,94 @@ class Plan:
     roles: Roles
 
     def fit(self, parts: list[Part]) -> StructuralFit:
-        """Drafts from a few rows, the better of them, then both stages with all rows."""
+        """The draft that the judges take from a few rows; then both stages with all rows."""
         few = thinned_parts(parts, SEARCH_ROWS)
-        drafts = self.drafts(few)
-        if len(drafts) == 1:
-            return self.finish(drafts[0], parts)
-        level, plane = (self.finish(draft, few) for draft in drafts)
-        best = better(level, plane)
-        return best if few is parts else self.finish(best.draft, parts)
+        return self.finish(self.chosen(few), parts)
 
-    def drafts(self, few: list[Part]) -> list[StructuralDraft]:
-        """One for each trend; coordinates that are not tuned are the same in all."""
-        if all(self.tunes) and not self.verbose:  # progress is told of one at a time
-            return side_by_side(lambda trend: self.draft(trend, few, None), self.trends)
-        drafts: list[StructuralDraft] = []
-        for trend in self.trends:
-            drafts.append(self.draft(trend, few, drafts[0] if drafts else None))
-        return drafts
+    def chosen(self, few: list[Part]) -> StructuralDraft:
+        """Of all sizes of the lengthscales and all trends, beside two-stage least squares."""
+        if 0.0 in self.sizes and _tell_no_more_than_a_line(few):
+            return self.straight(few)
+        scales = self._scales(few)
+        if len(self.sizes) == len(self.trends) == 1:
+            return self.draft(self.trends[-1], scales, few)
+        tried = side_by_side(lambda size: self.judged(size, scales, few), self.sizes)
+        drafts, verdicts = zip(*itertools.chain(*tried), strict=True)
+        ends = np.cumsum([len(verdict.causal) for verdict in verdicts])
+        best = drafts[int(np.searchsorted(ends, Judged.together(verdicts).best(), side="right"))]
+        return self.fine(best, few)
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Factors of all lengthscales of the regressors; 0 is two-stage least squares."""
+        if not self.tunes[0]:
+            return (1.0,)
+        least_squares = (0.0,) if len(self.trends) > 1 and all(self.tunes) else ()
+        several = len(self.roles.regressors) > 1
+        return *least_squares, *(AROUND if several else SIZES)
+
+    def judged(self, size: float, scales: Pair, few: list[Part]) -> list[tuple[StructuralDraft, Judged]]:
+        """Every trend at lengthscales of this size, in the coordinates of the largest trend."""
+        draft = self.draft(self.trends[-1], (size * scales[0], scales[1]), few) if size else self.straight(few)
+        groups, *_ = self._embedded(draft, few, _mean_outcome(few))
+        d, whole = few[0].X.shape[1], draft.bases[0].trends
+        found = []
+        for trend in self.trends if size else (1,):
+            keep = 0 if trend is None else 1 + trend * d
+            verdict = judge(groups, whole, keep, self.regs[1] if size else 1.0)
+            found.append((draft.with_trend(trend), verdict))
+        return found
+
+    def straight(self, few: list[Part]) -> StructuralDraft:
+        """A plane alone on either side: two-stage least squares."""
+        ones = tuple(np.ones(points.shape[1]) for points in (few[0].X, few[0].Z))
+        return self.draft(1, ones, few, Bare())
 
     def draft(
-        self, trend: int | None, few: list[Part], like: StructuralDraft | None
+        self, trend: int | None, scales: Pair, few: list[Part], features: FeatureMap | None = None
     ) -> StructuralDraft:
-        """Lengthscales searched beside this trend, and landmarks among the rows of stage 1."""
-        powers = 0 if trend is None else trend + 1
-        scales = self._scales(few, powers)
-        starts = zip(self.kernels, scales, self.tunes, strict=True)
-        kernels = tuple(k.scaled(s) if tuned else k for k, s, tuned in starts)
+        """Coordinates at these lengthscales, coarse ones where they are yet to be judged."""
+        sides = zip(self.kernels, scales, self.tunes, strict=True)
+        kernels = tuple(k.scaled(s) if tuned else k for k, s, tuned in sides)
         teachers = [part for part in few if part.teaches]
+        powers = 0 if trend is None else trend + 1
 
         def basis(i: int) -> Basis:
             points = together(teachers, "XZ"[i])
-            if like is not None and not self.tunes[i]:
-                features = like.bases[i].features
-            else:
-                features = self._feature_map(self.tunes[i]).fit(points, kernels[i])
-            return Basis(Polynomial.of(points, powers), features)
+            own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
+            with hushed():  # of a rank that is used up the last fit will tell
+                return Basis(Polynomial.of(points, powers), own.fit(points, kernels[i]))
 
         return StructuralDraft(trend, kernels, scales, (basis(0), basis(1)))
+
+    def fine(self, draft: StructuralDraft, few: list[Part]) -> StructuralDraft:
+        """The draft with landmarks as close together as tuned lengthscales ask for."""
+        teachers = [part for part in few if part.teaches]
+
+        def basis(i: int) -> Basis:
+            old = draft.bases[i]
+            if not old.features.rank_ or not self.tunes[i] or self.features is not None:
+                return old
+            features = self._feature_map(True, Nystroem(tol=FINE))
+            points = together(teachers, "XZ"[i])
+            return Basis(old.polynomial, features.fit(points, draft.kernels[i]))
+
+        return replace(draft, bases=(basis(0), basis(1)))
+
+    def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
+        """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
+        groups = [part.group(*draft.bases, middle) for part in parts]
+        return groups, *embed(groups, self.regs[0], self.split)
 
     def finish(self, draft: StructuralDraft, parts: list[Part]) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft."""
         few, trends = thinned_parts(parts, SEARCH_ROWS), draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
-        groups = [part.group(*draft.bases, middle) for part in parts]
-        lam, loss_1, n = embed(groups, self.regs[0], self.split)
+        groups, lam, loss_1, n = self._embedded(draft, parts, middle)
+        if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
+            for group in groups:
+                group.own = False
         stage, xi, loss_2, m = regress(groups, self.regs[1], trends, self.split)
         coef = stage.coefficients(xi)
         covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
@@ -138,41 +197,25 @@ class Plan:
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
         return StructuralFit(draft, self.roles, *told)
 
-    def _scales(self, few: list[Part], powers: int) -> tuple[np.ndarray, np.ndarray]:
+    def _scales(self, few: list[Part]) -> Pair:
+        """The shape of both kernels: one scale per column, as far as they are searched."""
         known = complete(few, self.split)
         if not any(self.tunes) or not known:
             return np.ones(few[0].X.shape[1]), np.ones(few[0].Z.shape[1])
+        powers = 0 if self.trends[-1] is None else self.trends[-1] + 1
         points, y = (together(known, "X"), together(known, "Z")), together(known, "y")
-        return seek_scales(self.kernels, points, y, powers, self.tunes, self.regs, self.verbose)
+        regs = self.regs[::-1]
+        return seek_scales(self.kernels, points, y, powers, self.tunes, regs, self.verbose)
 
-    def _feature_map(self, tuned: bool) -> FeatureMap:
-        """What was asked for; landmarks are closer together where lengthscales were tuned."""
-        fine = self.features is None and tuned
-        return Nystroem(tol=FINE) if fine else as_feature_map(self.features)
-
-
-def better(level: StructuralFit, plane: StructuralFit) -> StructuralFit:
-    """With an intercept, or a plane: the smaller causal loss that the instruments allow."""
-    differ = slopes_differ(plane, level, len(plane.roles.x))
-    contradicted = level.specification_p < LEVEL or differ < LEVEL
-    return level if level.losses[1] <= plane.losses[1] and not contradicted else plane
+    def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
+        """What was asked for, or something else where lengthscales were tuned."""
+        return clone(otherwise) if self.features is None and tuned else as_feature_map(self.features)
 
 
-def slopes_differ(sure: StructuralFit, other: StructuralFit, d: int) -> float:
-    """p-value of equal slopes in the first d columns, judged by the covariance of the first fit.
-
-    Slopes are those of the least-squares planes through h over the rows. Regularisation and
-    confounding bend those of a fit without a free plane; a fit with one has them unbiased
-    (Hausman 1978).
-    """
-    X = sure.sample[0]
-    centred = (X - X.mean(0)) / np.maximum(X.std(0), np.finfo(float).tiny)
-    plane = np.linalg.pinv(centred)[:d]
-    rows = plane @ sure.numbers(sure.basis, X)
-    gap = rows @ arrays.to_numpy(sure.coef)
-    gap -= plane @ other.numbers(other.basis, X) @ arrays.to_numpy(other.coef)
-    covariance = rows @ arrays.to_numpy(sure.covariance) @ rows.T
-    return float(chi2.sf(gap @ np.linalg.pinv(covariance) @ gap, d))
+def _tell_no_more_than_a_line(few: list[Part]) -> bool:
+    """Whether regressors, or instruments, have as few different rows as fix a plane."""
+    sides = (arrays.to_numpy(together(few, name)) for name in "XZ")
+    return any(len(np.unique(rows, axis=0)) <= rows.shape[1] + 1 for rows in sides)
 
 
 def _mean_outcome(parts: list[Part]) -> float:

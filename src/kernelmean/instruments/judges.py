@@ -1,0 +1,58 @@
+"""Which of several structural functions is believed: three judges, none of which decides alone.
+
+- The *causal loss*, (1/n) Σ(y_i − h⁻ⁱ(x_i))², is large where h explodes; under confounding it is
+  pulled towards the regression of y on X.
+- The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², has no such pull, for E[y | Z] = E[h(X) | Z],
+  but it is blind in directions of h that the instruments do not see.
+- The *evidence*, log p(y | Z) where h is a Gaussian process, has no pull either, and in directions
+  that are not seen it asks for what the prior expects; it overstates differences where the prior is
+  not a good one.
+
+So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
+above the least (a paired t over the rows), those within two units of the best evidence are
+admissible; the one of least causal loss is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+WILD = 2.0  # times the least causal loss: beyond it a function explodes
+CLEAR = 2.5  # t of a difference between projected losses
+BEHIND = 2.0  # units of log evidence
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the judges say of candidates; squared errors are of shape (candidates, rows)."""
+
+    causal: np.ndarray  # (candidates,)
+    projected: np.ndarray  # squared errors, row by row
+    evidence: np.ndarray  # (candidates,)
+
+    @classmethod
+    def together(cls, several: list[Judged]) -> Judged:
+        """The candidates of all."""
+        parts = zip(*((j.causal, j.projected, j.evidence) for j in several), strict=True)
+        return cls(*(np.concatenate(part) for part in parts))
+
+    def admissible(self) -> np.ndarray:
+        """Numbers of the candidates that no judge refuses."""
+        tame = np.flatnonzero(self.causal <= WILD * self.causal.min())
+        errors = self.projected[tame]
+        fair = tame[paired_t(errors, errors[errors.mean(1).argmin()]) <= CLEAR]
+        return fair[self.evidence[fair] >= self.evidence[fair].max() - BEHIND]
+
+    def best(self) -> int:
+        """Number of the candidate that is taken."""
+        left = self.admissible()
+        return int(left[self.causal[left].argmin()])
+
+
+def paired_t(errors: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """t statistics of mean differences between rows of terms and other terms, (candidates,)."""
+    gaps = errors - other
+    spread = gaps.std(axis=-1) / gaps.shape[-1] ** 0.5
+    return gaps.mean(axis=-1) / np.maximum(spread, np.finfo(float).tiny)
