@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from sklearn.base import clone
@@ -31,6 +32,7 @@ from .second_stage import influence, judge, regress
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
 SIZES = tuple(np.logspace(-0.9, 0.9, 7))  # of one lengthscale, as multiples of the median's
+POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
 AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
 
 
@@ -103,12 +105,16 @@ class Plan:
 
     def chosen(self, few: list[Part]) -> StructuralDraft:
         """Of all sizes of the lengthscales and all trends, beside two-stage least squares."""
-        if 0.0 in self.sizes and _tell_no_more_than_a_line(few):
-            return self.straight(few)
+        plain = len(self.trends) > 1 and all(self.tunes)
+        if plain and _tell_no_more_than_a_line(few):
+            return self.straight(1, few)
         scales = self._scales(few)
-        if len(self.sizes) == len(self.trends) == 1:
-            return self.draft(self.trends[-1], scales, few)
-        tried = side_by_side(lambda size: self.judged(size, scales, few), self.sizes)
+        makers = [partial(self.sized, size, scales, few) for size in self.sizes]
+        if len(makers) == len(self.trends) == 1:
+            return self.draft(self.trends[0], scales, few)
+        if plain:
+            makers += [partial(self.straight, degree, few) for degree in POWERS]
+        tried = side_by_side(lambda make: self.judged(make(), few), makers)
         drafts, verdicts = zip(*itertools.chain(*tried), strict=True)
         ends = np.cumsum([len(verdict.causal) for verdict in verdicts])
         best = drafts[int(np.searchsorted(ends, Judged.together(verdicts).best(), side="right"))]
@@ -116,29 +122,32 @@ class Plan:
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """Factors of all lengthscales of the regressors; 0 is two-stage least squares."""
+        """Factors of all lengthscales of the regressors."""
         if not self.tunes[0]:
             return (1.0,)
-        least_squares = (0.0,) if len(self.trends) > 1 and all(self.tunes) else ()
-        several = len(self.roles.regressors) > 1
-        return *least_squares, *(AROUND if several else SIZES)
+        return AROUND if len(self.roles.regressors) > 1 else SIZES
 
-    def judged(self, size: float, scales: Pair, few: list[Part]) -> list[tuple[StructuralDraft, Judged]]:
-        """Every trend at lengthscales of this size, in the coordinates of the largest trend."""
-        draft = self.draft(self.trends[-1], (size * scales[0], scales[1]), few) if size else self.straight(few)
+    def judged(
+        self, draft: StructuralDraft, few: list[Part]
+    ) -> list[tuple[StructuralDraft, Judged]]:
+        """Beside every trend, in the coordinates of the largest; least squares as they are."""
         groups, *_ = self._embedded(draft, few, _mean_outcome(few))
         d, whole = few[0].X.shape[1], draft.bases[0].trends
         found = []
-        for trend in self.trends if size else (1,):
+        for trend in (draft.trend,) if draft.bare else self.trends:
             keep = 0 if trend is None else 1 + trend * d
-            verdict = judge(groups, whole, keep, self.regs[1] if size else 1.0)
-            found.append((draft.with_trend(trend), verdict))
+            reg = 1.0 if draft.bare else self.regs[1]
+            found.append((draft.with_trend(trend), judge(groups, whole, keep, reg)))
         return found
 
-    def straight(self, few: list[Part]) -> StructuralDraft:
-        """A plane alone on either side: two-stage least squares."""
+    def sized(self, size: float, scales: Pair, few: list[Part]) -> StructuralDraft:
+        """The largest trend beside a kernel, its lengthscales of this size."""
+        return self.draft(self.trends[-1], (size * scales[0], scales[1]), few)
+
+    def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
+        """Powers of the columns alone on either side: two-stage least squares."""
         ones = tuple(np.ones(points.shape[1]) for points in (few[0].X, few[0].Z))
-        return self.draft(1, ones, few, Bare())
+        return self.draft(degree, ones, few, Bare())
 
     def draft(
         self, trend: int | None, scales: Pair, few: list[Part], features: FeatureMap | None = None
@@ -209,7 +218,8 @@ class Plan:
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""
-        return clone(otherwise) if self.features is None and tuned else as_feature_map(self.features)
+        fine = self.features is None and tuned
+        return clone(otherwise) if fine else as_feature_map(self.features)
 
 
 def _tell_no_more_than_a_line(few: list[Part]) -> bool:

@@ -2,8 +2,8 @@
 
 - The *causal loss*, (1/n) Σ(y_i − h⁻ⁱ(x_i))², is large where h explodes; under confounding it is
   pulled towards the regression of y on X.
-- The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², has no such pull, for E[y | Z] = E[h(X) | Z],
-  but it is blind in directions of h that the instruments do not see.
+- The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², has no such pull, for E[y | Z] is
+  E[h(X) | Z], but it is blind in directions of h that the instruments do not see.
 - The *evidence*, log p(y | Z) where h is a Gaussian process, has no pull either, and in directions
   that are not seen it asks for what the prior expects; it overstates differences where the prior is
   not a good one.

@@ -71,8 +71,6 @@ def seek_scales(
             at,
         )
         at = search.found()
-        if len(X) == len(data[0]):
-            break
     return 10.0 ** at[0][:-1], 10.0 ** at[1][:-1]
 
 
@@ -242,8 +240,9 @@ class Search:
 
         def log_loss(u) -> Any:
             value, slope = loss(u)
-            slope = slope / max(value, 1e-300)
-            return np.log(max(value, 1e-300)), np.append(tied(u[:-1], slope[:-1], tie)[1], slope[-1])
+            _, scales = tied(u[:-1], slope[:-1], tie)
+            value = max(value, 1e-300)
+            return np.log(value), np.append(scales, slope[-1]) / value
 
         return descend(log_loss, start, _bounds(d, self.free[side], self.regs[side]), STEPS, 1e-6)
 

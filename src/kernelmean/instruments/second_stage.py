@@ -36,7 +36,7 @@ class SecondStage:
     c: Array  # right-hand side in the other directions
     size: float  # trace of A_kk, what ξ is measured by: S may be no more than its rounding
     m: int = 0
-    rest: float = np.nan  # mean square of y less its trend
+    rest: float = np.nan  # mean of y² beyond what the trend explains
 
     @classmethod
     def of(cls, second, target, trends: int, m: int, power: float = np.nan) -> SecondStage:
@@ -52,8 +52,8 @@ class SecondStage:
         c = R.T @ (target[trends:] - B.T @ target[:trends])
         size = float(xp.sum(xp.linalg.diagonal(second)[trends:]))
         a = inverse @ target[:trends]
-        rest = power - 2 * a @ target[:trends] + a @ second[:trends, :trends] @ a
-        return cls(grid, xp.concat([top, low]), a, inverse, c, size, m, float(rest))
+        rest = power - float(a @ target[:trends])
+        return cls(grid, xp.concat([top, low]), a, inverse, c, size, m, rest)
 
     @property
     def trends(self) -> int:
@@ -81,10 +81,10 @@ class SecondStage:
         return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
 
     def evidence(self, reg: float) -> float:
-        """log p(y | Z) for h ~ N(0, σ²/(mξ) k) beside a free trend, at the best σ².
+        """log p(y | Z) for h ~ N(0, σ²/(mξ) k) beside a free trend of p columns, at the best σ².
 
-        −½[(m−p) log q + log|I + S/ξ| + log|mA_tt|] up to a constant, q = ‖u‖²/m − cᵀ(s + ξ)⁻¹c with
-        the trend taken out of y.
+        −½[(m−p) log q + log|I + S/ξ| + log|mA_tt|] up to a constant, q = yᵀy/m − tᵀA_tt⁻¹t −
+        cᵀ(s + ξ)⁻¹c with t = Tᵀy/m.
         """
         s, c, inverse = (arrays.to_numpy(a) for a in (self.grid.values, self.c, self.inverse))
         q = max(self.rest - float(c @ (c / (s + reg))), 1e-14 * self.rest, np.finfo(float).tiny)
