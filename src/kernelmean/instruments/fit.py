@@ -20,13 +20,13 @@ from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Bare, Basis, Polynomial
+from .choice import Choice, Pair, StructuralDraft, Tried
 from .first_stage import embed
 from .groups import Part
-from .judges import Judged
 from .moment_test import moment_test
 from .roles import Roles
 from .rows import complete, thinned_parts, together
-from .search import Pair, seek_scales
+from .search import seek_scales
 from .second_stage import influence, judge, regress
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
@@ -34,27 +34,6 @@ COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
 SIZES = tuple(np.logspace(-0.9, 0.9, 7))  # of one lengthscale, as multiples of the median's
 POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
 AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
-
-
-@dataclass(frozen=True)
-class StructuralDraft(Saveable):
-    """The coordinates in which h is written; pairs are of the regressors and of the instruments."""
-
-    trend: int | None
-    kernels: Pair
-    scales: tuple[np.ndarray, np.ndarray]
-    bases: tuple[Basis, Basis]
-
-    @property
-    def bare(self) -> bool:
-        """Whether this is two-stage least squares."""
-        return not self.bases[1].features.rank_
-
-    def with_trend(self, trend: int | None) -> StructuralDraft:
-        """The same coordinates of regressors beside another trend."""
-        old = self.bases[0]
-        powers = replace(old.polynomial, powers=0 if trend is None else trend + 1)
-        return replace(self, trend=trend, bases=(Basis(powers, old.features), self.bases[1]))
 
 
 @dataclass(frozen=True)
@@ -80,6 +59,16 @@ class StructuralFit(Saveable):
         """h at rows of (X, C)."""
         return self.basis.by_blocks(lambda block: self.basis.transform(block) @ self.coef, points)
 
+    def carried(self, features: FeatureMap) -> StructuralFit:
+        """Least squares as the limit of ξ → ∞ beside these coordinates, in which bands can bend."""
+        basis, p = Basis(self.basis.polynomial, features), self.basis.trends
+        coef, covariance = np.zeros(basis.width), np.zeros((basis.width, basis.width))
+        coef[:p], covariance[:p, :p] = map(arrays.to_numpy, (self.coef, self.covariance))
+        coef, covariance = (arrays.like(part, self.coef) for part in (coef, covariance))
+        draft = replace(self.draft, bases=(basis, self.draft.bases[1]))
+        regs = self.regs[0], np.inf
+        return replace(self, draft=draft, coef=coef, covariance=covariance, regs=regs)
+
     def numbers(self, basis: Basis, points: np.ndarray) -> np.ndarray:
         """Coordinates, as NumPy's array, of points that are one."""
         return arrays.to_numpy(basis.transform(arrays.like(points, self.coef)))
@@ -99,26 +88,31 @@ class Plan:
     roles: Roles
 
     def fit(self, parts: list[Part]) -> StructuralFit:
-        """The draft that the judges take from a few rows; then both stages with all rows."""
+        """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         few = thinned_parts(parts, SEARCH_ROWS)
-        return self.finish(self.chosen(few), parts)
-
-    def chosen(self, few: list[Part]) -> StructuralDraft:
-        """Of all sizes of the lengthscales and all trends, beside two-stage least squares."""
         plain = len(self.trends) > 1 and all(self.tunes)
         if plain and _tell_no_more_than_a_line(few):
-            return self.straight(1, few)
+            return self.finish(self.straight(1, few), parts)
         scales = self._scales(few)
         makers = [partial(self.sized, size, scales, few) for size in self.sizes]
         if len(makers) == len(self.trends) == 1:
-            return self.draft(self.trends[0], scales, few)
+            return self.finish(self.draft(self.trends[0], scales, few), parts)
         if plain:
             makers += [partial(self.straight, degree, few) for degree in POWERS]
         tried = side_by_side(lambda make: self.judged(make(), few), makers)
-        drafts, verdicts = zip(*itertools.chain(*tried), strict=True)
-        ends = np.cumsum([len(verdict.causal) for verdict in verdicts])
-        best = drafts[int(np.searchsorted(ends, Judged.together(verdicts).best(), side="right"))]
-        return self.fine(best, few)
+        known = complete(few, self.split) or few
+        X = arrays.to_numpy(together(known, "X"))
+        return self.widened(Choice.of(list(itertools.chain(*tried)), X), parts, few)
+
+    def widened(self, choice: Choice, parts: list[Part], few: list[Part]) -> StructuralFit:
+        """The fit of a choice; its covariance says what else could have been chosen."""
+        fit = self.finish(self.fine(choice.draft, few), parts)
+        if choice.draft.bare:
+            fit = fit.carried(self.fine(choice.carrier, few).bases[0].features)
+        own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
+        Phi = fit.basis.transform(choice.points)
+        wider = np.sum((Phi @ more) * Phi) > np.sum((Phi @ own) * Phi)
+        return replace(fit, covariance=arrays.like(more, fit.coef)) if wider else fit
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -127,17 +121,15 @@ class Plan:
             return (1.0,)
         return AROUND if len(self.roles.regressors) > 1 else SIZES
 
-    def judged(
-        self, draft: StructuralDraft, few: list[Part]
-    ) -> list[tuple[StructuralDraft, Judged]]:
+    def judged(self, draft: StructuralDraft, few: list[Part]) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
         groups, *_ = self._embedded(draft, few, _mean_outcome(few))
         d, whole = few[0].X.shape[1], draft.bases[0].trends
         found = []
         for trend in (draft.trend,) if draft.bare else self.trends:
             keep = 0 if trend is None else 1 + trend * d
-            reg = 1.0 if draft.bare else self.regs[1]
-            found.append((draft.with_trend(trend), judge(groups, whole, keep, reg)))
+            told = judge(groups, whole, keep, 1.0 if draft.bare else self.regs[1])
+            found.append(Tried(draft.with_trend(trend), *told))
         return found
 
     def sized(self, size: float, scales: Pair, few: list[Part]) -> StructuralDraft:

@@ -15,13 +15,16 @@ admissible; the one of least causal loss is taken.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 2.0  # units of log evidence
+TEMPER = 2.0  # what evidence is divided by, for it overstates
 
 
 @dataclass(frozen=True)
@@ -33,17 +36,27 @@ class Judged:
     evidence: np.ndarray  # (candidates,)
 
     @classmethod
-    def together(cls, several: list[Judged]) -> Judged:
+    def together(cls, several: Iterable[Judged]) -> Judged:
         """The candidates of all."""
         parts = zip(*((j.causal, j.projected, j.evidence) for j in several), strict=True)
         return cls(*(np.concatenate(part) for part in parts))
 
-    def admissible(self) -> np.ndarray:
-        """Numbers of the candidates that no judge refuses."""
+    def fair(self) -> np.ndarray:
+        """Numbers of the candidates that neither loss refuses."""
         tame = np.flatnonzero(self.causal <= WILD * self.causal.min())
         errors = self.projected[tame]
-        fair = tame[paired_t(errors, errors[errors.mean(1).argmin()]) <= CLEAR]
+        return tame[paired_t(errors, errors[errors.mean(1).argmin()]) <= CLEAR]
+
+    def admissible(self) -> np.ndarray:
+        """Numbers of the candidates that no judge refuses."""
+        fair = self.fair()
         return fair[self.evidence[fair] >= self.evidence[fair].max() - BEHIND]
+
+    def weights(self) -> np.ndarray:
+        """Posterior probabilities of the fair candidates, tempered; 0 of the others."""
+        fair, weights = self.fair(), np.zeros(len(self.causal))
+        weights[fair] = softmax(self.evidence[fair] / TEMPER)
+        return weights
 
     def best(self) -> int:
         """Number of the candidate that is taken."""

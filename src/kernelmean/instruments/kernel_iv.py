@@ -29,7 +29,8 @@ from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel
 from ..regression.lengthscales import TUNABLE
-from .fit import Plan, StructuralDraft, StructuralFit
+from .choice import StructuralDraft
+from .fit import Plan, StructuralFit
 from .formula import Design, read_formula
 from .groups import Part
 from .inference import StructuralInference

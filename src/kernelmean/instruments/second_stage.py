@@ -72,24 +72,40 @@ class SecondStage:
         return left @ scores @ left.T + self.bias_spread(reg, coef)
 
     def bias_spread(self, reg: float, coef) -> Array:
-        """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
+        """B = ξ²A⁻²τ² over the penalised coordinates.
+
+        τ² is the larger of twice the mean square of the coordinates, which are shrunk, 2‖b‖²/df, and
+        of what the prior at ξ makes of it, σ²/(mξ).
+        """
         if reg == 0:
             return 0.0 * self.G @ self.G.T
-        own = coef[self.trends :]
-        df = float(self.grid.values @ self.grid.shrink(reg))
+        own, s = coef[self.trends :], self.grid.values
+        df = float(s @ self.grid.shrink(reg))
+        spread = max(CAUTION * float(own @ own) / max(df, 1.0), self.noise(reg) / (self.m * reg))
         pull = reg * self.inverse_at(reg)[:, self.trends :]
-        return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
+        return spread * (pull @ pull.T)
+
+    def noise(self, reg: float) -> float:
+        """q, of which (m−p)/m is the likeliest σ²: yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m."""
+        c = arrays.to_numpy(self.c)
+        q = self.rest - float(c @ (c * arrays.to_numpy(self.grid.shrink(reg))))
+        return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
+
+    def root(self, reg: float) -> Array:
+        """R with RRᵀ = σ²A⁻¹/m, the covariance of the coefficients a posteriori."""
+        xp, p = arrays.namespace(self.c), self.trends
+        head = self.G[:, :p] @ xp.linalg.cholesky(self.inverse)
+        tail = self.G[:, p:] * self.grid.shrink(reg) ** 0.5
+        return (self.noise(reg) / self.m) ** 0.5 * xp.concat([head, tail], axis=1)
 
     def evidence(self, reg: float) -> float:
         """log p(y | Z) for h ~ N(0, σ²/(mξ) k) beside a free trend of p columns, at the best σ².
 
-        −½[(m−p) log q + log|I + S/ξ| + log|mA_tt|] up to a constant, q = yᵀy/m − tᵀA_tt⁻¹t −
-        cᵀ(s + ξ)⁻¹c with t = Tᵀy/m.
+        −½[(m−p) log q + log|I + S/ξ| + log|mA_tt|] up to a constant.
         """
-        s, c, inverse = (arrays.to_numpy(a) for a in (self.grid.values, self.c, self.inverse))
-        q = max(self.rest - float(c @ (c / (s + reg))), 1e-14 * self.rest, np.finfo(float).tiny)
+        s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
         explained = np.log1p(s / reg).sum() - np.linalg.slogdet(inverse / self.m)[1]
-        return -0.5 * float((self.m - self.trends) * np.log(q) + explained)
+        return -0.5 * float((self.m - self.trends) * np.log(self.noise(reg)) + explained)
 
     def inverse_at(self, reg: float) -> Array:
         """A⁻¹ = G diag(A_tt⁻¹, 1/(s + ξ)) Gᵀ."""
@@ -141,8 +157,8 @@ class CausalLeaveOneOut:
     def judged(self, regs) -> Judged:
         """What the judges say of h at each ξ."""
         projected, causal = (arrays.to_numpy(part).T ** 2 for part in self.errors(regs))
-        evidence = [self.stage.evidence(reg) for reg in regs]
-        return Judged(causal.mean(1), projected, np.array(evidence))
+        evidence = np.array([self.stage.evidence(reg) for reg in regs])
+        return Judged(causal.mean(1), projected, evidence)
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
@@ -185,8 +201,10 @@ def of_moments(moments: Moments, trends: int) -> SecondStage:
     return SecondStage.of(moments.mean("mm"), moments.mean("my")[:, 0], trends, moments.n, power)
 
 
-def judge(groups: list[Group], leave: int, keep: int, reg: float | None) -> Judged:
-    """What the judges say of h at each ξ, without columns `keep` to `leave`, of a trend."""
+def judge(
+    groups: list[Group], leave: int, keep: int, reg: float | None
+) -> tuple[SecondStage, np.ndarray, Judged]:
+    """Stage 2 without columns `keep` to `leave`, values of ξ, and what the judges say of them."""
     learners = [g for g in groups if g.outcome]
     moments = second_moments(learners)
     rows = *complete_rows(learners), moments.mean("mm"), moments.mean("my")[:, 0]
@@ -198,7 +216,7 @@ def judge(groups: list[Group], leave: int, keep: int, reg: float | None) -> Judg
     )
     loss = CausalLeaveOneOut.of(stage, Phi[:, columns], M[:, columns], y, moments.n)
     regs = candidates(stage) if reg is None else np.array([reg])
-    return loss.judged(regs)
+    return stage, regs, loss.judged(regs)
 
 
 def second_moments(learners: list[Group]) -> Moments:
