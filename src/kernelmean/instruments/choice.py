@@ -80,7 +80,9 @@ class Choice:
         """By the judges; X are rows."""
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        best, weights = judged.best(), judged.weights()
+        lines = [j for j, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1]
+        best = judged.best(lines[0] if lines else None, X.shape[1])
+        weights = judged.weights()
         weights *= [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         points = X[evenly(len(X), POINTS)]
