@@ -38,7 +38,7 @@ def evidence(oracle: slow.Dense, y: np.ndarray, xi: float) -> float:
         inverse = inverse - inverse @ flat @ np.linalg.solve(inner, flat.T @ inverse)
     q = y @ inverse @ y / N
     value = np.linalg.slogdet(S)[1] + (np.linalg.slogdet(inner)[1] if p else 0.0)
-    return -0.5 * ((N - p) * np.log(q) + value)
+    return -0.5 * ((N - min(p, 1)) * np.log(q) + value)
 
 
 def projected(oracle: slow.Dense, y: np.ndarray, xi: float) -> np.ndarray:

@@ -76,12 +76,12 @@ class Choice:
     covariance: np.ndarray
 
     @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray) -> Choice:
-        """By the judges; X are rows."""
+    def of(cls, tried: list[Tried], X: np.ndarray, columns: int) -> Choice:
+        """By the judges; X are rows, `columns` the larger number of regressors or instruments."""
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
         lines = [j for j, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1]
-        best = judged.best(lines[0] if lines else None, X.shape[1])
+        best = judged.best(lines[0] if lines else None, columns)
         weights = judged.weights()
         weights *= [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0

@@ -102,7 +102,9 @@ class Plan:
         tried = side_by_side(lambda make: self.judged(make(), few), makers)
         known = complete(few, self.split) or few
         X = arrays.to_numpy(together(known, "X"))
-        return self.widened(Choice.of(list(itertools.chain(*tried)), X), parts, few)
+        columns = max(X.shape[1], few[0].Z.shape[1])
+        choice = Choice.of(list(itertools.chain(*tried)), X, columns)
+        return self.widened(choice, parts, few)
 
     def widened(self, choice: Choice, parts: list[Part], few: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""

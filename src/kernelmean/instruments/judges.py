@@ -10,8 +10,8 @@
 
 So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
 above the least (a paired t over the rows), those within three units of the best evidence are
-admissible; the one of least causal loss is taken. A straight line is taken before that, unless the
-best evidence is 300d/n units above its own.
+admissible; the one of least causal loss is taken. With fewer than 200 rows a column a straight line
+is taken before that, unless the best evidence is 200d/n units above its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scipy.special import softmax
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
-FEW = 300.0  # over the rows a column: units that object to a straight line
+FEW = 200.0  # rows a column, below which a straight line is preferred
 TEMPER = 2.0  # what evidence is divided by, for it overstates
 
 
@@ -33,7 +33,7 @@ TEMPER = 2.0  # what evidence is divided by, for it overstates
 class Judged:
     """What the judges say of candidates; squared errors are of shape (candidates, rows)."""
 
-    causal: np.ndarray  # (candidates,)
+    causal: np.ndarray  # (candidates,); zeros where no row has both regressors and outcome
     projected: np.ndarray  # squared errors, row by row
     evidence: np.ndarray  # (candidates,)
 
@@ -66,11 +66,11 @@ class Judged:
         The `plain` one is, unless the evidence objects: with few rows a column it has to be strong.
         """
         left, fair = self.admissible(), self.fair()
-        if plain is not None and plain in fair:
-            behind = self.evidence[fair].max() - self.evidence[plain]
-            if behind <= FEW * columns / self.projected.shape[1]:
+        enough = FEW * columns / self.projected.shape[1]
+        if enough > 1 and plain is not None and plain in fair:
+            if self.evidence[fair].max() - self.evidence[plain] <= enough:
                 return plain
-        return int(left[self.causal[left].argmin()])
+        return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
 
 
 def paired_t(errors: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -72,21 +72,16 @@ class SecondStage:
         return left @ scores @ left.T + self.bias_spread(reg, coef)
 
     def bias_spread(self, reg: float, coef) -> Array:
-        """B = ξ²A⁻²τ² over the penalised coordinates.
-
-        τ² is the larger of twice the mean square of the coordinates, which are shrunk, 2‖b‖²/df, and
-        of what the prior at ξ makes of it, σ²/(mξ).
-        """
+        """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
         if reg == 0:
             return 0.0 * self.G @ self.G.T
-        own, s = coef[self.trends :], self.grid.values
-        df = float(s @ self.grid.shrink(reg))
-        spread = max(CAUTION * float(own @ own) / max(df, 1.0), self.noise(reg) / (self.m * reg))
+        own = coef[self.trends :]
+        df = float(self.grid.values @ self.grid.shrink(reg))
         pull = reg * self.inverse_at(reg)[:, self.trends :]
-        return spread * (pull @ pull.T)
+        return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
 
     def noise(self, reg: float) -> float:
-        """q, of which (m−p)/m is the likeliest σ²: yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m."""
+        """q, nearly the likeliest σ²: yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m."""
         c = arrays.to_numpy(self.c)
         q = self.rest - float(c @ (c * arrays.to_numpy(self.grid.shrink(reg))))
         return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
@@ -99,13 +94,14 @@ class SecondStage:
         return (self.noise(reg) / self.m) ** 0.5 * xp.concat([head, tail], axis=1)
 
     def evidence(self, reg: float) -> float:
-        """log p(y | Z) for h ~ N(0, σ²/(mξ) k) beside a free trend of p columns, at the best σ².
+        """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².
 
-        −½[(m−p) log q + log|I + S/ξ| + log|mA_tt|] up to a constant.
+        −½[(m−1) log q + log|I + S/ξ| + log|mA_tt|] up to a constant; without a constant m log q.
         """
         s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
         explained = np.log1p(s / reg).sum() - np.linalg.slogdet(inverse / self.m)[1]
-        return -0.5 * float((self.m - self.trends) * np.log(self.noise(reg)) + explained)
+        degrees = self.m - min(self.trends, 1)
+        return -0.5 * float(degrees * np.log(self.noise(reg)) + explained)
 
     def inverse_at(self, reg: float) -> Array:
         """A⁻¹ = G diag(A_tt⁻¹, 1/(s + ξ)) Gᵀ."""
@@ -128,17 +124,19 @@ class CausalLeaveOneOut:
     w: Array
     g0: Array
     x0: Array
+    known: bool = True  # regressors beside outcomes, not their embeddings alone
 
     @classmethod
     def of(cls, stage: SecondStage, Phi, M, y, m: int) -> CausalLeaveOneOut:
         xp, p = arrays.namespace(M), stage.trends
-        MG, XG = M @ stage.G, Phi @ stage.G
+        MG = M @ stage.G
+        XG = MG if Phi is M else Phi @ stage.G
         T, X = MG[:, :p], XG[:, :p]
         pull = T @ stage.inverse
         g0, x0 = xp.sum(pull * T, axis=1) / m, xp.sum(pull * X, axis=1) / m
         u, w = y - T @ stage.start, y - X @ stage.start
         XR, MR = XG[:, p:], MG[:, p:]
-        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0)
+        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0, Phi is not M)
 
     def __call__(self, reg: float) -> float:
         errors = self.errors([reg])[1]
@@ -158,7 +156,7 @@ class CausalLeaveOneOut:
         """What the judges say of h at each ξ."""
         projected, causal = (arrays.to_numpy(part).T ** 2 for part in self.errors(regs))
         evidence = np.array([self.stage.evidence(reg) for reg in regs])
-        return Judged(causal.mean(1), projected, evidence)
+        return Judged(self.known * causal.mean(1), projected, evidence)
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
@@ -208,13 +206,15 @@ def judge(
     learners = [g for g in groups if g.outcome]
     moments = second_moments(learners)
     rows = *complete_rows(learners), moments.mean("mm"), moments.mean("my")[:, 0]
-    Phi, M, y, second, target = map(arrays.to_numpy, rows)
+    M, y, second, target = map(arrays.to_numpy, rows[1:])
+    Phi = M if rows[0] is rows[1] else arrays.to_numpy(rows[0])
     columns = np.r_[:keep, leave : second.shape[0]]
     power = float(moments.mean("yy")[0, 0])
     stage = SecondStage.of(
         second[np.ix_(columns, columns)], target[columns], keep, moments.n, power
     )
-    loss = CausalLeaveOneOut.of(stage, Phi[:, columns], M[:, columns], y, moments.n)
+    own = M[:, columns]
+    loss = CausalLeaveOneOut.of(stage, own if Phi is M else Phi[:, columns], own, y, moments.n)
     regs = candidates(stage) if reg is None else np.array([reg])
     return stage, regs, loss.judged(regs)
 
@@ -243,7 +243,7 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
         for part, rows in zip(parts, (Phi if group.teaches else M, M, y), strict=True):
             part.append(rows)
     Phi, M, y = (stacked(part) for part in parts)
-    return Phi, M, y
+    return (Phi if complete[0].teaches else M), M, y
 
 
 def influence(groups: list[Group], coef, n: int, m: int) -> Array:
