@@ -49,6 +49,7 @@ class StructuralFit(Saveable):
     sizes: tuple[int, int]  # numbers of rows
     specification_p: float
     sample: tuple[np.ndarray, np.ndarray, np.ndarray]  # rows (X, Z, y), for averages and tests
+    gain: tuple[float, float] | None = None  # over two-stage least squares, see `Choice`
 
     @property
     def basis(self) -> Basis:
@@ -114,7 +115,8 @@ class Plan:
         own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
         Phi = fit.basis.transform(choice.points)
         wider = np.sum((Phi @ more) * Phi) > np.sum((Phi @ own) * Phi)
-        return replace(fit, covariance=arrays.like(more, fit.coef)) if wider else fit
+        covariance = arrays.like(more, fit.coef) if wider else fit.covariance
+        return replace(fit, covariance=covariance, gain=choice.gain)
 
     @property
     def sizes(self) -> tuple[float, ...]:

@@ -68,8 +68,8 @@ class Judged:
         left, fair = self.admissible(), self.fair()
         enough = FEW * columns / self.projected.shape[1]
         if enough > 1 and plain is not None and plain in fair:
-            if self.evidence[fair].max() - self.evidence[plain] <= enough:
-                return plain
+            left_behind = self.evidence[fair].max() - self.evidence[plain]
+            left = np.array([plain]) if left_behind <= enough else left
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
 
 
