@@ -170,8 +170,8 @@ def minimax(X, y, Z, points) -> np.ndarray:
     """RKHSIV (Dikkala, Lewis, Mackey, Syrgkanis 2020), cross-validated: h at the points.
 
     h = φᵀ(ΦᵀMΦ + αI)⁻¹ΦᵀMy, M = Θ(ΘᵀΘ/(nδ²) + I)⁻¹Θᵀ, δ = 5n^{-.4}, kernels of standardised
-    columns, exp(−.1 r²) for h and with the median distance for M; α, a multiple of δ⁴, is that of least
-    (y − h)ᵀM(y − h) on rows left out.
+    columns, exp(−.1 r²) for h and with the median distance for M; α, a multiple of δ⁴, is that of
+    least (y − h)ᵀM(y − h) on rows left out.
     """
     middle, spread = X.mean(0), X.std(0)
     X, points, Z = (X - middle) / spread, (points - middle) / spread, (Z - Z.mean(0)) / Z.std(0)

@@ -142,7 +142,7 @@ class Plan:
 
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
-        ones = tuple(np.ones(points.shape[1]) for points in (few[0].X, few[0].Z))
+        ones = np.ones(few[0].X.shape[1]), np.ones(few[0].Z.shape[1])
         return self.draft(degree, ones, few, Bare())
 
     def draft(
