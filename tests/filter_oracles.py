@@ -55,7 +55,7 @@ class DenseFilter:
     reg_prior: float
     reg: float
     reg_transition: float
-    reg_smoother: float = 0.3
+    reg_smoother: float = 0.2
     lengths: Sequence[int] | None = None
 
     @cached_property
@@ -123,22 +123,29 @@ class DenseFilter:
         return track
 
     def smooth(self, X: Array, prior: Points | None = None, supervise=None) -> list[Points]:
-        """Back from the last: the importance rule over the training transitions.
+        """Back from the last, by the covariances of the training transitions (MATH §13.1).
 
-        Rows are the pairs (z_i, z_{i+1}), shares those of the filtered belief on the earlier ones,
-        and what is observed is the smoothed belief at the next step, through its values at z_{i+1}.
+        Rows are the pairs (z_i, z_{i+1}), shares d those of the filtered belief on the earlier
+        ones, and news f is the smoothed belief at the next step less the prediction, at z_{i+1}:
+        v = D^½ (D^½ H K H' D^½ + λI)⁻¹ D^½ H f, H f = f − d·f, is added to the filtered weights.
         """
         track = self.filter(X, prior, supervise)
         before, after = self.Z[self.earlier], self.Z[self.earlier + 1]
         N = len(before)
         G, G_after = self.K_z(before, before), self.K_z(after, after)
         for t in range(len(X) - 2, -1, -1):
-            seen = track[t].on(before, self.K_z)
-            beta = np.linalg.solve(G + N * self.reg_prior * np.eye(N), seen)
-            k = track[t + 1].on(after, self.K_z)[:, None]
-            w = np.zeros(len(self.Z))
-            w[self.earlier] = bayes_oracles.importance_weights(G_after, k, beta, self.reg_smoother)
-            track[t] = Points(self.Z, w)
+            m, ahead = track[t], self.predict(track[t])
+            share = np.linalg.solve(
+                G + N * self.reg_prior * np.eye(N), m.on(before, self.K_z)
+            ).clip(0)
+            d = share / share.sum()
+            H, root = np.eye(N) - d, np.sqrt(d)
+            news = track[t + 1].on(after, self.K_z) / track[t + 1].w.sum()
+            news = news - ahead.on(after, self.K_z) / ahead.w.sum()
+            K = root[:, None] * (H @ G_after @ H.T) * root + self.reg_smoother * np.eye(N)
+            moved = np.zeros(len(m.w))  # training states come first, supervised ones after them
+            moved[self.earlier] = root * np.linalg.solve(K, root * (H @ news))
+            track[t] = Points(m.u, m.w + m.w.sum() * moved)
         return track
 
     def forecast(self, X: Array, steps: int, prior: Points | None = None) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import dblquad, quad, trapezoid
 from scipy.special import gamma as gamma_function
+from scipy.stats import multivariate_normal
 
 import kernelmean as km
 from kernelmean.chains import emission
@@ -28,6 +29,7 @@ from kernelmean.chains.em import (
 )
 from kernelmean.chains.emission import (
     Guard,
+    Shrunken,
     SignedEmissions,
     Smoothing,
     can_smooth,
@@ -477,3 +479,41 @@ class TestRows:
             assert len(set(owner[part])) == 1
             assert_array_equal(np.diff(numbers[part]), 1)
         assert sum(s.stop - s.start for s in few.sequences) == len(numbers)
+
+
+class TestShrunken:
+    """Laws shrunk towards normal ones."""
+
+    def test_density_is_scipys_with_correlations_shrunk(self):
+        rng = np.random.default_rng(0)
+        points, weights = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 3)), rng.random((40, 2))
+        guard = Shrunken(0.9)(points, weights, points.var(axis=0), False)
+        for k in range(2):
+            w = weights[:, k] / weights[:, k].sum()
+            mean, cov = w @ points, np.cov(points.T, aweights=w, ddof=0)
+            kept = weights[:, k].sum() / (weights[:, k].sum() + 3)
+            shrunk = kept * cov + (1 - kept) * np.diag(np.diag(cov))
+            expected = multivariate_normal(mean, shrunk).logpdf(points)
+            assert_allclose(guard.log_density(points)[:, k], expected, atol=1e-10)
+            assert_allclose(guard.strength[k], 9 * weights[:, k].sum())
+        back = guard.reordered(np.array([1, 0])).log_density(points)
+        assert_array_equal(back, guard.log_density(points)[:, ::-1])
+
+    @pytest.mark.slow
+    def test_normal_truth_costs_nothing_against_hmmlearn(self):
+        """Held-out log-likelihood of a row within .02; a row's state as often right."""
+        P, means = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.0, 0.0], [2.0, 1.0]])
+        truth = hmmlearn.GaussianHMM(2, "full", init_params="", random_state=0)
+        truth.startprob_, truth.transmat_, truth.means_ = np.array([2, 1]) / 3, P, means
+        truth.covars_ = np.array([[[1, 0.6], [0.6, 1]], [[1, -0.6], [-0.6, 1]]])
+        X, _ = truth.sample(400, random_state=1)
+        new, states = truth.sample(1000, random_state=2)
+        model = km.KernelHMM(2, random_state=0).fit(X)
+        rival = hmmlearn.GaussianHMM(2, "full", n_iter=200, random_state=0).fit(X)
+        assert model.rule_ is None
+        assert model.score(new) > rival.score(new) - 0.02 * len(new)
+        right = [
+            km.comparators.matched_accuracy(states, m.predict_proba(new).argmax(axis=1))
+            for m in (model, rival)
+        ]
+        assert right[0] > right[1] - 0.005

@@ -162,6 +162,17 @@ class TestKalman:
         assert np.mean((found - Z) ** 2) < within * np.mean((best - Z) ** 2)
         assert np.mean((found - best) ** 2) < 0.15 * np.mean((best - Z) ** 2)
 
+    @pytest.mark.parametrize("rule", ["importance", "squared"])
+    def test_smoothing_leaves_what_nothing_follows(self, rule):
+        """With nothing but missing rows ahead the smoothed belief is the filtered one."""
+        X = np.array(linear_data()[2][:60])
+        X[40:] = np.nan
+        model = linear_filter(rule)
+        filtered, smoothed = model.filter(X), model.smooth(X)
+        assert_allclose(smoothed.mean()[39:], filtered.mean()[39:], atol=1e-12)
+        assert np.abs(smoothed.mean()[:39] - filtered.mean()[:39]).max() > 0.1
+        assert_allclose(smoothed.embedding.mean(), smoothed.mean(), atol=1e-10)
+
     @pytest.mark.slow
     @pytest.mark.parametrize(("reg_smoother", "within"), [(0.01, 1.05), (None, 1.35)])
     def test_smoother(self, reg_smoother, within):

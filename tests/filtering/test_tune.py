@@ -301,7 +301,7 @@ class TestDefaults:
         assert model.kernel_x_ == km.Gaussian().resolve(TRAIN.X)
         for name in ("reg_", "reg_prior_", "reg_transition_", "reg_smoother_"):
             assert 0 < getattr(model, name) < 1
-        assert model.reg_smoother_ == 0.3
+        assert model.reg_smoother_ == 0.2
 
     @pytest.mark.parametrize("rule", RULES)
     def test_what_is_chosen_given_changes_nothing(self, rule):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
-from ..core.checks import Array, NumericalWarning
+from ..core.checks import Array, warn_numerical
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import OnColumns
 from ..regression.conditional import ConditionalEmbedding, ConditionalOperator
@@ -121,10 +119,8 @@ def covered_shares(beta, coverage: float) -> Array:
     some = bool(xp.any(beta > 0))
     if some and coverage >= 0.1:
         return beta
-    warnings.warn(
+    warn_numerical(
         f"the training latents cover {coverage:.1g} of the prior: it lies where there are few or "
         "none of them, and the posterior is not to be trusted",
-        NumericalWarning,
-        stacklevel=4,
     )
     return beta if some else xp.full_like(beta, 1.0 / beta.shape[0])

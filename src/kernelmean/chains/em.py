@@ -210,14 +210,6 @@ class Refinement:
         """The rows seen, at a bandwidth relative to the kernel's."""
         return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth), self.guard_of)
 
-    def __call__(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
-        """The best climb and its bandwidth."""
-        first, factor = self.begun(starts)
-        if not self.searched:
-            return first, factor
-        best = self.narrowed(self.over_bandwidths(first, factor)[0])
-        return self.at(self.smoothing(best), first), best
-
     def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The best climb at the bandwidth that was given, or half of Silverman's."""
         factor = 0.5 * self._thumb if self.bandwidth is None else self.bandwidth

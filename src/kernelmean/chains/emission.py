@@ -113,7 +113,7 @@ class Emissions(Saveable):
 
 @dataclass(frozen=True)
 class Guard(Saveable):
-    """One normal density per state, columns independent; or one over the number of values.
+    """One normal density per state; or one over the number of values.
 
     Attributes
     ----------
@@ -122,20 +122,27 @@ class Guard(Saveable):
     means, variances : arrays of shape (K, d)
     n_values : int
         Distinct values of discrete data; 0 for the normal densities.
-    strength : float
+    strength : float or array of shape (K,)
         c, the number of observations that it counts as.
+    whitening : array of shape (K, d, d), optional
+        W of each state with WᵀW the inverse of its covariance; None: columns are independent.
     """
 
     counts: np.ndarray
     means: np.ndarray
     variances: np.ndarray
     n_values: int
-    strength: float = 1.0
+    strength: float | np.ndarray = 1.0
+    whitening: np.ndarray | None = None
 
     def reordered(self, order: np.ndarray) -> Guard:
         """With the states renumbered."""
-        counts, means, variances = self.counts[order], self.means[order], self.variances[order]
-        return replace(self, counts=counts, means=means, variances=variances)
+        arrays_by_state = {
+            name: value[order]
+            for name in ("counts", "means", "variances", "strength", "whitening")
+            if isinstance(value := getattr(self, name), np.ndarray)
+        }
+        return replace(self, **arrays_by_state)
 
     @classmethod
     def of(cls, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
@@ -153,12 +160,20 @@ class Guard(Saveable):
         """(m, K); columns that do not vary at all say nothing."""
         if self.n_values:
             return np.full((len(points), len(self.counts)), -np.log(self.n_values))
+        if self.whitening is not None:
+            return np.stack([self._joint(points, k) for k in range(len(self.counts))], axis=1)
         columns = np.flatnonzero(self.variances.min(axis=0) > 0)
         total = np.zeros((len(points), len(self.counts)))
         for j in columns:
             off = (points[:, j, None] - self.means[:, j]) ** 2 / self.variances[:, j]
             total -= 0.5 * (off + np.log(self.variances[:, j]) + LOG_2PI)
         return total
+
+    def _joint(self, points: np.ndarray, k: int) -> np.ndarray:
+        """That of one state, columns dependent."""
+        W = self.whitening[k]  # type: ignore[index]
+        off = (points - self.means[k]) @ W.T
+        return np.log(np.diag(W)).sum() - 0.5 * ((off**2).sum(axis=1) + W.shape[0] * LOG_2PI)
 
     def mixed(
         self, kernel_part: np.ndarray, points: np.ndarray, log_height: float, counts=None
@@ -221,6 +236,37 @@ class SignedEmissions(Saveable):
         log_counts = np.log(np.maximum(guard.counts, np.finfo(float).tiny))
         log_guard = guard.log_density(arrays.to_numpy(points)) + np.log(guard.strength)
         return np.logaddexp(log_q + log_counts, log_guard) - np.log(guard.counts + guard.strength)
+
+
+@dataclass(frozen=True)
+class Shrunken:
+    """Makes guards that have a share of each law: what the law is shrunk towards.
+
+    A normal law with the mean and covariance of the state's rows; correlations are shrunk to zero
+    as if d of the rows had none.
+    """
+
+    share: float
+
+    def __call__(self, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
+        guard = Guard.of(points, weights, spread, discrete)
+        varies = bool((guard.variances > 0).all())
+        if discrete or not varies:
+            return guard
+        strength = np.maximum(guard.counts * (self.share / (1.0 - self.share)), 1.0)
+        return replace(guard, strength=strength, whitening=whitenings(guard, points, weights))
+
+
+def whitenings(guard: Guard, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Inverses of the Cholesky factors of covariances, (K, d, d)."""
+    d, found = points.shape[1], []
+    for k, count in enumerate(guard.counts):
+        size = guard.variances[k] ** 0.5
+        off = (points - guard.means[k]) / size
+        second = (off * weights[:, k, None]).T @ off / (count + d)
+        np.fill_diagonal(second, 1.0)
+        found.append(np.linalg.inv(np.linalg.cholesky(second)) / size)
+    return np.stack(found)
 
 
 GuardRule = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], Guard]

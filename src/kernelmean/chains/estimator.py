@@ -269,9 +269,10 @@ class ChainEstimator(Saveable, BaseEstimator):
         ]
         if steps:
             lines.append(Line.of("log-likelihood of a row", float(self.history_.max())))
-        filtering = "kernel Bayes' rule" if self.by_rule else "densities"
+        ruled = self.by_rule and self.rule_ is not None
+        filtering = "kernel Bayes' rule" if ruled else "densities"
         lines.append(Line("filter by", filtering, filtering))
-        if self.by_rule and self.reg_ is not None:
+        if ruled:
             lines.append(Line.of("λ of kernel Bayes' rule", self.reg_))
         return lines
 

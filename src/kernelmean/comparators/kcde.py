@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from ..core.checks import NumericalWarning, check_positive
+from ..core.checks import check_positive, warn_numerical
 from ..kernels import median_lengthscale
 from .densities import Expansion, blocks, check_varying, exponents, flushed, normal
 
@@ -177,7 +175,7 @@ def _search(X, Y, gamma_x, gamma_y, columnwise: bool) -> tuple[np.ndarray, np.nd
         found[-1].fun *= unit
     best = min(found, key=lambda result: result.fun).x
     if (best[split:] < np.log(COLLAPSED)).any():
-        warnings.warn(TIES, NumericalWarning, stacklevel=4)
+        warn_numerical(TIES)
     return bandwidths(best)
 
 

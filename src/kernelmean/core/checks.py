@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
+from pathlib import Path
 from threading import local
 from typing import Any
 
@@ -17,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 Array = Any  # an array of any library that speaks the array API
 
 LARGEST = 1e40  # beyond this, products of second moments overflow
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 class NumericalWarning(UserWarning):
@@ -44,10 +48,18 @@ def hushed() -> Iterator[None]:
         _HUSHED.depth -= 1
 
 
-def warn_numerical(message: str, stacklevel: int = 2) -> None:
+def warn_numerical(message: str) -> None:
     """A `NumericalWarning`, unless a search that tries many candidates hushed it."""
     if not _HUSHED.depth:
-        warnings.warn(message, NumericalWarning, stacklevel=stacklevel + 1)
+        warn_caller(message, NumericalWarning)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """A warning that points to the line from which this package was called."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class NotNumericError(ValueError, TypeError):

@@ -6,7 +6,6 @@ Every regulariser is per sample: `second` below is a *mean* over rows, ΦᵀΦ/n
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from array_api_compat import is_numpy_namespace, is_torch_namespace
 
 from ..core import solves
 from .arrays import EPS, namespace
-from .checks import Array, NumericalWarning
+from .checks import Array, warn_numerical
 from .saving import Saveable
 
 
@@ -118,11 +117,9 @@ def _cholesky(A) -> Array:
 def _pseudo_ridge(A) -> Ridge:
     values, vectors = eigh(A)
     keep = int(namespace(A).sum(values > A.shape[0] * EPS * values[-1]))
-    warnings.warn(
+    warn_numerical(
         f"a system of {A.shape[0]} equations has numerical rank {keep}; the least-norm solution "
         "is used: a larger regulariser makes it unique",
-        NumericalWarning,
-        stacklevel=3,
     )
     start = A.shape[0] - keep
     return Ridge(vectors[:, start:] / values[start:] ** 0.5, triangular=False)

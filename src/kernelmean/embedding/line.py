@@ -8,14 +8,13 @@ closed form. Where q has one sign its mass in the cell is the difference of F: e
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import NumericalWarning
+from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..kernels import Kernel
 from .weighted import WeightedPoints
@@ -229,11 +228,9 @@ def reach(kernel: Kernel, mass: float) -> float:
 
 
 def _say_coarse(step: float, limit: int) -> None:
-    warnings.warn(
+    warn_numerical(
         f"the points span so many bandwidths that {limit} cells are {step:.2g} bandwidths each: "
         "probabilities are rough where single points matter; a larger bandwidth would help",
-        NumericalWarning,
-        stacklevel=5,
     )
 
 

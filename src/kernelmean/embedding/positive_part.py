@@ -7,7 +7,6 @@ a sum over a grid on the line, around a circle and in the plane, and elsewhere a
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
-from ..core.checks import NumericalWarning
+from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
 from ..kernels import Kernel
 from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
@@ -163,11 +162,9 @@ def _by_draws(m: WeightedPoints, kernel: Kernel) -> tuple[np.ndarray, np.ndarray
         draws *= 2
     rough = error > ROUGH * (1.0 + mass)
     if rough.any():
-        warnings.warn(
+        warn_numerical(
             f"the integral of the positive part of {rough.sum()} densities is known to a standard "
             f"error of {error.max():.1g} only: a larger bandwidth makes it smaller",
-            NumericalWarning,
-            stacklevel=4,
         )
     return mass, error
 
@@ -290,11 +287,9 @@ def complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
     """The rest from the positive weights, where almost every proposal was rejected."""
     if not len(lacking):
         return drawn
-    warnings.warn(
+    warn_numerical(
         "rejection sampling gave up: the density is almost all cancellation; the rest of the "
         "draws are from the positive weights",
-        NumericalWarning,
-        stacklevel=5,
     )
     n = drawn.shape[1]
     rest = propose(points, weights[lacking], kernel, n, rng)

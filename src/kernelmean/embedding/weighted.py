@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Self
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, NumericalWarning, check_column, check_columns, check_library
+from ..core.checks import (
+    Array,
+    check_column,
+    check_columns,
+    check_library,
+    warn_numerical,
+)
 from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..kernels import Kernel
@@ -145,11 +150,9 @@ class WeightedPoints(Saveable):
         total = self.total()
         lost = xp.abs(total) < 1e-12
         if bool(xp.any(lost)):
-            warnings.warn(
+            warn_numerical(
                 "an embedding has weights that sum to zero, so it cannot be normalised; it is "
                 "left as it is",
-                NumericalWarning,
-                stacklevel=2,
             )
         total = xp.where(lost, 1.0, total)
         return self.reweighted(self._left / (total if self.batch is None else total[:, None]))

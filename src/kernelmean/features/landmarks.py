@@ -156,7 +156,6 @@ class Nystroem(Landmarks):
             warn_numerical(
                 f"Nystroem stopped at max_rank={max_rank} with {self.lost_trace_:.2g} of the trace "
                 f"of the Gram matrix lost, above tol={tol:g}; raise max_rank or tol",
-                stacklevel=3,
             )
         return Phi
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from warnings import warn
 
 import numpy as np
 from sklearn.base import clone
@@ -17,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import arrays
 from ..core.checks import (
     Array,
-    NumericalWarning,
     as_points,
     as_vector,
     check_lengths,
     column_names,
     generator,
+    warn_numerical,
 )
 from ..core.moments import row_blocks
 from ..core.parameters import (
@@ -351,11 +350,9 @@ class Neural(FeatureMap):
         self.losses_ = np.asarray(best.losses)
         self.loss_, self.best_epoch_, self.scale_ = best.loss, best.epoch, best.scale
         if best.failed:
-            warn(
+            warn_numerical(
                 f"training met a loss that is not finite in epoch {len(best.losses)}; the weights "
                 f"of epoch {best.epoch} are kept: a smaller learning_rate may help",
-                NumericalWarning,
-                stacklevel=4,
             )
 
     def _forget(self) -> None:

@@ -16,7 +16,7 @@ from . import settings
 from .machine import Machine, readout
 from .steps import Importance, Shares, Squared, Transition
 
-SMOOTHER, EXACT = 0.3, 1e-6  # default reg_smoother; reg below which the default is reg itself
+EXACT = 1e-6  # λ below which the backward pass has it too
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,13 @@ class Plan:
         reg_prior = _given_or(self.reg_prior, lambda: settings.choose_prior_reg(Q, typical))
         # the importance rule over transitions: later states are what earlier ones are seen by
         back = Shares.of(spread(before, earlier, Q), reg_prior, len(earlier))
-        smoother = Importance(
-            spread(after, earlier, Q), back, read, self._smoothing(), self.max_active
-        )
+        smoother = Importance(spread(after, earlier, Q), back, read, 1.0, self.max_active)
         shares = Shares.of(Q, reg_prior)
         return Dynamics(
             points, kernel, features, transition, shares, typical, smoother, reg_prior, reg
         )
 
-    def finish(self, draft: Dynamics, points_x, names) -> Machine:
+    def finish(self, draft: Dynamics, points_x, sequences: list[slice], names) -> Machine:
         """With the rule of the update, learned from observations and states."""
         kernel = fitted_kernel(self.kernel_x, points_x, names=names, name="kernel_x")
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
@@ -84,14 +82,18 @@ class Plan:
             rule = Importance(Phi, shares, read, reg, self.max_active)
         else:
             rule = Squared.of(Phi, shares, read, reg)
-        return Machine(
+        machine = Machine(
             draft.transition, rule, draft.smoother, points_x, draft.points, features.kernel_,
             draft.kernel, features, draft.features, draft.reg_prior, draft.reg_transition,
         )  # fmt: skip
+        return machine.smoothing(self._smoothing(machine, sequences))
 
-    def _smoothing(self) -> float:
-        default = SMOOTHER if self.reg is None or self.reg >= EXACT else self.reg
-        return float(default if self.reg_smoother is None else self.reg_smoother)
+    def _smoothing(self, machine: Machine, sequences: list[slice]) -> float:
+        if self.reg_smoother is not None:
+            return float(self.reg_smoother)
+        reg = 1.0 if self.reg is None else self.reg
+        reg = reg if self.rule == "importance" else reg**0.5  # δ = λ²
+        return reg if reg < EXACT else settings.choose_smoother_reg(machine, sequences)
 
 
 def _given_or(value: float | None, choose: Callable[[], float]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,11 +10,11 @@ from ..bayes.supervision import each_strength, unpack_supervision
 from ..core import arrays
 from ..core.checks import (
     Array,
-    NumericalWarning,
     as_points,
     check_columns,
     check_lengths,
     check_library,
+    warn_numerical,
 )
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from .machine import Machine, Step
@@ -66,13 +65,11 @@ def pairs(machine: Machine, supervision) -> tuple[Array, Array, Array]:
     return x_s, z_s, arrays.like(each_strength(strength, x_s.shape[0]), x_s)
 
 
-def warn_of_collapse(steps: Sequence[Step], stacklevel: int) -> None:
+def warn_of_collapse(steps: Sequence[Step]) -> None:
     """Once, of the observations that changed nothing although they should."""
     collapsed = sum(step.collapsed for step in steps)
     if collapsed:
-        warnings.warn(
+        warn_numerical(
             f"{collapsed} of {len(steps)} observations are unlike any seen in training (or reg "
             "is too large); the prediction was kept there (see `collapsed`)",
-            NumericalWarning,
-            stacklevel=stacklevel,
         )

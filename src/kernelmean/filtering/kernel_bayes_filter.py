@@ -31,7 +31,7 @@ from ..core.parameters import check_parameters, choice, count, optional, positiv
 from ..core.saving import Saveable
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line, Summary
-from ..core.threads import one_thread
+from ..core.threads import doors
 from . import inputs
 from .fit import Plan
 from .machine import Machine, Step
@@ -41,6 +41,7 @@ from .tune import tune
 REGS = ("reg", "reg_prior", "reg_transition", "reg_smoother")
 
 
+@doors("fit", "tune", "filter", "smooth", "forecast", "predict", "predict_interval")
 class KernelBayesFilter(Saveable, BaseEstimator):
     """p(z_t | x_1, ..., x_t) for a hidden state z, learned from trajectories with z in sight.
 
@@ -77,7 +78,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         of the observations, once, from the training pairs.
     reg_smoother : float, optional
         λ of the backward pass of `smooth`, which has to be large: what it conditions on is an
-        estimate. None is 0.3; or `reg`, if that is below 1e-6 and so asks for exact tables.
+        estimate. None takes the least error on a stretch of the training record, smoothed; or
+        `reg`, if that is below 1e-6 and so asks for exact tables.
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
         systematic sampling. None keeps all.
@@ -165,9 +167,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
         plan = Plan(**self.get_params(deep=False))
-        with one_thread():
-            draft = plan.draft(frozen(points_z), sequences, column_names(Z))
-            self._adopt(plan.finish(draft, frozen(points_x), column_names(X)))
+        draft = plan.draft(frozen(points_z), sequences, column_names(Z))
+        self._adopt(plan.finish(draft, frozen(points_x), sequences, column_names(X)))
         self.one_output_ = as_floats(Z, "Z").ndim == 1
         self.state_names_ = column_names(Z)
         return self
@@ -217,8 +218,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         check_is_fitted(self)
         other, m = copy.copy(self), self.machine_
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        rules = replace(m.rule, reg=reg), replace(m.smoother, reg=back)
-        other._adopt(replace(m, rule=rules[0], smoother=rules[1]))
+        other._adopt(replace(m, rule=replace(m.rule, reg=reg)).smoothing(back))
         return other
 
     def _adopt(self, machine: Machine) -> None:
@@ -286,8 +286,12 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     def smooth(self, X, lengths=None, prior=None, supervision=None) -> FilterResult:
         """Beliefs about z_t given all of its trajectory, x_1, ..., x_T.
 
-        Filters forward, then goes back: s_T = m_T, and s_t is the importance rule over the
-        training transitions, weighed by the filtered belief m_t, with s_{t+1} observed.
+        Filters forward, then goes back: s_T = m_T, and with d the shares of the training
+        transitions in m_t, μ and C the mean and covariance of their later states q₊ᵢ,
+
+        s_t = m_t + Σ_i d_i (q₊ᵢ − μ)ᵀ(C + λI)⁻¹(s_{t+1} − V m_t) q_i,
+
+        so that where nothing is seen later the filtered belief stays as it is (MATH §13.1).
 
         Parameters
         ----------
@@ -381,7 +385,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         supervise = self._supervisor(supervision, len(missing))
         first = self.machine_.first(inputs.belief(self.machine_, prior))
         steps = self.machine_.advance(first, points, missing, sequences, supervise)
-        inputs.warn_of_collapse(steps, stacklevel=4)
+        inputs.warn_of_collapse(steps)
         return steps, missing, sequences
 
     def _supervisor(self, supervision, n: int) -> Callable | None:

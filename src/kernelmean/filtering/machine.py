@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays, solves
-from ..core.checks import Array, NumericalWarning
+from ..core.checks import Array, warn_numerical
 from ..core.saving import Saveable
-from ..core.threads import one_thread
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.landmarks import Further, Landmarks
@@ -27,9 +25,9 @@ class Step:
     """The belief at one time, and what its weights on the training states are made of.
 
     kind "start": `origin` holds the weights on the training states, `further` those on other
-    points; "predicted": from the belief `origin`; "updated":
-    kernel Bayes' rule with the prediction `origin`; "smoothed": the backward rule with the
-    filtered belief `origin`. In the last two the weights follow from `origin` and `u`.
+    points; "predicted": from the belief `origin`; "updated": kernel Bayes' rule with the
+    prediction `origin`; "smoothed": the belief `filtered`, whose coordinates are `origin`, and
+    what came to be known later. In the last two the weights follow from `origin` and `u`.
     """
 
     belief: Array  # m, (r,)
@@ -40,11 +38,17 @@ class Step:
     collapsed: bool = False
     further: tuple[Array, Array] | None = None  # points other than the training states, weights
     previous: Array | None = None  # mean of the step before a prediction, (d,)
+    filtered: Step | None = None
 
     @property
     def mean(self) -> Array:
         """Σ_i w_i z_i / Σ_i w_i, shape (d,)."""
         return self.read[1:] / self.read[0]
+
+    @property
+    def scaled(self) -> Array:
+        """The belief with weights that sum to one."""
+        return self.belief / self.read[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,10 @@ class Machine(Saveable):
         """Σ_i β_i of a belief m is `mass` @ m."""
         return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
 
+    def smoothing(self, reg: float) -> Machine:
+        """The same with another regulariser of the backward pass."""
+        return replace(self, smoother=replace(self.smoother, reg=reg))
+
     # ------------------------------------------------------------ one step
 
     def first(self, prior: MeanEmbedding) -> Step:
@@ -83,11 +91,9 @@ class Machine(Saveable):
             return Step(prior.apply_weights(self.shares.Q), read, "start", prior.weights)
         belief = prior.apply_weights(self.features_z.transform(prior.points))
         if float(self.mass @ belief) < FADED * float(read[0]):
-            warnings.warn(
+            warn_numerical(
                 "prior lies where there are few training states or none: the filter cannot "
                 "follow it there",
-                NumericalWarning,
-                stacklevel=4,
             )
         nothing = xp.zeros_like(self.points[:, 0])
         return Step(belief, read, "start", nothing, further=(prior.points, prior.weights))
@@ -117,20 +123,43 @@ class Machine(Saveable):
         """Each step after an observation; those that collapse keep the prediction."""
         M = arrays.namespace(coordinates).stack([step.belief for step in steps])
         u, read = self.rule(M, coordinates)
-        return [self.believe(step, "updated", u[b, :], read[b, :]) for b, step in enumerate(steps)]
+        return [self.believe(step, u[b, :], read[b, :]) for b, step in enumerate(steps)]
 
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
-        u, read = self.smoother(step.belief[None, :], later.belief[None, :])
-        return self.believe(step, "smoothed", u[0, :], read[0, :])
+        return self.back(step)(later, self.smoother.reg)
 
-    def believe(self, step: Step, kind: str, u, read, further=None) -> Step:
+    def back(self, step: Step) -> Callable[[Step, float], Step]:
+        """What a filtered step becomes, by the smoothed step after it and a regulariser.
+
+        What the later belief says beyond the prediction is carried back; where it says nothing,
+        the filtered step stays as it is.
+        """
+        law, ahead = self.smoother.law(step.belief), self.predicted(step).scaled
+        xp, r, mass = arrays.namespace(ahead), step.belief.shape[0], step.read[0]
+
+        def revised(later: Step, reg: float) -> Step:
+            u, read = law.carried(later.scaled - ahead, reg)
+            if not bool(xp.all(xp.isfinite(read))):
+                return step
+            return replace(
+                step,
+                belief=step.belief + mass * read[:r],
+                read=step.read + mass * read[r:],
+                kind="smoothed",
+                origin=step.belief,
+                u=mass * u,
+                filtered=step,
+            )
+
+        return revised
+
+    def believe(self, step: Step, u, read, further=None) -> Step:
         """The step with the weights that `u` stands for, unless they come to nothing."""
         xp, r = arrays.namespace(read), step.belief.shape[0]
         if bool(xp.all(xp.isfinite(read))) and float(read[r]) > COLLAPSE:
-            collapsed = kind == "smoothed" and step.collapsed
-            return Step(read[:r], read[r:], kind, step.belief, u, collapsed, further)
-        return step if kind == "smoothed" else replace(step, collapsed=True)
+            return Step(read[:r], read[r:], "updated", step.belief, u, further=further)
+        return replace(step, collapsed=True)
 
     def guided(self, step: Step, x, phi, supervision) -> Step:
         """An update with the supervision's rows below the training pairs (Song 2016, eq. 14)."""
@@ -146,7 +175,7 @@ class Machine(Saveable):
         u = solves.ridge(second, rule.reg).solve(phi)
         w, w_s = d * (Phi @ u), strength * (Phi_s @ u)
         read = w @ rule.readout + w_s @ readout(self.features_z.transform(z_s), z_s)
-        return self.believe(step, "updated", u[: rule.Phi.shape[1]], read, (z_s, w_s))
+        return self.believe(step, u[: rule.Phi.shape[1]], read, (z_s, w_s))
 
     def observed(self, step: Step, x, supervision=None) -> Step:
         """The step after one observation, (1, d_x)."""
@@ -167,14 +196,13 @@ class Machine(Saveable):
         """
         coordinates = self.features_x.transform(points)
         steps: list[Any] = [None] * points.shape[0]
-        with one_thread():
-            for t in range(max(s.stop - s.start for s in sequences)):
-                rows = [s.start + t for s in sequences if s.start + t < s.stop]
-                for i in rows:
-                    steps[i] = first if t == 0 else self.predicted(steps[i - 1])
-                seen = [i for i in rows if not missing[i]]
-                given = {i: supervise and supervise(i, points[i, :], steps[i]) for i in seen}
-                self._observe(steps, given, points, coordinates)
+        for t in range(max(s.stop - s.start for s in sequences)):
+            rows = [s.start + t for s in sequences if s.start + t < s.stop]
+            for i in rows:
+                steps[i] = first if t == 0 else self.predicted(steps[i - 1])
+            seen = [i for i in rows if not missing[i]]
+            given = {i: supervise and supervise(i, points[i, :], steps[i]) for i in seen}
+            self._observe(steps, given, points, coordinates)
         return steps
 
     def _observe(self, steps: list[Step], given: dict[int, Any], points, coordinates) -> None:
@@ -191,10 +219,9 @@ class Machine(Saveable):
     def backward(self, steps: list[Step], sequences: list[slice]) -> list[Step]:
         """Every step given all of its sequence, from filtered ones."""
         steps = list(steps)
-        with one_thread():
-            for sequence in sequences:
-                for i in range(sequence.stop - 2, sequence.start - 1, -1):
-                    steps[i] = self.smoothed(steps[i], steps[i + 1])
+        for sequence in sequences:
+            for i in range(sequence.stop - 2, sequence.start - 1, -1):
+                steps[i] = self.smoothed(steps[i], steps[i + 1])
         return steps
 
     def ahead(self, step: Step, count: int) -> list[Step]:
@@ -205,9 +232,7 @@ class Machine(Saveable):
 
     def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
         """The batch of embeddings of the states."""
-        runs = groupby(steps, key=lambda step: step.kind)
-        parts = [self._weights(kind, list(run)) for kind, run in runs]
-        points, W = self.points, arrays.namespace(self.points).concat(parts, axis=0)
+        points, W = self.points, self._weights(steps)
         further, weights = _further(steps)
         if further:
             xp = arrays.namespace(W)
@@ -215,16 +240,25 @@ class Machine(Saveable):
             W = xp.concat([W, arrays.like(weights, W)], axis=1)
         return MeanEmbedding.of_parts(points, W, None, self.kernel_z)
 
-    def _weights(self, kind: str, steps: list[Step]) -> Array:
-        """Weights on the training states of steps of one kind, (len(steps), n)."""
+    def _weights(self, steps: Sequence[Step]) -> Array:
+        """Weights on the training states, (len(steps), n)."""
+        runs = groupby(steps, key=lambda step: step.kind)
+        parts = [self._weights_of(kind, list(run)) for kind, run in runs]
+        return arrays.namespace(self.points).concat(parts, axis=0)
+
+    def _weights_of(self, kind: str, steps: list[Any]) -> Array:
+        """Of steps of one kind."""
         xp = arrays.namespace(self.points)
         origin = xp.stack([step.origin for step in steps])
         if kind == "start":
             return origin
         if kind == "predicted":
             return self.transition.weights(origin)
-        rule = self.rule if kind == "updated" else self.smoother
-        return rule.weights(origin, xp.stack([step.u for step in steps]))
+        u = xp.stack([step.u for step in steps])
+        if kind == "updated":
+            return self.rule.weights(origin, u)
+        moved = [self.smoother.law(s.origin).weights(s.u) for s in steps]
+        return self._weights([s.filtered for s in steps]) + xp.stack(moved)
 
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
         """The batch of embeddings of what is observed then, by the shares of the training pairs."""

@@ -148,7 +148,7 @@ class Belief(Law):
             self.step = replace(self.step, collapsed=False)
         else:
             self.step = self.machine.observed(self.step, points, given)
-        inputs.warn_of_collapse([self.step], stacklevel=3)
+        inputs.warn_of_collapse([self.step])
         return self
 
     def copy(self) -> Belief:

@@ -12,8 +12,11 @@ from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log1
 from ..core.moments import evenly
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut
+from .machine import Machine
 from .steps import Shares, kept_shares
 
+SMOOTHERS = (0.01, 0.03, 0.1, 0.2, 0.5)  # λ of the backward pass
+SMOOTHED = 100  # training rows on which it is chosen
 TYPICAL = 10  # beliefs that stand for those a filter meets
 
 
@@ -90,3 +93,29 @@ def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, fl
             loss = LeaveOneOut.of(P, arrays.take(Psi, rows, axis=0), grid, share)
             few = loss.thinned(SEARCH_ROWS // TYPICAL)
             yield few, few.P.shape[0] / len(rows)
+
+
+def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
+    """λ of the backward pass with the least error in smoothing a stretch of the training record.
+
+    The longest sequence's first rows, in units of each state's variance. They were learned from,
+    which flatters the filter and the smoother alike; the λ found is that of fresh rows within a
+    step of the grid.
+    """
+    longest = max(sequences, key=lambda s: s.stop - s.start)
+    rows = slice(longest.start, min(longest.stop, longest.start + SMOOTHED))
+    Z, X = arrays.to_numpy(machine.points), machine.points_x[rows, :]
+    size = Z.std(axis=0)
+    varies = size > 1e-8 * np.abs(Z).max(axis=0)  # not rounding dust
+    whole = [slice(0, X.shape[0])]
+    start = machine.first(machine.everywhere())
+    steps = machine.advance(start, X, np.zeros(X.shape[0], bool), whole)
+
+    later, errors = dict.fromkeys(SMOOTHERS, steps[-1]), dict.fromkeys(SMOOTHERS, 0.0)
+    for step, z in zip(steps[-2::-1], Z[rows][-2::-1], strict=True):
+        revised = machine.back(step)
+        for reg in SMOOTHERS:
+            later[reg] = revised(later[reg], reg)
+            off = (arrays.to_numpy(later[reg].mean) - z)[varies] / size[varies]
+            errors[reg] += float(off @ off)
+    return min(SMOOTHERS, key=lambda reg: errors[reg] if np.isfinite(errors[reg]) else np.inf)

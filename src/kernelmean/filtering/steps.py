@@ -83,8 +83,8 @@ def kept_shares(beta, limit: int | None = None) -> Array:
     return counts * (total / limit)
 
 
-def weighted_regression(Phi, d, reg: float, coordinates) -> tuple[Array, Array]:
-    """u = (ΦᵀDΦ + λI)⁻¹φ over the rows with d > 0, and the numbers of these rows."""
+def weighted_second(Phi, d) -> tuple[Array, Array]:
+    """ΦᵀDΦ over the rows with d > 0, and the numbers of these rows."""
     (rows,) = arrays.namespace(Phi).nonzero(d > 0)
     root = arrays.take(d, rows, axis=0) ** 0.5
     second = 0.0 * (Phi[:1, :].T @ Phi[:1, :])
@@ -92,7 +92,7 @@ def weighted_regression(Phi, d, reg: float, coordinates) -> tuple[Array, Array]:
         part = slice(i, min(i + CACHED, rows.shape[0]))
         P = root[part, None] * arrays.take(Phi, rows[part], axis=0)
         second += P.T @ P
-    return solves.solve_once(second, reg, coordinates), rows
+    return second, rows
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ class Importance(Saveable):
 
     def _one(self, beta, phi) -> tuple[Array, Array]:
         d = kept_shares(beta, self.limit)
-        u, rows = weighted_regression(self.Phi, d, self.reg, phi)
+        second, rows = weighted_second(self.Phi, d)
+        u = solves.solve_once(second, self.reg, phi)
         if 4 * rows.shape[0] > d.shape[0]:  # passing over all is then quicker than picking some
             return u, (d * (self.Phi @ u)) @ self.readout
         w = arrays.take(d, rows, axis=0) * (arrays.take(self.Phi, rows, axis=0) @ u)
@@ -128,6 +129,37 @@ class Importance(Saveable):
     def kept(self, m) -> Array:
         """The diagonal of D for one belief, (n,)."""
         return kept_shares(self.shares.Q @ (self.shares.gain @ m), self.limit)
+
+    def law(self, m) -> Law:
+        """Mean and covariance of φ in a belief."""
+        d = self.kept(m)
+        total = float(arrays.namespace(d).sum(d))
+        d = d / total if total > 0 else d
+        mean = d @ self.Phi
+        return Law(self, d, mean, weighted_second(self.Phi, d)[0] - mean[:, None] * mean[None, :])
+
+
+@dataclass(frozen=True)
+class Law:
+    """The training rows in a belief: shares that sum to one, mean and covariance of φ."""
+
+    rule: Importance
+    shares: Array
+    mean: Array
+    cov: Array
+
+    def carried(self, change, reg: float) -> tuple[Array, Array]:
+        """What a change of the expected φ says of the states: u and Σ_i v_i [q(z_i), 1, z_i].
+
+        v_i = d_i (φ_i − μ)ᵀu, u = (C + λI)⁻¹ change: the covariances of a Rauch–Tung–Striebel
+        smoother (MATH §13.1). No change, or no share, moves nothing.
+        """
+        u = solves.solve_once(self.cov, reg, change)
+        return u, self.weights(u) @ self.rule.readout
+
+    def weights(self, u) -> Array:
+        """The v that `u` stands for, (n,)."""
+        return self.shares * (self.rule.Phi @ u - self.mean @ u)
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ from ..core.threads import one_thread
 from ..features.choose import learns_from_pairs
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel, fitted_kernel
-from .settings import state_kernel
+from .settings import SMOOTHERS, state_kernel
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
 FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
 REGS = (-3.5, -2.5, -1.5)  # log10 λ of the update (δ = λ²) in the first round,
 FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
-SMOOTHERS = (0.03, 0.1, 0.3, 1.0, 3.0)  # λ of the backward pass
+SMOOTHING = 0.1  # λ of the backward pass until the rest is chosen
 OBJECTIVES = ("filter", "smooth")
 TRACKED = 1_000  # rows at most that a candidate has to track
 
@@ -199,6 +199,7 @@ class _Search:
             kernel_z=self.kernel_z.scaled(scale_z),
             features=Nystroem(tol=1e-4, max_rank=300) if features is None else features,
             reg=reg,
+            reg_smoother=SMOOTHING if self.model.reg_smoother is None else self.model.reg_smoother,
         )
         return candidate.fit(rows.X, rows.Z, rows.lengths)
 

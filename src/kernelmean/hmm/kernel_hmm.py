@@ -49,7 +49,8 @@ class KernelHMM(ChainEstimator):
         Whether EM follows the spectral method.
     inference : {"kbr", "forward"}
         How an observation changes the probabilities of the states: kernel Bayes' rule from the
-        embedded laws, or Bayes' rule with the densities recovered from them.
+        embedded laws, or Bayes' rule with the densities recovered from them (as everywhere where
+        rows held out ask for laws that are normal for the most part).
     random_state : int, Generator or None
         For the starts.
     bandwidth : float or sequence of float, optional
@@ -88,8 +89,8 @@ class KernelHMM(ChainEstimator):
     converged_ : bool
     bandwidth_ : float, tuple or None
         Of the emission densities.
-    reg_ : float
-        λ as used.
+    reg_ : float or None
+        λ as used; None where densities filter.
     kernel_, features_ : as used
 
     References

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
-from ..chains.em import Climb, random_starts
-from ..chains.emission import Smoothing
+from ..chains.em import Climb, Refinement, random_starts
+from ..chains.emission import Shrunken, Smoothing
 from ..chains.markov import predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
 from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
 from ..chains.variates import Variates
 from ..core import arrays
-from ..core.checks import NumericalWarning, frozen
+from ..core.checks import frozen, warn_numerical
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian
 from .spectral import SpectralFit, fit_spectral
 
 SOME = 1e-12  # weight of a row in a law, at the least
+SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law
+WORTH = 1.0  # least gain in log-likelihood for a share
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
 
@@ -71,8 +72,12 @@ class Plan(drafts.Plan):
             smoothing.emissions(gamma),
             getattr(smoothing.kernel, "lengthscale", None),
             space,
-            self.rule(draft, climbed.gamma, climbed.chain),
+            None if self.told(smoothing) else self.rule(draft, climbed.gamma, climbed.chain),
         )
+
+    def told(self, smoothing: Smoothing) -> bool:
+        """Whether densities filter: laws that are largely normal say more than their embeddings."""
+        return self.reg is None and isinstance(smoothing.guard_of, Shrunken)
 
     def predicting(self, draft: Draft, found: SpectralFit) -> ModelBayes:
         """Kernel Bayes' rule with the λ given, or the one that predicts best."""
@@ -85,12 +90,10 @@ def estimated(spectrum: Spectrum) -> Order:
     """The number of states by canonical correlations."""
     found = choose_order(spectrum, "correlations", 1.0)
     if found == MAX_COMPONENTS:
-        warnings.warn(
+        warn_numerical(
             f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
             f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
             'or choose one by estimate_order(X, method="likelihood")',
-            NumericalWarning,
-            stacklevel=6,
         )
     return found
 
@@ -113,8 +116,24 @@ def refine(
     """EM from several starts on some rows, then on all from where that ended."""
     rows = in_space(draft.rows, space)
     numbers, search = searching(rows, draft.kernel if space is None else Gaussian(), settings)
-    found, factor = search(starts(draft, fit, numbers, settings.n_init, rng))
+    found, factor = search.begun(starts(draft, fit, numbers, settings.n_init, rng))
+    if search.searched:
+        factor, score = search.over_bandwidths(found, factor)
+        search = shrunken(search, found, factor, score)
+        factor = search.narrowed(factor)
+        found = search.at(search.smoothing(factor), found)
     return on_all(search, rows, found, factor, settings)
+
+
+def shrunken(search: Refinement, found: Climb, factor: float, score: float) -> Refinement:
+    """With laws shrunk towards normal ones as far as rows held out like it."""
+    for share in SHARES:
+        other = replace(search, guard_of=Shrunken(share))
+        value = other.held_out(factor, found)
+        if value <= score + WORTH:
+            break
+        search, score = other, value
+    return search
 
 
 def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:

@@ -256,14 +256,14 @@ def facts(a: Regimes) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
     m, s, steps = a.model, a.settings, len(a.model.history_)
     error = a.gains.std() / len(a.gains) ** 0.5
-    forward = s.inference == "forward"
+    by = "densities" if m.rule_ is None else f"kernel Bayes' rule, λ = {number(m.reg_)}"
     values = {
         "Rows": a.rows.amount(),
         "States": f"{a.n_states}",
         "Kernel": words.kernel_words(m.kernel_, s.columns),
         "Learned by": f"EM, iterations: {steps}" if s.refine else "moments",
         "Bandwidth": words.bandwidth_words(m.bandwidth_),
-        "Inference": "by densities" if forward else f"kernel Bayes' rule, λ = {number(m.reg_)}",
+        "Inference": f"by {by}",
         "What the past tells": f"{number(a.gains.mean())} ± {number(error, 2)}",
     }
     return SAY.facts(
