@@ -137,6 +137,118 @@ def _error(data, prediction) -> float:
     return float(np.mean((prediction - data.truth(data.grid)) ** 2))
 
 
+# ---------------------------------------------------------------- others' designs
+CURVES = {
+    "abs": np.abs,
+    "linear": lambda x: x,
+    "sin": np.sin,
+    "step": lambda x: np.where(x < 0, 1.0, 2.5),
+    "poly": lambda x: 0.9 * x**2 - 1.5 * x,
+    "sigmoid": lambda x: 2 / (1 + np.exp(-2 * x)),
+}
+STRENGTH = 0.6  # of AdversarialGMM's instrument
+
+
+def others(design: str, curve: str, n: int, seed: int) -> tuple:
+    """X, y, Z and test points of AGMMZoo or AdversarialGMM (github.com/vsyrgkanis): x ~ its law."""
+    rng = np.random.default_rng(seed)
+
+    def rows(n: int) -> tuple:
+        e, small, noise = rng.normal(size=(3, n))
+        if design == "zoo":
+            Z = rng.uniform(-3, 3, (n, 2))
+            x = Z[:, 0] + e + 0.1 * small
+        else:
+            Z = rng.normal(size=(n, 1))
+            x = STRENGTH * Z[:, 0] + (1 - STRENGTH) * e + 0.1 * small
+        return x[:, None], CURVES[curve](x) + 2 * e + 0.1 * noise, Z
+
+    return *rows(n), rows(2000)[0]
+
+
+def minimax(X, y, Z, points) -> np.ndarray:
+    """RKHSIV (Dikkala, Lewis, Mackey, Syrgkanis 2020), cross-validated: h at the points.
+
+    h = φᵀ(ΦᵀMΦ + αI)⁻¹ΦᵀMy, M = Θ(ΘᵀΘ/(nδ²) + I)⁻¹Θᵀ, δ = 5n^{-.4}, kernels of standardised
+    columns, exp(−.1 r²) for h and with the median distance for M; α, a multiple of δ⁴, is that of
+    least (y − h)ᵀM(y − h) on rows left out.
+    """
+    middle, spread = X.mean(0), X.std(0)
+    X, points, Z = (X - middle) / spread, (points - middle) / spread, (Z - Z.mean(0)) / Z.std(0)
+    few = Z[:500]
+    median = np.median(((few[:, None] - few) ** 2).sum(2)[np.tril_indices(len(few), -1)])
+    (Theta,), (Phi, at) = _coordinates(np.sqrt(median / 2), Z), _coordinates(np.sqrt(5), X, points)
+    fold, losses = np.random.default_rng(0).permutation(len(y)) % 5, np.zeros(len(MULTIPLES))
+    for k in range(5):
+        some, rest = fold != k, fold == k
+        left = y[rest, None] - Phi[rest] @ _minimax_path(Phi[some], y[some], Theta[some])
+        losses += (left * _moments(Theta[rest], left)).sum(0) / len(left) ** 2
+    return at @ _minimax_path(Phi, y, Theta)[:, losses.argmin()]
+
+
+MULTIPLES = np.geomspace(0.1, 1e5, 13)  # of δ⁴
+
+
+def _minimax_path(Phi, y, Theta) -> np.ndarray:
+    A, c = (Phi.T @ _moments(Theta, B) for B in (Phi, y[:, None]))
+    s, V = np.linalg.eigh(A)
+    alphas = MULTIPLES * (5 * len(y) ** -0.4) ** 4
+    return V @ (V.T @ c / (np.maximum(s, 0)[:, None] + alphas))
+
+
+def _moments(Theta, B) -> np.ndarray:
+    """M B."""
+    n = len(Theta)
+    inner = Theta.T @ Theta / (n * (5 * n**-0.4) ** 2)
+    return Theta @ np.linalg.solve(_add(inner, 1.0), Theta.T @ B)
+
+
+def _coordinates(width: float, P, *more) -> list:
+    features = km.Nystroem(tol=1e-9, max_rank=300).fit(P, km.Gaussian(width))
+    return [features.transform(rows) for rows in (P, *more)]
+
+
+def ridge(X, y, Z, points) -> np.ndarray:
+    from kernelmean.comparators import KernelReg
+
+    return KernelReg().fit(X, y).predict(points)
+
+
+def cubes(X, y, Z, points) -> np.ndarray:
+    from kernelmean.comparators import TwoStageLeastSquares
+
+    line = TwoStageLeastSquares().fit(_powers(X, X), y, _powers(Z, Z))
+    return line.predict(_powers(points, X))
+
+
+PEERS = {
+    "KernelIV()": lambda X, y, Z, points: km.KernelIV().fit(X, y, Z).predict(points),
+    "RKHSIV": minimax,
+    "2SLS, cubic": cubes,
+    "halves": lambda X, y, Z, points: km.KernelIV(split=0.5).fit(X, y, Z).predict(points),
+    "ridge": ridge,
+}
+
+
+def peers(sizes: list[int], draws: int, first: int = 5000) -> None:
+    """Mean squared error over draws, in every cell; outcomes have variance about 5."""
+    for design in ("zoo", "agmm"):
+        for n in sizes:
+            table = Table(
+                f"{design}, n = {n}: mean squared error at points from the law of x; {draws} draws",
+                *["  curve", *(f"{name:>11}" for name in PEERS), "ours / best"],
+            )
+            for curve, h in CURVES.items():
+                errors = np.zeros((draws, len(PEERS)))
+                for i in range(draws):
+                    X, y, Z, points = others(design, curve, n, first + i)
+                    truth = h(points[:, 0])
+                    for j, fit in enumerate(PEERS.values()):
+                        errors[i, j] = np.mean((fit(X, y, Z, points) - truth) ** 2)
+                mean = errors.mean(0)
+                table.row(curve, *mean, mean[0] / mean[1:].min())
+
+
 # ---------------------------------------------------------------- the table
 def compare(design: str, sizes: list[int], dense_up_to: int, repeats: int = 3) -> None:
     table = Table(
@@ -173,6 +285,8 @@ if __name__ == "__main__":
     if arguments(__doc__).quick:
         compare("sigmoid", [1_000], dense_up_to=1_000, repeats=2)
         compare("demand", [500], dense_up_to=0, repeats=1)
+        peers([300], draws=2)
     else:
+        peers([300, 2000], draws=20)
         compare("sigmoid", [1_000, 5_000, 20_000, 100_000, 1_000_000], dense_up_to=5_000)
         compare("demand", [1_000, 5_000, 20_000], dense_up_to=1_000, repeats=1)

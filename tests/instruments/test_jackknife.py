@@ -12,13 +12,11 @@ import iv_oracles as slow
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import chi2
 from sklearn.base import clone
 
 import kernelmean as km
 from kernelmean.core import moments
 from kernelmean.instruments import basis, first_stage, groups, moment_test, second_stage
-from kernelmean.instruments.fit import slopes_differ
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
 DEGREES = [None, 0, 1, 2]
@@ -109,20 +107,6 @@ def test_fit_and_losses_equal_refits(lam, xi, degree):
     assert (iv.n_stage1_, iv.n_stage2_) == (40, 40)
 
 
-@pytest.mark.parametrize("degree", DEGREES)
-def test_xi_minimises_the_causal_loss_of_refits(degree):
-    X, y, Z = curve(80)
-    iv = full_rank(reg_stage1=1e-2, trend=degree).fit(X, y, Z)
-    at = [
-        slow.Dense(KX, KZ, X, y, Z, 1e-2, iv.reg_stage2_ * factor, degree).loss2()
-        for factor in (0.8, 1.0, 1.25)
-    ]
-    assert iv.loss_stage2_ == pytest.approx(at[1], rel=1e-8)
-    # the heaviest ξ within 1e-4 of the least loss
-    assert at[1] <= min(at) * (1 + 1.1e-4)
-    assert at[2] > at[1]
-
-
 def test_every_error_equals_a_refit():
     """Row by row, with penalties that are unequal: 0, 1/n on a slope, ξ."""
     X, y, Z = confounded()
@@ -130,10 +114,10 @@ def test_every_error_equals_a_refit():
     group.stage = first_stage.jackknife_stage([group], 1e-3)[0]
     sums = second_stage.second_moments([group])
     second = second_stage.SecondStage.of(sums.mean("mm"), sums.mean("my")[:, 0], 3, 40)
-    loss = second_stage.causal_leave_one_out(second, [group], 40)
+    loss = second_stage.causal_leave_one_out(second, [group])
     # a group holds outcomes as they are to be fitted: the caller has taken the mean out
     expected = slow.causal_errors(oracle.Phi, oracle.M, y, 1e-3, 1, 2)
-    assert_allclose(loss.errors(1e-3), expected, rtol=1e-7, atol=1e-8)
+    assert_allclose(loss.errors([1e-3])[1][:, 0], expected, rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.parametrize("degree", DEGREES)
@@ -412,50 +396,21 @@ def test_level_of_the_moment_test():
 
 
 def test_power_of_the_moment_test():
-    """Regression's slope under strong confounding contradicts the instrument."""
+    """The slope that heavy regularisation leaves contradicts the instrument."""
     for seed in (40, 41, 42):
-        assert km.KernelIV(trend=0).fit(*market(300, seed)).specification_p_ < 1e-3
+        stiff = km.KernelIV(trend=0, reg_stage2=10.0).fit(*market(300, seed))
+        assert stiff.specification_p_ < 1e-3
 
 
 # ------------------------------------------------------------------------------- the trend
 @pytest.mark.parametrize("seed", [40, 41, 42])
-def test_auto_takes_the_plane_where_an_intercept_is_regression(seed):
-    X, y, Z = market(1000, seed)
-    slope = lambda iv: (iv.predict([[1.0]]) - iv.predict([[-1.0]]))[0] / 2  # noqa: E731
-    best, flat = km.KernelIV().fit(X, y, Z), km.KernelIV(trend=0).fit(X, y, Z)
-    assert best.trend_ == 1
-    assert slope(best) == pytest.approx(-2.0, abs=0.2)
-    assert best.specification_p_ >= 0.05
-    assert slope(flat) > -1
-    assert flat.specification_p_ < 0.05
-
-
-@pytest.mark.parametrize("data", [curve(200), curve(200, 41), market(150), confounded(60)])
-def test_auto_is_a_plane_unless_an_intercept_is_better_and_not_contradicted(data):
-    X, y, Z = data
-    auto = full_rank().fit(X, y, Z)
-    level, plane = (full_rank(trend=degree).fit(X, y, Z) for degree in (0, 1))
-    agree = slopes_differ(plane._fit, level._fit, X.shape[1]) >= 0.05
-    better = level.loss_stage2_ <= plane.loss_stage2_
-    best = level if better and agree and level.specification_p_ >= 0.05 else plane
-    assert (auto.trend_, auto.loss_stage2_) == (best.trend_, best.loss_stage2_)
-    assert_array_equal(auto.predict(X), best.predict(X))
-
-
-@pytest.mark.parametrize("d", [1, 2])
-def test_slopes_differ_by_regressions_on_the_predictions(d):
-    """Slopes of the least-squares planes through two fits; the covariance through 1,000 draws."""
-    X, y, Z = confounded(80)
-    level, plane = (full_rank(trend=degree).fit(X, y, Z) for degree in (0, 1))
-    design = np.column_stack([np.ones(80), (X - X.mean(0)) / X.std(0)])
-    slopes = lambda h: np.linalg.lstsq(design, h, rcond=None)[0][1 : d + 1]  # noqa: E731
-    gap = slopes(plane.predict(X)) - slopes(level.predict(X))
-    root = np.linalg.cholesky(plane.covariance_ + 1e-14 * np.eye(len(plane.coef_)))
-    draws = root @ np.random.default_rng(40).normal(size=(len(root), 4000))
-    spread = np.cov(slopes(plane.basis_x_.transform(X) @ draws))
-    statistic = gap @ np.linalg.solve(np.atleast_2d(spread), gap)
-    expected = chi2.sf(statistic, d)
-    assert slopes_differ(plane._fit, level._fit, d) == pytest.approx(expected, abs=0.03)
+@pytest.mark.parametrize("trend", ["auto", 0])
+def test_the_slope_is_not_that_of_regression(seed, trend):
+    """Prediction errors alone take the intercept's fit to −0.5, what regression says."""
+    iv = km.KernelIV(trend=trend).fit(*market(1000, seed))
+    slope = (iv.predict([[1.0]]) - iv.predict([[-1.0]]))[0] / 2
+    assert slope == pytest.approx(-2.0, abs=0.2 if trend == "auto" else 0.5)
+    assert iv.specification_p_ >= 0.05
 
 
 def test_auto_is_an_intercept_on_few_rows_and_nothing_under_a_share():
@@ -711,10 +666,10 @@ def test_ten_columns_in_any_order(seed):
 @pytest.mark.slow
 def test_the_callback_counts_rounds():
     X, y, Z = curve(60)
-    for trend, trials in ((0, 1), (1, 1), ("auto", 2)):
+    for trend in (0, 1, "auto"):
         seen: list = []
         km.KernelIV(trend=trend, verbose=lambda *done, s=seen: s.append(done)).fit(X, y, Z)
-        assert seen == [(done, 4) for done in (1, 2, 3, 4)] * trials
+        assert seen == [(1, 2), (2, 2)]
     seen = []
     full_rank(verbose=lambda *done: seen.append(done)).fit(X, y, Z)
     assert not seen

@@ -225,14 +225,23 @@ def test_gradients_of_both_losses(kernel, degree):
 
 
 @pytest.mark.parametrize("degree", [None, 0, 1])
-def test_a_round_descends_in_both_stages(degree):
+def test_a_search_descends_in_both_stages(degree):
     s = search(degree)
-    for _ in range(3):
-        before = s._ux.copy(), s._uz.copy()
-        s.round()
-        first, second = s._first(before[0]), s._second(s._uz)
-        assert first(s._uz)[0] <= first(before[1])[0] * (1 + 1e-9)
-        assert second(s._ux)[0] <= second(before[0])[0] * (1 + 1e-9)
+    ux, uz = s.found()
+    start = np.append(np.full(2, 0.5 * np.log10(2)), searching.START)
+    for map_ in (s.regressors, s.instruments):
+        map_.choose(start[:-1])
+    first, second = s._first(start), s._second(uz)
+    assert first(uz)[0] < first(start)[0]
+    assert second(ux)[0] < second(start)[0]
+
+
+def test_a_search_goes_on_from_where_another_ended():
+    once = search().found()
+    s = search(at=once)
+    twice = s.found()
+    loss = s._second(twice[1])
+    assert loss(twice[0])[0] <= loss(once[0])[0] * (1 + 1e-9)
 
 
 @pytest.mark.slow
@@ -244,24 +253,27 @@ def test_scales_and_regularisers_stay_within_bounds():
             lengthscales.Scaled(KERNELS[2], regressors, 12),
             lengthscales.Scaled(KERNELS[2], Z, 12),
         )
-        s = searching.Search(*maps, columns(1, regressors), columns(1, Z), outcome)
-        for _ in range(4):
-            s.round()
-        for found in s.scales:
-            assert np.isfinite(found).all()
-            moved = np.log10(found) - 0.5 * np.log10(2)  # the start is √d times the lengthscale
+        found = searching.Search(*maps, columns(1, regressors), columns(1, Z), outcome).found()
+        for u in found:
+            assert np.isfinite(u).all()
+            moved = u[:-1] - 0.5 * np.log10(2)  # the start is √d times the lengthscale
             assert (np.abs(moved) <= lengthscales.SCALE_DECADES + 1e-12).all()
-        for u in (s._ux[-1], s._uz[-1]):
-            assert lengthscales.REG_DECADES[0] <= u <= lengthscales.REG_DECADES[1]
+            assert lengthscales.REG_DECADES[0] <= u[-1] <= lengthscales.REG_DECADES[1]
 
 
-@pytest.mark.parametrize("free", ["free_x", "free_z"])
+@pytest.mark.parametrize("free", [(True, False), (False, True)])
 def test_what_is_not_free_stays(free):
-    s = search(**{free: False})
-    s.round()
-    fixed, moved = s.scales if free == "free_x" else s.scales[::-1]
-    assert_array_equal(fixed, np.ones(2))
-    assert (moved != 1).any()
+    for moves, u in zip(free, search(free=free).found(), strict=True):
+        assert (u[:-1] != 0).any() == moves
+
+
+def test_one_scale_of_regressors_is_left_to_the_judges():
+    X, y, Z = data()
+    maps = lengthscales.Scaled(km.Gaussian(1.0), X[:, :1], 12), lengthscales.Scaled(KERNELS[1], Z)
+    trends = columns(1, X[:, :1]), columns(1, Z)
+    ux, uz = searching.Search(*maps, *trends, y - y.mean()).found()
+    assert_array_equal(ux[:-1], 0.0)
+    assert len(set(uz[:-1])) == 2
 
 
 @pytest.mark.parametrize("d", [1, 4, 12])
@@ -269,9 +281,17 @@ def test_the_start_sees_points_in_many_columns(d):
     """k at a typical pair stays of order one; at the medians themselves it is e^(-1.1 d)."""
     X = np.random.default_rng(40).normal(size=(300, d))
     kernel = km.Gaussian(columnwise=True).resolve(X)
+    start = searching._start(lengthscales.Scaled(kernel, X), True, None)[:-1]
+    assert np.median(kernel.scaled(10.0**start)(X)) > 0.3
+
+
+def test_with_few_rows_the_scales_keep_in_step():
+    rng = np.random.default_rng(40)
+    X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+    kernel = km.Gaussian(columnwise=True).resolve(X)
     maps = lengthscales.Scaled(kernel, X), lengthscales.Scaled(kernel, X)
-    start = searching.Search(*maps, X, X, X[:, 0]).scales[0]
-    assert np.median(kernel.scaled(start)(X)) > 0.3
+    for u in searching.Search(*maps, columns(1, X), columns(1, X), y).found():
+        assert np.ptp(u[:-1]) < 1e-9
 
 
 @pytest.mark.slow
@@ -288,13 +308,8 @@ def test_a_useless_column_becomes_wide():
 
 
 def test_repeats_exactly():
-    found = []
-    for _ in range(2):
-        s = search()
-        for _ in range(2):
-            s.round()
-        found.append(np.concatenate(s.scales))
-    assert_array_equal(*found)
+    one, two = (np.concatenate(search().found()) for _ in range(2))
+    assert_array_equal(one, two)
 
 
 def test_kernels_that_cannot_be_scaled_are_left_alone():

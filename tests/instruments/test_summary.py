@@ -111,3 +111,28 @@ def test_html_is_escaped():
     assert "x &amp; y" in html
     assert "<i>" not in html
     assert repr(summary) == str(summary) == "a < b\n=====\n\nx & y\n-----\n<i>  <1>"
+
+
+def test_it_says_what_a_straight_line_would_do():
+    rng = np.random.default_rng(44)
+    Z, V = rng.uniform(-2, 2, size=(300, 1)), rng.normal(size=(300, 1))
+    X = Z + 0.3 * V
+    bent = km.KernelIV().fit(X, X[:, 0] ** 2 + V[:, 0], Z)
+    line = km.KernelIV().fit(X[:80], X[:80, 0] + V[:80, 0], Z[:80])
+    assert "better than 2SLS by" in bent.summary()
+    gain, error = bent._fit.gain
+    assert gain > 5 * error > 0
+    assert "2SLS" in line.summary()
+    assert "better than 2SLS by" not in line.summary()
+    assert "straight line" not in km.KernelIV(trend=1).fit(X, V[:, 0], Z).summary()
+
+
+def test_least_squares_are_called_so():
+    rng = np.random.default_rng(44)
+    z, e = rng.integers(0, 2, 4000).astype(float), rng.normal(size=4000)
+    x = z + e
+    iv = km.KernelIV().fit(x[:, None], 2 * x + e, z[:, None])
+    assert "none: two-stage least squares" in iv.summary()
+    slope = np.cov(z, 2 * x + e)[0, 1] / np.cov(z, x)[0, 1]
+    assert iv.average_derivative().value == pytest.approx(slope, rel=0.02)
+    assert iv.predict([[1.0]]) - iv.predict([[0.0]]) == pytest.approx(slope, rel=0.02)

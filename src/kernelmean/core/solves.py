@@ -157,6 +157,8 @@ class EigenGrid(Saveable):
         """The diagonal D = 1/(s + λ); directions lost to rounding get 0 when λ is 0."""
         xp = namespace(self.values)
         total = self.values + reg
+        if not total.shape[0]:
+            return total
         floor = self.values.shape[0] * EPS * float(self.values[-1])
         lost = total <= floor
         return xp.where(lost, 0.0, 1.0 / xp.where(lost, 1.0, total))

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from ..core import arrays, solves
 from ..core.checks import Array
-from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10
+from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import Moments
 from ..core.saving import Saveable
 from ..regression.leave_one_out import LeaveOneOut
 from .groups import Group, merged, stacked, summed
 
-FLAT = 1e-4  # relative difference of causal losses that says nothing
 LOSS_COST = 4e8  # rows × rank² of one value of the stage-1 loss
 FEWEST = 2_000  # rows of it, whatever the rank
 COARSE = 1_000  # rows that bracket λ
@@ -77,6 +76,8 @@ def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]
     grid = solves.EigenGrid.of(moments.mean("zz"))
     cross = moments.mean("zx")
     loss = _leave_one_out(groups, grid, cross, moments.n)
+    if not groups[0].basis_z.features.rank_:
+        reg = reg or 0.0  # least squares
     reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
     value = loss(reg) * moments.n / loss.P.shape[0]  # a mean over the rows looked at
     return FirstStage.of(grid, cross, reg, moments.n), reg, value
@@ -89,6 +90,8 @@ def _leave_one_out(groups, grid, cross, n: int) -> LeaveOneOut:
     trends = groups[0].basis_x.trends
     xp = arrays.namespace(grid.values)
     Phi, Theta = (stacked([part[i] for part in few]) for i in (0, 1))
+    if trends == cross.shape[1]:
+        trends = 1  # of a plane alone: its slopes
     Phi = Phi[:, trends:]
     C = grid.vectors.T @ cross[:, trends:]
     P = Theta @ grid.vectors
@@ -147,21 +150,10 @@ def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, flo
     return [s.stage(reg) for s in stages], reg, value
 
 
-def choose(reg: float | None, loss: Callable, size: float, heaviest: bool = True):
-    """The regulariser given, or the minimiser of the loss; and the loss there.
-
-    Unless it is the `heaviest` of several minima, it is the heaviest whose loss is within 1e-4 of
-    the least: where a loss is flat, nothing speaks for a variance without bound.
-    """
+def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:
+    """The regulariser given, or the heaviest of several minimisers of the loss; its loss."""
     if reg is not None:
         return float(reg), loss(reg)
     size = max(size, arrays.EPS)
-
-    def relative(r: float) -> float:
-        return loss(r * size)
-
-    reg, value = minimise_log10(relative, *DECADES, points=GRID, heaviest=heaviest)
-    if not heaviest:
-        reg = heaviest_within(relative, reg, value * (1 + FLAT), DECADES[1])
-        value = relative(reg)
+    reg, value = minimise_log10(lambda r: loss(r * size), *DECADES, points=GRID, heaviest=True)
     return reg * size, value

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-from scipy.stats import chi2
+from sklearn.base import clone
 
 from ..core import arrays
-from ..core.checks import Array
+from ..core.checks import Array, hushed
 from ..core.minimise import SEARCH_ROWS
 from ..core.progress import Verbose
 from ..core.saving import Saveable
@@ -16,27 +18,22 @@ from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
-from .basis import Basis, Polynomial
+from ..regression.lengthscales import RANK
+from .basis import Bare, Basis, Polynomial
+from .choice import Choice, Pair, StructuralDraft, Tried
 from .first_stage import embed
 from .groups import Part
 from .moment_test import moment_test
 from .roles import Roles
 from .rows import complete, thinned_parts, together
-from .search import Pair, seek_scales
-from .second_stage import influence, regress
+from .search import seek_scales
+from .second_stage import influence, judge, regress
 
-LEVEL = 0.05  # of the tests that nothing contradicts a fit with an intercept
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
-
-
-@dataclass(frozen=True)
-class StructuralDraft(Saveable):
-    """The coordinates in which h is written; pairs are of the regressors and of the instruments."""
-
-    trend: int | None
-    kernels: Pair
-    scales: tuple[np.ndarray, np.ndarray]
-    bases: tuple[Basis, Basis]
+COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
+SIZES = tuple(np.logspace(-0.9, 0.9, 7))  # of one lengthscale, as multiples of the median's
+POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
+AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,7 @@ class StructuralFit(Saveable):
     sizes: tuple[int, int]  # numbers of rows
     specification_p: float
     sample: tuple[np.ndarray, np.ndarray, np.ndarray]  # rows (X, Z, y), for averages and tests
+    gain: tuple[float, float] | None = None  # over two-stage least squares, see `Choice`
 
     @property
     def basis(self) -> Basis:
@@ -61,6 +59,16 @@ class StructuralFit(Saveable):
     def __call__(self, points) -> Array:
         """h at rows of (X, C)."""
         return self.basis.by_blocks(lambda block: self.basis.transform(block) @ self.coef, points)
+
+    def carried(self, features: FeatureMap) -> StructuralFit:
+        """Least squares as the limit of ξ → ∞ beside these coordinates, in which bands can bend."""
+        basis, p = Basis(self.basis.polynomial, features), self.basis.trends
+        coef, covariance = np.zeros(basis.width), np.zeros((basis.width, basis.width))
+        coef[:p], covariance[:p, :p] = map(arrays.to_numpy, (self.coef, self.covariance))
+        coef, covariance = (arrays.like(part, self.coef) for part in (coef, covariance))
+        draft = replace(self.draft, bases=(basis, self.draft.bases[1]))
+        regs = self.regs[0], np.inf
+        return replace(self, draft=draft, coef=coef, covariance=covariance, regs=regs)
 
     def numbers(self, basis: Basis, points: np.ndarray) -> np.ndarray:
         """Coordinates, as NumPy's array, of points that are one."""
@@ -81,51 +89,107 @@ class Plan:
     roles: Roles
 
     def fit(self, parts: list[Part]) -> StructuralFit:
-        """Drafts from a few rows, the better of them, then both stages with all rows."""
+        """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         few = thinned_parts(parts, SEARCH_ROWS)
-        drafts = self.drafts(few)
-        if len(drafts) == 1:
-            return self.finish(drafts[0], parts)
-        level, plane = (self.finish(draft, few) for draft in drafts)
-        best = better(level, plane)
-        return best if few is parts else self.finish(best.draft, parts)
+        plain = len(self.trends) > 1 and all(self.tunes)
+        if plain and _tell_no_more_than_a_line(few):
+            return self.finish(self.straight(1, few), parts)
+        scales = self._scales(few)
+        makers = [partial(self.sized, size, scales, few) for size in self.sizes]
+        if len(makers) == len(self.trends) == 1:
+            return self.finish(self.draft(self.trends[0], scales, few), parts)
+        if plain:
+            makers += [partial(self.straight, degree, few) for degree in POWERS]
+        tried = side_by_side(lambda make: self.judged(make(), few), makers)
+        known = complete(few, self.split) or few
+        X = arrays.to_numpy(together(known, "X"))
+        columns = max(X.shape[1], few[0].Z.shape[1])
+        choice = Choice.of(list(itertools.chain(*tried)), X, columns)
+        return self.widened(choice, parts, few)
 
-    def drafts(self, few: list[Part]) -> list[StructuralDraft]:
-        """One for each trend; coordinates that are not tuned are the same in all."""
-        if all(self.tunes) and not self.verbose:  # progress is told of one at a time
-            return side_by_side(lambda trend: self.draft(trend, few, None), self.trends)
-        drafts: list[StructuralDraft] = []
-        for trend in self.trends:
-            drafts.append(self.draft(trend, few, drafts[0] if drafts else None))
-        return drafts
+    def widened(self, choice: Choice, parts: list[Part], few: list[Part]) -> StructuralFit:
+        """The fit of a choice; its covariance says what else could have been chosen."""
+        fit = self.finish(self.fine(choice.draft, few), parts)
+        if choice.draft.bare:
+            fit = fit.carried(self.fine(choice.carrier, few).bases[0].features)
+        own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
+        Phi = fit.basis.transform(choice.points)
+        wider = np.sum((Phi @ more) * Phi) > np.sum((Phi @ own) * Phi)
+        covariance = arrays.like(more, fit.coef) if wider else fit.covariance
+        return replace(fit, covariance=covariance, gain=choice.gain)
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Factors of all lengthscales of the regressors."""
+        if not self.tunes[0]:
+            return (1.0,)
+        return AROUND if len(self.roles.regressors) > 1 else SIZES
+
+    def judged(self, draft: StructuralDraft, few: list[Part]) -> list[Tried]:
+        """Beside every trend, in the coordinates of the largest; least squares as they are."""
+        groups, *_ = self._embedded(draft, few, _mean_outcome(few))
+        d, whole = few[0].X.shape[1], draft.bases[0].trends
+        found = []
+        for trend in (draft.trend,) if draft.bare else self.trends:
+            keep = 0 if trend is None else 1 + trend * d
+            told = judge(groups, whole, keep, 1.0 if draft.bare else self.regs[1])
+            found.append(Tried(draft.with_trend(trend), *told))
+        return found
+
+    def sized(self, size: float, scales: Pair, few: list[Part]) -> StructuralDraft:
+        """The largest trend beside a kernel, its lengthscales of this size."""
+        return self.draft(self.trends[-1], (size * scales[0], scales[1]), few)
+
+    def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
+        """Powers of the columns alone on either side: two-stage least squares."""
+        ones = np.ones(few[0].X.shape[1]), np.ones(few[0].Z.shape[1])
+        return self.draft(degree, ones, few, Bare())
 
     def draft(
-        self, trend: int | None, few: list[Part], like: StructuralDraft | None
+        self, trend: int | None, scales: Pair, few: list[Part], features: FeatureMap | None = None
     ) -> StructuralDraft:
-        """Lengthscales searched beside this trend, and landmarks among the rows of stage 1."""
-        powers = 0 if trend is None else trend + 1
-        scales = self._scales(few, powers)
-        starts = zip(self.kernels, scales, self.tunes, strict=True)
-        kernels = tuple(k.scaled(s) if tuned else k for k, s, tuned in starts)
+        """Coordinates at these lengthscales, coarse ones where they are yet to be judged."""
+        sides = zip(self.kernels, scales, self.tunes, strict=True)
+        kernels = tuple(k.scaled(s) if tuned else k for k, s, tuned in sides)
         teachers = [part for part in few if part.teaches]
+        powers = 0 if trend is None else trend + 1
 
         def basis(i: int) -> Basis:
             points = together(teachers, "XZ"[i])
-            if like is not None and not self.tunes[i]:
-                features = like.bases[i].features
-            else:
-                features = self._feature_map(self.tunes[i]).fit(points, kernels[i])
-            return Basis(Polynomial.of(points, powers), features)
+            own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
+            with hushed():  # of a rank that is used up the last fit will tell
+                return Basis(Polynomial.of(points, powers), own.fit(points, kernels[i]))
 
         return StructuralDraft(trend, kernels, scales, (basis(0), basis(1)))
+
+    def fine(self, draft: StructuralDraft, few: list[Part]) -> StructuralDraft:
+        """The draft with landmarks as close together as tuned lengthscales ask for."""
+        teachers = [part for part in few if part.teaches]
+
+        def basis(i: int) -> Basis:
+            old = draft.bases[i]
+            if not old.features.rank_ or not self.tunes[i] or self.features is not None:
+                return old
+            features = self._feature_map(True, Nystroem(tol=FINE))
+            points = together(teachers, "XZ"[i])
+            return Basis(old.polynomial, features.fit(points, draft.kernels[i]))
+
+        return replace(draft, bases=(basis(0), basis(1)))
+
+    def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
+        """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
+        groups = [part.group(*draft.bases, middle) for part in parts]
+        return groups, *embed(groups, self.regs[0], self.split)
 
     def finish(self, draft: StructuralDraft, parts: list[Part]) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft."""
         few, trends = thinned_parts(parts, SEARCH_ROWS), draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
-        groups = [part.group(*draft.bases, middle) for part in parts]
-        lam, loss_1, n = embed(groups, self.regs[0], self.split)
+        groups, lam, loss_1, n = self._embedded(draft, parts, middle)
+        if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
+            for group in groups:
+                group.own = False
         stage, xi, loss_2, m = regress(groups, self.regs[1], trends, self.split)
         coef = stage.coefficients(xi)
         covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
@@ -138,41 +202,26 @@ class Plan:
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
         return StructuralFit(draft, self.roles, *told)
 
-    def _scales(self, few: list[Part], powers: int) -> tuple[np.ndarray, np.ndarray]:
+    def _scales(self, few: list[Part]) -> Pair:
+        """The shape of both kernels: one scale per column, as far as they are searched."""
         known = complete(few, self.split)
         if not any(self.tunes) or not known:
             return np.ones(few[0].X.shape[1]), np.ones(few[0].Z.shape[1])
+        powers = 0 if self.trends[-1] is None else self.trends[-1] + 1
         points, y = (together(known, "X"), together(known, "Z")), together(known, "y")
-        return seek_scales(self.kernels, points, y, powers, self.tunes, self.regs, self.verbose)
+        regs = self.regs[::-1]
+        return seek_scales(self.kernels, points, y, powers, self.tunes, regs, self.verbose)
 
-    def _feature_map(self, tuned: bool) -> FeatureMap:
-        """What was asked for; landmarks are closer together where lengthscales were tuned."""
+    def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
+        """What was asked for, or something else where lengthscales were tuned."""
         fine = self.features is None and tuned
-        return Nystroem(tol=FINE) if fine else as_feature_map(self.features)
+        return clone(otherwise) if fine else as_feature_map(self.features)
 
 
-def better(level: StructuralFit, plane: StructuralFit) -> StructuralFit:
-    """With an intercept, or a plane: the smaller causal loss that the instruments allow."""
-    differ = slopes_differ(plane, level, len(plane.roles.x))
-    contradicted = level.specification_p < LEVEL or differ < LEVEL
-    return level if level.losses[1] <= plane.losses[1] and not contradicted else plane
-
-
-def slopes_differ(sure: StructuralFit, other: StructuralFit, d: int) -> float:
-    """p-value of equal slopes in the first d columns, judged by the covariance of the first fit.
-
-    Slopes are those of the least-squares planes through h over the rows. Regularisation and
-    confounding bend those of a fit without a free plane; a fit with one has them unbiased
-    (Hausman 1978).
-    """
-    X = sure.sample[0]
-    centred = (X - X.mean(0)) / np.maximum(X.std(0), np.finfo(float).tiny)
-    plane = np.linalg.pinv(centred)[:d]
-    rows = plane @ sure.numbers(sure.basis, X)
-    gap = rows @ arrays.to_numpy(sure.coef)
-    gap -= plane @ other.numbers(other.basis, X) @ arrays.to_numpy(other.coef)
-    covariance = rows @ arrays.to_numpy(sure.covariance) @ rows.T
-    return float(chi2.sf(gap @ np.linalg.pinv(covariance) @ gap, d))
+def _tell_no_more_than_a_line(few: list[Part]) -> bool:
+    """Whether regressors, or instruments, have as few different rows as fix a plane."""
+    sides = (arrays.to_numpy(together(few, name)) for name in "XZ")
+    return any(len(np.unique(rows, axis=0)) <= rows.shape[1] + 1 for rows in sides)
 
 
 def _mean_outcome(parts: list[Part]) -> float:

@@ -118,6 +118,7 @@ class StructuralInference:
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
     influence A⁻¹M_iê_i. B = ξ²A⁻²τ² is the spread of the smoothing bias −ξA⁻¹b when b ~ N(0, τ²I),
     with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
+    Where a fit was chosen from several and their covariance at the rows is wider, it is that one.
     """
 
     regressors: Any

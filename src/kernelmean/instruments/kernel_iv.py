@@ -29,7 +29,8 @@ from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel
 from ..regression.lengthscales import TUNABLE
-from .fit import Plan, StructuralDraft, StructuralFit
+from .choice import StructuralDraft
+from .fit import Plan, StructuralFit
 from .formula import Design, read_formula
 from .groups import Part
 from .inference import StructuralInference
@@ -44,10 +45,11 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
 
     Stage 1 learns E[φ(X) | Z = z] = F(z), stage 2 regresses y on it: h(x) = φ(x)ᵀb,
     b = (MᵀM/n + ξI)⁻¹Mᵀy/n. In the default, jackknife kernel IV, every row serves both stages:
-    row i of M is the embedding learned without it, M_i = (F_i − h_iφ_i)/(1 − h_i), and ξ minimises
-    the causal leave-one-out loss (1/n) Σ(y_i − h⁻ⁱ(x_i))², as do the lengthscales of the
-    regressors, while λ and the lengthscales of the instruments minimise the leave-one-out loss of
-    stage 1.
+    row i of M is the embedding learned without it, M_i = (F_i − h_iφ_i)/(1 − h_i). λ and the
+    lengthscales of the instruments minimise the leave-one-out loss of stage 1; ξ, the trend and
+    the size of the regressors' lengthscales are chosen by three judges (causal loss, projected
+    loss, evidence), and their shape, with several columns, by the causal loss
+    (1/n) Σ(y_i − h⁻ⁱ(x_i))².
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Kernels on the regressors (X, C) and on the instruments (Z, C). By name: a product over
         columns, each with a lengthscale of its own.
     reg_stage1, reg_stage2 : float, optional
-        λ and ξ, per sample. None chooses them by the losses above; under a split, by the paper's
+        λ and ξ, per sample. None chooses them as above; under a share, by the paper's
         causal validation: λ minimises the stage-1 loss on the stage-2 rows, ξ minimises
         (1/n) Σ (y_i − h(x_i))² on the stage-1 rows, and of several local minima the one with most
         regularisation is taken.
@@ -71,10 +73,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Shuffles the rows before they are split or folded; None keeps them in order.
     trend : "auto", None or int
         Polynomial of this degree in each column beside the kernel, without interactions, not
-        penalised in stage 2: 0 is an intercept, 1 a plane. "auto" fits both and takes the plane,
-        unless the intercept has the smaller causal loss and is not contradicted: neither by the
-        instruments (`specification_p_` below 0.05) nor by its slopes in X differing from those of
-        the plane's fit; with fewer than ten rows a column, 0; for a share, None, as in the paper.
+        penalised in stage 2: 0 is an intercept, 1 a plane. "auto" tries both, and with tuned
+        kernels two-stage least squares in powers of the columns up to the third (after which
+        `reg_stage2_` is infinite); with fewer than ten rows a column, 0; for a share, None, as in
+        the paper.
     tune_lengthscale : "auto" or bool
         Whether one scale per column, of the regressors and of the instruments, is searched from
         the median lengthscale. "auto" does so for kernels given by name, but not for a share.
@@ -87,7 +89,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Coefficients of the trend and of the kernel's coordinates, `basis_x_`.
     covariance_ : array of shape (width, width)
         Of `coef_`: by the influence of every row on both stages, and the spread of the smoothing
-        bias (see `predict_interval`).
+        bias (see `predict_interval`), or where it is wider that of the candidates.
     reg_stage1_, reg_stage2_, loss_stage1_, loss_stage2_ : float
         λ, ξ and the two validation losses.
     trend_ : int or None

@@ -1,14 +1,16 @@
-"""Search for one lengthscale scale per column by gradient descent on a closed-form loss.
+"""Search for the shape of two kernels: one lengthscale scale per column, by gradient descent.
 
 A `Scaled` map holds landmarks fixed while the kernel's lengthscales move, so that the coordinates
 Φ are smooth in the scales; `pullback` carries a gradient with respect to Φ back to them. `Search`
 alternates between the two stages of instrumental-variable regression:
 
 1. the scales of the instruments and λ descend on the leave-one-out loss of stage 1,
-2. the scales of the regressors and ξ descend on the causal leave-one-out loss of stage 2.
+2. the scales of several regressors and ξ descend on the causal leave-one-out loss of stage 2.
 
 Stage 1 is a regression, which prediction errors judge fairly. The causal loss is not such a judge
-of anything in stage 1: under confounding it is lowest where stage 1 reproduces the regressors.
+of anything in stage 1: under confounding it is lowest where stage 1 reproduces the regressors. In
+stage 2 it is trusted with the shape only, one column beside another: the size of all scales
+together, the trend and ξ are chosen by `judges`.
 """
 
 from __future__ import annotations
@@ -20,18 +22,23 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
-from ..core.minimise import SEARCH_ROWS, descend
+from ..core.minimise import descend
 from ..core.moments import evenly
 from ..core.progress import Verbose, track
 from ..core.solves import kept, small_inverse
-from ..regression.lengthscales import REG_DECADES, SCALE_DECADES, Scaled, stage1_loss
+from ..regression.lengthscales import (
+    REG_DECADES,
+    ROWS_PER_SCALE,
+    SCALE_DECADES,
+    Scaled,
+    stage1_loss,
+    tied,
+)
 from .basis import Polynomial, trend_inverse
 
 START = -4.0  # log10 of λ and ξ
-ROUNDS = 4  # each chooses landmarks afresh
-STEPS = 25  # of L-BFGS in a round
-COST = 4e7  # rows × ranks of a step
-FEWEST = 1000  # rows, whatever the ranks
+ROWS = (400, 1000)  # of the rounds: each chooses landmarks afresh
+STEPS = 25  # of L-BFGS in a descent
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
 
@@ -50,29 +57,21 @@ def seek_scales(
     `powers` are those of the polynomial beside the kernels; `free` says which scales move.
     """
     data = [arrays.to_numpy(part) for part in (*points, y)]
-    X, Z, y = _thinned(data, _affordable(kernels, data))
-    search = Search(
-        Scaled(kernels[0], X),
-        Scaled(kernels[1], Z),
-        Polynomial.of(X, powers)(X),
-        Polynomial.of(Z, powers)(Z),
-        (y - y.mean()) / (y.std() or 1.0),
-        *free,
-        *regs,
-    )
-    for _ in track(range(ROUNDS), description="Lengthscales", verbose=verbose):
-        search.round()
-    return search.scales
-
-
-def _affordable(kernels: Pair, data: list) -> int:
-    """As many rows as keep a step of the search cheap: fewer where the kernels have high rank."""
-    ranks = []
-    for kernel, points in zip(kernels, data, strict=False):
-        scaled = Scaled(kernel, _thinned([points], FEWEST)[0])
-        scaled.choose(np.zeros(points.shape[1]))
-        ranks.append(scaled.landmarks.shape[0])
-    return min(SEARCH_ROWS, max(FEWEST, int(COST / (ranks[0] * ranks[1]))))
+    at: Pair = (None, None)
+    for limit in track(ROWS, description="Lengthscales", verbose=verbose):
+        X, Z, target = _thinned(data, limit)
+        search = Search(
+            Scaled(kernels[0], X),
+            Scaled(kernels[1], Z),
+            Polynomial.of(X, powers)(X),
+            Polynomial.of(Z, powers)(Z),
+            (target - target.mean()) / (target.std() or 1.0),
+            free,
+            regs,
+            at,
+        )
+        at = search.found()
+    return 10.0 ** at[0][:-1], 10.0 ** at[1][:-1]
 
 
 def _thinned(data: list, limit: int) -> list:
@@ -171,7 +170,7 @@ def causal_loss(Phi, y, xi: float, jack: Jackknife, trend: Trend):
 
 @dataclass
 class Search:
-    """Scales of regressors and instruments, by descent on the two leave-one-out losses.
+    """Scales of regressors and instruments, by descent on the loss of either stage.
 
     Parameters
     ----------
@@ -179,10 +178,12 @@ class Search:
     T, U : arrays of shape (n, p), (n, q)
         The trends: columns beside the kernel's coordinates, in stage 2 and in stage 1.
     y : array of shape (n,)
-    free_x, free_z : bool
-        Whether the scales move, or the regularisers only.
-    lam, xi : float, optional
-        Regularisers that are given do not move.
+    free : pair of bool
+        Whether scales of regressors and of instruments move, or the regularisers only.
+    regs : pair of float, optional
+        ξ and λ that do not move.
+    at : pair of arrays, optional
+        log10 of scales and regularisers, from which to go on.
     """
 
     regressors: Scaled
@@ -190,26 +191,20 @@ class Search:
     T: np.ndarray
     U: np.ndarray
     y: np.ndarray
-    free_x: bool = True
-    free_z: bool = True
-    lam: float | None = None
-    xi: float | None = None
+    free: tuple[bool, bool] = (True, True)
+    regs: Pair = (None, None)
+    at: Pair = (None, None)
 
-    def __post_init__(self) -> None:
-        self._ux = _start(self.regressors, self.free_x, self.xi)
-        self._uz = _start(self.instruments, self.free_z, self.lam)
-
-    def round(self) -> None:
-        """Landmarks for the scales as they stand, then a descent of each stage."""
-        self.regressors.choose(self._ux[:-1])
-        self.instruments.choose(self._uz[:-1])
-        self._uz = self._descend(self._first(self._ux), self._uz, self.free_z, self.lam)
-        self._ux = self._descend(self._second(self._uz), self._ux, self.free_x, self.xi)
-
-    @property
-    def scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of regressors and of instruments, as factors of the lengthscales."""
-        return 10.0 ** self._ux[:-1], 10.0 ** self._uz[:-1]
+    def found(self) -> tuple[np.ndarray, np.ndarray]:
+        """Scales of the instruments, then of the regressors, as far as they are free."""
+        sides = zip((self.regressors, self.instruments), self.free, self.regs, self.at, strict=True)
+        ux, uz = (_start(*side) if side[3] is None else side[3] for side in sides)
+        self.regressors.choose(ux[:-1])
+        self.instruments.choose(uz[:-1])
+        uz = self._descend(self._first(ux), uz, 1)
+        if self.free[0] and len(ux) > 2:  # one scale is left to the grid
+            ux = self._descend(self._second(uz), ux, 0)
+        return ux, uz
 
     def _first(self, ux: np.ndarray) -> Callable:
         Phi, q = self.regressors(ux[:-1]), self.U.shape[1]
@@ -238,18 +233,21 @@ class Search:
     def _gradient(scaled: Scaled, on_Phi, on_reg: float, u) -> np.ndarray:
         return np.append(scaled.pullback(on_Phi), on_reg * 10.0 ** u[-1] * np.log(10.0))
 
-    @staticmethod
-    def _descend(loss: Callable, start: np.ndarray, free: bool, reg: float | None) -> np.ndarray:
-        """L-BFGS on the logarithm of the loss."""
+    def _descend(self, loss: Callable, start: np.ndarray, side: int) -> np.ndarray:
+        """L-BFGS on the logarithm of the loss; with few rows the scales keep in step."""
+        d = len(start) - 1
+        tie = np.inf if len(self.y) < ROWS_PER_SCALE * d else 0.0
 
         def log_loss(u) -> Any:
             value, slope = loss(u)
-            return np.log(max(value, 1e-300)), slope / max(value, 1e-300)
+            _, scales = tied(u[:-1], slope[:-1], tie)
+            value = max(value, 1e-300)
+            return np.log(value), np.append(scales, slope[-1]) / value
 
-        return descend(log_loss, start, _bounds(len(start) - 1, free, reg), STEPS, 1e-6)
+        return descend(log_loss, start, _bounds(d, self.free[side], self.regs[side]), STEPS, 1e-6)
 
 
-def _start(scaled: Scaled, free: bool, reg: float | None) -> np.ndarray:
+def _start(scaled: Scaled, free: bool, reg: float | None, _at=None) -> np.ndarray:
     """√d times the lengthscale of every column: k at a typical pair is then that of one column."""
     d = scaled.points.shape[1]
     return np.append(np.full(d, 0.5 * np.log10(d) if free else 0.0), _log_reg(reg))

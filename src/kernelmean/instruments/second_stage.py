@@ -14,7 +14,9 @@ from ..core.moments import Moments
 from .basis import trend_inverse
 from .first_stage import choose
 from .groups import Group, merged, stacked, summed
+from .judges import Judged
 
+XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
@@ -33,10 +35,12 @@ class SecondStage:
     inverse: Array  # A_tt⁻¹
     c: Array  # right-hand side in the other directions
     size: float  # trace of A_kk, what ξ is measured by: S may be no more than its rounding
+    m: int = 0
+    rest: float = np.nan  # mean of y² beyond what the trend explains
 
     @classmethod
-    def of(cls, second, target, trends: int, m: int) -> SecondStage:
-        """From MᵀM/m, Mᵀy/m and the number of trend columns."""
+    def of(cls, second, target, trends: int, m: int, power: float = np.nan) -> SecondStage:
+        """From MᵀM/m, Mᵀy/m, the number of trend columns, and yᵀy/m for the evidence."""
         xp = arrays.namespace(second)
         inverse = arrays.like(trend_inverse(arrays.to_numpy(second[:trends, :trends]), m), second)
         B = inverse @ second[:trends, trends:]
@@ -47,7 +51,9 @@ class SecondStage:
         low = xp.concat([arrays.like(np.zeros((R.shape[0], trends)), second), R], axis=1)
         c = R.T @ (target[trends:] - B.T @ target[:trends])
         size = float(xp.sum(xp.linalg.diagonal(second)[trends:]))
-        return cls(grid, xp.concat([top, low]), inverse @ target[:trends], inverse, c, size)
+        a = inverse @ target[:trends]
+        rest = power - float(a @ target[:trends])
+        return cls(grid, xp.concat([top, low]), a, inverse, c, size, m, rest)
 
     @property
     def trends(self) -> int:
@@ -74,6 +80,29 @@ class SecondStage:
         pull = reg * self.inverse_at(reg)[:, self.trends :]
         return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
 
+    def noise(self, reg: float) -> float:
+        """q, nearly the likeliest σ²: yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m."""
+        c = arrays.to_numpy(self.c)
+        q = self.rest - float(c @ (c * arrays.to_numpy(self.grid.shrink(reg))))
+        return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
+
+    def root(self, reg: float) -> Array:
+        """R with RRᵀ = σ²A⁻¹/m, the covariance of the coefficients a posteriori."""
+        xp, p = arrays.namespace(self.c), self.trends
+        head = self.G[:, :p] @ xp.linalg.cholesky(self.inverse)
+        tail = self.G[:, p:] * self.grid.shrink(reg) ** 0.5
+        return (self.noise(reg) / self.m) ** 0.5 * xp.concat([head, tail], axis=1)
+
+    def evidence(self, reg: float) -> float:
+        """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².
+
+        −½[(m−1) log q + log|I + S/ξ| + log|mA_tt|] up to a constant; without a constant m log q.
+        """
+        s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
+        explained = np.log1p(s / reg).sum() - np.linalg.slogdet(inverse / self.m)[1]
+        degrees = self.m - min(self.trends, 1)
+        return -0.5 * float(degrees * np.log(self.noise(reg)) + explained)
+
     def inverse_at(self, reg: float) -> Array:
         """A⁻¹ = G diag(A_tt⁻¹, 1/(s + ξ)) Gᵀ."""
         p = self.trends
@@ -95,29 +124,39 @@ class CausalLeaveOneOut:
     w: Array
     g0: Array
     x0: Array
+    known: bool = True  # regressors beside outcomes, not their embeddings alone
 
     @classmethod
     def of(cls, stage: SecondStage, Phi, M, y, m: int) -> CausalLeaveOneOut:
         xp, p = arrays.namespace(M), stage.trends
-        MG, XG = M @ stage.G, Phi @ stage.G
+        MG = M @ stage.G
+        XG = MG if Phi is M else Phi @ stage.G
         T, X = MG[:, :p], XG[:, :p]
         pull = T @ stage.inverse
         g0, x0 = xp.sum(pull * T, axis=1) / m, xp.sum(pull * X, axis=1) / m
         u, w = y - T @ stage.start, y - X @ stage.start
         XR, MR = XG[:, p:], MG[:, p:]
-        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0)
+        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0, Phi is not M)
 
     def __call__(self, reg: float) -> float:
-        errors = self.errors(reg)
-        return float(errors @ errors) / errors.shape[0]
+        errors = self.errors([reg])[1]
+        return float(arrays.namespace(errors).sum(errors * errors)) / errors.shape[0]
 
-    def errors(self, reg: float) -> Array:
-        """y_i − h⁻ⁱ(x_i)."""
-        xp, d = arrays.namespace(self.u), self.stage.grid.shrink(reg)
-        b = d * self.stage.c
-        left = 1.0 - self.g0 - self.MM @ d / self.m
-        r = (self.u - self.MR @ b) / xp.clip(left, 1e-10, None)
-        return self.w - self.XR @ b + (self.x0 + self.XM @ d / self.m) * r
+    def errors(self, regs) -> tuple[Array, Array]:
+        """y_i − M_iᵀb⁻ⁱ and y_i − h⁻ⁱ(x_i), a column for each ξ."""
+        xp = arrays.namespace(self.u)
+        D = xp.stack([self.stage.grid.shrink(float(reg)) for reg in regs], axis=1)
+        b = self.stage.c[:, None] * D
+        left = (1.0 - self.g0)[:, None] - self.MM @ D / self.m
+        projected = (self.u[:, None] - self.MR @ b) / xp.clip(left, 1e-10, None)
+        pull = self.x0[:, None] + self.XM @ D / self.m
+        return projected, self.w[:, None] - self.XR @ b + pull * projected
+
+    def judged(self, regs) -> Judged:
+        """What the judges say of h at each ξ."""
+        projected, causal = (arrays.to_numpy(part).T ** 2 for part in self.errors(regs))
+        evidence = np.array([self.stage.evidence(reg) for reg in regs])
+        return Judged(self.known * causal.mean(1), projected, evidence)
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
@@ -139,25 +178,60 @@ def regress(
 ) -> tuple[SecondStage, float, float, int]:
     """Stage 2 of the rows with outcomes, ξ, its loss and the number of those rows."""
     learners = [g for g in groups if g.outcome]
+    stage = of_moments(second_moments(learners), trends)
+    if split == "share":
+        return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size), stage.m
+    loss = causal_leave_one_out(stage, learners)
+    if reg is None:
+        regs = candidates(stage)
+        reg = float(regs[loss.judged(regs).best()])
+    return stage, float(reg), loss(reg), stage.m
+
+
+def candidates(stage: SecondStage) -> np.ndarray:
+    """Values of ξ to choose from."""
+    return XI * max(stage.size, arrays.EPS)
+
+
+def of_moments(moments: Moments, trends: int) -> SecondStage:
+    """Stage 2 from sums over rows."""
+    power = float(moments.mean("yy")[0, 0])
+    return SecondStage.of(moments.mean("mm"), moments.mean("my")[:, 0], trends, moments.n, power)
+
+
+def judge(
+    groups: list[Group], leave: int, keep: int, reg: float | None
+) -> tuple[SecondStage, np.ndarray, Judged]:
+    """Stage 2 without columns `keep` to `leave`, values of ξ, and what the judges say of them."""
+    learners = [g for g in groups if g.outcome]
     moments = second_moments(learners)
-    stage = SecondStage.of(moments.mean("mm"), moments.mean("my")[:, 0], trends, moments.n)
-    loss: Callable = (
-        held_out_loss(stage, groups[0])
-        if split == "share"
-        else causal_leave_one_out(stage, learners, moments.n)
+    rows = *complete_rows(learners), moments.mean("mm"), moments.mean("my")[:, 0]
+    M, y, second, target = map(arrays.to_numpy, rows[1:])
+    Phi = M if rows[0] is rows[1] else arrays.to_numpy(rows[0])
+    columns = np.r_[:keep, leave : second.shape[0]]
+    power = float(moments.mean("yy")[0, 0])
+    stage = SecondStage.of(
+        second[np.ix_(columns, columns)], target[columns], keep, moments.n, power
     )
-    reg, value = choose(reg, loss, stage.size, heaviest=split == "share")
-    return stage, reg, value, moments.n
+    own = M[:, columns]
+    loss = CausalLeaveOneOut.of(stage, own if Phi is M else Phi[:, columns], own, y, moments.n)
+    regs = candidates(stage) if reg is None else np.array([reg])
+    return stage, regs, loss.judged(regs)
 
 
 def second_moments(learners: list[Group]) -> Moments:
-    """MᵀM and Mᵀy over the rows of stage 2."""
+    """MᵀM, Mᵀy and yᵀy over the rows of stage 2."""
     columns = lambda x, z, y, m: {"m": m, "y": y[:, None]}  # noqa: E731
-    return summed(learners, ["mm", "my"], columns)
+    return summed(learners, ["mm", "my", "yy"], columns)
 
 
-def causal_leave_one_out(stage: SecondStage, learners: list[Group], m: int) -> CausalLeaveOneOut:
-    """The causal loss over a few of the complete rows.
+def causal_leave_one_out(stage: SecondStage, learners: list[Group]) -> CausalLeaveOneOut:
+    """The causal loss over a few of the complete rows."""
+    return CausalLeaveOneOut.of(stage, *complete_rows(learners), stage.m)
+
+
+def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
+    """Φ, M and y of a few of the complete rows.
 
     Where no row is complete (two samples), regressors are not known beside outcomes, and the
     embedding has to stand for them.
@@ -169,7 +243,7 @@ def causal_leave_one_out(stage: SecondStage, learners: list[Group], m: int) -> C
         for part, rows in zip(parts, (Phi if group.teaches else M, M, y), strict=True):
             part.append(rows)
     Phi, M, y = (stacked(part) for part in parts)
-    return CausalLeaveOneOut.of(stage, Phi, M, y, m)
+    return (Phi if complete[0].teaches else M), M, y
 
 
 def influence(groups: list[Group], coef, n: int, m: int) -> Array:

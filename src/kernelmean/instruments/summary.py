@@ -52,6 +52,11 @@ def _listed(name: str, columns: Iterable[str]) -> Line:
 
 def _kernels(fit: StructuralFit) -> list[Block]:
     degree = fit.draft.trend
+    if fit.draft.bare:
+        least = Line("kernel", None, "none: two-stage least squares")
+        powers = Line("powers of each column", degree, f"up to {degree}")
+        sides = "Kernel on the regressors", "Kernel on the instruments"
+        return [Block(side, [least, powers]) for side in sides]
     trend = "none" if degree is None else f"polynomial of degree {degree}"
     of_x, of_z = (
         _kernel(fit.draft.kernels[i], fit.draft.bases[i].features.rank_, names)
@@ -88,8 +93,24 @@ def _numbers(fit: StructuralFit, asked: Mapping[str, Any]) -> Block:
             *map(Line.of, ("reg_stage1 (λ)", "reg_stage2 (ξ)"), fit.regs, origins),
             *map(Line.of, ("loss of stage 1", "loss of stage 2"), fit.losses),
             Line.of("specification, p-value", p, contradicted),
+            *_against_a_line(fit),
         ],
     )
+
+
+def _against_a_line(fit: StructuralFit) -> list[Line]:
+    """What the fit gains over two-stage least squares, by E[y − h⁻ⁱ(X) | z]² of rows left out."""
+    if fit.gain is None:
+        return []
+    gain, error = fit.gain
+    share = f"{100 * gain:.2g}% ± {100 * error:.2g}% of the squared error on rows left out"
+    if fit.draft.bare and fit.draft.trend == 1:
+        text = "2SLS: nothing else is clearly better"
+    elif gain > 2 * error:
+        text = f"better than 2SLS by {share}"
+    else:
+        text = f"2SLS would do as well: better by {share}"
+    return [Line("straight line", gain, text)]
 
 
 def _effects(fit: StructuralFit) -> Block:

@@ -1,0 +1,114 @@
+"""The coordinates in which a structural function is written, and which of several are taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.moments import evenly
+from ..core.saving import Saveable
+from .basis import Basis
+from .judges import Judged
+from .second_stage import SecondStage
+
+POINTS = 300  # at which candidates are compared
+UNLIKELY = 1e-3  # a probability that does not count
+FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
+
+Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
+
+
+@dataclass(frozen=True)
+class StructuralDraft(Saveable):
+    """The coordinates in which h is written; pairs are of the regressors and of the instruments."""
+
+    trend: int | None
+    kernels: Pair
+    scales: tuple[np.ndarray, np.ndarray]
+    bases: tuple[Basis, Basis]
+
+    @property
+    def bare(self) -> bool:
+        """Whether this is two-stage least squares."""
+        return not self.bases[1].features.rank_
+
+    def with_trend(self, trend: int | None) -> StructuralDraft:
+        """The same coordinates of regressors beside another trend."""
+        old = self.bases[0]
+        powers = replace(old.polynomial, powers=0 if trend is None else trend + 1)
+        return replace(self, trend=trend, bases=(Basis(powers, old.features), self.bases[1]))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A draft that was judged, at every ξ."""
+
+    draft: StructuralDraft
+    stage: SecondStage
+    regs: np.ndarray
+    judged: Judged
+
+    def values(self, points: np.ndarray, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """h at points for the i-th ξ, and R with RRᵀ its covariance a posteriori."""
+        Phi = self.draft.bases[0].transform(points)
+        return Phi @ self.stage.coefficients(self.regs[i]), Phi @ self.stage.root(self.regs[i])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is taken, and how far apart the candidates are that it was taken from.
+
+    Attributes
+    ----------
+    draft, carrier : StructuralDraft
+        What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
+    points : array of shape (k, d)
+    covariance : array of shape (k, k)
+        Of h at the points over all candidates with a kernel that neither loss refuses: their own
+        variance and their distance from what is taken, by tempered posterior probabilities.
+    gain : pair of float, optional
+        Share by which projected squared errors on rows left out are below those of two-stage least
+        squares, and its standard error.
+    """
+
+    draft: StructuralDraft
+    carrier: StructuralDraft
+    points: np.ndarray
+    covariance: np.ndarray
+    gain: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, tried: list[Tried], X: np.ndarray, columns: int) -> Choice:
+        """By the judges; X are rows, `columns` the larger number of regressors or instruments."""
+        judged = Judged.together(one.judged for one in tried)
+        owner = [(one, i) for one in tried for i in range(len(one.regs))]
+        lines = [j for j, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1]
+        line = lines[0] if lines else None
+        best, weights = judged.best(line, columns), judged.weights()
+        weights *= [not one.draft.bare for one, _ in owner]
+        weights /= weights.sum() or 1.0
+        points = X[evenly(len(X), POINTS)]
+        taken = owner[best][0].values(points, owner[best][1])[0]
+        total = np.zeros((len(points), len(points)))
+        for j in np.flatnonzero(weights > UNLIKELY):
+            h, R = owner[j][0].values(points, owner[j][1])
+            R = np.column_stack([R, h - taken])
+            total += weights[j] * (R @ R.T)
+        gain = None if line is None else _gain(*judged.projected[[line, best]])
+        return cls(owner[best][0].draft, owner[weights.argmax()][0].draft, points, total, gain)
+
+    def spread(self, basis: Basis) -> np.ndarray:
+        """The covariance in these coordinates."""
+        Phi = basis.transform(self.points)
+        second = Phi.T @ Phi
+        second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
+        say = np.linalg.solve(second, Phi.T)
+        return say @ self.covariance @ say.T
+
+
+def _gain(errors: np.ndarray, fewer: np.ndarray) -> tuple[float, float]:
+    """Mean of the difference, as a share of the mean of the first, and its standard error."""
+    gap = (errors - fewer) / max(errors.mean(), np.finfo(float).tiny)
+    return float(gap.mean()), float(gap.std() / len(gap) ** 0.5)
