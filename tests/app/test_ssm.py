@@ -312,7 +312,7 @@ def test_the_guard_is_named_where_there_is_one(plain):
 
 @pytest.mark.slow
 def test_expected_of_the_identity_is_the_forecast(table):
-    a = found(table[["level"]], lengths=[120, 80], names=["a", "b"])
+    a = found(table[["level"]], lengths=[120, 80], names=["a", "b"], log_squares=True)
     same = expected(a.model, lambda Y: Y, a.rows.frame, [120, 80])
     np.testing.assert_allclose(same, a.mean)
 

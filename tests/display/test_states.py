@@ -34,6 +34,14 @@ def model(data):
 
 
 @pytest.fixture(scope="module")
+def states(data):
+    """Without a line beside them."""
+    return km.KernelStateSpace(em=km.EM(n_init=1, max_iter=20), backbone=None, random_state=0).fit(
+        data.X
+    )
+
+
+@pytest.fixture(scope="module")
 def moments(data):
     return km.KernelStateSpace(refine=False, em=km.EM(n_init=1, max_iter=20), random_state=0).fit(
         data.X
@@ -168,10 +176,10 @@ class TestTransition:
 
 
 class TestObservation:
-    def test_densities_are_those_that_judge_a_first_row(self, model):
+    def test_densities_are_those_that_judge_a_first_row(self, states):
         """log p(y_1) is Σ_i p_i f(y_1 | x_i): here with p on the two nodes beside each x."""
-        display = Observation.from_estimator(model, n_grid=12)
-        x, sure = model.nodes_[:, 0], copy(model)
+        display = Observation.from_estimator(states, n_grid=12)
+        x, sure = states.nodes_[:, 0], copy(states)
         for k in (2, 7):
             i = np.searchsorted(x, display.grid_x[k])
             right = (display.grid_x[k] - x[i - 1]) / (x[i] - x[i - 1])
@@ -180,6 +188,17 @@ class TestObservation:
             for j in (3, 9, 15):
                 alone = sure.log_predictive(display.grid_y[[[j]]])
                 assert np.log(display.density[k, j]) == pytest.approx(alone[0])
+
+    def test_beside_a_backbone_they_are_of_innovations(self, data, model, states):
+        """The line says where the innovations are: nearer together than the rows."""
+        assert model.backbone_ is not None
+        laws, rows = (Observation.from_estimator(m) for m in (model, states))
+        assert (laws.name, rows.name) == ("innovation of y", "y")
+        _, course = model.course(data.X)
+        off = (data.X - course.track.mean)[course.rows.seen]
+        assert np.ptp(laws.grid_y) < np.ptp(rows.grid_y)
+        inside = (laws.grid_y[0] < off) & (off < laws.grid_y[-1])
+        assert inside.mean() > 0.95
 
     def test_rows_integrate_to_one(self, model):
         display = Observation.from_estimator(model)
@@ -193,7 +212,7 @@ class TestObservation:
     def test_plot(self, model):
         display = Observation.from_estimator(model)
         assert display.plot() is display
-        assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("x", "y")
+        assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("x", "innovation of y")
         assert display.ax_.images[0].get_array().shape == (180, 120)
 
     def test_moments_alone(self, moments):
@@ -205,7 +224,7 @@ class TestObservation:
     def test_columns_by_number_or_name(self, plane, column):
         _, fitted = plane
         display = Observation.from_estimator(fitted, column=column, latent=1)
-        assert display.name == ("y0" if column == 0 else "y1")
+        assert display.name == f"innovation of {'y0' if column == 0 else 'y1'}"
         assert display.latent_name == "x1"
         mass = np.trapezoid(display.density, display.grid_y, axis=1)
         assert_allclose(mass, 1.0, atol=0.05)

@@ -91,14 +91,16 @@ class TestLaws:
         named = type(model)(**model.get_params()).fit(frame, pd.DataFrame(Y, columns=["u", "v"]))
         law = law_of(named, frame[:NEW])
         found = law.to_frame(level=0.8)
-        assert [*found] == [name + s for name in "uv" for s in ("", "_std", "_lower", "_upper")]
+        flags = [c for c in found if c == "extrapolated"]  # of laws that depend on X
+        answers = [name + s for name in "uv" for s in ("", "_std", "_lower", "_upper")]
+        assert [*found] == answers + flags
         assert_array_equal(found.index, days[:NEW])
         assert_allclose(found["v"], law.mean()[:, 1])
         assert_allclose(found["u_upper"], law.interval(0.8).upper[:, 0])
         plain = law_of(model, X[:NEW]).to_frame()
         assert list(plain)[:2] == ["y0", "y0_std"]
         one = law[1].to_frame()
-        assert one.shape == (1, 8)
+        assert len(one) == 1
         assert list(one) == list(found)
 
     def test_labels_survive_a_file(self, tmp_path):

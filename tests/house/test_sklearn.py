@@ -444,8 +444,9 @@ class TestKernelStateSpace:
     X = km.datasets.make_state_space("linear", 150, random_state=40).X
 
     @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:.*lie outside the range that was learned from")
     def test_grid_search_by_the_log_likelihood(self):
-        """Of what comes later, in the order of time."""
+        """Of what comes later, in the order of time; a fold of 50 rows has a narrow range."""
         grid = {"bandwidth": [1e-3, 0.5, 50.0]}
         model = km.KernelStateSpace(**LATENT)
         search = GridSearchCV(model, grid, cv=TimeSeriesSplit(2)).fit(self.X)
@@ -467,6 +468,7 @@ class TestKernelStateSpace:
         assert "KernelStateSpace" in model._repr_html_()
 
 
+@pytest.mark.filterwarnings("ignore:X has .* outside the training data")
 def test_cross_val_score_of_several_outputs(xy):
     scores = cross_val_score(km.ConditionalEmbedding(reg=1e-2), *xy, cv=3)
     assert np.isfinite(scores).all()

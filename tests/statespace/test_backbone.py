@@ -237,6 +237,22 @@ def test_a_belief_streams_what_predict_says(fitted, walk):
     assert_allclose(belief.mean(), fitted.forecast(X, 1).mean()[0], atol=1e-9)
 
 
+def test_a_belief_refuses_what_a_series_would_be_refused_for(fitted, walk):
+    for x, message in (
+        (np.zeros((2, 1)), "one observation"),
+        (np.zeros(3), "x has 3 columns"),
+        ([np.inf], "x"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted.start().update(x)
+    options = km.Backbone(order=1, trend="c", difference=0, transform="log")
+    m = km.KernelStateSpace(backbone=options, em=QUICK).fit(np.exp(walk[:60] / 9))
+    for make in (lambda: m.start().update([-1.0]), lambda: m.predict([[1.0], [-1.0]])):
+        with pytest.raises(ValueError, match="X has the value -1; the backbone was fitted to log"):
+            make()
+    assert np.isfinite(m.start().update([np.nan]).predict().mean()).all()
+
+
 def test_forecasts_have_the_moments_of_paths(fitted, walk):
     ahead = fitted.forecast(with_gaps(walk), 6)
     paths = fitted.sample_paths(with_gaps(walk), 6, 20_000, random_state=0)

@@ -1318,7 +1318,7 @@ class TestTune:
         one = base.tune(X, X_val, **grid, verbose=lambda *a: told.append(a))
         two = base.tune(X, X_val, **grid, n_jobs=2)
         assert told
-        assert_allclose(one.predict(X_val), two.predict(X_val), atol=1e-9)
+        assert_allclose(one.predict(X), two.predict(X), atol=1e-9)
 
     @pytest.mark.parametrize(
         ("name", "value"),

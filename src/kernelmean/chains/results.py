@@ -76,6 +76,19 @@ def as_prior(prior, K: int) -> np.ndarray:
     return p / p.sum()
 
 
+def as_observation(x, points: Array) -> tuple[Array, np.ndarray]:
+    """One observation as a row, (1, d), and whether it is there; `points` are of training."""
+    x = as_floats(x, "x")
+    if x.ndim == 0:
+        x = x[None]
+    if x.ndim != 1:
+        raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d,), is needed")
+    point, seen = observed(x[None, :], "x")
+    check_columns(point, points.shape[1], "x", "the training data")
+    check_library(point, points, "x")
+    return point, seen
+
+
 class RegimeBelief(ObservationLaw):
     """Probabilities of the states, to which observations are fed one at a time.
 
@@ -103,15 +116,7 @@ class RegimeBelief(ObservationLaw):
 
     def update(self, x) -> RegimeBelief:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        x = as_floats(x, "x")
-        if x.ndim == 0:
-            x = x[None]
-        if x.ndim != 1:
-            raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d,), is needed")
-        point, seen = observed(x[None, :], "x")
-        points = self._model.emissions.points
-        check_columns(point, points.shape[1], "x", "the training data")
-        check_library(point, points, "x")
+        point, seen = as_observation(x, self._model.emissions.points)
         self._probabilities = self._model.updated(self._probabilities, point, seen)
         return self
 

@@ -232,6 +232,8 @@ class TransitionDisplay(Display):
 class ObservationDisplay(Display):
     """p(y | x) of one column along one latent coordinate, as a map, with E[y | x].
 
+    Where the model has a backbone, y is its innovation.
+
     Attributes
     ----------
     grid_x : array of shape (m,)
@@ -240,7 +242,7 @@ class ObservationDisplay(Display):
         One row for each x.
     mean : array of shape (m,)
     latent_name, name : str
-        Of the coordinate and of the column.
+        Of the coordinate and of the column, or "innovation of" it.
 
     Examples
     --------
@@ -283,6 +285,7 @@ class ObservationDisplay(Display):
         k, grid = _latent_grid(estimator, latent, n_grid)
         names = estimator.columns.named(estimator.n_features_in_)
         j = check_column(column, names)
+        name = names[j] if estimator.backbone_ is None else f"innovation of {names[j]}"
         shares = _given_coordinate(estimator, k, grid)
         law = estimator.chain_.mixture(shares).marginal(j)
         low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
@@ -294,7 +297,7 @@ class ObservationDisplay(Display):
             shares @ densities_along(estimator, j, grid_y),
             to_numpy(law.mean())[:, 0],
             latent_names(estimator.nodes_.shape[1])[k],
-            names[j],
+            name,
         )
 
     def _draw(self, ax) -> None:

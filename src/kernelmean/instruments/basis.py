@@ -99,6 +99,10 @@ class Basis(Saveable):
         blocks = row_blocks(points, rows=block_rows(self.width))
         return arrays.namespace(points).concat([function(block) for (block,) in blocks])
 
+    def numbers(self, points: np.ndarray) -> np.ndarray:
+        """Coordinates, as NumPy's array, of points that are one, whatever the basis was made of."""
+        return arrays.to_numpy(self.transform(arrays.like(points, self.polynomial.middle)))
+
     def transform(self, points) -> Array:
         Phi = self.features.transform(points)
         if not self.trends:

@@ -52,7 +52,7 @@ class Tried:
 
     def values(self, points: np.ndarray, i: int) -> tuple[np.ndarray, np.ndarray]:
         """h at points for the i-th ξ, and R with RRᵀ its covariance a posteriori."""
-        Phi = self.draft.bases[0].transform(points)
+        Phi = self.draft.bases[0].numbers(points)
         return Phi @ self.stage.coefficients(self.regs[i]), Phi @ self.stage.root(self.regs[i])
 
 
@@ -101,7 +101,7 @@ class Choice:
 
     def spread(self, basis: Basis) -> np.ndarray:
         """The covariance in these coordinates."""
-        Phi = basis.transform(self.points)
+        Phi = basis.numbers(self.points)
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T)

@@ -33,6 +33,7 @@ FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
 SIZES = tuple(np.logspace(-0.9, 0.9, 7))  # of one lengthscale, as multiples of the median's
 POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
+LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
 
 
@@ -61,18 +62,14 @@ class StructuralFit(Saveable):
         return self.basis.by_blocks(lambda block: self.basis.transform(block) @ self.coef, points)
 
     def carried(self, features: FeatureMap) -> StructuralFit:
-        """Least squares as the limit of ξ → ∞ beside these coordinates, in which bands can bend."""
+        """Least squares as the limit of large ξ beside coordinates in which bands can bend."""
         basis, p = Basis(self.basis.polynomial, features), self.basis.trends
         coef, covariance = np.zeros(basis.width), np.zeros((basis.width, basis.width))
         coef[:p], covariance[:p, :p] = map(arrays.to_numpy, (self.coef, self.covariance))
         coef, covariance = (arrays.like(part, self.coef) for part in (coef, covariance))
         draft = replace(self.draft, bases=(basis, self.draft.bases[1]))
-        regs = self.regs[0], np.inf
+        regs = self.regs[0], LIMIT
         return replace(self, draft=draft, coef=coef, covariance=covariance, regs=regs)
-
-    def numbers(self, basis: Basis, points: np.ndarray) -> np.ndarray:
-        """Coordinates, as NumPy's array, of points that are one."""
-        return arrays.to_numpy(basis.transform(arrays.like(points, self.coef)))
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class Plan:
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier, few).bases[0].features)
         own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
-        Phi = fit.basis.transform(choice.points)
+        Phi = fit.basis.numbers(choice.points)
         wider = np.sum((Phi @ more) * Phi) > np.sum((Phi @ own) * Phi)
         covariance = arrays.like(more, fit.coef) if wider else fit.covariance
         return replace(fit, covariance=covariance, gain=choice.gain)

@@ -282,7 +282,7 @@ def strength(fit: StructuralFit) -> Strength:
     frozen[:, :own] = Z[:, :own].mean(0)
     targets = X[:, :d] - X[:, :d].mean(0)
     (sse, df), (sse0, df0) = (
-        _ridge_errors(fit.numbers(basis, points), targets, fit.regs[0]) for points in (Z, frozen)
+        _ridge_errors(basis.numbers(points), targets, fit.regs[0]) for points in (Z, frozen)
     )
     gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
     per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
@@ -293,7 +293,9 @@ def strength(fit: StructuralFit) -> Strength:
 
 def endogeneity_of(fit: StructuralFit) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`."""
-    Phi, Theta = (fit.numbers(*pair) for pair in zip(fit.draft.bases, fit.sample, strict=False))
+    Phi, Theta = (
+        basis.numbers(points) for basis, points in zip(fit.draft.bases, fit.sample, strict=False)
+    )
     return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs)
 
 

@@ -75,8 +75,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Polynomial of this degree in each column beside the kernel, without interactions, not
         penalised in stage 2: 0 is an intercept, 1 a plane. "auto" tries both, and with tuned
         kernels two-stage least squares in powers of the columns up to the third (after which
-        `reg_stage2_` is infinite); with fewer than ten rows a column, 0; for a share, None, as in
-        the paper.
+        `reg_stage2_` is as good as infinite, 4.5e15); with fewer than ten rows a column, 0; for a
+        share, None, as in the paper.
     tune_lengthscale : "auto" or bool
         Whether one scale per column, of the regressors and of the instruments, is searched from
         the median lengthscale. "auto" does so for kernels given by name, but not for a share.

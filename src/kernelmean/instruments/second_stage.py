@@ -82,8 +82,7 @@ class SecondStage:
 
     def noise(self, reg: float) -> float:
         """q, nearly the likeliest σ²: yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m."""
-        c = arrays.to_numpy(self.c)
-        q = self.rest - float(c @ (c * arrays.to_numpy(self.grid.shrink(reg))))
+        q = self.rest - float(self.c @ (self.c * self.grid.shrink(reg)))
         return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
 
     def root(self, reg: float) -> Array:
@@ -99,6 +98,8 @@ class SecondStage:
         −½[(m−1) log q + log|I + S/ξ| + log|mA_tt|] up to a constant; without a constant m log q.
         """
         s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
+        # at ξ = 0 the prior has no limit: one that rounding sets stands for it
+        reg = max(reg, arrays.EPS * max(self.size, arrays.EPS))
         explained = np.log1p(s / reg).sum() - np.linalg.slogdet(inverse / self.m)[1]
         degrees = self.m - min(self.trends, 1)
         return -0.5 * float(degrees * np.log(self.noise(reg)) + explained)
@@ -155,7 +156,7 @@ class CausalLeaveOneOut:
     def judged(self, regs) -> Judged:
         """What the judges say of h at each ξ."""
         projected, causal = (arrays.to_numpy(part).T ** 2 for part in self.errors(regs))
-        evidence = np.array([self.stage.evidence(reg) for reg in regs])
+        evidence = np.array([self.stage.evidence(float(reg)) for reg in regs])
         return Judged(self.known * causal.mean(1), projected, evidence)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, warn_numerical
+from ..core.checks import Array, check_library, warn_numerical
 from ..core.saving import Saveable
 from ..kernels import Kernel
 
@@ -34,6 +34,7 @@ class Support(Saveable):
 
     def nearest(self, X, kernel: Kernel) -> Array:
         """The nearest rows of the box, continuous in X, (m, d)."""
+        check_library(X, self.low, "X")
         return kernel.clipped(X, self.low, self.high)
 
     def outside(self, X, kernel: Kernel, what: str) -> np.ndarray:
@@ -42,6 +43,7 @@ class Support(Saveable):
         With one warning, which says what that means, where any is by more than a tenth of the
         range of the data.
         """
+        nearest = self.nearest(X, kernel)
         margin = FAR * (self.high - self.low)
         far = _differ(X, kernel.clipped(X, self.low - margin, self.high + margin))
         if far.any():
@@ -49,7 +51,7 @@ class Support(Saveable):
                 f"X has {far.sum()} row(s) outside the training data, row {np.flatnonzero(far)[0]} "
                 f"first: {what}"
             )
-        return _differ(X, self.nearest(X, kernel))
+        return _differ(X, nearest)
 
 
 def _differ(X, Y) -> np.ndarray:

@@ -143,6 +143,16 @@ class Transform(Saveable):
             z = np.log(Y) if self.name == "log" else np.sqrt(Y + self.shift)
         return np.where(np.isnan(z), -np.inf, z)
 
+    def along(self, Y: np.ndarray) -> np.ndarray:
+        """z of new rows; those out of range are refused."""
+        Z = self(Y)
+        if not np.isfinite(Z).all():
+            raise ValueError(
+                f"X has the value {Y.min():g}; the backbone was fitted to {self.name} X, which has "
+                "none of it"
+            )
+        return Z
+
     def back(self, Z: np.ndarray) -> np.ndarray:
         """y."""
         if self.name is None:

@@ -38,12 +38,9 @@ class Course:
     def of(cls, chain: FittedChain, line: FittedBackbone, rows: Rows, inputs=None) -> Course:
         """Along observations. What the states say of a missing row is what it is taken for."""
         Y, seen = arrays.to_numpy(rows.points), rows.seen
-        Z = np.where(seen[:, None], line.transform(np.where(seen[:, None], Y, 1.0)), 0.0)
-        if not np.isfinite(Z).all():
-            raise ValueError(
-                f"X has the value {Y[seen].min():g}; the backbone was fitted to "
-                f"{line.transform.name} X, which has none of it"
-            )
+        Z = np.zeros_like(Y)
+        if seen.any():
+            Z[seen] = line.transform.along(Y[seen])
         track = line.track(Z, seen, rows.sequences, inputs)
         course = cls(left(line, track, Z, rows), line, track, Z, seen)
         if seen.all():

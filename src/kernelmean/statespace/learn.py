@@ -295,7 +295,7 @@ class Learner:
         ]
         return found if self.chain is None else [replace(p, chain=self.chain) for p in found]
 
-    def refine(self, starts, hopeless: float) -> tuple[Climb, Smoothing, Held] | None:
+    def refine(self, starts, hopeless: float = -np.inf) -> tuple[Climb, Smoothing, Held] | None:
         """EM on some rows from all starts, (log-densities, chain), then on all rows.
 
         None if the best start ends at a mean log-likelihood that is `hopeless`.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..chains.model import FittedChain
-from ..chains.results import RegimeBelief, RegimeForecast
+from ..chains.results import RegimeBelief, RegimeForecast, as_observation
 from ..core import arrays
-from ..core.checks import Array, as_floats
+from ..core.checks import Array
 from ..core.labels import Labels
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
@@ -225,8 +225,8 @@ class LatentBelief(ShiftedLaw, RegimeBelief):
     ):
         super().__init__(model, prior, labels)
         self._nodes, self._line = nodes, line
-        self._seen: np.ndarray | None = None
         self._points_of = model.emissions.points
+        self._seen: np.ndarray | None = None
         if line is not None:
             self.transform, self._past = line.transform, line.first
             self._expect(inputs)
@@ -247,12 +247,12 @@ class LatentBelief(ShiftedLaw, RegimeBelief):
         if self._line is None:
             super().update(x)
             return self
-        z = self.transform(np.atleast_1d(arrays.to_numpy(as_floats(x, "x"))))
-        if not self._line.settled(np.diag(self.extra)[None])[0]:
-            super().update(np.full(len(z), np.nan))
-        else:
-            super().update(arrays.like(z - self.shift, self._points_of))
-        self._seen = None if np.isnan(z).any() else z
+        point, seen = as_observation(x, self._points_of)
+        z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
+        usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
+        off = z - self.shift if usable else np.full(len(self.shift), np.nan)
+        super().update(arrays.like(off, point))
+        self._seen = z
         return self
 
     def _expect(self, inputs) -> None:

@@ -275,7 +275,8 @@ class Forecasts:
 def expected(
     model: KernelStateSpace, function: Callable[[np.ndarray], np.ndarray], X, lengths=None
 ) -> np.ndarray:
-    """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...)."""
+    """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...), where y has no backbone."""
+    assert model.backbone_ is None
     probabilities = model.filter(X, lengths).probabilities @ model.transmat_
     prior = np.vstack([model.startprob_, probabilities[:-1]])
     prior[[s.start for s in check_sequences(lengths, len(prior))]] = model.startprob_
