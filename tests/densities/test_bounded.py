@@ -119,3 +119,16 @@ def test_engel(seed):
     found = km.ConditionalDensity().fit(X[learned], y[learned])
     errors = quietly(found.predict_quantile, X[rest], 0.5) - y[rest]
     assert np.abs(errors).max() < 5 * y[learned].std()
+
+
+def test_laws_are_functions_too():
+    """Σ_j w_j k(e_j + s, y), by hand, also where every law lies somewhere else."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-2, 2, (60, 1))
+    y = np.sin(x) + 0.3 * rng.normal(size=(60, 1))
+    model = km.ConditionalDensity(reg=1e-2, bandwidth=0.3, location=True).fit(x, y)
+    laws, new = model.at(x[:3]), np.linspace(-1, 1, 4)[:, None]
+    points = laws.embedding.points
+    for b, found in enumerate(laws(new)):
+        off = new - points.T - laws.shift[b]
+        assert_allclose(found, np.exp(-(off**2) / (2 * 0.3**2)) @ laws.weights[b], atol=1e-10)

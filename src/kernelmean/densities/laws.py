@@ -75,6 +75,13 @@ class MovedLaws(Law):
         m = self._embedding[index]
         return m if self.shift is None else m.moved(arrays.like(self.shift[index], m.points))
 
+    def __call__(self, Y) -> Array:
+        """The embeddings as functions at rows of Y, as `MeanEmbedding`: without the wide law."""
+        m = self._embedding
+        if self.shift is None:
+            return m(Y)
+        return arrays.namespace(m.points).stack([self[b](Y) for b in range(len(self))])
+
     def tilted(self, factor: Callable) -> MovedLaws:
         """The laws whose densities are `factor` times these, as `MeanEmbedding.tilted`."""
         m = self._embedding
