@@ -17,8 +17,7 @@ from ..core.checks import (
     warn_numerical,
 )
 from ..embedding.embedding import MeanEmbedding, as_embedding
-from .machine import Step
-from .nodes import NodeMachine, Recursion
+from .machine import Machine, Recursion, Step
 from .steps import Squared
 
 
@@ -49,7 +48,7 @@ def belief(machine: Recursion, prior) -> MeanEmbedding:
 
 def check_supervised(machine: Recursion) -> None:
     """Only one of the rules can be supervised."""
-    if isinstance(machine, NodeMachine):
+    if not isinstance(machine, Machine):
         raise ValueError("supervision needs inference='kbr'; this one has 'densities'")
     if isinstance(machine.rule, Squared):
         raise ValueError("supervision needs rule='importance'; this one has 'squared'")

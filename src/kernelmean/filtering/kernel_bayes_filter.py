@@ -34,8 +34,7 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from . import inputs
 from .fit import Plan
-from .machine import Machine, Step
-from .nodes import NodeMachine, Recursion
+from .machine import Machine, Recursion, Step
 from .results import Belief, FilterResult, Forecast
 from .tune import tune
 
@@ -242,7 +241,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         self.machine_ = machine
         self.points_x_, self.points_ = machine.points_x, machine.points
         self.kernel_x_, self.kernel_z_ = machine.kernel_x, machine.kernel_z
-        if isinstance(machine, NodeMachine):
+        if not isinstance(machine, Machine):
             return
         self.features_x_, self.features_z_ = machine.features_x, machine.features_z
         self.reg_, self.reg_prior_ = machine.rule.reg, machine.reg_prior
@@ -269,7 +268,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             Line("states", names, ", ".join(names)),
         ]
         title, told = "Kernel Bayes filter", [Block("Training", training)]
-        if isinstance(self.machine_, NodeMachine):
+        if not isinstance(self.machine_, Machine):
             nodes = len(self.machine_.points)
             how = [Line("laws", "densities", "two conditional densities")]
             return Summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,8 +52,63 @@ class Step:
         return self.belief / self.read[0]
 
 
+class Recursion(Saveable, ABC):
+    """What a fitted filter consists of: a belief's way from one step to the next, and back."""
+
+    points: Array
+    points_x: Array
+    kernel_x: Kernel
+    kernel_z: Kernel
+
+    @abstractmethod
+    def first(self, prior: MeanEmbedding) -> Step:
+        """The belief `prior` as a step."""
+
+    @abstractmethod
+    def everywhere(self) -> MeanEmbedding:
+        """The law of the training states."""
+
+    @abstractmethod
+    def predicted(self, step: Step) -> Step:
+        """One step on in time."""
+
+    @abstractmethod
+    def observed(self, step: Step, x, supervision=None) -> Step:
+        """The step after one observation, (1, d_x)."""
+
+    @abstractmethod
+    def smoothed(self, step: Step, later: Step) -> Step:
+        """A filtered step once the belief about the next one is known."""
+
+    @abstractmethod
+    def advance(
+        self, first: Step, points, missing, sequences, supervise: Callable | None = None
+    ) -> list[Step]:
+        """Filtered steps of all sequences."""
+
+    @abstractmethod
+    def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
+        """The batch of embeddings of the states."""
+
+    @abstractmethod
+    def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
+        """The batch of embeddings of what is observed then."""
+
+    def backward(self, steps: list[Step], sequences: list[slice]) -> list[Step]:
+        """Every step given all of its sequence, from filtered ones."""
+        steps = list(steps)
+        for sequence in sequences:
+            for i in range(sequence.stop - 2, sequence.start - 1, -1):
+                steps[i] = self.smoothed(steps[i], steps[i + 1])
+        return steps
+
+    def ahead(self, step: Step, count: int) -> list[Step]:
+        """The next predictions."""
+        return [step := self.predicted(step) for _ in range(count)]
+
+
 @dataclass(frozen=True, eq=False)
-class Machine(Saveable):
+class Machine(Recursion):
     """What a fitted filter consists of, and the steps of its recursion (MATH §6)."""
 
     transition: Transition
@@ -215,18 +271,6 @@ class Machine(Saveable):
             news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))
             for i, step in zip(plain, news, strict=True):
                 steps[i] = step
-
-    def backward(self, steps: list[Step], sequences: list[slice]) -> list[Step]:
-        """Every step given all of its sequence, from filtered ones."""
-        steps = list(steps)
-        for sequence in sequences:
-            for i in range(sequence.stop - 2, sequence.start - 1, -1):
-                steps[i] = self.smoothed(steps[i], steps[i + 1])
-        return steps
-
-    def ahead(self, step: Step, count: int) -> list[Step]:
-        """The next predictions."""
-        return [step := self.predicted(step) for _ in range(count)]
 
     # ------------------------------------------------------------ what steps stand for
 

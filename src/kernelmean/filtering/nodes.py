@@ -11,13 +11,12 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array
 from ..core.moments import evenly
-from ..core.saving import Saveable
 from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from .machine import Machine, Step
+from .machine import Recursion, Step
 
 NODES = 1_000  # training states at most
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
@@ -25,7 +24,7 @@ BLOCK = 200  # observations whose densities are formed together
 
 
 @dataclass(frozen=True, eq=False)
-class NodeMachine(Saveable):
+class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
 
     - predict: w'_j = Σ_i w_i K_ij, K_ij ∝ p(z_j|z_i) / Σ_l p(z_j|z_l), rows summing to one: the
@@ -138,18 +137,6 @@ class NodeMachine(Saveable):
                 steps.append(self._updated(step, told[:, column[t]]) if t in column else step)
         return steps
 
-    def backward(self, steps: list[Step], sequences: list[slice]) -> list[Step]:
-        """Every step given all of its sequence, from filtered ones."""
-        steps = list(steps)
-        for sequence in sequences:
-            for i in range(sequence.stop - 2, sequence.start - 1, -1):
-                steps[i] = self.smoothed(steps[i], steps[i + 1])
-        return steps
-
-    def ahead(self, step: Step, count: int) -> list[Step]:
-        """The next predictions."""
-        return [step := self.predicted(step) for _ in range(count)]
-
     # ------------------------------------------------------------ what steps stand for
 
     def embed(self, steps) -> MeanEmbedding:
@@ -161,9 +148,6 @@ class NodeMachine(Saveable):
         """The batch of embeddings of what is observed then: each node has its observation."""
         W = np.stack([step.belief for step in steps])
         return MeanEmbedding.of_parts(self.points_x, W, None, self.kernel_x)
-
-
-Recursion = Machine | NodeMachine  # what a fitted filter is, by kernel rule or by densities
 
 
 def chain_of(log_density) -> np.ndarray:

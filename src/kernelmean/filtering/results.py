@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, as_floats
+from ..core.checks import Array, as_floats, warn_caller
 from ..core.labels import Labels
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from . import inputs
-from .machine import Step
-from .nodes import Recursion
+from .machine import Recursion, Step
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -35,7 +33,7 @@ class _Steps(Law):
     @property
     def embeddings(self) -> MeanEmbedding:
         """The old name of `embedding`."""
-        warnings.warn("embeddings is now embedding", FutureWarning, stacklevel=2)
+        warn_caller("embeddings is now embedding", FutureWarning)
         return self.embedding
 
     def mean(self) -> Array:

@@ -95,6 +95,12 @@ def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, fl
             yield few, few.P.shape[0] / len(rows)
 
 
+def spreads(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Standard deviations of the states, and which are more than rounding dust."""
+    size = Z.std(axis=0)
+    return size, size > 1e-8 * np.abs(Z).max(axis=0)
+
+
 def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
     """λ of the backward pass with the least error in smoothing a stretch of the training record.
 
@@ -105,8 +111,7 @@ def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
     longest = max(sequences, key=lambda s: s.stop - s.start)
     rows = slice(longest.start, min(longest.stop, longest.start + SMOOTHED))
     Z, X = arrays.to_numpy(machine.points), machine.points_x[rows, :]
-    size = Z.std(axis=0)
-    varies = size > 1e-8 * np.abs(Z).max(axis=0)  # not rounding dust
+    size, varies = spreads(Z)
     whole = [slice(0, X.shape[0])]
     start = machine.first(machine.everywhere())
     steps = machine.advance(start, X, np.zeros(X.shape[0], bool), whole)

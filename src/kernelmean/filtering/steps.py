@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -134,11 +135,7 @@ class Importance(Saveable):
         """Mean and covariance of φ in a belief."""
         d = self.kept(m)
         total = float(arrays.namespace(d).sum(d))
-        d = d / total if total > 0 else d
-        mean = d @ self.Phi
-        return Covariances(
-            self, d, mean, weighted_second(self.Phi, d)[0] - mean[:, None] * mean[None, :]
-        )
+        return Covariances(self, d / total if total > 0 else d)
 
 
 @dataclass(frozen=True)
@@ -147,8 +144,17 @@ class Covariances:
 
     rule: Importance
     shares: Array
-    mean: Array
-    cov: Array
+
+    @cached_property
+    def mean(self) -> Array:
+        """μ."""
+        return self.shares @ self.rule.Phi
+
+    @cached_property
+    def cov(self) -> Array:
+        """C."""
+        second, _ = weighted_second(self.rule.Phi, self.shares)
+        return second - self.mean[:, None] * self.mean[None, :]
 
     def carried(self, change, reg: float) -> tuple[Array, Array]:
         """What a change of the expected φ says of the states: u and Σ_i v_i [q(z_i), 1, z_i].

@@ -27,7 +27,7 @@ from ..core.threads import one_thread
 from ..features.choose import learns_from_pairs
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel, fitted_kernel
-from .settings import SMOOTHERS, state_kernel
+from .settings import SMOOTHERS, spreads, state_kernel
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
 FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
@@ -72,8 +72,7 @@ class Split:
     def error(self, track) -> float:
         """Mean squared error of tracking the stretches, in units of the states' variances."""
         found = track(self.held.X, self.held.lengths).mean()
-        known, size = arrays.to_numpy(self.learn.Z), arrays.to_numpy(self.learn.Z).std(axis=0)
-        varies = size > 1e-8 * np.abs(known).max(axis=0)  # not rounding dust
+        size, varies = spreads(arrays.to_numpy(self.learn.Z))
         off = arrays.to_numpy(found) - arrays.to_numpy(self.held.Z)
         error = float(np.mean((off[:, varies] / size[varies]) ** 2)) if varies.any() else 0.0
         return error if np.isfinite(error) else np.inf
