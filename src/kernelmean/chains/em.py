@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -282,6 +282,19 @@ class Refinement:
                 found[h] = self.held_out(h, first)
         best = max(found, key=lambda h: found[h].total)
         return best, found[best]
+
+    def guarded(
+        self, rules: Iterable[GuardRule], first: Climb, factor: float, held: HeldOut, worth=0.0
+    ) -> tuple[Refinement, HeldOut]:
+        """With one guard after the other, as long as rows held out gain more than it is worth."""
+        best = self
+        for rule in rules:
+            other = replace(self, guard_of=rule)
+            value = other.held_out(factor, first)
+            if value.total <= held.total + worth:
+                break
+            best, held = other, value
+        return best, held
 
     def narrowed(self, bandwidth: float) -> float:
         """The best on half of the rows is a little too wide for all of them."""

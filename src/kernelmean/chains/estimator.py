@@ -71,12 +71,16 @@ class ChainEstimator(Saveable, BaseEstimator):
         lengths : sequence of int, optional
             Rows of each sequence, if there are several below each other.
         """
+        self.adopt(self.learned(self.begun(X, lengths), generator(self.random_state)))
+        return self
+
+    def begun(self, X, lengths) -> Draft:
+        """Parameters and rows, checked; names of columns are kept."""
         check_parameters(self)
         draft = self.draft(X, lengths)
         X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
         validate_data(self, X, skip_check_array=True)
-        self.adopt(self.learned(draft, generator(self.random_state)))
-        return self
+        return draft
 
     def draft(self, X, lengths=None) -> Draft:
         """Training rows and their moments: what a fit begins with.

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
-from ..chains.em import Climb, Refinement, random_starts
+from ..chains.em import Climb, random_starts
 from ..chains.emission import Shrunken, Smoothing
 from ..chains.markov import predicted
 from ..chains.model import FittedChain
@@ -22,7 +22,7 @@ from ..kernels import Gaussian
 from .spectral import SpectralFit, fit_spectral
 
 SOME = 1e-12  # weight of a row in a law, at the least
-SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law
+SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law, one after the other
 WORTH = 1.0  # least gain in log-likelihood for a share
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
@@ -119,21 +119,10 @@ def refine(
     found, factor = search.begun(starts(draft, fit, numbers, settings.n_init, rng))
     if search.searched:
         factor, held = search.over_bandwidths(found, factor)
-        search = shrunken(search, found, factor, held.total)
+        search, _ = search.guarded(map(Shrunken, SHARES), found, factor, held, WORTH)
         factor = search.narrowed(factor)
         found = search.at(search.smoothing(factor), found)
     return on_all(search, rows, found, factor, settings)
-
-
-def shrunken(search: Refinement, found: Climb, factor: float, score: float) -> Refinement:
-    """With laws shrunk towards normal ones as far as rows held out like it."""
-    for share in SHARES:
-        other = replace(search, guard_of=Shrunken(share))
-        value = other.held_out(factor, found).total
-        if value <= score + WORTH:
-            break
-        search, score = other, value
-    return search
 
 
 def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:

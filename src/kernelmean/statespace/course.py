@@ -88,7 +88,7 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
     means = arrays.to_numpy(chain.emissions.mean())
     expected = p @ means
     known = line.known(past.time + np.arange(steps), inputs)
-    shift, own = np.empty((steps, d)), np.empty((steps, d))
+    shift = np.empty((steps, d))
     state = past
     for h in range(steps):
         shift[h] = known[h] + state.mean[0]

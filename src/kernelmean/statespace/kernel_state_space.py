@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..chains.draft import Draft
 from ..chains.estimator import ChainEstimator, version2
@@ -29,7 +29,6 @@ from ..core.checks import (
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import (
-    check_parameters,
     count,
     either,
     flag,
@@ -264,10 +263,7 @@ class KernelStateSpace(ChainEstimator):
         inputs : array or DataFrame of shape (n, k), optional
             What is known of every row beforehand: the backbone is linear in it.
         """
-        check_parameters(self)
-        draft = self.draft(X, lengths)
-        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
-        validate_data(self, X, skip_check_array=True)
+        draft = self.begun(X, lengths)
         inputs = as_inputs(inputs, len(draft.rows.seen), None)
         self.inputs_ = 0 if inputs is None else inputs.shape[1]
         self.adopt(self.learned(draft, generator(self.random_state), inputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
-from ..chains.em import FEWEST, Climb, Effort, HeldOut, Refinement
+from ..chains.em import FEWEST, Climb, Effort
 from ..chains.emission import Guard, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
@@ -309,21 +309,16 @@ class Learner:
             return None
         if search.searched:
             factor, held = search.over_bandwidths(found, factor)
-            search, held = self._guarded(search, found, factor, held)
+            search, held = search.guarded(self.stronger(), found, factor, held)
             factor = search.narrowed(factor)
             found = search.at(search.smoothing(factor), found)
         else:
             held = search.held_out(factor, found)
         return *on_all(search, rows, found, factor, self.settings), Held(numbers, held)
 
-    def _guarded(self, search: Refinement, found: Climb, factor: float, held: HeldOut) -> tuple:
-        """With the emission guard as strong as rows held out like it best: as given, or more so."""
-        best, guard = search, self.guard_of
+    def stronger(self) -> Iterator[LinearGuard]:
+        """The emission guard ever stronger."""
+        guard = self.guard_of
         for _ in range(STRENGTHS):
             guard = replace(guard, strength=STRONGER * guard.strength)
-            other = replace(search, guard_of=guard)
-            value = other.held_out(factor, found)
-            if value.total <= held.total:
-                break
-            best, held = other, value
-        return best, held
+            yield guard
