@@ -233,7 +233,7 @@ def pairs_wanted(m: int, n: int, paired: bool | None) -> bool:
     advice = f"Y has {m} rows but X has {n}; for a table, a row for each x, ask with paired=False"
     if paired:
         raise ValueError(advice)
-    warnings.warn(f"{advice}: this will be an error", FutureWarning, stacklevel=3)
+    warn_caller(f"{advice}: this will be an error", FutureWarning)
     return False
 
 

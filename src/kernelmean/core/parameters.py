@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from functools import wraps
 from typing import Any, ClassVar
 
-from .checks import check_choice, check_count, check_level, check_positive
+from .checks import check_choice, check_count, check_level, check_positive, warn_caller
 from .saving import Saveable
 
 Rule = Callable[[Any, str], Any]
@@ -169,7 +169,7 @@ def moved(**moves: tuple[str, Change]) -> Callable[[type], type]:
             names = ", ".join(f"{name}=" for name, _ in old)
             now = dict.fromkeys(moves[name][0] for name, _ in old)
             new = ", ".join(f"{name}={getattr(estimator, name)!r}" for name in now)
-            warnings.warn(f"{names} moved: give {new}", FutureWarning, stacklevel=3)
+            warn_caller(f"{names} moved: give {new}", FutureWarning)
 
     def decorate(cls: Any) -> Any:
         init, set_params = cls.__init__, cls.set_params

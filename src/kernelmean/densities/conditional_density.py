@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -23,6 +22,7 @@ from ..core.checks import (
     column_names,
     frozen,
     pairs_wanted,
+    warn_caller,
 )
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -322,12 +322,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     def quantile(self, X, q) -> Array:
         """The old name of `predict_quantile`."""
-        warnings.warn("quantile is now predict_quantile", FutureWarning, stacklevel=2)
+        warn_caller("quantile is now predict_quantile", FutureWarning)
         return self.predict_quantile(X, q)
 
     def interval(self, X, level: float = 0.95, kind: str = "central") -> Interval:
         """The old name of `predict_interval`."""
-        warnings.warn("interval is now predict_interval", FutureWarning, stacklevel=2)
+        warn_caller("interval is now predict_interval", FutureWarning)
         return self.predict_interval(X, level, kind)
 
     def region(self, X, level: float = 0.95) -> list[np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -20,6 +19,7 @@ from ..core.checks import (
     check_library,
     column_names,
     frozen,
+    warn_caller,
 )
 from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
@@ -207,7 +207,7 @@ class MeanEmbedding(WeightedPoints):
 
     def covariance(self) -> Array:
         """The old name of `cov`."""
-        warnings.warn("covariance is now cov", FutureWarning, stacklevel=2)
+        warn_caller("covariance is now cov", FutureWarning)
         return self.cov()
 
     def std(self) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -19,6 +18,7 @@ from ..core.checks import (
     check_lengths,
     check_target,
     column_names,
+    warn_caller,
 )
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, count, either, flag, optional, positive
@@ -412,9 +412,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
 
 def _outcome(y, n: int, gaps: bool) -> Array:
     if as_floats(y, "y").ndim == 2:
-        warnings.warn(
+        warn_caller(
             "A column-vector y was passed when a 1d array was expected: use y.ravel()",
             DataConversionWarning,
-            stacklevel=5,
         )
     return as_vector(y, "y", n=n, gaps=gaps)
