@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import pickle
+import subprocess
+import sys
+import tracemalloc
 import zipfile
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -369,6 +375,16 @@ def rewrite(path, members: dict) -> None:
             archive.writestr(name, blob)
 
 
+def forge(path, tree, blobs=()) -> None:
+    """A file with a digest that is right, as anybody can write one."""
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    for blob in blobs:
+        digest.update(blob)
+    header = {"format": "kernelmean", "version": 2, "sha256": digest.hexdigest(), "object": tree}
+    arrays = {f"{i}.npy": blob for i, blob in enumerate(blobs)}
+    rewrite(path, {"header.json": json.dumps(header), **arrays})
+
+
 def test_every_tampered_byte_is_caught_or_harmless(saved, xy):
     """Flip one byte at a time, anywhere: an error, or (in zip padding such as dates) exactly the
     same object.
@@ -497,22 +513,12 @@ def test_an_array_of_objects_is_never_unpickled(saved, tmp_path, monkeypatch):
     """Replace every array by one that holds a pickle; even with a matching digest it must not be
     run.
     """
-    import hashlib
-    import io
-
     mark = tmp_path / "exploded"
     monkeypatch.setenv("KM_BOMB", str(mark))
     buffer = io.BytesIO()
     np.save(buffer, np.array([Bomb()], dtype=object), allow_pickle=True)
     info, members = header_of(saved)
-    members = {n: buffer.getvalue() if n.endswith(".npy") else b for n, b in members.items()}
-    tree = json.dumps(info["header"]["object"], sort_keys=True).encode()
-    digest = hashlib.sha256(tree)
-    for n in sorted((n for n in members if n.endswith(".npy")), key=lambda n: int(n.split(".")[0])):
-        digest.update(members[n])
-    info["header"]["sha256"] = digest.hexdigest()
-    members[info["name"]] = json.dumps(info["header"]).encode()
-    rewrite(saved, members)
+    forge(saved, info["header"]["object"], [buffer.getvalue()] * (len(members) - 1))
     with pytest.raises(ValueError):
         km.load(saved)
     assert not mark.exists()
@@ -538,18 +544,139 @@ def test_an_array_of_objects_is_never_unpickled(saved, tmp_path, monkeypatch):
 )
 def test_a_file_cannot_name_any_class(cls, tmp_path):
     """Only classes of this package that say they can be saved are built, digest or no digest."""
-    import hashlib
-
     path = tmp_path / "k.km"
     km.Gaussian(0.5).save(path)
-    info, members = header_of(path)
-    tree = {**info["header"]["object"], "class": cls}
-    info["header"]["object"] = tree
-    info["header"]["sha256"] = hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
-    members[info["name"]] = json.dumps(info["header"]).encode()
-    rewrite(path, members)
+    forge(path, {**header_of(path)[0]["header"]["object"], "class": cls})
     with pytest.raises(ValueError):
         km.load(path)
+
+
+def deep(kind: str, levels: int = 100_000) -> str:
+    """JSON text too deep for any recursion."""
+    return f'{{"{kind}": [' * levels + "]}" * levels
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {},
+        {"array": 0},
+        {"array": 10**30},
+        {"array": "0"},
+        {"float": "one"},
+        {"list": 3},
+        {"dict": [[{"list": []}, 1]]},
+        {"dict": [1]},
+        {"class": "Gaussian", "state": 3},
+        {"class": ["Gaussian"], "state": {"dict": []}},
+        {"class": "Gaussian"},
+        {"sklearn": "RBF", "state": {"dict": [["nope", 1]]}},
+        {"sklearn": "Kernel", "state": {"dict": []}},
+        {"sklearn": "kernel_metrics", "state": {"dict": []}},
+        {"strange": 1},
+    ],
+    ids=repr,
+)
+def test_headers_that_make_no_sense_are_value_errors(tree, tmp_path):
+    path = tmp_path / "odd.km"
+    forge(path, tree)
+    with pytest.raises(ValueError, match=r"odd\.km is not a kernelmean file"):
+        km.load(path)
+
+
+@pytest.mark.parametrize("header", [deep("list"), "[" * 100_000, "1" * 100_000, '"\\ud800"', ""])
+def test_headers_that_break_parsers_are_value_errors(header, tmp_path):
+    path = tmp_path / "odd.km"
+    rewrite(path, {"header.json": header})
+    with pytest.raises(ValueError, match=r"odd\.km"):
+        km.load(path)
+
+
+def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    return b"\x93NUMPY" + version + len(header).to_bytes(2, "little") + header.encode() + data
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"\x93NUMPY",
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}", bytes(8)),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -1)}", bytes(8)),
+        npy("{'descr': '|V2000000000', 'fortran_order': False, 'shape': (1,)}", bytes(8)),
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", bytes(8)),
+        npy("{'descr': 'nothing', 'fortran_order': False, 'shape': (1,)}", bytes(8)),
+        npy("(" * 9000, bytes(8)),
+        npy("[" * 9000 + "]" * 9000, bytes(8)),
+        npy("'" * 3, bytes(8)),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", bytes(8), b"\x09\x00"),
+    ],
+)
+def test_arrays_that_are_not_what_they_say_are_value_errors(blob, tmp_path):
+    path = tmp_path / "odd.km"
+    forge(path, {"array": 0}, [blob])
+    with pytest.raises(ValueError, match=r"odd\.km"):
+        km.load(path)
+
+
+def test_a_small_file_is_not_unpacked_into_a_large_one(tmp_path):
+    path = tmp_path / "bomb.km"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", " " * 100_000_000)
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="compressed or overlap"):
+            km.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_members_that_overlap_are_refused(tmp_path):
+    path = tmp_path / "many.km"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.json", " " * 100_000)
+        archive.filelist *= 1_000
+    with pytest.raises(ValueError, match="compressed or overlap"):
+        km.load(path)
+
+
+@pytest.mark.parametrize(("offset", "byte"), [(6, 1), (8, 99)], ids=["locked", "unknown method"])
+def test_members_that_cannot_be_read_are_value_errors(saved, offset, byte):
+    """zipfile raises RuntimeError of the one and NotImplementedError of the other."""
+    blob = bytearray(saved.read_bytes())
+    directory = blob.index(b"PK\x01\x02")
+    blob[offset] = blob[directory + offset + 2] = byte
+    saved.write_bytes(blob)
+    with pytest.raises(ValueError, match=r"c\.km"):
+        km.load(saved)
+
+
+@pytest.mark.slow
+def test_a_class_that_a_file_names_brings_in_no_optional_package(tmp_path):
+    """Whatever the name: PyTorch alone is imported, for `Neural`, which is nothing without it."""
+    forge(tmp_path / "odd.km", {"class": "Nothing", "state": {"dict": []}})
+    code = (
+        "import sys, sklearn.linear_model\n"
+        "before = set(sys.modules)\n"
+        "import kernelmean as km\n"
+        "try: km.load(sys.argv[1])\n"
+        "except ValueError as err: assert 'does not have: Nothing' in str(err)\n"
+        "else: raise AssertionError\n"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "odd.km")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    ours = {"torch", "pandas", "dask", "matplotlib", "typer", "formulaic", "statsmodels", "river"}
+    assert not ours & set(told)
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
+def test_a_file_of_a_package_that_is_missing_says_which(tmp_path):
+    forge(tmp_path / "net.km", {"class": "Neural", "state": {"dict": []}})
+    with pytest.raises(ValueError, match="needs PyTorch"):
+        km.load(tmp_path / "net.km")
 
 
 def cubic(A, B):

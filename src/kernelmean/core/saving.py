@@ -2,7 +2,8 @@
 
 A file holds `header.json` (format, version, a SHA-256 of the contents, and the object as nested
 plain data) and one `.npy` per array. Only classes of this package are built on loading, arrays are
-read with pickling off, and a file whose digest does not match is refused.
+read with pickling off, and a file whose digest does not match is refused. Members are stored as
+they are, so that none can be larger than the file that holds it: compressed ones are refused.
 
 A class is saved under its own name, not that of its module, so that files outlive moves: version 1
 wrote `instrument.KernelIV`, version 2 writes `KernelIV`. `RENAMED` says what became of old names.
@@ -17,13 +18,14 @@ import json
 import os
 import sys
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from math import prod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
+from numpy.lib import format as npy
 
 from .arrays import to_numpy
 
@@ -32,8 +34,6 @@ VERSION = 2
 READ = (1, VERSION)
 HEADER = "header.json"
 SKLEARN = "sklearn.gaussian_process.kernels"
-DAMAGE = (zipfile.BadZipFile, KeyError, EOFError, TypeError, AttributeError, zlib.error)
-
 
 # Classes that are gone or renamed -> what a file that holds them means today.
 RENAMED: dict[str, str] = {}
@@ -96,7 +96,8 @@ def load(path) -> Any:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is not ours, is damaged or was altered, or is of a newer version.
+        If the file is not ours, is damaged or was altered, is of a newer version, or holds a class
+        that needs a package which is missing; nothing else is raised, whatever the file holds.
 
     Examples
     --------
@@ -106,12 +107,16 @@ def load(path) -> Any:
     >>> km.load(path)
     Gaussian(lengthscale=2.0, columnwise=False)
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            header, arrays = _read(archive)
+    path = Path(path)
+    with path.open("rb") as file:
+        try:
+            header, arrays = _read(file)
             return _decode(header["object"], arrays)
-    except (*DAMAGE, ValueError) as err:
-        raise ValueError(f"{path} is not a kernelmean file, or it is damaged: {err}") from err
+        except Exception as err:
+            reason = str(err) or type(err).__name__
+            raise ValueError(
+                f"{path} is not a kernelmean file, or it is damaged: {reason}"
+            ) from err
 
 
 def _write(path: Path, tree: Any, arrays: list[np.ndarray]) -> None:
@@ -128,19 +133,40 @@ def _write(path: Path, tree: Any, arrays: list[np.ndarray]) -> None:
             archive.writestr(f"{i}.npy", blob)
 
 
-def _read(archive: zipfile.ZipFile) -> tuple[dict, list[np.ndarray]]:
-    header = json.loads(archive.read(HEADER))
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise KeyError("the header is not kernelmean's")
-    if header["version"] not in READ:
-        raise ValueError(
-            f"the file has format version {header['version']}; this kernelmean reads {READ}"
-        )
-    count = len(archive.namelist()) - 1
-    blobs = [archive.read(f"{i}.npy") for i in range(count)]
+def _read(file: IO[bytes]) -> tuple[dict, list[np.ndarray]]:
+    with zipfile.ZipFile(file) as archive:
+        _check_sizes(archive, os.fstat(file.fileno()).st_size)
+        header = json.loads(archive.read(HEADER))
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise ValueError("the header is not kernelmean's")
+        if header["version"] not in READ:
+            raise ValueError(
+                f"the file has format version {header['version']}; this kernelmean reads {READ}"
+            )
+        blobs = [archive.read(f"{i}.npy") for i in range(len(archive.namelist()) - 1)]
     if header["sha256"] != _digest(header["object"], blobs):
         raise ValueError("the file was altered after it was written: its digest does not match")
-    return header, [np.load(io.BytesIO(blob), allow_pickle=False) for blob in blobs]
+    return header, [_from_npy(blob) for blob in blobs]
+
+
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """What is unpacked fits in the file it comes from: a small file cannot fill the memory."""
+    members = archive.infolist()
+    stored = all(m.compress_type == zipfile.ZIP_STORED for m in members)
+    if not stored or sum(m.file_size for m in members) > size:
+        raise ValueError("its members are compressed or overlap; `save` stores them as they are")
+
+
+def _from_npy(blob: bytes) -> np.ndarray:
+    """An array; what its header promises is there, before room is made for it."""
+    file = io.BytesIO(blob)
+    if npy.read_magic(file) != (1, 0):
+        raise ValueError("it holds an array of another format than `save` writes")
+    shape, _, dtype = npy.read_array_header_1_0(file)
+    if prod(shape) * dtype.itemsize != len(blob) - file.tell():
+        raise ValueError(f"it holds an array that is not of the shape {shape} it says it has")
+    file.seek(0)
+    return np.load(file, allow_pickle=False)
 
 
 def _to_npy(array: np.ndarray) -> bytes:
