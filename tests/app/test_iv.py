@@ -357,7 +357,14 @@ def test_predictions_never_hide_a_column_of_the_same_name(market):
         ([*MARKET, "--split", "1.5"], "--split"),
         ([*MARKET, "--split", "1"], "--split"),
         ([*MARKET, "--split", "half"], "--split is 'half'"),
+        ([*MARKET, "--split", "²"], "--split is '²'"),
+        ([*MARKET, "--split", "9" * 30], "200 rows allow 100 at most"),
         ([*MARKET, "--trend", "-1"], "--trend is '-1'"),
+        ([*MARKET, "--trend", "²"], "--trend is '²'"),
+        ([*MARKET, "--trend", "1000"], "a degree from 0 to 10"),
+        ([*MARKET, "--seed", "9" * 30], "--seed"),
+        ([*MARKET, "--out", "a" * 300], "File name too long"),
+        ([*MARKET, "--at", "a" * 300], "File name too long"),
         ([*MARKET, "--kernel", "gausian"], "gausian"),
         ([*MARKET, "--nonsense"], "--nonsense"),
         (["--y", "quantity", "--x", "prise", "--z", "storm"], "did you mean 'price'?"),
@@ -396,18 +403,53 @@ def test_missing_values_dropped_on_request(run, market, tmp_path):
     np.testing.assert_array_equal(rows, np.flatnonzero(market["price"] > 0) + 1)
 
 
-def test_nothing_half_written_is_left(monkeypatch, tmp_path):
-    def full(self, content):
-        with self.open("wb") as file:
-            file.write(content[:3])
-        raise OSError(28, "No space left on device")
+def test_rows_to_predict_for_that_are_too_large(refused, csv, market, tmp_path):
+    market.head(3).assign(price=[1e300, -1e300, 1e308]).to_csv(tmp_path / "at.csv", index=False)
+    assert "rescale" in refused("iv", csv, *MARKET, "--split", 0.5, "--at", "at.csv")
 
+
+def test_a_column_called_row(run, csv, market, tmp_path):
+    market.rename(columns={"price": "row"}).to_csv(tmp_path / "row.csv", index=False)
+    args = ("--y", "quantity", "--x", "row", "--z", "storm", "--split", 0.5)
+    result = run("iv", "row.csv", *args)
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv("kernelmean-iv/predictions.csv")
+    np.testing.assert_array_equal(table["row_"], np.arange(1, 201))
+    np.testing.assert_allclose(table["row"], market["price"])
+
+
+def full(self, content):
+    with self.open("wb") as file:
+        file.write(content[:3])
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     (tmp_path / "old.txt").write_text("old")
     monkeypatch.setattr(Path, "write_bytes", full)
+    contents = {"new.km": km.Gaussian(1.0).save, "old.txt": "new text"}
     with pytest.raises(UserError, match="No space left on device"):
-        files.write_all(tmp_path, {"old.txt": "new text"})
+        files.write_all(tmp_path, contents)
     assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
     assert (tmp_path / "old.txt").read_text() == "old"
+    with pytest.raises(UserError, match="No space left on device"):
+        files.write_all(tmp_path / "deep" / "er", contents)
+    assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
+
+
+def test_interrupted_while_importing(tmp_path):
+    """Importing the command takes seconds; Ctrl-C there is one line as well."""
+    code = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from kernelmean.app import main\n"
+        "main()"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout, told.stderr) == (130, "", "error: interrupted\n")
 
 
 def test_interrupted(run, csv, monkeypatch):
@@ -430,7 +472,7 @@ def test_curve_is_the_displays(analysis):
 
 @pytest.mark.slow
 def test_as_a_program(csv, tmp_path):
-    command = [sys.executable, "-c", "from kernelmean.app import main; main()", "iv", str(csv)]
+    command = [sys.executable, "-m", "kernelmean", "iv", str(csv)]
     good = subprocess.run(
         [*command, *MARKET, "--out", tmp_path / "out"], capture_output=True, text=True, check=False
     )

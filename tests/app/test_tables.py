@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from kernelmean.app.errors import UserError
-from kernelmean.app.tables import read_table, split_names
+from kernelmean.app.tables import read_table, split_names, to_csv
 
 GOOD = "y,x,z\n1,2,3\n4,5,6\n"
 
@@ -32,6 +33,7 @@ def numbers(table, names="y,x,z", drop_missing=False):
         "\ufeff" + GOOD,
         " y , x, z\n1, 2,3\n 4,5, 6\n",
         '"y","x","z"\n"1","2","3"\n4,5,6',
+        'y, "x", z\n1, "2", 3\n4, 5, 6\n',
     ],
 )
 def test_csv_as_people_write_it(tmp_path, content):
@@ -88,6 +90,8 @@ def test_unreadable_parquet_folder_and_no_file(tmp_path):
         ("y,x,z\n1,a,3\n", "'x' of .* holds text: 'a' in row 1; write its categories as columns"),
         ("y,x,z\n1,2,3\n1,?,3\n2,2,2\n", r"'\?' in row 2 \(1 such rows\); leave the field empty"),
         ('y,x,z\n1,"2,5",3\n', "decimal commas add --decimal ','"),
+        ('y,x,z\n1,"1,234,567",3\n', "if its commas set thousands apart, take them out"),
+        ('y,x,z\n1,"1,234",3\n', "decimal commas add --decimal ','; if its commas set thousands"),
         ("y,x,z\n1,2020-01-02,3\n", "holds text: '2020-01-02'"),
         ("y,x,z\n1,,3\n4,5,\n7,8,9\n", "'x' 1, 'z' 1; add --drop-missing to leave out 2 of 3 rows"),
         ("y,x,z\n1,inf,3\n", "infinite values: 'x' 1"),
@@ -99,6 +103,26 @@ def test_unreadable_parquet_folder_and_no_file(tmp_path):
 def test_columns_that_cannot_be_used(tmp_path, content, message):
     with pytest.raises(UserError, match=message):
         numbers(read(tmp_path, content))
+
+
+def test_the_hint_at_decimals_is_right_both_ways(tmp_path):
+    table = read(tmp_path, "y;x;z\n1;2.5;3\n", sep=";", decimal=",")
+    with pytest.raises(UserError, match="'2.5' in row 1; these are decimal points: leave --dec"):
+        numbers(table)
+
+
+def test_tables_are_written_so_that_a_spreadsheet_runs_nothing():
+    index = pd.RangeIndex(1, 3)
+    odd = ["=1+1", "+a", "-b", "@c", "\td", "plain"]
+    frame = pd.DataFrame({name: [1.5, -2.0] for name in odd}, index=index)
+    frame = frame.assign(row=7, text=["=HYPERLINK(0)", "fine"], day=pd.Timestamp("2020-01-02"))
+    text = to_csv(frame)
+    again = pd.read_csv(io.StringIO(text))
+    assert list(again) == ["row_", *(f"'{c}" for c in odd[:-1]), "plain", "row", "text", "day"]
+    assert list(again["row_"]) == [1, 2]
+    assert list(again["text"]) == ["'=HYPERLINK(0)", "fine"]
+    assert list(again["plain"]) == [1.5, -2.0]  # a number stays a number
+    assert list(pd.read_csv(io.StringIO(to_csv(frame, rows=False))))[-1] == "day"
 
 
 def test_repeated_names_elsewhere_do_no_harm(tmp_path):

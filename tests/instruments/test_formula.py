@@ -282,3 +282,61 @@ def test_without_formulaic(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "formulaic", None)
     with pytest.raises(ImportError, match=r'pip install "kernelmean\[iv\]"'):
         parse("y ~ [x ~ z]")
+
+
+# ------------------------------------------------------------------------------ what does not end
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "(a + b + c)**200",
+        "*".join("abcdefghijkl"),
+        "(" + " + ".join(f"v{i}" for i in range(60)) + ")**9",
+        " + ".join(f"v{i}" for i in range(5_000)),
+    ],
+    ids=["power", "product", "wide", "long"],
+)
+def test_formulas_that_would_be_multiplied_out_forever_are_refused(part):
+    with pytest.raises(ValueError, match=r"cannot be read \((more than|maximum recursion)"):
+        parse(f"y ~ {part} + [x ~ z]")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "I(9**9**9)",
+        "I(a + 2**10**9)",
+        "I(1 << 99)",
+        "I('a' * 1000000000)",
+        "I([0] * 1000000000)",
+        "np.power(9, 99999999999999999999)",
+        "poly(a, 10**6)",
+        "poly(a, 1000000)",
+        "poly(a, degree=1000 * 1000)",
+        "bs(a, df=1000000)",
+        "cr(a, df=101)",
+        "I(" + "a + " * 2_000 + "a)",
+    ],
+)
+def test_expressions_that_would_be_computed_forever_are_refused(part):
+    with pytest.raises(ValueError, match="may take forever|cannot be read"):
+        parse(f"y ~ {part} + [x ~ z]")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "(a + b + c)**3",
+        "a*b*c",
+        "poly(a, 3)",
+        "bs(a, df=6, lower_bound=-1000000)",
+        "bs(a, knots=[0.0, 1.0], degree=2)",
+        "I(a**2)",
+        "I(a**2 * 10000)",
+        "np.clip(a, 0, 1)",
+        "C(a, contr.sum)",
+    ],
+)
+def test_formulas_as_people_write_them_are_read(part):
+    assert parse(f"y ~ {part} + [x ~ z]")["C"]

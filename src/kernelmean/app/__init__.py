@@ -8,7 +8,10 @@ EXTRA = frozenset({"typer", "rich", "pandas", "pyarrow", "matplotlib", "jinja2"}
 
 
 def main() -> None:
-    """Run the command line; say how to install the extra where a package of it is missing."""
+    """Run the command line; say how to install the extra where a package of it is missing.
+
+    Importing takes a second or two, in which somebody may change their mind.
+    """
     try:
         from .cli import app
 
@@ -23,3 +26,6 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        sys.exit(130)

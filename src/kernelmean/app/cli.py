@@ -29,6 +29,10 @@ class Commands(TyperGroup):
             fail(str(err))
         except UsageError as err:
             fail(err.format_message())
+        except OSError as err:
+            fail(f"{err.strerror or err}{f': {err.filename}' if err.filename else ''}")
+        except MemoryError:
+            fail("these data need more memory than there is")
         except (KeyboardInterrupt, typer.Abort):
             fail("interrupted", code=130)
         sys.exit(code if isinstance(code, int) else 0)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from . import terminal
-from .errors import hushed
+from .errors import hushed, refusals
 from .files import check_folder, write_all
 from .page import html
 from .report import Code, Report, Section
@@ -89,7 +89,7 @@ class Writing(Talk):
 class Shared(Writing):
     """The options that commands on tables have in common."""
 
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0
     level: Annotated[
         float, typer.Option(min=0.01, max=0.99, help="Level of intervals and limits.")
     ] = 0.95
@@ -159,7 +159,8 @@ class Command:
         folder = getattr(options, "out", None)
         if folder is not None:
             check_folder(folder)
-        report = self.run(options, **given)
+        with refusals():
+            report = self.run(options, **given)
         paths = [] if folder is None else write(report, folder, options)
         if not options.quiet:
             terminal.show(report, options.verbose)

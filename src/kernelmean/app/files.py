@@ -1,10 +1,10 @@
-"""Writing results: every file appears complete or not at all."""
+"""Writing results: all of them appear, complete, or none does."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +14,51 @@ Content = str | bytes | Callable[[Path], Any]  # or a function of the path to wr
 
 
 def write(path: Path, content: Content) -> None:
-    """Write to a temporary name beside `path`, then rename it."""
+    """Write one file."""
     if callable(content):
         content(path)
-        return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    else:
+        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def check_folder(folder: Path) -> None:
     """Fail before the work where its results could not be written."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out is {folder}, which is a file; a folder is needed")
-    existing = next(p for p in [folder, *folder.absolute().parents] if p.exists())
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"--out is {folder}, which is a file; a folder is needed")
+        existing = next(p for p in [folder, *folder.absolute().parents] if p.exists())
+    except OSError as err:  # a name of 300 characters
+        raise UserError(f"--out cannot be a folder: {err.strerror}: {folder}") from err
     if not os.access(existing, os.W_OK):
         raise UserError(f"cannot write to {folder}: {existing} is read-only")
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Make `folder` if need be; trouble of the disk becomes one clear line."""
+def making(folder: Path) -> Iterator[None]:
+    """Make `folder` if need be, and take it away again if nothing comes of it."""
+    made = [p for p in [folder, *folder.parents] if not p.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
-    except OSError as err:
-        raise UserError(f"cannot write to {folder}: {err.strerror or err}") from err
+    except BaseException as err:
+        with suppress(OSError):
+            for path in made:
+                path.rmdir()
+        if isinstance(err, OSError):
+            raise UserError(f"cannot write to {folder}: {err.strerror or err}") from err
+        raise
 
 
 def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
-    """Write several files of a folder, each in one step; their paths."""
-    with writing(folder):
-        for name, content in contents.items():
-            write(folder / name, content)
-    return [folder / name for name in contents]
+    """Write the files of a folder under other names, and rename them when all are there."""
+    paths = {folder / name: folder / f".{name}.{os.getpid()}.part" for name in contents}
+    with making(folder):
+        try:
+            for partial, content in zip(paths.values(), contents.values(), strict=True):
+                write(partial, content)
+            for path, partial in paths.items():
+                partial.replace(path)
+        finally:
+            for partial in paths.values():
+                partial.unlink(missing_ok=True)
+    return list(paths)

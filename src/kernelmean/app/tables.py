@@ -8,6 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ import pandas as pd
 from .errors import UserError, did_you_mean
 
 SEPARATORS = ((";", "';'", "semicolons"), ("\t", "$'\\t'", "tabs"), (",", "','", "commas"))
+FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of these
 COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
+GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
 
 
@@ -138,7 +141,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
     try:
         return pd.read_parquet(path)
-    except pyarrow.ArrowException as err:
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as err:
         raise UserError(f"{path} is not a readable Parquet file: {err}") from err
 
 
@@ -147,8 +150,9 @@ def _read_csv(path: Path, sep: str, decimal: str) -> pd.DataFrame:
         raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
     try:
         # the header is read as a row of its own: pandas would rename a repeated name in silence
-        header = pd.read_csv(path, sep=sep, header=None, nrows=1, dtype=str, na_filter=False)
-        frame = pd.read_csv(path, sep=sep, decimal=decimal, skipinitialspace=True, low_memory=False)
+        read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
+        header = read(header=None, nrows=1, dtype=str, na_filter=False)
+        frame = read(decimal=decimal, low_memory=False)
     except pd.errors.ParserError as err:
         reason = str(err).strip().rpartition("error: ")[2]
         hint = _other_sep(path, sep)
@@ -181,6 +185,33 @@ def _other_sep(path: Path, sep: str) -> str:
     return ""
 
 
+def free_name(name: str, frame: pd.DataFrame) -> str:
+    """`name`, or that with underscores where a column has it."""
+    while name in frame.columns:
+        name += "_"
+    return name
+
+
+def to_csv(frame: pd.DataFrame, rows: bool = True) -> str:
+    """A table as a CSV file, with the numbers of its rows.
+
+    Names and texts that a spreadsheet would take for formulas are quoted by an apostrophe, which
+    makes it show them as they are.
+    """
+    texts = {c: frame[c].map(_harmless) for c in frame if not _is_number(frame[c])}
+    label = _harmless(free_name(ROW, frame)) if rows else None
+    safe = frame.assign(**texts).set_axis([_harmless(c) for c in frame], axis=1)
+    return safe.to_csv(index=rows, index_label=label)
+
+
+def _is_number(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_dtype(column)
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+
+
 # ---------------------------------------------------------------- columns
 
 
@@ -204,9 +235,16 @@ def _text_message(column: pd.Series, path: Path) -> str:
 
 
 def _text_hint(present: pd.Series, odd: pd.Series) -> str:
-    commas = present.astype(str).str.replace(",", ".", regex=False)
-    if pd.to_numeric(commas, errors="coerce").notna().all():
-        return "; if these are decimal commas add --decimal ','"
+    texts = present.astype(str)
+    if odd.empty:
+        return "; these are decimal points: leave --decimal out"
+    hints = []
+    if pd.to_numeric(texts.str.replace(",", ".", regex=False), errors="coerce").notna().all():
+        hints.append("; if these are decimal commas add --decimal ','")
+    if texts.str.fullmatch(GROUPED).all():
+        hints.append("; if its commas set thousands apart, take them out of the file")
+    if hints:
+        return "".join(hints)
     if len(odd) <= 0.5 * len(present) and odd.nunique() == 1:
         return f" ({len(odd)} such rows); leave the field empty where a value is missing"
     return "; write its categories as columns of 0 and 1, or leave the column out"

@@ -264,10 +264,14 @@ def check_positive(value, name: str, *, zero: bool = False) -> float:
     return value
 
 
-def check_count(value, name: str, *, minimum: int = 1) -> int:
-    """A whole number of at least `minimum`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"{name} is {value!r}; a whole number of at least {minimum} is needed")
+def check_count(value, name: str, *, minimum: int = 1, maximum: float = np.inf) -> int:
+    """A whole number of at least `minimum`, and at most `maximum`."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not minimum <= value <= maximum:
+        most = f" and at most {maximum}" if np.isfinite(maximum) else ""
+        raise ValueError(
+            f"{name} is {value!r}; a whole number of at least {minimum}{most} is needed"
+        )
     return int(value)
 
 

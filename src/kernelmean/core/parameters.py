@@ -6,6 +6,7 @@ and calls `check_parameters(self)` where `fit` begins.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -28,9 +29,9 @@ def positive(zero: bool = False) -> Rule:
     return lambda value, name: check_positive(value, name, zero=zero)
 
 
-def count(minimum: int = 1) -> Rule:
+def count(minimum: int = 1, maximum: float = math.inf) -> Rule:
     """A whole number."""
-    return lambda value, name: check_count(value, name, minimum=minimum)
+    return lambda value, name: check_count(value, name, minimum=minimum, maximum=maximum)
 
 
 def probability(value, name: str) -> None:

@@ -188,7 +188,9 @@ def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
         return value
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
         return value if np.isfinite(value) else {"float": repr(value)}
     if isinstance(value, list | tuple):
         kind = "list" if isinstance(value, list) else "tuple"

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,18 @@ import numpy as np
 from ..core.extras import require
 from ..core.saving import Saveable
 
+SPLINES = ("poly", "bs", "cr", "cs", "cc")  # the second argument is a number of columns
+WIDTHS = ("df", "degree")  # so are these
+MOST_COLUMNS = 100  # of a spline
 FUNCTIONS = [
     *("I", "C", "log", "log2", "log10", "exp", "exp2", "exp10", "center", "scale", "standardize"),
-    *("poly", "bs", "cr", "cs", "cc"),
+    *SPLINES,
 ]
+MOST_TERMS = 1_000  # of a formula, multiplied out
+MOST_LETTERS = 10_000
 CONTRASTS = ["treatment", "sum", "helmert", "diff", "poly"]  # as in C(x, contr.sum)
 ELEMENTWISE = ["where", "clip"]  # of NumPy, beside its ufuncs
+BROKEN = (NotImplementedError, RecursionError, OverflowError, MemoryError)  # of odd texts
 PLAIN = (
     *(ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare),
     *(ast.List, ast.Tuple, ast.Dict, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
@@ -175,8 +182,9 @@ def _structure(formula: str) -> tuple[list, list, list]:
     formulaic = _formulaic()
     parser = formulaic.parser.DefaultFormulaParser(feature_flags={"twosided", "multistage"})
     try:
+        _check_size(formula, parser)
         sides = formulaic.Formula(formula, _parser=parser)
-    except (formulaic.errors.FormulaicError, SyntaxError, NotImplementedError) as err:
+    except (formulaic.errors.FormulaicError, SyntaxError, *BROKEN) as err:
         reason = str(err).partition("\n")[0].rstrip(".")
         raise ValueError(
             f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}"
@@ -184,6 +192,32 @@ def _structure(formula: str) -> tuple[list, list, list]:
     if not hasattr(sides, "lhs") or not hasattr(sides.rhs, "deps"):
         raise ValueError(f"formula is {formula!r}, without an outcome or a bracket; {NEEDED}")
     return list(sides.rhs.root), list(sides.rhs.deps), list(sides.lhs)
+
+
+def _check_size(formula: str, parser: Any) -> None:
+    """Refuse before it is multiplied out what would not end: (a + b + c)**200."""
+    if len(formula) > MOST_LETTERS or _terms(parser.get_ast(formula)) > MOST_TERMS:
+        raise NotImplementedError(f"more than {MOST_TERMS:,} terms or {MOST_LETTERS:,} letters")
+
+
+def _terms(node: Any) -> float:
+    """How many terms a part of a formula makes at most."""
+    if not hasattr(node, "operator"):
+        return 1
+    operator, sizes = node.operator.symbol, [_terms(part) for part in node.args]
+    match operator:
+        case "**" | "^":
+            return (1 + sizes[0]) ** min(_power(node.args[1]), 1_000.0)
+        case "*" | "/" | ":" | "%in%" | "in":
+            return prod(1 + size for size in sizes)
+    return sum(sizes)
+
+
+def _power(token: Any) -> float:
+    try:
+        return float(str(token))
+    except ValueError:
+        return 1.0
 
 
 def _formulaic() -> Any:
@@ -223,14 +257,16 @@ def _expression_names(expression: str) -> list[str]:
     aliases: dict[str, str] = {}
     try:
         tree = ast.parse(sanitize_variable_names(expression, {}, aliases), mode="eval")
-    except SyntaxError as err:
-        raise ValueError(f"{expression!r} in the formula cannot be read: {err.msg}") from err
-    return [aliases.get(name, name) for name in _variables(tree, expression)]
+        names = _variables(tree, expression)
+    except (SyntaxError, *BROKEN) as err:
+        raise ValueError(f"{expression[:80]!r} in the formula cannot be read: {err}") from err
+    return [aliases.get(name, name) for name in names]
 
 
 def _variables(node: ast.AST, expression: str) -> list[str]:
     """Names of columns in an expression."""
     children: list[ast.AST]
+    _check_cheap(node, expression)
     match node:
         case ast.Name(id=name):
             return [name]
@@ -247,6 +283,43 @@ def _variables(node: ast.AST, expression: str) -> list[str]:
                 "make such a column in the table first"
             )
     return [name for child in children for name in _variables(child, expression)]
+
+
+def _check_cheap(node: ast.AST, expression: str) -> None:
+    """Refuse what Python would compute forever: 9**9**9, "a" * 10**9, poly(x, 10**6)."""
+    match node:
+        case ast.BinOp(left=left, op=op):
+            raised = isinstance(op, ast.Pow | ast.LShift) and not _has_column(left)
+            cheap = not raised and not any(map(_is_container, ast.walk(node)))
+        case ast.Constant(value=int(value)):
+            cheap = abs(value) <= 2**53
+        case ast.Call(func=ast.Name(id=name)) if name in SPLINES:
+            sizes = [*node.args[1:2], *(k.value for k in node.keywords if k.arg in WIDTHS)]
+            cheap = all(map(_is_small, sizes))
+        case _:
+            cheap = True
+    if not cheap:
+        raise ValueError(
+            f"{ast.unparse(node)[:80]!r} in the formula {expression[:80]!r} may take forever to "
+            f"compute: raise columns to powers, not numbers, and keep numbers below 2⁵³ and "
+            f"splines below {MOST_COLUMNS} columns"
+        )
+
+
+def _has_column(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Name) for part in ast.walk(node))
+
+
+def _is_container(node: ast.AST) -> bool:
+    text = isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+    return text or isinstance(node, ast.List | ast.Tuple | ast.Dict)
+
+
+def _is_small(node: ast.AST) -> bool:
+    """Whether it is a literal number of columns, None, or a list of knots."""
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, int) or node.value <= MOST_COLUMNS
+    return isinstance(node, ast.List)
 
 
 def _known(function: ast.AST) -> bool:
@@ -307,7 +380,7 @@ def _evaluate(terms: list, table, states: dict, levels: dict) -> tuple[Any, Any]
             raise ValueError(
                 f"data has categories that the model was not fitted on: {', '.join(unseen)}"
             ) from warning
-        except (formulaic.errors.FormulaicError, ValueError, TypeError) as err:
+        except (formulaic.errors.FormulaicError, ValueError, TypeError, *BROKEN) as err:
             raise ValueError(f"the formula cannot be evaluated on data: {err}") from err
     frame = matrix.astype(float).set_axis(table.index, axis=0)
     _refuse_infinite(frame, table)

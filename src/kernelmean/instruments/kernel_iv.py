@@ -128,7 +128,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         "reg_stage2": optional(positive(zero=True)),
         "split": lambda value, name: kind_of(value),
         "features": lambda value, name: as_feature_map(value),
-        "trend": optional(count(0), "auto"),
+        "trend": optional(count(0, 10), "auto"),
         "tune_lengthscale": either(flag, "auto"),
     }
 

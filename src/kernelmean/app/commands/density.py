@@ -22,7 +22,7 @@ from .. import words
 from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
-from ..tables import split_names
+from ..tables import split_names, to_csv
 from ..words import names, number, percent
 
 DRAWN = 7  # rows in a picture
@@ -449,7 +449,7 @@ def report(a: Densities, source: str) -> Report:
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
-        {"density.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
+        {"density.csv": to_csv(a.table), words.MODEL: a.model.save},
     )
 
 

@@ -22,7 +22,7 @@ from ..command import Command, Names, Rule, RuleName, SequenceColumn, Shared, St
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Rows, average, by_column, rmse
-from ..tables import Table
+from ..tables import Table, to_csv
 from ..words import level_words, names, number, percent
 
 SAY = words.Texts("filter")
@@ -399,8 +399,8 @@ def report(a: Tracks, source: str) -> Report:
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
         {
-            "track.csv": a.table.to_csv(index_label="row"),
-            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
+            "track.csv": to_csv(a.table),
+            "forecast.csv": to_csv(a.forecasts, rows=False) if a.ahead is not None else None,
             words.MODEL: a.model.save,
         },
     )

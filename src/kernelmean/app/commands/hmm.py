@@ -33,6 +33,7 @@ from ..command import (
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows
+from ..tables import to_csv
 from ..words import names, number, percent
 
 SAY = words.Texts("hmm")
@@ -416,8 +417,8 @@ def report(a: Regimes, source: str) -> Report:
         [Numbers(facts(a)), *history(a)],
         [SAY.code("code", rows=words.reading(source, s.columns), level=s.level)],
         {
-            "states.csv": a.table.to_csv(index_label="row"),
-            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
+            "states.csv": to_csv(a.table),
+            "forecast.csv": to_csv(a.forecasts, rows=False) if a.ahead is not None else None,
             words.MODEL: a.model.save,
         },
     )

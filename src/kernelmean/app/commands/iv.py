@@ -29,9 +29,9 @@ from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
 from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
-from ..errors import UserError, noted, refusals
+from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..tables import Table, complete
+from ..tables import Table, complete, free_name, to_csv
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -48,7 +48,7 @@ def read_split(text: str) -> str | float | int:
     if text in ("loo", "samples"):
         return text
     try:
-        value = int(text) if text.isdigit() else float(text)
+        value = int(text) if text.isdecimal() else float(text)
     except ValueError:
         value = float("nan")
     if not (value >= 2 if isinstance(value, int) else 0.05 <= value <= 0.95):
@@ -63,8 +63,10 @@ def read_trend(text: str) -> str | int | None:
     """`--trend`: auto, none or a degree."""
     if text in ("auto", "none"):
         return "auto" if text == "auto" else None
-    if not text.isdigit():
-        raise UserError(f"--trend is {text!r}; auto, none or a degree such as 1 is needed")
+    if text not in map(str, range(11)):
+        raise UserError(
+            f"--trend is {text!r}; auto, none or a degree from 0 to 10, such as 1, is needed"
+        )
     return int(text)
 
 
@@ -178,12 +180,11 @@ class Rows:
     @classmethod
     def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Rows:
         """Columns that a formula makes."""
-        with refusals():
-            names = names_of(formula)
-            used = table.frame[table.asked_for({"--formula": names["all"]})]
-            whole = used[names["instruments"]] if gaps else used
-            used = used.loc[complete(whole, table.path, drop_missing).index]
-            design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
+        names = names_of(formula)
+        used = table.frame[table.asked_for({"--formula": names["all"]})]
+        whole = used[names["instruments"]] if gaps else used
+        used = used.loc[complete(whole, table.path, drop_missing).index]
+        design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         blocks = [y, X, Z] if C is None else [y, X, Z, C]
         columns = Columns(str(y.name), list(X), list(Z), [] if C is None else list(C))
         return cls(pd.concat(blocks, axis=1), columns, design)
@@ -206,8 +207,7 @@ class Rows:
         """The columns h is a function of, made from rows of a file."""
         if self.design is None:
             return rows[self.columns.regressors]
-        with refusals():
-            X, C = self.design.regressors(rows)
+        X, C = self.design.regressors(rows)
         return X if C is None else X.join(C)
 
 
@@ -293,7 +293,7 @@ class Analysis:
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
         found = self.predict(self.data.regressors(rows))
-        return rows.join(found.rename(columns=lambda name: _free(name, rows)))
+        return rows.join(found.rename(columns=lambda name: free_name(name, rows)))
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""
@@ -407,12 +407,6 @@ def check_rows(frame: pd.DataFrame) -> None:
             f"column {constant[0]!r} has the same value, {frame[constant[0]].mean():g}, "
             "in every row; leave it out"
         )
-
-
-def _free(name: str, rows: pd.DataFrame) -> str:
-    while name in rows.columns:
-        name += "_"
-    return name
 
 
 def sample(n: int) -> np.ndarray:
@@ -697,7 +691,7 @@ def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report
         },
         [Numbers(facts(a))],
         [_snippet(a)],
-        {"predictions.csv": predicted.to_csv(index_label="row"), words.MODEL: a.model.save},
+        {"predictions.csv": to_csv(predicted), words.MODEL: a.model.save},
         caveats(a),
     )
 

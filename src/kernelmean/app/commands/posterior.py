@@ -22,6 +22,7 @@ from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_intervals
+from ..tables import to_csv
 from ..words import level_words, names, number
 
 SMALLEST = 20  # pairs
@@ -248,7 +249,7 @@ def report(a: Posteriors, source: str) -> Report:
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
-        {"posterior.csv": a.table.to_csv(index_label="row"), words.MODEL: a.model.save},
+        {"posterior.csv": to_csv(a.table), words.MODEL: a.model.save},
     )
 
 

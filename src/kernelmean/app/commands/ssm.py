@@ -36,7 +36,7 @@ from ..command import (
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows, average, rmse
-from ..tables import Table
+from ..tables import Table, to_csv
 from ..words import names, number, percent
 
 SAY = words.Texts("ssm")
@@ -493,8 +493,8 @@ def report(a: Forecasts, source: str) -> Report:
         [Numbers(facts(a)), trace(a)],
         [SAY.code("code", imports, rows=rows, level=s.level)],
         {
-            "track.csv": a.table.to_csv(index_label="row"),
-            "forecast.csv": a.forecasts.to_csv(index=False) if a.ahead is not None else None,
+            "track.csv": to_csv(a.table),
+            "forecast.csv": to_csv(a.forecasts, rows=False) if a.ahead is not None else None,
             words.MODEL: a.model.save,
         },
     )
