@@ -5,6 +5,9 @@
 #   make papers-test   the papers' experiments, in small, and the pages in a real browser
 #   make lint    ruff and mypy
 #   make docs    the documentation, in docs/_build/html
+#   make fuzz    odd files, tables, formulas and streams; EXAMPLES=20000 for an hour of them
+#   make release-check   wheel and sdist: built, checked, installed, tested; PYTHON= says under which
+#   make lowest  the same with the oldest versions of what is needed
 #   make bench   every benchmark; `make bench QUICK=1` for the small sizes
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,7 +15,7 @@ QUICK ?=
 PKG ?=
 PACKAGES := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.py))))
 
-.PHONY: demo test quick papers-test lint docs bench clean
+.PHONY: demo test quick papers-test lint docs fuzz release-check lowest bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -43,6 +46,16 @@ docs: .venv/.with-docs
 	OMP_NUM_THREADS=2 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
+EXAMPLES ?= 60
+fuzz: .venv/.with-dev
+	FUZZ_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/house/test_fuzz.py
+
+release-check:
+	.ci/installed $(PYTHON)
+
+lowest:
+	.ci/installed $(PYTHON) lowest
+
 bench: .venv/.with-dev
 	@set -e; for script in benchmarks/bench_*.py; do \
 	  echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick); \
@@ -50,7 +63,7 @@ bench: .venv/.with-dev
 
 clean:
 	rm -rf .venv docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst
-	rm -rf .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .release .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 # The stamp is older than pyproject.toml exactly when the dependencies may have changed.
 .venv/.with-%: pyproject.toml | .venv/bin/pip

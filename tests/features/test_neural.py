@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import kernelmean as km
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
 from kernelmean.core.saving import _rebuild
 from kernelmean.features.neural import (
@@ -468,7 +468,7 @@ except ImportError as err:
     print(err)
 try:
     km.load(sys.argv[1])
-except ImportError as err:
+except ValueError as err:
     print(err)
 """
 
@@ -478,7 +478,7 @@ def test_without_torch_the_rest_works_and_errors_name_the_remedy(trained, tmp_pa
     command = [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path / "psi.km")]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("pip install torch==2.13.0") == 2
+    assert run.stdout.count("pip install 'torch>=2.3'") == 2
     assert run.stdout.count("kernelmean[nn]") == 2
 
 

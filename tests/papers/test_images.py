@@ -182,7 +182,7 @@ def test_no_seed_is_one_that_settings_were_chosen_by(name):
 # ---------------------------------------------------------------- networks
 @pytest.fixture
 def networks():
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
     module = reproduce.import_from(PAPERS, "xu2022.networks")
     with module.one_thread():
         yield module

@@ -18,7 +18,7 @@ from ..core.extras import require
 
 def require_torch(who: str) -> None:
     """An ImportError that says what to install, if PyTorch is missing."""
-    require("torch", who, 'pip install torch==2.13.0, then pip install "kernelmean[nn]"')
+    require("torch", who, 'pip install "kernelmean[nn]"')
 
 
 def perceptron(widths: Sequence[int], outputs: int, dropout: float) -> Any:

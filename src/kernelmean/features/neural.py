@@ -46,7 +46,7 @@ try:
     import torch
 except ImportError as err:
     raise ImportError(
-        "kernelmean.Neural needs PyTorch, which is not installed: pip install torch==2.13.0, or "
+        "kernelmean.Neural needs PyTorch, which is not installed: pip install 'torch>=2.3', or "
         "pip install 'kernelmean[nn]'"
     ) from err
 
