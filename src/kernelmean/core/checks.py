@@ -83,6 +83,7 @@ def as_points(
     gaps : bool
         Whether NaN, a missing number, may stay.
     """
+    _check_names(X, name)
     if hasattr(X, "to_frame"):  # a Series is a table of one column
         X = X.to_frame()
     X = as_floats(X, name)
@@ -91,6 +92,16 @@ def as_points(
     _check_shape(X, name, min_rows)
     _check_numbers(X, name, gaps)
     return X
+
+
+def _check_names(X, name: str) -> None:
+    """Columns are called by texts, or by anything else, not by both."""
+    kinds = {isinstance(c, str) for c in getattr(X, "columns", ())}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{name} has columns {list(X.columns)}, some named by text and others not; rename them "
+            f"all by text: {name}.columns = {name}.columns.astype(str)"
+        )
 
 
 def as_vector(y, name: str = "y", *, n: int | None = None, gaps: bool = False) -> Array:

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import TransformerTags
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core.checks import Array, check_column, check_columns
+from ..core import arrays
+from ..core.checks import Array, check_choice, check_column, check_columns
+from ..core.extras import require
 from ..core.saving import Saveable
 from ..core.summary import Block, Line
-from ..kernels import as_kernel, check_size
+from ..kernels import Kernel, as_kernel, check_size
 
 
 class FeatureMap(Saveable, BaseEstimator):
@@ -23,26 +26,75 @@ class FeatureMap(Saveable, BaseEstimator):
 
     learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
-    def fit(self, X, kernel="gaussian") -> FeatureMap:
-        """Choose the coordinates from the rows of `X`."""
-        self.fit_transform(X, kernel)
+    def fit(self, X, y=None, kernel=None) -> FeatureMap:
+        """Choose the coordinates from the rows of `X`; parameters as for `fit_transform`."""
+        self.fit_transform(X, y, kernel)
         return self
 
-    def fit_transform(self, X, kernel="gaussian") -> Array:
-        """Choose the coordinates from `X` and return those of its rows, shape (n, r)."""
-        kernel = as_kernel(kernel)
-        X = kernel.checked(X, "X")
-        self.kernel_ = kernel.resolve(X)
-        self.n_features_in_ = X.shape[1]
-        check_size(self.kernel_, X)
-        return self._fit_transform(X)
+    def fit_transform(self, X, y=None, kernel=None) -> Any:
+        """Choose the coordinates from `X` and return those of its rows, shape (n, r).
 
-    def transform(self, X) -> Array:
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+        y : ignored
+            For pipelines. A kernel may stand here, which then need not be named.
+        kernel : Kernel, str, scikit-learn kernel or callable
+            The Gaussian at the median distance when left out.
+        """
+        chosen = as_kernel(_kernel_of(y) if kernel is None else kernel)
+        points = chosen.checked(X, "X")
+        self._match_names(X, reset=True)
+        self.kernel_ = chosen.resolve(points)
+        self.n_features_in_ = points.shape[1]
+        check_size(self.kernel_, points)
+        return self._contained(self._fit_transform(points), X)
+
+    def transform(self, X) -> Any:
         """Coordinates of the rows of `X`, shape (n, r)."""
+        return self._contained(self._transform(self._checked(X)), X)
+
+    def _checked(self, X) -> Array:
         check_is_fitted(self)
-        X = self.kernel_.checked(X, "X")
-        check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
-        return self._transform(X)
+        points = self.kernel_.checked(X, "X")
+        self._match_names(X, reset=False)
+        check_columns(points, self.n_features_in_, "X", "the points this map was fitted on")
+        return points
+
+    def _match_names(self, X, reset: bool) -> None:
+        """Keep the names of columns, or compare them with those kept."""
+        if len(getattr(X, "shape", ())) == 2:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+
+    # ------------------------------------------------------------ as a step of a pipeline
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags()
+        return tags
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Names of the coordinates: nystroem0, nystroem1, …."""
+        check_is_fitted(self)
+        stem = type(self).__name__.lower()
+        return np.array([f"{stem}{i}" for i in range(self.rank_)], dtype=object)
+
+    def set_output(self, *, transform=None) -> FeatureMap:
+        """What `transform` returns: "default", an array, or "pandas", a DataFrame.
+
+        scikit-learn's global setting is not asked: estimators build on arrays.
+        """
+        if transform is not None:
+            check_choice(transform, "transform", ("default", "pandas"))
+            self._output = transform
+        return self
+
+    def _contained(self, Phi: Array, X) -> Any:
+        if getattr(self, "_output", "default") == "default":
+            return Phi
+        frame = require("pandas", 'set_output(transform="pandas")', "pip install pandas").DataFrame
+        index = getattr(X, "index", None)
+        return frame(arrays.to_numpy(Phi), index=index, columns=self.get_feature_names_out())
 
     def derivative(self, X, column: int) -> Array:
         """∂φ(x)/∂x_column at the rows of `X`, shape (n, r).
@@ -52,9 +104,7 @@ class FeatureMap(Saveable, BaseEstimator):
         ValueError
             If the kernel has no derivative in closed form, or the features none at all.
         """
-        check_is_fitted(self)
-        X = self.kernel_.checked(X, "X")
-        check_columns(X, self.n_features_in_, "X", "the points this map was fitted on")
+        X = self._checked(X)
         return self.derivative_of(X, check_column(column, X.shape[1]))
 
     def block(self, heading: str, names: Sequence[str]) -> Block:
@@ -79,3 +129,7 @@ class FeatureMap(Saveable, BaseEstimator):
 
     def derivative_of(self, X, column: int) -> Array:
         raise ValueError(f"{type(self).__name__} features have no derivative")
+
+
+def _kernel_of(y) -> Any:
+    return y if isinstance(y, str | Kernel) or callable(y) else "gaussian"

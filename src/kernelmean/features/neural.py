@@ -219,7 +219,7 @@ class Neural(FeatureMap):
         self._train(points_x, self._targets(points_z, kernel_z, rng), weights, rng)
         return self
 
-    def fit_transform(self, X, kernel=None) -> Array:
+    def fit_transform(self, X, y=None, kernel=None) -> Any:
         """The learned coordinates of `X`: a trained map has nothing left to choose.
 
         Raises
