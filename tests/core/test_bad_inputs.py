@@ -16,9 +16,11 @@ from functools import cache
 import numpy as np
 import pytest
 from chain_options import latent
+from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import kernelmean as km
+from kernelmean.core.checks import as_points
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 N, D = 24, 2
@@ -1200,3 +1202,15 @@ def test_what_densities_say_of_other_mistakes():
     ):
         with pytest.raises(ValueError, match=words):
             use()
+
+
+@pytest.mark.parametrize("kind", [int, float, bool, "Int64", "Float64", "boolean"])
+def test_tables_of_every_kind_of_number_are_read(kind):
+    """pandas 3.0 does not let whole numbers be asked for with NaN in place of what is missing."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 0, 1], "b": [0, 1, 1]}).astype(kind)
+    assert_array_equal(as_points(frame), [[1, 0], [0, 1], [1, 1]])
+    assert_array_equal(as_points(frame["a"]), [[1], [0], [1]])
+    if isinstance(kind, str):
+        frame.loc[1, "b"] = pd.NA
+        assert_array_equal(as_points(frame, gaps=True), [[1, 0], [0, np.nan], [1, 1]])

@@ -146,7 +146,7 @@ def _numpy_floats(X, name: str) -> np.ndarray:
     if np.ma.is_masked(X):
         raise ValueError(f"{name} has masked (missing) values; remove or impute them first")
     try:
-        X = X.to_numpy(na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X)
+        X = _table_values(X) if hasattr(X, "iloc") else np.asarray(X)
     except ValueError as err:
         raise ValueError(f"{name} is ragged (rows of different lengths); pass (n, d)") from err
     if X.dtype.kind == "c":
@@ -157,6 +157,11 @@ def _numpy_floats(X, name: str) -> np.ndarray:
         return X.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as err:
         raise NotNumericError(f"{name} holds something that is not a number: {err}") from err
+
+
+def _table_values(X) -> np.ndarray:
+    """pandas' missing values are NaN here; some versions refuse to say so of whole numbers."""
+    return X.to_numpy(na_value=np.nan) if np.any(X.isna()) else X.to_numpy()
 
 
 def _refuse_text_columns(X, name: str) -> None:
