@@ -7,6 +7,7 @@ import re
 import runpy
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 # Examples are run while the pages are built: no window, and no more threads than the machine lends.
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -62,6 +63,8 @@ html_css_files = ["kernelmean.css"]
 html_math_renderer = "mathml"  # drawn by the browser itself: no script, no network
 
 SIZES = re.compile(r"\\[bB]ig(?![A-Za-z])")  # brackets of MathML grow by themselves
+MATHML = "http://www.w3.org/1998/Math/MathML"
+ACCENTS = set("ˉˆ˜~^¯")
 BARS = re.compile(r"\|(\S[^|]*\S|\S)\|")
 
 
@@ -77,11 +80,26 @@ def escape_bars(app, what, name, obj, options, lines):
     lines[:] = [line if ">>>" in line else BARS.sub(r"\|\1\|", line) for line in lines]
 
 
+def indices_beside(mathml):
+    """The index of a letter with an accent stands beside it; docutils puts it underneath."""
+    ElementTree.register_namespace("", MATHML)
+    tree = ElementTree.fromstring(mathml)
+    for both in list(tree.iter(f"{{{MATHML}}}munderover")):
+        letter, index, accent = both
+        if accent.text in ACCENTS:
+            both.clear()
+            both.tag = f"{{{MATHML}}}msub"
+            over = ElementTree.SubElement(both, f"{{{MATHML}}}mover", accent="true")
+            over.extend([letter, accent])
+            both.append(index)
+    return ElementTree.tostring(tree, encoding="unicode")
+
+
 def draw_math(translator, node):
     """A formula as MathML; one that cannot be read fails the build."""
     block = isinstance(node, nodes.math_block)
     tex = SIZES.sub("", node.astext()).replace(r"\dots", r"\ldots")
-    translator.body.append(tex2mathml(tex, as_block=block))
+    translator.body.append(indices_beside(tex2mathml(tex, as_block=block)))
     raise nodes.SkipNode
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import builtins
 import os
 import re
+import shlex
 import sys
 import webbrowser
+from html import unescape
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import kernelmean as km
 from kernelmean.app import main
+from kernelmean.app.cli import app
 from kernelmean.app.commands import demo, info
 from kernelmean.app.report import Numbers, Prose, Section
 
@@ -27,7 +31,9 @@ def test_demo_on_real_data(demo_run):
     volatility = ["volatility-ahead.png", "volatility-laws.png", "volatility.png"]
     figures = ["approval.png", *engel, "fish.png", *influenza, "schooling.png", *sp500]
     figures += volatility
-    assert sorted(os.listdir(folder)) == sorted([*figures, "index.html"])
+    tables = ["approval-now.csv", "approval-past.csv", "engel.csv", "epidemics.csv", "fish.csv"]
+    tables += ["outbreak.csv", "returns.csv"]
+    assert sorted(os.listdir(folder)) == sorted([*figures, *tables, "index.html"])
     assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
     for words in (
         "Elasticity of demand",
@@ -40,6 +46,23 @@ def test_demo_on_real_data(demo_run):
         "GARCH(1,1) 0.374",
     ):
         assert words in result.stdout
+
+
+def own_commands(folder: Path) -> list[list[str]]:
+    """The commands of the page for tables of one's own."""
+    lines = re.findall(r"<pre>kernelmean (.*?)</pre>", (folder / "index.html").read_text())
+    return [shlex.split(unescape(line)) for line in lines if ".csv" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["iv", "density", "posterior", "filter", "hmm", "ssm"])
+def test_what_the_page_says_of_tables_of_ones_own_is_so(which, demo_run, monkeypatch, tmp_path):
+    """Each command runs on the file beside the page, as typed."""
+    monkeypatch.chdir(demo_run[0])
+    (words,) = [words for words in own_commands(demo_run[0]) if words[0] == which]
+    result = CliRunner().invoke(app, [*words, "--quiet", "--out", str(tmp_path / "own")])
+    assert result.exit_code == 0, result.output
+    assert {"model.km", "report.html"} < set(os.listdir(tmp_path / "own"))
 
 
 def test_page_of_the_demo_refers_to_nothing_outside_itself(demo_run):

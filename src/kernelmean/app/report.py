@@ -53,9 +53,10 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to type."""
+    """Lines to type, and the files they read: texts by name, written beside the page."""
 
     text: str
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -103,10 +103,10 @@ class Neural(FeatureMap):
     Parameters
     ----------
     network : torch.nn.Module, callable or None
-        Maps a batch of standardised observations, (batch, d) or (batch, *image_shape), to features
-        (batch, r). A module is copied; a callable is called without arguments, once torch's
-        generator is seeded, and returns a module. None is two hidden layers of 256 for vectors
-        and a small convolutional network for images.
+        Maps a batch of standardised observations, (batch, d) or ``(batch, *image_shape)``, to
+        features (batch, r). A module is copied; a callable is called without arguments, once
+        torch's generator is seeded, and returns a module. None is two hidden layers of 256 for
+        vectors and a small convolutional network for images.
     n_features : int
         r of the default networks.
     image_shape : tuple (channels, height, width), optional
@@ -131,7 +131,7 @@ class Neural(FeatureMap):
     kernel_ : Kernel
         k(x, x') = ψ(x)ᵀψ(x'), scaled to have mean one on the diagonal of the training pairs.
     losses_ : array
-        Held-out loss Σd_i‖φ(z_i) − E*ψ(x_i)‖² / Σd_i before training and after each epoch.
+        Held-out loss ``Σd_i‖φ(z_i) − E*ψ(x_i)‖² / Σd_i`` before training and after each epoch.
     best_epoch_ : int
         The epoch whose weights were kept, the one of the least held-out loss.
     loss_ : float

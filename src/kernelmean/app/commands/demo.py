@@ -17,7 +17,7 @@ from .. import demos
 from ..command import Command, Writing
 from ..errors import UserError
 from ..page import picture
-from ..report import Figure, Prose, Report, Section
+from ..report import Code, Figure, Prose, Report, Section
 from ..terminal import out
 
 INDEX = "index.html"
@@ -50,16 +50,22 @@ def run(settings: Settings) -> Report:
                 raise UserError(str(err)) from err
     lead = Prose(
         "Each section is a question, real data to answer it with, and an honest account of how far "
-        "the answer can be trusted. Your own tables go through the same code: see `kernelmean "
-        "--help`."
+        "the answer can be trusted. Your own tables go through the same code: most sections end "
+        "with the command that does the like from a file."
     )
-    figures = [b for section in sections for b in section.blocks if isinstance(b, Figure)]
+    blocks = [b for section in sections for b in section.blocks]
+    files: dict[str, str | bytes] = {}
+    for block in blocks:
+        if isinstance(block, Figure):
+            files[f"{block.name}.png"] = picture(block, "png")
+        elif isinstance(block, Code):
+            files |= block.files
     return Report(
         "kernelmean on real data",
         "What the library does, on data you can look up",
         [lead],
         sections,
-        {f"{figure.name}.png": picture(figure, "png") for figure in figures},
+        files,
         page=INDEX,
         contents=True,
         after=show if settings.open else None,

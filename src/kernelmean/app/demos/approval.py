@@ -16,6 +16,7 @@ from ...features.landmarks import Nystroem
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
 from ..words import Texts, percent
+from . import yours
 
 TITLE = "Approval: an average followed through five polls"
 SAY = Texts("approval")
@@ -148,6 +149,11 @@ def run(quick: bool) -> Section:
         Note(_verdict(errors, quick)),
         Prose(SAY("why")),
         Prose(SAY("source")),
+        *yours(
+            f"filter approval-past.csv approval-now.csv --state {STATE} "
+            f"--observe {','.join(POLLS)} --smooth --level {LEVEL}",
+            {"approval-past.csv": frame[:TRAINING], "approval-now.csv": frame[TRAINING:]},
+        ),
     ]
     return Section(TITLE, blocks)
 

@@ -16,6 +16,7 @@ from ..commands.density import Densities, Settings, ridges
 from ..errors import hushed
 from ..report import Block, Fact, Figure, Note, Numbers, Prose, Section
 from ..words import Texts, number, percent
+from . import yours
 
 TITLE = "Engel's households: the whole distribution of food spending"
 LEVEL = 0.9
@@ -43,6 +44,10 @@ def run(quick: bool) -> Section:
             Numbers(facts(a, table, FEW if quick else FOLDS)),
             Note(SAY("few")),
             Prose(f"{table.description} {table.source}"),
+            *yours(
+                f"density engel.csv --y {y} --x income --level {LEVEL}",
+                {"engel.csv": table.X.join(table.target)},
+            ),
         ]
     return Section(TITLE, blocks)
 

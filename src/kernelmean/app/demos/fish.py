@@ -8,6 +8,7 @@ from ...datasets import load_fulton_fish
 from ...instruments.inference import Estimate
 from ..report import Block, Fact, Note, Numbers, Prose, Section
 from ..words import Texts, level_words, minus, number, p_words
+from . import yours
 from .curves import LEVEL, Curves
 
 TITLE = "Fish: what a price does to demand"
@@ -26,6 +27,10 @@ def run(quick: bool) -> Section:
         Numbers(elasticities(curves)),
         Note(SAY("few", days=len(table.frame))),
         Prose(f"{table.description} {table.source}"),
+        *yours(
+            f"iv fish.csv --y {table.y} --x {','.join(table.x)} --z {','.join(table.z)}",
+            {"fish.csv": table.frame},
+        ),
     ]
     return Section(TITLE, blocks)
 

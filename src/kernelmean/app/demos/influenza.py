@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ...bayes.simulate import simulate_posterior
 from ...datasets import Outbreak, load_influenza, simulate_sir
@@ -14,9 +15,13 @@ from ...features.landmarks import Nystroem
 from ...regression.conditional import ConditionalEmbedding
 from ..report import Block, Figure, Note, Numbers, Prose, Section
 from ..words import Texts, percent
+from . import yours
 
 TITLE = "Influenza: the rates of an epidemic"
 SIMULATIONS, FEW = 4000, 1000
+EXAMPLES = 500  # in the file beside the page
+RATES = ["infection", "recovery"]
+DAYS = [f"day{i}" for i in range(1, 15)]
 LEVEL = 0.9
 SAY = Texts("influenza")
 
@@ -41,8 +46,26 @@ def run(quick: bool) -> Section:
         Figure("influenza-reproduction", SAY("reproduction"), marginal_plot(rates), 3.4),
         Note(SAY("means", level=percent(LEVEL))),
         Prose(f"{outbreak.description} {outbreak.source}"),
+        *yours(
+            f"posterior epidemics.csv --latent {','.join(RATES)} --observed {','.join(DAYS)} "
+            f"--at outbreak.csv --level {LEVEL}",
+            {"epidemics.csv": examples(outbreak), "outbreak.csv": seen([outbreak.in_bed])},
+        ),
     ]
     return Section(TITLE, blocks)
+
+
+def seen(counts: Any) -> pd.DataFrame:
+    """Boys in bed on each day, on the scale of square roots."""
+    return pd.DataFrame(np.sqrt(counts), columns=DAYS)
+
+
+def examples(outbreak: Outbreak) -> pd.DataFrame:
+    """Rates from the prior, each with an epidemic: what a table of one's own would hold."""
+    rng = np.random.default_rng(0)
+    rates = prior(EXAMPLES, rng)
+    epidemics = simulate_sir(rates, rng, outbreak.population)
+    return pd.DataFrame(rates, columns=RATES).join(seen(epidemics))
 
 
 def infer(outbreak: Outbreak, n: int) -> MeanEmbedding:

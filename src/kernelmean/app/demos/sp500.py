@@ -19,6 +19,7 @@ from ...hmm.kernel_hmm import KernelHMM
 from ..errors import hushed
 from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
 from ..words import Texts, minus, percent
+from . import yours
 
 TITLE = "S&P 500: calm and turbulent markets"
 SAY = Texts("sp500")
@@ -42,6 +43,11 @@ def load_returns() -> pd.DataFrame:
         ) from err
     prices = sp500.load()["Adj Close"]
     return (100 * np.log(prices).diff().dropna()).rename(RETURN).to_frame()
+
+
+def dated(returns: pd.DataFrame) -> pd.DataFrame:
+    """The returns as they would stand in a file."""
+    return returns.set_axis(["return"], axis=1).rename_axis("date").reset_index()
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,10 @@ def run(quick: bool) -> Section:
         Note(_verdict(m)),
         Figure("sp500-order", SAY("order"), spectrum.plot, 2.8),
         Prose(SAY("source")),
+        *yours(
+            "hmm returns.csv --columns return --time date --states 2",
+            {"returns.csv": dated(m.returns)},
+        ),
     ]
     return Section(TITLE, blocks)
 

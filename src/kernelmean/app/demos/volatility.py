@@ -17,7 +17,8 @@ from ..commands.ssm import expected, laws
 from ..errors import hushed
 from ..report import Block, Fact, Figure, Grid, Note, Numbers, Prose, Section
 from ..words import Texts, minus, percent
-from .sp500 import RETURN, TRAINING, load_returns
+from . import yours
+from .sp500 import RETURN, TRAINING, dated, load_returns
 
 TITLE = "S&P 500: how volatile tomorrow will be"
 SAY = Texts("volatility")
@@ -155,6 +156,10 @@ def run(quick: bool) -> Section:
         _laws(v),
         _ahead(v),
         Prose(SAY("source")),
+        *yours(
+            "ssm returns.csv --columns return --time date --log-squares --forecast 20",
+            {"returns.csv": dated(v.returns)},
+        ),
     ]
     return Section(TITLE, blocks)
 
