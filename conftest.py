@@ -2,10 +2,12 @@
 
 from importlib.util import find_spec
 
-TORCH = find_spec("torch") is not None
-collect_ignore = [] if TORCH else ["src/kernelmean/features/neural.py"]
+NEEDS = {"torch": "features/neural.py"}
+NEEDS |= {name: f"adapters/{name}.py" for name in ("skada", "skpro", "sktime")}
+MISSING = [name for name in NEEDS if find_spec(name) is None]
+collect_ignore = [f"src/kernelmean/{NEEDS[name]}" for name in MISSING]
 
 
 def pytest_report_header() -> list[str]:
     """Say what is left out."""
-    return [] if TORCH else ["PyTorch is not installed: the examples of km.Neural are left out"]
+    return [f"not installed, so that no examples of it are run: {name}" for name in MISSING]

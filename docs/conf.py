@@ -37,8 +37,8 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-if find_spec("torch") is None:  # `Neural` has a page wherever the pages are built
-    autodoc_mock_imports = ["torch"]
+# What needs other packages has a page wherever the pages are built.
+autodoc_mock_imports = [p for p in ("torch", "skada", "skpro", "sktime") if find_spec(p) is None]
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False

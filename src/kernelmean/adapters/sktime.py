@@ -1,0 +1,80 @@
+"""`KernelStateSpace` as a forecaster of sktime."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from ..statespace.kernel_state_space import KernelStateSpace
+
+try:
+    from sktime.forecasting.base import BaseForecaster
+except ImportError as err:
+    raise ImportError("kernelmean.adapters.sktime needs sktime: pip install sktime") from err
+
+
+class StateSpaceForecaster(BaseForecaster):
+    """Forecasts with intervals, by a state-space model without families of distributions.
+
+    Parameters
+    ----------
+    model : KernelStateSpace, optional
+        None is `KernelStateSpace()`.
+
+    Attributes
+    ----------
+    model_ : KernelStateSpace
+        Fitted; for filters, smoothers and sample paths ask it.
+
+    Examples
+    --------
+    >>> import pandas as pd, kernelmean as km
+    >>> from kernelmean.adapters.sktime import StateSpaceForecaster
+    >>> y = pd.Series(km.datasets.make_state_space("linear", 100, random_state=0).X[:, 0])
+    >>> model = km.KernelStateSpace(backbone=None, bandwidth=0.5, random_state=0)
+    >>> len(StateSpaceForecaster(model).fit(y).predict(fh=[1, 2, 3]))
+    3
+    """
+
+    _tags: ClassVar = {
+        "y_inner_mtype": "pd.Series",
+        "capability:exogenous": False,
+        "capability:insample": False,
+        "capability:pred_int": True,
+        "capability:pred_int:insample": False,
+        "capability:missing_values": True,
+        "requires-fh-in-fit": False,
+    }
+
+    def __init__(self, model=None):
+        self.model = model
+        super().__init__()
+
+    def _fit(self, y, X, fh) -> StateSpaceForecaster:
+        given = {} if self.model is None else self.model.get_params(deep=False)
+        self.model_ = KernelStateSpace(**given).fit(y.to_numpy()[:, None])
+        return self
+
+    def _ahead(self, fh) -> tuple[Any, np.ndarray, pd.Index]:
+        """Laws of the rows after the last, which of them are asked for, and their names."""
+        steps = fh.to_relative(self.cutoff).to_numpy().astype(int)
+        laws = self.model_.forecast(self._y.to_numpy()[:, None], int(steps.max()))
+        return laws, steps - 1, fh.to_absolute(self.cutoff).to_pandas()
+
+    def _predict(self, fh, X) -> pd.Series:
+        laws, which, index = self._ahead(fh)
+        return pd.Series(laws.mean()[which, 0], index=index, name=self._y.name)
+
+    def _predict_quantiles(self, fh, X, alpha) -> pd.DataFrame:
+        laws, which, index = self._ahead(fh)
+        name = "0" if self._y.name is None else self._y.name
+        found = np.column_stack([np.reshape(laws.quantile(a), (-1,))[which] for a in alpha])
+        columns = pd.MultiIndex.from_product([self._get_varnames() or [name], alpha])
+        return pd.DataFrame(found, index=index, columns=columns)
+
+    @classmethod
+    def get_test_params(cls, parameter_set="default") -> list[dict[str, Any]]:
+        """For sktime's own checks: quick ones."""
+        return [{"model": KernelStateSpace(backbone=None, bandwidth=0.5, random_state=0)}]
