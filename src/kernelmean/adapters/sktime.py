@@ -30,12 +30,11 @@ class StateSpaceForecaster(BaseForecaster):
 
     Examples
     --------
-    >>> import pandas as pd, kernelmean as km
+    >>> import kernelmean as km
     >>> from kernelmean.adapters.sktime import StateSpaceForecaster
-    >>> y = pd.Series(km.datasets.make_state_space("linear", 100, random_state=0).X[:, 0])
-    >>> model = km.KernelStateSpace(backbone=None, bandwidth=0.5, random_state=0)
-    >>> len(StateSpaceForecaster(model).fit(y).predict(fh=[1, 2, 3]))
-    3
+    >>> forecaster = StateSpaceForecaster(km.KernelStateSpace(random_state=0))
+    >>> forecaster.get_tag("capability:pred_int")
+    True
     """
 
     _tags: ClassVar = {
@@ -53,6 +52,7 @@ class StateSpaceForecaster(BaseForecaster):
         super().__init__()
 
     def _fit(self, y, X, fh) -> StateSpaceForecaster:
+        self._seen = y
         given = {} if self.model is None else self.model.get_params(deep=False)
         self.model_ = KernelStateSpace(**given).fit(y.to_numpy()[:, None])
         return self
@@ -60,18 +60,17 @@ class StateSpaceForecaster(BaseForecaster):
     def _ahead(self, fh) -> tuple[Any, np.ndarray, pd.Index]:
         """Laws of the rows after the last, which of them are asked for, and their names."""
         steps = fh.to_relative(self.cutoff).to_numpy().astype(int)
-        laws = self.model_.forecast(self._y.to_numpy()[:, None], int(steps.max()))
+        laws = self.model_.forecast(self._seen.to_numpy()[:, None], int(steps.max()))
         return laws, steps - 1, fh.to_absolute(self.cutoff).to_pandas()
 
     def _predict(self, fh, X) -> pd.Series:
         laws, which, index = self._ahead(fh)
-        return pd.Series(laws.mean()[which, 0], index=index, name=self._y.name)
+        return pd.Series(laws.mean()[which, 0], index=index, name=self._seen.name)
 
     def _predict_quantiles(self, fh, X, alpha) -> pd.DataFrame:
         laws, which, index = self._ahead(fh)
-        name = "0" if self._y.name is None else self._y.name
         found = np.column_stack([np.reshape(laws.quantile(a), (-1,))[which] for a in alpha])
-        columns = pd.MultiIndex.from_product([self._get_varnames() or [name], alpha])
+        columns = pd.MultiIndex.from_product([self._get_varnames(), alpha])
         return pd.DataFrame(found, index=index, columns=columns)
 
     @classmethod
