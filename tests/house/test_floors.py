@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[2] / "src"
 FLOORS = [
     *("core", "kernels", "embedding", "features", "regression", "densities", "chains", "bayes"),
     *("filtering", "instruments", "hmm", "statespace", "metrics", "adapters", "datasets"),
-    *("comparators", "display", "app"),
+    *("comparators", "display", "app", "__main__"),
 ]
 FILES = {
     ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path

@@ -42,7 +42,7 @@ class FeatureMap(Saveable, BaseEstimator):
         kernel : Kernel, str, scikit-learn kernel or callable
             The Gaussian at the median distance when left out.
         """
-        chosen = as_kernel(_kernel_of(y) if kernel is None else kernel)
+        chosen: Any = as_kernel(_kernel_of(y) if kernel is None else kernel)
         points = chosen.checked(X, "X")
         self._match_names(X, reset=True)
         self.kernel_ = chosen.resolve(points)

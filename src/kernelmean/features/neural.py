@@ -210,6 +210,7 @@ class Neural(FeatureMap):
         kernel_z = fitted_kernel(kernel_z, points_z, names=column_names(Z), name="kernel_z")
         self._check_image(points_x.shape[1])
         self._forget()
+        self._match_names(X, reset=True)
         used = weights > 0
         if not used.all():
             points_x, points_z, weights = points_x[used], points_z[used], weights[used]
