@@ -15,6 +15,7 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
+from ..core.rows import in_blocks, is_far
 from ..core.saving import Saveable
 from .basis import Basis
 from .first_stage import FirstStage
@@ -142,6 +143,14 @@ class StructuralInference:
         Interval
             Lower and upper limits, arrays of shape (m,).
         """
+        if is_far(X, C):
+            if simultaneous:
+                raise ValueError(
+                    "simultaneous is True, for which the coordinates of all rows are needed here; "
+                    "rows that are elsewhere have limits with simultaneous=False"
+                )
+            how = {"level": level, "simultaneous": False}
+            return in_blocks(self, "predict_interval", {"X": X, "C": C}, how)
         rows = self._coordinates(X, C)
         return confidence_limits(rows, self._fit.coef, self._fit.covariance, level, simultaneous)
 
