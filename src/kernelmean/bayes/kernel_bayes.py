@@ -25,6 +25,7 @@ from ..core.checks import (
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, optional, positive
+from ..core.rows import by_blocks
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
@@ -42,6 +43,7 @@ from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
 
 
+@by_blocks("predict", "predict_interval", "predict_quantile")
 @doors(
     "fit", "posterior", "regularisers", "weights", "predict", "predict_interval", "predict_quantile"
 )

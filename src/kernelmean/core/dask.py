@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import cached_property, partial
 from typing import Any
 
 import dask
@@ -13,7 +13,17 @@ import numpy as np
 from .checks import check_lengths, hushed, is_dask
 from .interval import Interval
 from .moments import evenly
-from .rows import FAN, Rows, merged, numbered, put_together, taken
+from .rows import (
+    FAN,
+    Rows,
+    length,
+    merged,
+    merged_of,
+    numbered,
+    put_together,
+    taken,
+    unless_empty,
+)
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 
@@ -26,8 +36,11 @@ class DaskRows(Rows):
     of columns, else None; `widths` their shapes without the rows.
     """
 
-    def __init__(self, blocks: list[tuple], sizes: tuple, likes: list, widths: list):
-        self.blocks, self.sizes, self.likes, self.widths = blocks, sizes, likes, widths
+    def __init__(
+        self, blocks: list[tuple], sizes: tuple, likes: list, widths: list, names: tuple[str, ...]
+    ):
+        self.blocks, self.sizes, self.names = blocks, sizes, names
+        self.likes, self.widths = likes, widths
 
     @classmethod
     def aligned(cls, **tables) -> DaskRows:
@@ -52,16 +65,30 @@ class DaskRows(Rows):
         ]
         likes = [_names_of(table) for table in tables.values()]
         widths = [arrays[name].shape[1:] if name in given else None for name in tables]
-        return cls(blocks, tuple(sizes[i] for i in filled), likes, widths)
+        return cls(blocks, tuple(sizes[i] for i in filled), likes, widths, tuple(tables))
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of rows of the blocks; a pass over them where they are not known."""
+        if not np.isnan(self.sizes).any():
+            return self.sizes
+        lengths = [dask.delayed(length)(block) for block in self.blocks]
+        return dask.compute(*lengths)
+
+    @property
+    def n(self) -> int:
+        return sum(self.counts)
 
     def few(self, limit: int) -> list:
         """At most `limit` evenly spaced rows of each table, here."""
         rows = evenly(self.n, limit)
-        starts = np.cumsum([0, *self.sizes])
+        starts = np.cumsum([0, *self.counts])
         bounds = np.searchsorted(rows, starts)
         pieces = [
-            dask.delayed(taken)(rows[i:j] - start, *block)
-            for block, start, i, j in zip(self.blocks, starts, bounds, bounds[1:], strict=False)
+            dask.delayed(numbered)(taken, b, block, rows[i:j] - start, self.names)
+            for b, (block, start, i, j) in enumerate(
+                zip(self.blocks, starts, bounds, bounds[1:], strict=False)
+            )
             if j > i or self.n == 0
         ]
         columns = zip(*dask.compute(*pieces), strict=True)
@@ -75,7 +102,8 @@ class DaskRows(Rows):
 
     def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
         """The values merged in a tree, where they are."""
-        sums, together = self.map(function, *given), dask.delayed(partial(reduce, merge))
+        sums = self.map(partial(unless_empty, function), *given)
+        together = dask.delayed(partial(merged_of, merge))
         while len(sums) > 1:
             sums = [together(sums[i : i + FAN]) for i in range(0, len(sums), FAN)]
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):

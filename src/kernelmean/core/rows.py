@@ -21,13 +21,18 @@ from typing import Any
 import numpy as np
 
 from . import arrays
-from .checks import FarAway, check_count, check_lengths, is_dask
+from .checks import FarAway, as_floats, check_count, check_finite, check_lengths, is_dask
 from .extras import require
 from .moments import evenly
 from .threads import streamed
 
 FAN = 8  # sums that are merged at a time
 STEP = 50_000  # rows of a block of an array
+
+
+def merged(one, other):
+    """Both together."""
+    return one.merge(other)
 
 
 class Rows(FarAway):
@@ -61,14 +66,16 @@ class Rows(FarAway):
     [(300,), (300,), (300,), (100,)]
     """
 
+    names: tuple[str, ...] = ()  # of the tables of a block, where they are arguments
+
     def __init__(self, source, step: int = STEP):
         self._tables: tuple = (_Table(_source(source, check_count(step, "step"))),)
         self._alone = True
 
     @classmethod
-    def _of(cls, tables: Iterable, alone: bool = False) -> Rows:
+    def _of(cls, tables: Iterable, alone: bool = False, names: tuple[str, ...] = ()) -> Rows:
         made = cls.__new__(cls)
-        made._tables, made._alone = tuple(tables), alone
+        made._tables, made._alone, made.names = tuple(tables), alone, names
         return made
 
     def __getitem__(self, key) -> Rows:
@@ -103,7 +110,7 @@ class Rows(FarAway):
         wanted = [rows[i:j] - start for start, (i, j) in zip(starts, pairwise(cuts), strict=False)]
 
         def few_of(i: int, block: tuple) -> tuple:
-            return taken(wanted[i], *block)
+            return numbered(taken, i, block, wanted[i], self.names)
 
         some = [len(w) > 0 or not self.n for w in wanted]
         columns = [put_together(parts) for parts in zip(*self._each(few_of, some), strict=True)]
@@ -113,7 +120,7 @@ class Rows(FarAway):
         """`function(block, *given)` of every block, in order; blocks are worked on in threads."""
         return self._each(partial(_applied, function, self._alone, given))
 
-    def reduce(self, function: Callable, *given, merge: Callable | None = None) -> Any:
+    def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
         """The values of `function(block, *given)` merged, eight at a time, in an order of their own.
 
         Parameters
@@ -122,10 +129,10 @@ class Rows(FarAway):
             From a block to what can be merged, `Moments` say.
         *given
             Handed to it.
-        merge : callable, optional
-            Of two values; None is the first one's method `merge`.
+        merge : callable
+            Of two values; otherwise the first one's method `merge`.
         """
-        return _in_tree(self.map(function, *given), merge or merged)
+        return _in_tree(self.map(partial(unless_empty, function), *given), merge)
 
     def answers(self, function: Callable, *given) -> Rows:
         """`function(block, *given)` of every block, computed whenever it is read."""
@@ -164,6 +171,11 @@ def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple
     return numbered(function, i, block[0] if alone else block, *given)
 
 
+def unless_empty(function: Callable, block, *given):
+    """function(block, *given), or None where the block has no rows."""
+    return function(block, *given) if length(block) else None
+
+
 def numbered(function: Callable, i: int, block, *given):
     """function(block, *given); what is wrong with a block is said with its number."""
     try:
@@ -172,9 +184,10 @@ def numbered(function: Callable, i: int, block, *given):
         raise ValueError(f"{err} (in block {i})") from err
 
 
-def merged(one, other):
-    """Both together."""
-    return one.merge(other)
+def merged_of(merge: Callable, parts: Iterable) -> Any:
+    """All of them, one after the other, but for those of blocks without rows."""
+    some = [part for part in parts if part is not None]
+    return reduce(merge, some) if some else None
 
 
 def _in_tree(parts: Iterable, merge: Callable) -> Any:
@@ -187,13 +200,13 @@ def _in_tree(parts: Iterable, merge: Callable) -> Any:
                 break
             if height + 1 == len(levels):
                 levels.append([])
-            levels[height + 1].append(reduce(merge, level))
+            levels[height + 1].append(merged_of(merge, level))
             level.clear()
     last: list = []
     for level in levels:
-        last = [reduce(merge, level + last)] if level or last else []
-    if not last:
-        raise ValueError("there are no blocks; at least one block of rows is needed")
+        last = [merged_of(merge, level + last)] if level or last else []
+    if not last or last[0] is None:
+        raise ValueError("there are no rows; at least one block of rows is needed")
     return last[0]
 
 
@@ -244,13 +257,14 @@ class _Chunks:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(_length(chunk) for chunk in self.chunks)
+        return tuple(length(chunk) for chunk in self.chunks)
 
     def handles(self, columns) -> Iterator[Callable]:
         return (partial(_itself, chunk) for chunk in self.chunks)
 
 
-def _length(chunk) -> int:
+def length(chunk) -> int:
+    """Rows of a block."""
     return len(chunk[0] if isinstance(chunk, tuple) else chunk)
 
 
@@ -366,7 +380,7 @@ def aligned(**tables) -> Rows:
                 f"{key} has blocks of other sizes than {name}; take both from one Rows, of blocks "
                 "that are tuples or have columns"
             )
-    return Rows._of(parts.values())
+    return Rows._of(parts.values(), names=tuple(tables))
 
 
 def _as_part(table, key: str, lead: str, cuts: tuple[int, ...]) -> _Table | None:
@@ -377,9 +391,13 @@ def _as_part(table, key: str, lead: str, cuts: tuple[int, ...]) -> _Table | None
     return _Table(_Slices(table, cuts))
 
 
-def taken(rows: np.ndarray, *block) -> tuple:
-    """Some rows of every table of a block."""
-    return tuple(None if part is None else _take(part, rows) for part in block)
+def taken(block: tuple, rows: np.ndarray, names: tuple[str, ...]) -> tuple:
+    """Some rows of every table of a block; where tables have names, of finite numbers."""
+    some = tuple(None if part is None else _take(part, rows) for part in block)
+    for name, part in zip(names, some, strict=False):
+        if part is not None:
+            check_finite(as_floats(part, name), name)
+    return some
 
 
 def _take(part, rows: np.ndarray):

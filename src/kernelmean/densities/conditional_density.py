@@ -29,6 +29,7 @@ from ..core.labels import Labels
 from ..core.moments import canonical_order
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
+from ..core.rows import by_blocks
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
@@ -48,6 +49,9 @@ from .search import ROUNDS
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
 
+@by_blocks("predict", "predict_interval", "predict_quantile", "mode")
+@by_blocks("pdf", "cdf", tables=("Y", "X"))
+@by_blocks("score_samples", tables=("X", "y"))
 @doors(
     "fit",
     "pdf",

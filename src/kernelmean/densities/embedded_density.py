@@ -21,6 +21,7 @@ from ..core.checks import (
 from ..core.labels import Labels
 from ..core.minimise import minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
+from ..core.rows import by_blocks
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
@@ -32,6 +33,7 @@ from .bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 ROWS = 2000  # that the search looks at
 
 
+@by_blocks("pdf", "score_samples")
 @doors("fit", "pdf", "score", "score_samples", "sample")
 class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     """p(x) = max(q, 0)/∫max(q, 0), q(x) = Σ_i w_i k̄_γ(x_i, x): kernel density estimation.

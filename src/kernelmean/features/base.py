@@ -10,11 +10,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import Array, check_column, check_columns
+from ..core.minimise import SEARCH_ROWS
+from ..core.rows import Rows, aligned, by_blocks, is_far
 from ..core.saving import Saveable
 from ..core.summary import Block, Line
 from ..kernels import as_kernel, check_size
 
 
+@by_blocks("transform", "derivative")
 class FeatureMap(Saveable, BaseEstimator):
     """Points → coordinates φ(x) ∈ R^r with φ(x)ᵀφ(x') ≈ k(x, x').
 
@@ -24,12 +27,17 @@ class FeatureMap(Saveable, BaseEstimator):
     learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
     def fit(self, X, kernel="gaussian") -> FeatureMap:
-        """Choose the coordinates from the rows of `X`."""
-        self.fit_transform(X, kernel)
+        """Choose the coordinates from the rows of `X`; of rows elsewhere, from a few of them."""
+        if is_far(X):
+            self._fit_far(aligned(X=X), kernel)
+        else:
+            self.fit_transform(X, kernel)
         return self
 
     def fit_transform(self, X, kernel="gaussian") -> Array:
         """Choose the coordinates from `X` and return those of its rows, shape (n, r)."""
+        if is_far(X):
+            return self.fit(X, kernel).transform(X)
         kernel = as_kernel(kernel)
         X = kernel.checked(X, "X")
         self.kernel_ = kernel.resolve(X)
@@ -70,6 +78,9 @@ class FeatureMap(Saveable, BaseEstimator):
                 Line.of(f"lengthscale of {name}", s) for name, s in zip(names, each, strict=True)
             ]
         return Block(heading, [*lines, Line("coordinates", self.rank_, f"{self.rank_:,}")])
+
+    def _fit_far(self, rows: Rows, kernel) -> None:
+        self.fit_transform(rows.few(SEARCH_ROWS)[0], kernel)
 
     def _fit_transform(self, X) -> Array:
         raise NotImplementedError

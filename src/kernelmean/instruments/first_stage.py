@@ -89,15 +89,11 @@ def _leave_one_out(groups, grid, cross, n: int) -> LeaveOneOut:
     rows = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / cross.shape[0] ** 2)))
     few = [g.few(rows // len(groups)) for g in groups]
     trends = groups[0].basis_x.trends
-    xp = arrays.namespace(grid.values)
     Phi, Theta = (put_together([part[i] for part in few]) for i in (0, 1))
     if trends == cross.shape[1]:
         trends = 1  # of a plane alone: its slopes
     Phi = Phi[:, trends:]
-    C = grid.vectors.T @ cross[:, trends:]
-    P = Theta @ grid.vectors
-    norms = xp.sum(Phi * Phi, axis=1)
-    return LeaveOneOut(grid, P, P * (Phi @ C.T), C @ C.T, norms, xp.full_like(norms, 1.0 / n))
+    return LeaveOneOut.of(Theta, Phi, grid, n=n, C=grid.vectors.T @ cross[:, trends:])
 
 
 @dataclass(frozen=True)

@@ -128,13 +128,12 @@ class FarGroup(Group):
     part: FarPart
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
-        given = (self.basis_x, self.basis_z, self.middle, self.stage), names, columns
-        return self.part.rows.reduce(_sums, *given)
+        given = self.basis_x, self.basis_z, self.middle, self.stage
+        return self.part.rows.reduce(_sums, given, self.own, names, columns)
 
 
-def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
-    basis_x, basis_z, middle, stage = given
-    here = Group(Part(*_checked(*block)), basis_x, basis_z, middle, stage, keep=False)
+def _sums(block: tuple, given: tuple, own: bool, names: list[str], columns) -> Moments:
+    here = Group(Part(*_checked(*block), own=own), *given, keep=False)
     return here.total(names, columns)
 
 

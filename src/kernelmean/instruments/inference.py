@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
-from ..core.checks import Array, check_column, check_lengths, check_level
+from ..core.checks import Array, check_column, check_lengths, check_level, check_library
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
@@ -262,7 +262,9 @@ class StructuralInference:
 
     def _slopes(self, X, C, column) -> Array:
         check_is_fitted(self)
-        return slope_rows(self._fit, self.regressors(X, C), column)
+        points = self.regressors(X, C)
+        check_library(points, self._fit.coef, "X")
+        return slope_rows(self._fit, points, column)
 
 
 def slope_rows(fit: StructuralFit, points, column) -> Array:
