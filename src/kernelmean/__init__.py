@@ -13,7 +13,7 @@ Estimators
 Options
     EM, Backbone, Normal, Uniform, Sampled, Particles, KernelRule, Training
 And
-    load, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
+    load, Rows, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
 """
 
 from importlib import import_module

@@ -132,7 +132,8 @@ class Rows(FarAway):
         merge : callable
             Of two values; otherwise the first one's method `merge`.
         """
-        return _in_tree(self.map(partial(unless_empty, function), *given), merge)
+        parts = self.map(partial(unless_empty, function), *given)
+        return _in_tree((part for part in parts if part is not None), merge)
 
     def answers(self, function: Callable, *given) -> Rows:
         """`function(block, *given)` of every block, computed whenever it is read."""
@@ -401,6 +402,8 @@ def taken(block: tuple, rows: np.ndarray, names: tuple[str, ...]) -> tuple:
 
 
 def _take(part, rows: np.ndarray):
+    if isinstance(part, tuple):
+        return tuple(_take(one, rows) for one in part)
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
 
 
@@ -408,6 +411,8 @@ def put_together(parts) -> Any:
     """Blocks of rows put together; None where they are None."""
     if len(parts) == 1 or parts[0] is None:
         return parts[0]
+    if isinstance(parts[0], tuple):
+        return tuple(map(put_together, zip(*parts, strict=True)))
     if hasattr(parts[0], "iloc"):
         import pandas as pd
 

@@ -22,6 +22,7 @@ from ..core.checks import (
     column_names,
     frozen,
     pairs_wanted,
+    refuse_far,
     warn_caller,
 )
 from ..core.interval import Interval
@@ -256,6 +257,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         Without a wide law a density counts as at least 1e-6 in units of standard deviations of the
         training y: the positive part can be zero where data fall, once in a while.
         """
+        refuse_far(X, "X")
         found = arrays.to_numpy(self.score_samples(X, y))
         if self._fit.wide is None:
             lowest = LOWEST / np.prod(arrays.to_numpy(self._fit.spread))

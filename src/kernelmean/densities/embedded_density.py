@@ -17,6 +17,7 @@ from ..core.checks import (
     check_count,
     column_names,
     frozen,
+    refuse_far,
 )
 from ..core.labels import Labels
 from ..core.minimise import minimise_log10
@@ -125,6 +126,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
 
     def score(self, X, y=None) -> float:
         """Σ log p(x): the log-likelihood of all rows together, as scikit-learn's KernelDensity."""
+        refuse_far(X, "X")
         scores = self.score_samples(X)
         return float(arrays.namespace(scores).sum(scores))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from operator import add
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.base import clone
 from ..core import arrays, solves
 from ..core.checks import (
     Array,
+    as_points,
     check_count,
     check_library,
     check_positive,
@@ -198,13 +199,16 @@ class Nystroem(Landmarks):
 
 
 def _proposed(block: tuple, features: Nystroem, kernel: Kernel) -> Array:
-    """Landmarks of a block."""
-    return clone(features).fit(block[0], kernel).landmarks_
+    """Landmarks of a block, by pieces, whose coordinates are few numbers."""
+    pieces = row_blocks(as_points(block[0], "X"), rows=SEARCH_ROWS)
+    found = (clone(features).fit(piece, kernel).landmarks_ for (piece,) in pieces)
+    return reduce(partial(_pivoted, (features, kernel)), found)
 
 
 def _pivoted(how: tuple, one, other) -> Array:
     """Landmarks of two sets of them."""
-    return _proposed((arrays.namespace(one).concat([one, other]),), *how)
+    features, kernel = how
+    return clone(features).fit(arrays.namespace(one).concat([one, other]), kernel).landmarks_
 
 
 def _traces(block: tuple, features: Nystroem) -> np.ndarray:
@@ -295,6 +299,9 @@ class Exact(Landmarks):
     >>> bool(np.allclose(Phi @ Phi.T, km.Gaussian(1.0)(X)))
     True
     """
+
+    def _fit_far(self, rows: Rows, kernel) -> None:
+        raise ValueError("Exact is of all rows at once, in memory; Nystroem takes rows elsewhere")
 
     def _fit_transform(self, X) -> Array:
         K = arrays.to_numpy(self.kernel_.gram_of(X, X))

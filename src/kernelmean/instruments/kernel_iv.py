@@ -18,6 +18,7 @@ from ..core.checks import (
     check_lengths,
     check_target,
     column_names,
+    refuse_far,
     warn_caller,
 )
 from ..core.minimise import SEARCH_ROWS
@@ -271,6 +272,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         It is not a measure of success: where noise is confounded with X, the true h has a smaller
         one than plain regression.
         """
+        refuse_far(X, "X")
         return float(r2_score(y, self.predict(X, C), sample_weight=sample_weight))
 
     def summary(self) -> Summary:
