@@ -63,7 +63,7 @@ def all_landmarks(rows: km.Rows):
 
 
 def products(rows: km.Rows):
-    """What one pass of `DensityRatio` sums, by Dask's own product, in coordinates that are given."""
+    """What a pass of `DensityRatio` sums, by Dask's own product, coordinates given."""
     import dask
     import dask.array as da
 

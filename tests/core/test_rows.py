@@ -20,8 +20,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 from kernelmean.core.arrays import to_numpy
+from kernelmean.core.elsewhere import aligned
 from kernelmean.core.moments import Moments
-from kernelmean.core.rows import aligned
 
 da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
 dask, dd = (pytest.importorskip(f"dask{part}") for part in ("", ".dataframe"))
@@ -368,7 +368,7 @@ VERBS = ("fit", "predict", "interval")
 
 
 def outcome(name: str, kind: str, verb: str, folder: Path) -> str:
-    """"yes" where the numbers are those in memory, "no" where it is refused in a sentence."""
+    """ "yes" where the numbers are those in memory, "no" where it is refused in a sentence."""
 
     def tell(A: np.ndarray):
         return ({**KINDS, **NEVER})[kind](A, folder)
@@ -461,14 +461,14 @@ def cluster():
 def slowly(block: np.ndarray, folder: str) -> np.ndarray:
     """The block, after a sign that its worker is at work."""
     Path(folder, str(os.getpid())).touch()
-    time.sleep(0.1)
+    time.sleep(0.05)
     return block
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [0.3, 0.8, 1.5])
+@pytest.mark.parametrize("after", [0.3, 0.9])
 def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, after):
-    n = 2000
+    n = 1200
     A, y = normal(n), normal(n, 1)[:, 0]
     lazy = da.from_array(A, chunks=(100, 2)).map_blocks(slowly, str(tmp_path), dtype=float)
     model = km.ConditionalEmbedding(features=km.RandomFourier(50))

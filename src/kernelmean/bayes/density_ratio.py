@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays, solves
 from ..core.checks import Array, as_points, column_names
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.parameters import check_parameters, optional, positive, share
-from ..core.rows import aligned, by_blocks, is_far
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
@@ -179,9 +179,7 @@ def _trace(A) -> Array:
     return arrays.namespace(A).linalg.trace(A)
 
 
-def loo_score(
-    Phi, A, U, alpha, share: float, n: int | None = None
-) -> Callable[[float], float]:
+def loo_score(Phi, A, U, alpha, share: float, n: int | None = None) -> Callable[[float], float]:
     """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
     Every row is left out of its own estimate, by rank-one updates of A + ηI:

@@ -22,10 +22,10 @@ from ..core.checks import (
     column_names,
     frozen,
 )
+from ..core.elsewhere import by_blocks
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, optional, positive
-from ..core.rows import by_blocks
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors

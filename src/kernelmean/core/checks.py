@@ -127,12 +127,15 @@ def refuse_far(X, name: str) -> None:
     elif isinstance(X, FarAway):
         found, instead = "a Rows", f"{name}.few(10_000), or all of them"
     elif isinstance(X, Iterator):
-        found, instead = f"a {type(X).__name__}, which can be read once only", f"km.Rows or an array"
+        found, instead = (
+            f"a {type(X).__name__}, which can be read once only",
+            "km.Rows or an array",
+        )
     else:
         return
     raise FarRowsError(
         f"{name} is {found}, but here rows are needed in memory: {instead}. (What takes rows that "
-        "are elsewhere: the guide, \"Rows anywhere\")"
+        'are elsewhere: the guide, "Rows anywhere")'
     )
 
 

@@ -94,7 +94,7 @@ class DaskRows(Rows):
         columns = zip(*dask.compute(*pieces), strict=True)
         return [_named(like, put_together(c)) for like, c in zip(self.likes, columns, strict=True)]
 
-    def map(self, function: Callable, *given) -> list:
+    def map(self, function: Callable, *given) -> Any:
         """`function(block, *given)` for every block, to be computed; what is given travels once."""
         shared = [dask.delayed(item, pure=False, traverse=False) for item in given]
         task = dask.delayed(partial(_on_named, function, self.likes), traverse=False)

@@ -9,11 +9,10 @@ and chunks; `core.dask` has them for what Dask holds.
 
 from __future__ import annotations
 
-import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce, wraps
-from glob import glob
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,10 +43,10 @@ class Rows(FarAway):
     Parameters
     ----------
     source : array, memory map, DataFrame, path or iterable
-        A path names a Parquet file, a folder of such files, or is a pattern such as "data/*.parquet"
+        A path names a Parquet file, a folder of such files, or is a pattern, "data/*.parquet"
         (extra `app`). An iterable gives blocks (arrays, DataFrames, or tuples of aligned ones), the
-        same ones whenever it is gone through: a list, or an object with `__iter__`; not a generator,
-        which ends after one pass.
+        same ones whenever it is gone through: a list, or an object with `__iter__`; not a
+        generator, which ends after one pass.
     step : int
         Rows of a block of an array or DataFrame.
 
@@ -121,7 +120,7 @@ class Rows(FarAway):
         return self._each(partial(_applied, function, self._alone, given))
 
     def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
-        """The values of `function(block, *given)` merged, eight at a time, in an order of their own.
+        """The values of `function(block, *given)` merged, eight at a time, in a fixed order.
 
         Parameters
         ----------
@@ -154,10 +153,10 @@ class Rows(FarAway):
     def _columns(self, source) -> list[str] | None:
         """Names of the columns that are read of a source; None for all."""
         first = [t.picks[0] if t.picks else None for t in self._tables if t and t.source is source]
-        lists = [[key] if isinstance(key, str) else key for key in first]
-        if not all(isinstance(key, list) for key in lists):
+        if not all(isinstance(key, str | list) for key in first):
             return None
-        return list(dict.fromkeys(name for key in lists for name in key))
+        names = ([key] if isinstance(key, str) else list(key or ()) for key in first)
+        return list(dict.fromkeys(itertools.chain(*names)))
 
     def _read(self, handles: dict) -> tuple:
         read = {key: handle() for key, handle in handles.items()}
@@ -209,6 +208,29 @@ def _in_tree(parts: Iterable, merge: Callable) -> Any:
     if not last or last[0] is None:
         raise ValueError("there are no rows; at least one block of rows is needed")
     return last[0]
+
+
+def joined(**tables) -> Rows:
+    """One `Rows` of tuples of tables, in the blocks of the first; None where there is no table."""
+    name, lead = next((name, t) for name, t in tables.items() if isinstance(t, Rows))
+    cuts = tuple(int(i) for i in np.cumsum([0, *lead.sizes]))
+    parts = {key: _as_part(table, key, name, cuts) for key, table in tables.items()}
+    for key, part in parts.items():
+        if part is not None and part.source.sizes != lead.sizes:
+            check_lengths(lead.n, sum(part.source.sizes), name, key)
+            raise ValueError(
+                f"{key} has blocks of other sizes than {name}; take both from one Rows, of blocks "
+                "that are tuples or have columns"
+            )
+    return Rows._of(parts.values(), names=tuple(tables))
+
+
+def _as_part(table, key: str, lead: str, cuts: tuple[int, ...]) -> _Table | None:
+    if table is None or isinstance(table, Rows):
+        return None if table is None else table._tables[0]
+    table = table if hasattr(table, "iloc") else np.asarray(table)
+    check_lengths(cuts[-1], len(table), lead, key)
+    return _Table(_Slices(table, cuts))
 
 
 # ------------------------------------------------------------------------------ where blocks are
@@ -336,62 +358,27 @@ def _source(source, step: int) -> Any:
         return _Slices(source, (*range(0, max(n, 1), step), n))
     if isinstance(source, Iterator):
         raise TypeError(
-            f"source is a {type(source).__name__}, which can be read once only, but a fit passes over "
-            "its rows several times; a list, or an object whose __iter__ starts anew, is needed"
+            f"source is a {type(source).__name__}, which can be read once only, but a fit passes "
+            "over its rows several times; a list, or an object whose __iter__ starts anew, is "
+            "needed"
         )
     if not hasattr(source, "__iter__"):
-        raise TypeError(f"source is {source!r}; an array, a path or an iterable of blocks is needed")
+        raise TypeError(
+            f"source is {source!r}; an array, a path or an iterable of blocks is needed"
+        )
     return _Chunks(source)
 
 
 def _files(path: str) -> tuple[str, ...]:
-    pattern = str(Path(path) / "**" / "*.parquet") if Path(path).is_dir() else path
-    found = tuple(sorted(glob(pattern, recursive=True)))
+    whole = Path(path)
+    files = whole.rglob("*.parquet") if whole.is_dir() else whole.parent.glob(whole.name)
+    found = tuple(sorted(map(str, files)))
     if not found:
         raise ValueError(f"source is {path!r}, where there is no Parquet file")
     return found
 
 
-# ---------------------------------------------------------------------------------- several tables
-def is_far(*tables) -> bool:
-    """Whether any of the tables has its rows elsewhere."""
-    return any(isinstance(table, FarAway) or is_dask(table) for table in tables)
-
-
-def aligned(**tables) -> Rows:
-    """One `Rows` of tuples of tables (None where there is none), in the blocks of the first.
-
-    What is in memory is cut as the others are. What is of Dask goes with what is of Dask or in
-    memory.
-    """
-    if any(map(is_dask, tables.values())):
-        mixed = [name for name, table in tables.items() if isinstance(table, Rows)]
-        if mixed:
-            raise ValueError(f"{mixed[0]} is a Rows, but others are of Dask; make them all one kind")
-        from .dask import DaskRows
-
-        return DaskRows.aligned(**tables)
-    name, lead = next((name, t) for name, t in tables.items() if isinstance(t, Rows))
-    cuts = tuple(int(i) for i in np.cumsum([0, *lead.sizes]))
-    parts = {key: _as_part(table, key, name, cuts) for key, table in tables.items()}
-    for key, part in parts.items():
-        if part is not None and part.source.sizes != lead.sizes:
-            check_lengths(lead.n, sum(part.source.sizes), name, key)
-            raise ValueError(
-                f"{key} has blocks of other sizes than {name}; take both from one Rows, of blocks "
-                "that are tuples or have columns"
-            )
-    return Rows._of(parts.values(), names=tuple(tables))
-
-
-def _as_part(table, key: str, lead: str, cuts: tuple[int, ...]) -> _Table | None:
-    if table is None or isinstance(table, Rows):
-        return None if table is None else table._tables[0]
-    table = table if hasattr(table, "iloc") else np.asarray(table)
-    check_lengths(cuts[-1], len(table), lead, key)
-    return _Table(_Slices(table, cuts))
-
-
+# ------------------------------------------------------------------------------------ some rows
 def taken(block: tuple, rows: np.ndarray, names: tuple[str, ...]) -> tuple:
     """Some rows of every table of a block; where tables have names, of finite numbers."""
     some = tuple(None if part is None else _take(part, rows) for part in block)
@@ -421,45 +408,3 @@ def put_together(parts) -> Any:
     if len(shapes) > 1:
         raise ValueError(f"blocks have rows of different shapes, {shapes}")
     return arrays.namespace(parts[0]).concat(list(parts))
-
-
-# --------------------------------------------------------------------------------- what is answered
-def by_blocks(*names: str, tables: tuple[str, ...] = ("X",)) -> Callable[[type], type]:
-    """A class whose methods `names` answer, for rows that are elsewhere, in their blocks.
-
-    For tables of Dask with Dask arrays in the same chunks, for a `Rows` with a `Rows` of answers:
-    what is wrong with columns is said now, what is wrong with numbers when they are read.
-    """
-
-    def wrapped(cls: type) -> type:
-        for name in names:
-            setattr(cls, name, _in_blocks(getattr(cls, name), tables))
-        return cls
-
-    return wrapped
-
-
-def in_blocks(estimator, name: str, tables: dict, others: dict) -> Any:
-    """What a method answers for aligned tables, and other arguments, block by block."""
-    return aligned(**tables).answers(_answer, estimator, name, tuple(tables), others)
-
-
-def _in_blocks(method: Callable, tables: tuple[str, ...]) -> Callable:
-    signature = inspect.signature(method)
-
-    @wraps(method)
-    def inside(self, *args, **kwargs):
-        if not is_far(*args, *kwargs.values()):
-            return method(self, *args, **kwargs)
-        given = signature.bind(self, *args, **kwargs).arguments
-        far = {name: given[name] for name in tables if name in given}
-        others = {name: given[name] for name in list(given)[1:] if name not in far}
-        if is_far(*others.values()):  # which the method refuses by name
-            return method(self, *args, **kwargs)
-        return in_blocks(self, method.__name__, far, others)
-
-    return inside
-
-
-def _answer(block: tuple, estimator, name: str, tables: tuple, others: dict):
-    return getattr(estimator, name)(**dict(zip(tables, block, strict=True)), **others)

@@ -25,12 +25,12 @@ from ..core.checks import (
     refuse_far,
     warn_caller,
 )
+from ..core.elsewhere import by_blocks
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import canonical_order
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
-from ..core.rows import by_blocks
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors

@@ -19,10 +19,10 @@ from ..core.checks import (
     frozen,
     refuse_far,
 )
+from ..core.elsewhere import by_blocks
 from ..core.labels import Labels
 from ..core.minimise import minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
-from ..core.rows import by_blocks
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors

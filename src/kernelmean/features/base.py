@@ -10,8 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import Array, check_column, check_columns
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.minimise import SEARCH_ROWS
-from ..core.rows import Rows, aligned, by_blocks, is_far
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line
 from ..kernels import as_kernel, check_size

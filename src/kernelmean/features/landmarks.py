@@ -37,7 +37,7 @@ class Landmarks(FeatureMap):
     def _keep(self, X, rows: np.ndarray, Phi) -> Array:
         """Store landmarks and factor, given the coordinates of the training rows."""
         xp = arrays.namespace(X)
-        self.indices_ = rows
+        self.indices_: np.ndarray | None = rows
         self.landmarks_ = arrays.take(X, rows, axis=0)
         self.factor_ = xp.tril(arrays.take(Phi, rows, axis=0))
         self.rank_ = int(rows.shape[0])

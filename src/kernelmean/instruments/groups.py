@@ -128,12 +128,14 @@ class FarGroup(Group):
     part: FarPart
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
-        given = self.basis_x, self.basis_z, self.middle, self.stage
-        return self.part.rows.reduce(_sums, given, self.own, names, columns)
+        given = self.basis_x, self.basis_z, self.middle, self.stage, self.own
+        return self.part.rows.reduce(_sums, given, names, columns)
 
 
-def _sums(block: tuple, given: tuple, own: bool, names: list[str], columns) -> Moments:
-    here = Group(Part(*_checked(*block), own=own), *given, keep=False)
+def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
+    basis_x, basis_z, middle, stage, own = given
+    X, Z, y = _checked(*block)
+    here = Group(Part(X, Z, y, own), basis_x, basis_z, middle, stage, keep=False)
     return here.total(names, columns)
 
 

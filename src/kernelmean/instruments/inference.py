@@ -11,11 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
 from ..core.checks import Array, check_column, check_lengths, check_level, check_library
+from ..core.elsewhere import in_blocks, is_far
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
-from ..core.rows import in_blocks, is_far
 from ..core.saving import Saveable
 from .basis import Basis
 from .first_stage import FirstStage

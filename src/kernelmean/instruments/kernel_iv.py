@@ -21,9 +21,9 @@ from ..core.checks import (
     refuse_far,
     warn_caller,
 )
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, count, either, flag, optional, positive
-from ..core.rows import aligned, by_blocks, is_far
 from ..core.saving import Saveable
 from ..core.summary import Summary
 from ..core.threads import doors
@@ -167,9 +167,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         `basis`), and both stages of a draft make a fit (`groups`, `first_stage`, `second_stage`,
         `moment_test`). The better one is adopted.
 
-        Arrays and DataFrames of Dask (extra `dask`) and `Rows` (`split="loo"`) are summed where they
-        are: only small matrices and 10,000 evenly spaced rows come here. Six passes are made over
-        the rows; `X.persist()` keeps those of Dask at hand.
+        Arrays and DataFrames of Dask (extra `dask`) and `Rows` are summed where they are
+        (`split="loo"`): only small matrices and 10,000 evenly spaced rows come here. Six passes are
+        made over the rows; `X.persist()` keeps those of Dask at hand.
 
         Parameters
         ----------

@@ -22,13 +22,14 @@ from ..core.checks import (
     column_names,
     frozen,
 )
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.interval import Interval
 from ..core.labels import Labels
-from ..core.parameters import check_parameters, optional, positive
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments
+from ..core.parameters import check_parameters, optional, positive
+from ..core.rows import Rows
 from ..core.saving import Saveable
-from ..core.rows import Rows, aligned, by_blocks, is_far
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
@@ -153,9 +154,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def fit(self, X, y) -> ConditionalEmbedding:
         """Learn the operator from pairs.
 
-        Arrays and DataFrames of Dask, and `Rows`, are summed where they are, in two passes: kernels,
-        coordinates and λ are chosen on 10,000 evenly spaced rows, the operator and `predict` are
-        of all. The weights of laws (`at`, intervals, quantiles) are on those 10,000.
+        Arrays and DataFrames of Dask, and `Rows`, are summed where they are: kernels, coordinates
+        and λ are chosen on 10,000 evenly spaced rows, the operator and `predict` are of all. The
+        weights of laws (`at`, intervals, quantiles) are on those 10,000.
 
         Parameters
         ----------
@@ -313,9 +314,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """Sums over all rows, of which Φ and Ψ may be a few."""
         names = "xx", "xy", "xt"
         if rows is not None:
-            return sums(
-                rows, names, x=(0, self.features_x_), y=(1, self.features_y_), t=(1, None)
-            )
+            return sums(rows, names, x=(0, self.features_x_), y=(1, self.features_y_), t=(1, None))
         moments = Moments(*names)
         moments.add(x=Phi, y=Psi, t=self.points_)
         return moments
@@ -325,17 +324,17 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self._Phi, self._Psi = Phi, Psi
         second, cross, means = (moments.mean(name) for name in moments.names)
         self._sums = moments.n, second, cross
-        self.reg_, self.loo_score_ = self._choose_reg()
+        self.reg_, self.loo_score_ = self._choose_reg(moments.n)
         self._ridge = solves.ridge(second, self.reg_)
         self.operator_, self.coef_ = self._ridge.solve(cross).T, self._ridge.solve(means)
 
-    def _choose_reg(self) -> tuple[float, float]:
+    def _choose_reg(self, n: int) -> tuple[float, float]:
         loss, few = self.leave_one_out(), self._Phi.shape[0]
         if self.reg is None:
             reg, value = loss.best(coarse=BRACKET_ROWS if few > 2 * BRACKET_ROWS else None)
         else:
             reg, value = float(self.reg), loss(float(self.reg))
-        return reg, value * self._sums[0] / few  # a mean over the rows looked at
+        return reg, value * n / few  # a mean over the rows looked at
 
     def _embed(self, coordinates) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""
