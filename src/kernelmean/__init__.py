@@ -13,7 +13,7 @@ Estimators
 Options
     EM, Backbone, Normal, Uniform, Sampled, Particles, KernelRule, Training
 And
-    load, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
+    load, Rows, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
 """
 
 from importlib import import_module
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from .core import moments, old_names, progress
 from .core.checks import NumericalWarning
 from .core.interval import Interval
+from .core.rows import Rows
 from .core.saving import Saveable, importers, load
 from .core.version import __version__ as __version__
 from .embedding.embedding import MeanEmbedding
@@ -96,6 +97,7 @@ __all__ = [
     "Precomputed",
     "RandomFourier",
     "Rotation",
+    "Rows",
     "Sampled",
     "Training",
     "Uniform",

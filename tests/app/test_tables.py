@@ -78,10 +78,24 @@ def test_files_that_are_no_table(tmp_path, content, message):
 def test_unreadable_parquet_folder_and_no_file(tmp_path):
     with pytest.raises(UserError, match="not a readable Parquet file"):
         read(tmp_path, "y,x\n1,2\n", "t.parquet")
-    with pytest.raises(UserError, match="is a directory"):
+    (tmp_path / "empty").mkdir()
+    for nothing in (tmp_path / "empty", tmp_path / "*.pq"):
+        with pytest.raises(UserError, match="has no Parquet files"):
+            read_table(nothing)
+    with pytest.raises(UserError, match="not a readable Parquet file"):
         read_table(tmp_path)
     with pytest.raises(UserError, match=r"there is no file .*; did you mean 't.parquet'"):
         read_table(tmp_path / "t.parqet")
+
+
+def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
+    whole = pd.DataFrame({"y": range(7), "x": 0.5})
+    for i in range(3):
+        whole[3 * i : 3 * i + 3].to_parquet(tmp_path / f"{i}.parquet")
+    for path in (tmp_path, tmp_path / "*.parquet"):
+        table = read_table(path)
+        assert table.frame["y"].tolist() == list(range(7))
+        assert table.frame.index.tolist() == list(range(1, 8))
 
 
 @pytest.mark.parametrize(

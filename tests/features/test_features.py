@@ -394,7 +394,12 @@ def test_scikit_learn_contract():
     from sklearn.base import clone
 
     map_ = km.Nystroem(tol=1e-3, max_rank=7, random_state=3)
-    assert clone(map_).get_params() == {"tol": 1e-3, "max_rank": 7, "random_state": 3}
+    assert clone(map_).get_params() == {
+        "tol": 1e-3,
+        "max_rank": 7,
+        "random_state": 3,
+        "sample": 10_000,
+    }
     assert km.RandomFourier().set_params(n_features=10).n_features == 10
 
 

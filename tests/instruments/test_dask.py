@@ -18,7 +18,7 @@ da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
 dd = pytest.importorskip("dask.dataframe", reason="needs the extra `dask`")
 distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
 
-from kernelmean.instruments.dask import Rows
+from kernelmean.core.dask import DaskRows
 
 MANY = 12_000  # more than the search looks at: some rows are seen by the workers only
 UNEVEN = (1, 4999, 3000, 0, 3990, 10)
@@ -185,13 +185,13 @@ def test_no_block_comes_here():
 
 
 def test_what_travels_to_the_blocks_holds_no_rows(monkeypatch):
-    sizes, plain = [], Rows.map
+    sizes, plain = [], DaskRows.map
 
     def noted(self, function, *given):
         sizes.append(len(distributed.protocol.pickle.dumps(given)))
         return plain(self, function, *given)
 
-    monkeypatch.setattr(Rows, "map", noted)
+    monkeypatch.setattr(DaskRows, "map", noted)
     data = km.datasets.make_iv_sigmoid(MANY, random_state=44)
     km.KernelIV(**QUICK).fit(*(chunked(A, 5000) for A in (data.X, data.y, data.Z)))
     assert len(sizes) > 3

@@ -27,7 +27,9 @@ HERE = Path()  # stands for the folder of the command's own name
 
 KernelName = StrEnum("KernelName", ["gaussian", "laplace", "matern", "linear"])
 RuleName = StrEnum("RuleName", ["importance", "squared"])
-Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
+Data = Annotated[
+    Path, typer.Argument(help="A CSV or Parquet file, or a folder of Parquet.", show_default=False)
+]
 Kernel = Annotated[KernelName, typer.Option(help="Kernel on what is known.")]
 Rule = Annotated[RuleName, typer.Option(help="Form of kernel Bayes' rule.")]
 SequenceColumn = Annotated[str | None, typer.Option(help="Column that tells sequences apart.")]

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..core.rows import Rows
 from .errors import UserError, did_you_mean
 
 SEPARATORS = ((";", "';'", "semicolons"), ("\t", "$'\\t'", "tabs"), (",", "','", "commas"))
@@ -93,15 +94,19 @@ def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
     Parameters
     ----------
     path : Path
-        ``.parquet`` and ``.pq`` are Parquet, anything else is CSV (compressed files too).
+        ``.parquet`` and ``.pq`` are Parquet, as are the files of a folder and those of a pattern
+        (``data/*.parquet``), which are one table; anything else is CSV (compressed files too).
     sep, decimal : str
         The separator and the decimal mark of a CSV file.
     """
-    _check_file(path)
+    several = path.is_dir() or "*" in path.name
+    if not several:
+        _check_file(path)
     try:
-        frame = (
-            _read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path, sep, decimal)
-        )
+        if several or path.suffix.lower() in PARQUET:
+            frame = _read_parquet(path, several)
+        else:
+            frame = _read_csv(path, sep, decimal)
     except OSError as err:
         raise UserError(f"cannot read {path}: {err.strerror or err}") from err
     if frame.empty:
@@ -127,8 +132,6 @@ def split_names(text: str | None, option: str) -> list[str]:
 
 
 def _check_file(path: Path) -> None:
-    if path.is_dir():
-        raise UserError(f"{path} is a directory; a CSV or Parquet file is needed")
     if not path.exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise UserError(f"there is no file {path}{did_you_mean(path.name, near)}")
@@ -136,13 +139,17 @@ def _check_file(path: Path) -> None:
         raise UserError(f"{path} is empty")
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, several: bool) -> pd.DataFrame:
     import pyarrow
 
     try:
-        return pd.read_parquet(path)
+        return pd.concat(list(Rows(path))) if several else pd.read_parquet(path)
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as err:
-        raise UserError(f"{path} is not a readable Parquet file: {err}") from err
+        if several and isinstance(err, ValueError) and not isinstance(err, pyarrow.ArrowException):
+            what = "has no Parquet files; they, or a CSV file, are needed"
+        else:
+            what = f"is not a readable Parquet file: {err}"
+        raise UserError(f"{path} {what}") from err
 
 
 def _read_csv(path: Path, sep: str, decimal: str) -> pd.DataFrame:

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays, solves
 from ..core.checks import Array, as_points, column_names
-from ..core.minimise import DECADES, minimise_log10
+from ..core.elsewhere import aligned, by_blocks, is_far
+from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.parameters import check_parameters, optional, positive, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -18,9 +19,11 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map
+from ..features.sums import sums
 from ..kernels import fitted_kernel
 
 
+@by_blocks("predict", tables=("Z",))
 @doors("fit", "predict")
 class DensityRatio(Saveable, BaseEstimator):
     """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(A + ηI)⁻¹m.
@@ -76,11 +79,15 @@ class DensityRatio(Saveable, BaseEstimator):
         Parameters
         ----------
         denominator : array of shape (n, d)
-            Samples of p.
+            Samples of p. Those of Dask, and `Rows`, are summed where they are; kernel, coordinates
+            and η are chosen on 10,000 evenly spaced ones, to which `weights_` belong.
         numerator : array of shape (l, d) or MeanEmbedding
             Samples of q, or a single embedding of it (weights of either sign).
         """
         check_parameters(self)
+        rows = aligned(denominator=denominator) if is_far(denominator) else None
+        if rows is not None:
+            (denominator,) = rows.few(SEARCH_ROWS)
         Z = as_points(denominator, "denominator", min_rows=2)
         validate_data(self, denominator, skip_check_array=True)
         self.kernel_ = fitted_kernel(
@@ -95,9 +102,13 @@ class DensityRatio(Saveable, BaseEstimator):
         Phi = self.features_.fit_transform(Z, self.kernel_)
         U = self.features_.transform(m.points)
         share = float(self.relative)
-        solved = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, self.reg, share)
+        n, second = Phi.shape[0], Phi.T @ Phi / Phi.shape[0]
+        if rows is not None:
+            all_rows = sums(rows, ["xx"], x=(0, self.features_))
+            n, second = all_rows.n, all_rows.mean("xx")
+        solved = solve_ratio(Phi, second, U, m, self.reg, share, n)
         self.coef_, self.reg_, A = solved
-        self.loo_score_ = loo_score(Phi, A, U, m.weights, share)(self.reg_)
+        self.loo_score_ = loo_score(Phi, A, U, m.weights, share, n)(self.reg_)
         self.weights_ = Phi @ self.coef_ / Phi.shape[0]
         return self
 
@@ -142,6 +153,7 @@ def solve_ratio(
     m: MeanEmbedding,
     reg,
     share: float = 0.0,
+    n: int | None = None,
 ) -> tuple[Array, float, Array]:
     """Coefficients (A + ηI)⁻¹m of the ratio in given coordinates, with η and A.
 
@@ -151,11 +163,12 @@ def solve_ratio(
     U, m : coordinates (l, r) of the numerator's points, and the numerator
     reg : η, or None to choose it
     share : a of the relative ratio
+    n : rows that `second` is a mean over, where Phi has some of them only
     """
     alpha = m.weights
     A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
     if reg is None:
-        score, size = loo_score(Phi, A, U, alpha, share), float(_trace(second))
+        score, size = loo_score(Phi, A, U, alpha, share, n), float(_trace(second))
         reg = minimise_log10(lambda r: score(r * size), *DECADES)[0] * size
     else:
         reg = float(reg)
@@ -166,7 +179,7 @@ def _trace(A) -> Array:
     return arrays.namespace(A).linalg.trace(A)
 
 
-def loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
+def loo_score(Phi, A, U, alpha, share: float, n: int | None = None) -> Callable[[float], float]:
     """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
     Every row is left out of its own estimate, by rank-one updates of A + ηI:
@@ -177,7 +190,7 @@ def loo_score(Phi, A, U, alpha, share: float) -> Callable[[float], float]:
     without it there would be another one).
     """
     xp = arrays.namespace(Phi)
-    n = Phi.shape[0]
+    n = n or Phi.shape[0]
     grid = solves.EigenGrid.of(A)
     P, V = Phi @ grid.vectors, U @ grid.vectors
     m, P2, V2 = alpha @ V, P * P, V * V

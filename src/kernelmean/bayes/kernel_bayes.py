@@ -22,6 +22,7 @@ from ..core.checks import (
     column_names,
     frozen,
 )
+from ..core.elsewhere import by_blocks
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, optional, positive
@@ -42,6 +43,7 @@ from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
 
 
+@by_blocks("predict", "predict_interval", "predict_quantile")
 @doors(
     "fit", "posterior", "regularisers", "weights", "predict", "predict_interval", "predict_quantile"
 )

@@ -41,7 +41,8 @@ def take(A, rows, axis: int) -> Array:
     """Rows (or columns) of `A` by number."""
     if isinstance(A, np.ndarray):
         return A[rows] if axis == 0 else A[:, rows]
-    return namespace(A).take(A, like(np.asarray(rows), A), axis=axis)
+    numbers = rows if type(rows) is type(A) else like(np.asarray(rows), A)
+    return namespace(A).take(A, numbers, axis=axis)
 
 
 def weigh(weights, values) -> Array:

@@ -84,7 +84,7 @@ def as_points(
         Whether NaN, a missing number, may stay.
     """
     _check_names(X, name)
-    if hasattr(X, "to_frame"):  # a Series is a table of one column
+    if hasattr(X, "to_frame") and not is_dask(X):  # a Series is a table of one column
         X = X.to_frame()
     X = as_floats(X, name)
     if X.ndim == 1 and one_d:
@@ -122,10 +122,43 @@ def _check_numbers(X, name: str, gaps: bool) -> None:
     check_finite(xp.where(xp.isnan(X), xp.zeros_like(X), X) if gaps else X, name)
 
 
+class FarAway:
+    """What holds rows that are elsewhere (`Rows`)."""
+
+
+def is_dask(table) -> bool:
+    """Whether a table is a collection of Dask (which is not imported to find out)."""
+    return hasattr(table, "__dask_graph__")
+
+
+def refuse_far(X, name: str) -> None:
+    """Rows that are elsewhere, or come once, at a door that needs them in memory."""
+    if is_dask(X):
+        found, instead = f"a {type(X).__name__} of Dask", f"{name}.compute()"
+    elif isinstance(X, FarAway):
+        found, instead = "a Rows", f"{name}.few(10_000), or all of them"
+    elif isinstance(X, Iterator):
+        found, instead = (
+            f"a {type(X).__name__}, which can be read once only",
+            "km.Rows or an array",
+        )
+    else:
+        return
+    raise FarRowsError(
+        f"{name} is {found}, but here rows are needed in memory: {instead}. (What takes rows that "
+        'are elsewhere: the guide, "Rows anywhere")'
+    )
+
+
+class FarRowsError(ValueError, TypeError):
+    """Rows are elsewhere, and needed here."""
+
+
 def as_floats(X, name: str) -> Array:
     """`X` as a real float64 array; text, complex numbers, sparse and ragged input are refused."""
     if X is None:
         raise ValueError(f"{name} is None; an array of numbers is needed")
+    refuse_far(X, name)
     if issparse(X):
         raise ValueError(f"{name} is a sparse matrix; a dense array is needed: {name}.toarray()")
     if is_array_api_obj(X) and not is_numpy_array(X):
@@ -149,6 +182,9 @@ def _numpy_floats(X, name: str) -> np.ndarray:
         X = _table_values(X) if hasattr(X, "iloc") else np.asarray(X)
     except ValueError as err:
         raise ValueError(f"{name} is ragged (rows of different lengths); pass (n, d)") from err
+    except TypeError as err:  # of a device whose arrays do not come here by themselves
+        kind = f"{type(X).__module__}.{type(X).__name__}"
+        raise NotNumericError(f"{name} is a {kind}, which is no array here: {err}") from err
     if X.dtype.kind == "c":
         raise ValueError(f"{name} is complex. Complex data not supported: real numbers are needed")
     if X.dtype.kind in "USMm" or (X.dtype.kind == "O" and _holds_text(X)):

@@ -22,8 +22,10 @@ from ..core.checks import (
     column_names,
     frozen,
     pairs_wanted,
+    refuse_far,
     warn_caller,
 )
+from ..core.elsewhere import by_blocks
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import canonical_order
@@ -48,6 +50,9 @@ from .search import ROUNDS
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
 
+@by_blocks("predict", "predict_interval", "predict_quantile", "mode")
+@by_blocks("pdf", "cdf", tables=("Y", "X"))
+@by_blocks("score_samples", tables=("X", "y"))
 @doors(
     "fit",
     "pdf",
@@ -252,6 +257,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         Without a wide law a density counts as at least 1e-6 in units of standard deviations of the
         training y: the positive part can be zero where data fall, once in a while.
         """
+        refuse_far(X, "X")
         found = arrays.to_numpy(self.score_samples(X, y))
         if self._fit.wide is None:
             lowest = LOWEST / np.prod(arrays.to_numpy(self._fit.spread))

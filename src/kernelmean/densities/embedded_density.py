@@ -17,7 +17,9 @@ from ..core.checks import (
     check_count,
     column_names,
     frozen,
+    refuse_far,
 )
+from ..core.elsewhere import by_blocks
 from ..core.labels import Labels
 from ..core.minimise import minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
@@ -32,6 +34,7 @@ from .bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 ROWS = 2000  # that the search looks at
 
 
+@by_blocks("pdf", "score_samples")
 @doors("fit", "pdf", "score", "score_samples", "sample")
 class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     """p(x) = max(q, 0)/∫max(q, 0), q(x) = Σ_i w_i k̄_γ(x_i, x): kernel density estimation.
@@ -123,6 +126,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
 
     def score(self, X, y=None) -> float:
         """Σ log p(x): the log-likelihood of all rows together, as scikit-learn's KernelDensity."""
+        refuse_far(X, "X")
         scores = self.score_samples(X)
         return float(arrays.namespace(scores).sum(scores))
 

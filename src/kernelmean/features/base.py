@@ -12,12 +12,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays
 from ..core.checks import Array, check_choice, check_column, check_columns
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.extras import require
+from ..core.minimise import SEARCH_ROWS
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line
 from ..kernels import Kernel, as_kernel, check_size
 
 
+@by_blocks("transform", "derivative")
 class FeatureMap(Saveable, BaseEstimator):
     """Points → coordinates φ(x) ∈ R^r with φ(x)ᵀφ(x') ≈ k(x, x').
 
@@ -27,8 +31,14 @@ class FeatureMap(Saveable, BaseEstimator):
     learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
     def fit(self, X, y=None, kernel=None) -> FeatureMap:
-        """Choose the coordinates from the rows of `X`; parameters as for `fit_transform`."""
-        self.fit_transform(X, y, kernel)
+        """Choose the coordinates from the rows of `X`; of rows elsewhere, from a few of them.
+
+        Parameters as for `fit_transform`.
+        """
+        if is_far(X):
+            self._fit_far(aligned(X=X), _kernel_of(y) if kernel is None else kernel)
+        else:
+            self.fit_transform(X, y, kernel)
         return self
 
     def fit_transform(self, X, y=None, kernel=None) -> Any:
@@ -42,6 +52,8 @@ class FeatureMap(Saveable, BaseEstimator):
         kernel : Kernel, str, scikit-learn kernel or callable
             The Gaussian at the median distance when left out.
         """
+        if is_far(X):
+            return self.fit(X, y, kernel).transform(X)
         chosen: Any = as_kernel(_kernel_of(y) if kernel is None else kernel)
         points = chosen.checked(X, "X")
         self._match_names(X, reset=True)
@@ -120,6 +132,9 @@ class FeatureMap(Saveable, BaseEstimator):
                 Line.of(f"lengthscale of {name}", s) for name, s in zip(names, each, strict=True)
             ]
         return Block(heading, [*lines, Line("coordinates", self.rank_, f"{self.rank_:,}")])
+
+    def _fit_far(self, rows: Rows, kernel) -> None:
+        self.fit_transform(rows.few(SEARCH_ROWS)[0], kernel=kernel)
 
     def _fit_transform(self, X) -> Array:
         raise NotImplementedError

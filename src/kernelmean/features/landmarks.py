@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
+from sklearn.base import clone
 
 from ..core import arrays, solves
 from ..core.checks import (
     Array,
+    as_points,
     check_count,
     check_library,
     check_positive,
     generator,
+    hushed,
     warn_numerical,
 )
-from ..core.moments import block_rows, row_blocks
+from ..core.minimise import SEARCH_ROWS
+from ..core.moments import block_rows, evenly, row_blocks
+from ..core.rows import Rows
 from ..kernels import Kernel
 from .base import FeatureMap
 
+FINER = 10.0  # tolerance of landmarks that blocks propose, as a share of the one asked for
 CACHED = 8192  # columns per block when adding landmarks: the working set stays in cache
 
 
@@ -29,13 +37,15 @@ class Landmarks(FeatureMap):
     def _keep(self, X, rows: np.ndarray, Phi) -> Array:
         """Store landmarks and factor, given the coordinates of the training rows."""
         xp = arrays.namespace(X)
-        self.indices_ = rows
+        self.indices_: np.ndarray | None = rows
         self.landmarks_ = arrays.take(X, rows, axis=0)
         self.factor_ = xp.tril(arrays.take(Phi, rows, axis=0))
         self.rank_ = int(rows.shape[0])
-        total = float(xp.sum(self.kernel_.diag_of(X)))
-        self.lost_trace_ = max(0.0, 1.0 - _sum_squares(Phi) / total) if total > 0 else 0.0
+        self._lost(_sum_squares(Phi), float(xp.sum(self.kernel_.diag_of(X))))
         return Phi
+
+    def _lost(self, kept: float, total: float) -> None:
+        self.lost_trace_ = max(0.0, 1.0 - kept / total) if total > 0 else 0.0
 
     def _transform(self, X) -> Array:
         check_library(X, self.landmarks_, "X")
@@ -117,6 +127,11 @@ class Nystroem(Landmarks):
     max_rank : int
         Most landmarks. If they are used up above `tol`, a `NumericalWarning` says what was lost.
     random_state : int, Generator, RandomState or None
+    sample : int or None
+        Of rows that are elsewhere (Dask, `Rows`), landmarks are chosen from so many evenly spaced
+        ones. None is from all of them, in two rounds: each block proposes landmarks of its own, and
+        those of eight blocks at a time are pivoted again. What is lost is measured on all rows
+        either way.
 
     Attributes
     ----------
@@ -139,10 +154,33 @@ class Nystroem(Landmarks):
     (True, True)
     """
 
-    def __init__(self, tol=1e-6, max_rank=1000, random_state=0):
+    sample: int | None = SEARCH_ROWS  # a file of an earlier version has none
+
+    def __init__(self, tol=1e-6, max_rank=1000, random_state=0, sample=SEARCH_ROWS):
         self.tol = tol
         self.max_rank = max_rank
         self.random_state = random_state
+        self.sample = sample
+
+    def _fit_far(self, rows: Rows, kernel) -> None:
+        limit = SEARCH_ROWS if self.sample is None else check_count(self.sample, "sample")
+        with hushed():
+            self.fit(rows.few(limit)[0], kernel)
+            if self.sample is not None:
+                self.indices_ = evenly(rows.n, limit)[self.indices_]
+            else:  # the losses of both rounds add up
+                finer = clone(self).set_params(tol=self.tol / FINER), self.kernel_
+                points = rows.reduce(_proposed, *finer, merge=partial(_pivoted, finer))
+                finer[0].fit(points, self.kernel_)
+                self.landmarks_, self.factor_ = finer[0].landmarks_, finer[0].factor_
+                self.rank_, self.indices_ = finer[0].rank_, None  # of rows that were not numbered
+        self._lost(*rows.reduce(_traces, self, merge=add).tolist())
+        if self.lost_trace_ > self.tol:
+            warn_numerical(
+                f"Nystroem has {self.rank_} landmarks, with {self.lost_trace_:.2g} of the trace of "
+                f"the Gram matrix of all rows lost, above tol={self.tol:g}; raise sample (None is "
+                "all rows), max_rank or tol",
+            )
 
     def _fit_transform(self, X) -> Array:
         tol = check_positive(self.tol, "tol")
@@ -158,6 +196,25 @@ class Nystroem(Landmarks):
                 f"of the Gram matrix lost, above tol={tol:g}; raise max_rank or tol",
             )
         return Phi
+
+
+def _proposed(block: tuple, features: Nystroem, kernel: Kernel) -> Array:
+    """Landmarks of a block, by pieces, whose coordinates are few numbers."""
+    pieces = row_blocks(as_points(block[0], "X"), rows=SEARCH_ROWS)
+    found = (clone(features).fit(piece, kernel).landmarks_ for (piece,) in pieces)
+    return reduce(partial(_pivoted, (features, kernel)), found)
+
+
+def _pivoted(how: tuple, one, other) -> Array:
+    """Landmarks of two sets of them."""
+    features, kernel = how
+    return clone(features).fit(arrays.namespace(one).concat([one, other]), kernel).landmarks_
+
+
+def _traces(block: tuple, features: Nystroem) -> np.ndarray:
+    """Of ΦΦᵀ and of K, over the rows of a block."""
+    Phi = features.transform(block[0])
+    return np.array([_sum_squares(Phi), float(features.kernel_.diag(block[0]).sum())])
 
 
 def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
@@ -242,6 +299,9 @@ class Exact(Landmarks):
     >>> bool(np.allclose(Phi @ Phi.T, km.Gaussian(1.0)(X)))
     True
     """
+
+    def _fit_far(self, rows: Rows, kernel) -> None:
+        raise ValueError("Exact is of all rows at once, in memory; Nystroem takes rows elsewhere")
 
     def _fit_transform(self, X) -> Array:
         K = arrays.to_numpy(self.kernel_.gram_of(X, X))

@@ -10,9 +10,10 @@ from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import Moments
+from ..core.rows import put_together
 from ..core.saving import Saveable
 from ..regression.leave_one_out import LeaveOneOut
-from .groups import Group, merged, stacked, summed
+from .groups import Group, merged, summed
 
 LOSS_COST = 4e8  # rows × rank² of one value of the stage-1 loss
 FEWEST = 2_000  # rows of it, whatever the rank
@@ -88,15 +89,11 @@ def _leave_one_out(groups, grid, cross, n: int) -> LeaveOneOut:
     rows = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / cross.shape[0] ** 2)))
     few = [g.few(rows // len(groups)) for g in groups]
     trends = groups[0].basis_x.trends
-    xp = arrays.namespace(grid.values)
-    Phi, Theta = (stacked([part[i] for part in few]) for i in (0, 1))
+    Phi, Theta = (put_together([part[i] for part in few]) for i in (0, 1))
     if trends == cross.shape[1]:
         trends = 1  # of a plane alone: its slopes
     Phi = Phi[:, trends:]
-    C = grid.vectors.T @ cross[:, trends:]
-    P = Theta @ grid.vectors
-    norms = xp.sum(Phi * Phi, axis=1)
-    return LeaveOneOut(grid, P, P * (Phi @ C.T), C @ C.T, norms, xp.full_like(norms, 1.0 / n))
+    return LeaveOneOut.of(Theta, Phi, grid, n=n, C=grid.vectors.T @ cross[:, trends:])
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 from ..core import arrays
-from ..core.checks import Array
+from ..core.checks import Array, as_points, as_vector
 from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
+from ..core.rows import Rows, put_together
 from .basis import Basis
 
 KEPT = 2**26  # floats of coordinates that are kept between passes over the rows: 512 MiB
@@ -43,6 +44,26 @@ class Part:
     def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
         """The rows in coordinates, outcomes less `middle`."""
         return Group(self, basis_x, basis_z, middle)
+
+
+@dataclass(frozen=True)
+class FarPart(Part):
+    """Rows that are elsewhere; X, Z and y are evenly spaced ones among them, here.
+
+    `rows` holds blocks of (X, y, Z, C), as they were given.
+    """
+
+    rows: Rows = field(kw_only=True)
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    def thinned(self, limit: int) -> Part:
+        return Part(*self.few(limit))
+
+    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> FarGroup:
+        return FarGroup(self, basis_x, basis_z, middle)
 
 
 @dataclass
@@ -95,17 +116,35 @@ class Group:
     def few(self, limit: int) -> tuple:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
         if self.n <= limit and self._kept is not None:
-            return tuple(stacked(part) for part in zip(*self.blocks(), strict=True))
+            return tuple(put_together(part) for part in zip(*self.blocks(), strict=True))
         X, Z, y = self.part.few(limit)
         Phi, Theta = self.basis_x.transform(X), self.basis_z.transform(Z)
         return Phi, Theta, y - self.middle, self._embedded(Phi, Theta)
 
 
-def stacked(blocks) -> Array:
-    """Blocks of rows put together; None where they are None."""
-    if len(blocks) == 1 or blocks[0] is None:
-        return blocks[0]
-    return arrays.namespace(blocks[0]).concat(list(blocks))
+class FarGroup(Group):
+    """A group whose coordinates are made, and summed, where the rows are."""
+
+    part: FarPart
+
+    def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
+        given = self.basis_x, self.basis_z, self.middle, self.stage, self.own
+        return self.part.rows.reduce(_sums, given, names, columns)
+
+
+def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
+    basis_x, basis_z, middle, stage, own = given
+    X, Z, y = _checked(*block)
+    here = Group(Part(X, Z, y, own), basis_x, basis_z, middle, stage, keep=False)
+    return here.total(names, columns)
+
+
+def _checked(X, y, Z, C) -> tuple:
+    """Regressors, instruments and outcomes of a block, all finite."""
+    exogenous = [] if C is None else [as_points(C, "C")]
+    X, y, Z = as_points(X, "X"), as_vector(y, "y"), as_points(Z, "Z")
+    join = arrays.namespace(X).concat
+    return join([X, *exogenous], axis=1), join([Z, *exogenous], axis=1), y
 
 
 def merged(parts: Iterable[Moments]) -> Moments:

@@ -10,7 +10,8 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
-from ..core.checks import Array, check_column, check_lengths, check_level
+from ..core.checks import Array, check_column, check_lengths, check_level, check_library
+from ..core.elsewhere import in_blocks, is_far
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
@@ -142,6 +143,14 @@ class StructuralInference:
         Interval
             Lower and upper limits, arrays of shape (m,).
         """
+        if is_far(X, C):
+            if simultaneous:
+                raise ValueError(
+                    "simultaneous is True, for which the coordinates of all rows are needed here; "
+                    "rows that are elsewhere have limits with simultaneous=False"
+                )
+            how = {"level": level, "simultaneous": False}
+            return in_blocks(self, "predict_interval", {"X": X, "C": C}, how)
         rows = self._coordinates(X, C)
         return confidence_limits(rows, self._fit.coef, self._fit.covariance, level, simultaneous)
 
@@ -253,7 +262,9 @@ class StructuralInference:
 
     def _slopes(self, X, C, column) -> Array:
         check_is_fitted(self)
-        return slope_rows(self._fit, self.regressors(X, C), column)
+        points = self.regressors(X, C)
+        check_library(points, self._fit.coef, "X")
+        return slope_rows(self._fit, points, column)
 
 
 def slope_rows(fit: StructuralFit, points, column) -> Array:

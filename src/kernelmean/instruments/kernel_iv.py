@@ -18,8 +18,10 @@ from ..core.checks import (
     check_lengths,
     check_target,
     column_names,
+    refuse_far,
     warn_caller,
 )
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, count, either, flag, optional, positive
 from ..core.saving import Saveable
@@ -32,13 +34,14 @@ from ..regression.lengthscales import TUNABLE
 from .choice import StructuralDraft
 from .fit import Plan, StructuralFit
 from .formula import Design, read_formula
-from .groups import Part
+from .groups import FarPart, Part
 from .inference import StructuralInference
 from .roles import Roles
-from .rows import is_dask, kind_of, share, thinned_parts, together
+from .rows import kind_of, share, thinned_parts, together
 from .summary import account
 
 
+@by_blocks("predict", "derivative", tables=("X", "C"))
 @doors("fit", "predict", "summary")
 class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     """Structural function h in Y = h(X) + e, E[e | Z] = 0, by two-stage kernel ridge regression.
@@ -164,9 +167,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         `basis`), and both stages of a draft make a fit (`groups`, `first_stage`, `second_stage`,
         `moment_test`). The better one is adopted.
 
-        Arrays and DataFrames of Dask (extra `dask`; `split="loo"`) are summed where they are: only
-        small matrices and 10,000 evenly spaced rows come here. Six passes are made over the rows;
-        `X.persist()` keeps them at hand.
+        Arrays and DataFrames of Dask (extra `dask`) and `Rows` are summed where they are
+        (`split="loo"`): only small matrices and 10,000 evenly spaced rows come here. Six passes are
+        made over the rows; `X.persist()` keeps those of Dask at hand.
 
         Parameters
         ----------
@@ -225,7 +228,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         return model
 
     def predict(self, X, C=None) -> Array:
-        """h at new regressors, shape (m,); of Dask, to be computed, for regressors of Dask.
+        """h at new regressors, shape (m,); to be computed, by blocks, for rows that are elsewhere.
 
         Parameters
         ----------
@@ -235,10 +238,6 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             last columns of X (columns of a DataFrame are found by name).
         """
         check_is_fitted(self)
-        if is_dask(X, C):
-            from .dask import lazily
-
-            return lazily(self, X, C)
         return self._fit(self.regressors(X, C))
 
     def regressors(self, X, C=None) -> Array:
@@ -273,6 +272,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         It is not a measure of success: where noise is confounded with X, the true h has a smaller
         one than plain regression.
         """
+        refuse_far(X, "X")
         return float(r2_score(y, self.predict(X, C), sample_weight=sample_weight))
 
     def summary(self) -> Summary:
@@ -298,10 +298,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def _check(self, X, y, Z, C) -> tuple[list[Part], Roles]:
         """The rows by the part they play in the stages, the columns by theirs."""
         rows = None
-        if is_dask(X, y, Z, C):
-            from .dask import rows_to_fit
-
-            rows = rows_to_fit(self.split, X, y, Z, C)
+        if is_far(X, y, Z, C):
+            self._check_split()
+            rows = aligned(X=X, y=y, Z=Z, C=C)
             X, y, Z, C = rows.few(SEARCH_ROWS)
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
@@ -324,8 +323,16 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
         if rows is not None:
-            return [rows.part(X, Z, outcome)], roles
+            return [FarPart(X, Z, outcome, rows=rows)], roles
         return share(self.split, self.random_state, X, Z, outcome), roles
+
+    def _check_split(self) -> None:
+        """Rows that are elsewhere are not picked into parts."""
+        if kind_of(self.split) != "loo":
+            raise ValueError(
+                f'split is {self.split!r}, but Dask arrays and Rows are fitted with split="loo" '
+                "only; or fit on rows in memory, X.compute()"
+            )
 
     def _plan(self, few: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""

@@ -21,7 +21,8 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, check_count, check_positive, generator
-from .groups import Part, stacked
+from ..core.rows import put_together
+from .groups import Part
 
 
 def kind_of(split) -> str:
@@ -110,7 +111,7 @@ def _rows(part, rows) -> Array:
 
 def together(parts: list[Part], name: str) -> Array:
     """One array of all the parts' rows."""
-    return stacked([getattr(part, name) for part in parts])
+    return put_together([getattr(part, name) for part in parts])
 
 
 def complete(parts: list, kind: str) -> list:
@@ -124,8 +125,3 @@ def thinned_parts(parts: list[Part], limit: int) -> list[Part]:
     if n <= limit:
         return parts
     return [part.thinned(max(2, limit * part.n // n)) for part in parts]
-
-
-def is_dask(*tables) -> bool:
-    """Whether any of the tables is a collection of Dask (which is not imported to find out)."""
-    return any(hasattr(table, "__dask_graph__") for table in tables)

@@ -11,9 +11,10 @@ from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments
+from ..core.rows import put_together
 from .basis import trend_inverse
 from .first_stage import choose
-from .groups import Group, merged, stacked, summed
+from .groups import Group, merged, summed
 from .judges import Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
@@ -243,7 +244,7 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
         Phi, _, y, M = group.few(SEARCH_ROWS // len(complete))
         for part, rows in zip(parts, (Phi if group.teaches else M, M, y), strict=True):
             part.append(rows)
-    Phi, M, y = (stacked(part) for part in parts)
+    Phi, M, y = (put_together(part) for part in parts)
     return (Phi if complete[0].teaches else M), M, y
 
 

@@ -22,18 +22,23 @@ from ..core.checks import (
     column_names,
     frozen,
 )
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.interval import Interval
 from ..core.labels import Labels
+from ..core.minimise import SEARCH_ROWS
+from ..core.moments import Moments
 from ..core.parameters import check_parameters, optional, positive
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
+from ..features.sums import sums
 from ..kernels import fitted_kernel
 from .leave_one_out import LeaveOneOut, best_scale
-from .support import Support
+from .support import Support, support_of
 
 OUTSIDE = "answers are those at the nearest point of its box"
 BRACKET_ROWS = 1_000  # that bracket λ where there are more
@@ -77,6 +82,7 @@ class ConditionalOperator(Saveable):
         return Composition(self, first)
 
 
+@by_blocks("predict", "predict_interval", "predict_quantile")
 @doors("fit", "at", "apply", "predict", "predict_interval", "predict_quantile")
 class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """μ_{Y|x} = Σ_i w_i(x) k(y_i, ·), w(x) = (K_X + nλI)⁻¹ k_X(x).
@@ -103,7 +109,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     operator_ : array of shape (r_y, r_x)
         E in coordinates.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
-        The training pairs.
+        The training pairs; of rows that are elsewhere, 10,000 evenly spaced ones.
+    coef_ : array of shape (r_x, d_y)
+        Of the mean of Y: (ΦᵀΦ/n + λI)⁻¹ΦᵀY/n.
     target_names_ : list of str or None
         Names of the columns of a table y.
 
@@ -126,6 +134,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     # a file of an earlier version has none of these
     target_names_: list[str] | None = None
     _support: Support | None = None
+    coef_: Array | None = None
+    _sums: tuple | None = None
 
     def __init__(
         self,
@@ -144,6 +154,10 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def fit(self, X, y) -> ConditionalEmbedding:
         """Learn the operator from pairs.
 
+        Arrays and DataFrames of Dask, and `Rows`, are summed where they are: kernels, coordinates
+        and λ are chosen on 10,000 evenly spaced rows, the operator and `predict` are of all. The
+        weights of laws (`at`, intervals, quantiles) are on those 10,000.
+
         Parameters
         ----------
         X : array or DataFrame of shape (n, d_x)
@@ -155,6 +169,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         ValueError
             On malformed, non-finite or constant input, fewer than two rows, or a negative `reg`.
         """
+        rows = aligned(X=X, y=y) if is_far(X, y) else None
+        if rows is not None:
+            X, y = rows.few(SEARCH_ROWS)
         points_x, points_y = self._check_pairs(X, y)
         kernel_x = fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x")
         self.kernel_y_ = fitted_kernel(
@@ -170,8 +187,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         )
         self.kernel_x_ = self.features_x_.kernel_
         self.points_x_, self.points_ = points_x, points_y
-        self._support = Support.of(points_x)
-        self._solve(Phi, Psi)
+        self._support = Support.of(points_x) if rows is None else support_of(rows)
+        self._solve(Phi, Psi, self._moments(rows, Phi, Psi))
         return self
 
     def at(self, X) -> MeanEmbedding:
@@ -190,13 +207,18 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         MeanEmbedding
             A batch on the training points of Y.
         """
-        points, labels = as_new_points(self, X), Labels.of(X, self.target_names_)
+        Phi, outside = self._coordinates(X)
+        labels = Labels.of(X, self.target_names_)
+        return self._embed(Phi).carrying(labels=labels, extrapolated=outside)
+
+    def _coordinates(self, X) -> tuple[Array, np.ndarray | None]:
+        """Of the nearest points of the box, and which rows are outside."""
+        points = as_new_points(self, X)
         if self._support is None:
-            return self._embed(self.features_x_.transform(points)).carrying(labels=labels)
+            return self.features_x_.transform(points), None
         near = self._support.nearest(points, self.kernel_x_)
         outside = self._support.outside(points, self.kernel_x_, OUTSIDE)
-        m = self._embed(self.features_x_.transform(near))
-        return m.carrying(labels=labels, extrapolated=outside)
+        return self.features_x_.transform(near), outside
 
     def apply(self, m) -> MeanEmbedding:
         """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Φ(ΦᵀΦ + nλI)⁻¹ Σ_j α_j φ(u_j).
@@ -218,8 +240,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         the box of the data to that at its nearest point.
         `at(X).mean()` divides by Σ_i w_i(x) as well.
         """
-        values = super().predict(X)
-        return like_target(values, self.one_output_)
+        if self.coef_ is None:
+            return like_target(super().predict(X), self.one_output_)
+        return like_target(self._coordinates(X)[0] @ self.coef_, self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95) -> Interval:
         """`Interval(lower, upper)` of each column of y with probability `level`, arrays like y.
@@ -245,8 +268,12 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def leave_one_out(self) -> LeaveOneOut:
         """The leave-one-out loss as a function of λ."""
         check_is_fitted(self)
-        second = self._Phi.T @ self._Phi / self._Phi.shape[0]
-        return LeaveOneOut.of(self._Phi, self._Psi, solves.EigenGrid.of(second))
+        Phi, Psi = self._Phi, self._Psi
+        n = Phi.shape[0]
+        # a file of an earlier version has no sums
+        n, second, cross = self._sums or (n, Phi.T @ Phi / n, Phi.T @ Psi / n)
+        grid = solves.EigenGrid.of(second)
+        return LeaveOneOut.of(Phi, Psi, grid, n=n, C=grid.vectors.T @ cross)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, λ."""
@@ -283,20 +310,31 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.one_output_, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
         return frozen(points_x), frozen(points_y)
 
-    def _solve(self, Phi, Psi) -> None:
-        """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
-        n = Phi.shape[0]
-        self._Phi, self._Psi = Phi, Psi
-        self.reg_, self.loo_score_ = self._choose_reg()
-        self._ridge = solves.ridge(Phi.T @ Phi / n, self.reg_)
-        self.operator_ = self._ridge.solve(Phi.T @ Psi / n).T
+    def _moments(self, rows: Rows | None, Phi, Psi) -> Moments:
+        """Sums over all rows, of which Φ and Ψ may be a few."""
+        names = "xx", "xy", "xt"
+        if rows is not None:
+            return sums(rows, names, x=(0, self.features_x_), y=(1, self.features_y_), t=(1, None))
+        moments = Moments(*names)
+        moments.add(x=Phi, y=Psi, t=self.points_)
+        return moments
 
-    def _choose_reg(self) -> tuple[float, float]:
-        loss = self.leave_one_out()
+    def _solve(self, Phi, Psi, moments: Moments) -> None:
+        """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
+        self._Phi, self._Psi = Phi, Psi
+        second, cross, means = (moments.mean(name) for name in moments.names)
+        self._sums = moments.n, second, cross
+        self.reg_, self.loo_score_ = self._choose_reg(moments.n)
+        self._ridge = solves.ridge(second, self.reg_)
+        self.operator_, self.coef_ = self._ridge.solve(cross).T, self._ridge.solve(means)
+
+    def _choose_reg(self, n: int) -> tuple[float, float]:
+        loss, few = self.leave_one_out(), self._Phi.shape[0]
         if self.reg is None:
-            many = self._Phi.shape[0] > 2 * BRACKET_ROWS
-            return loss.best(coarse=BRACKET_ROWS if many else None)
-        return float(self.reg), loss(float(self.reg))
+            reg, value = loss.best(coarse=BRACKET_ROWS if few > 2 * BRACKET_ROWS else None)
+        else:
+            reg, value = float(self.reg), loss(float(self.reg))
+        return reg, value * n / few  # a mean over the rows looked at
 
     def _embed(self, coordinates) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""

@@ -54,12 +54,13 @@ class LeaveOneOut(Saveable):
     d: Array
 
     @classmethod
-    def of(cls, Phi, Psi, grid: solves.EigenGrid, d=None) -> LeaveOneOut:
+    def of(cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None) -> LeaveOneOut:
+        """Of all rows; or of some of n, with the C of all."""
         P = Phi @ grid.vectors
         norms = arrays.namespace(Phi).sum(Psi * Psi, axis=-1)
         if d is None:
-            d = arrays.namespace(Phi).full_like(norms, 1.0 / P.shape[0])
-        C = P.T @ (d[:, None] * Psi)
+            d = arrays.namespace(Phi).full_like(norms, 1.0 / (n or P.shape[0]))
+        C = P.T @ (d[:, None] * Psi) if C is None else C
         return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d)
 
     def __call__(self, reg: float) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, check_library, warn_numerical
+from ..core.checks import Array, as_points, check_library, warn_numerical
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..kernels import Kernel
 
@@ -32,6 +33,11 @@ class Support(Saveable):
         xp = arrays.namespace(X)
         return cls(xp.min(X, axis=0), xp.max(X, axis=0))
 
+    def merge(self, other: Support) -> Support:
+        """The box around both."""
+        xp = arrays.namespace(self.low)
+        return Support(xp.minimum(self.low, other.low), xp.maximum(self.high, other.high))
+
     def nearest(self, X, kernel: Kernel) -> Array:
         """The nearest rows of the box, continuous in X, (m, d)."""
         check_library(X, self.low, "X")
@@ -52,6 +58,15 @@ class Support(Saveable):
                 f"first: {what}"
             )
         return _differ(X, nearest)
+
+
+def support_of(rows: Rows) -> Support:
+    """Of the first table of rows that are elsewhere."""
+    return rows.reduce(_box)
+
+
+def _box(block: tuple) -> Support:
+    return Support.of(as_points(block[0], "X"))
 
 
 def _differ(X, Y) -> np.ndarray:

@@ -1,0 +1,410 @@
+"""Rows anywhere: tables in blocks that are read when they are needed, where they are.
+
+A fit passes over all rows only to add up products of their coordinates (`moments`), and chooses
+what it chooses from a few evenly spaced ones. So it needs three things of its rows: a `few` of
+them, a function of every block (`map`), and sums of such functions in an order that the number of
+threads or workers does not change (`reduce`). Here they are for arrays, memory maps, tables, files
+and chunks; `core.dask` has them for what Dask holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import arrays
+from .checks import FarAway, as_floats, check_count, check_finite, check_lengths, is_dask
+from .extras import require
+from .moments import evenly
+from .threads import streamed
+
+FAN = 8  # sums that are merged at a time
+STEP = 50_000  # rows of a block of an array
+
+
+def merged(one, other):
+    """Both together."""
+    return one.merge(other)
+
+
+class Rows(FarAway):
+    """A table whose rows are read block by block, each time they are needed.
+
+    Estimators that are sums over rows take it in place of an array (the guide's page on rows says
+    which), as they take arrays and DataFrames of Dask. Nothing is read until then.
+
+    Parameters
+    ----------
+    source : array, memory map, DataFrame, path or iterable
+        A path names a Parquet file, a folder of such files, or is a pattern, "data/*.parquet"
+        (extra `app`). An iterable gives blocks (arrays, DataFrames, or tuples of aligned ones), the
+        same ones whenever it is gone through: a list, or an object with `__iter__`; not a
+        generator, which ends after one pass.
+    step : int
+        Rows of a block of an array or DataFrame.
+
+    Raises
+    ------
+    TypeError
+        For what cannot be read again, or is of Dask, which estimators take as it is.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelmean as km
+    >>> data = km.datasets.make_iv_sigmoid(1000, random_state=0)
+    >>> table = km.Rows(np.column_stack([data.X, data.Z, data.y]), step=300)
+    >>> iv = km.KernelIV(tune_lengthscale=False).fit(table[:, :1], table[:, 2], table[:, 1:2])
+    >>> [block.shape for block in iv.predict(table[:, :1])]
+    [(300,), (300,), (300,), (100,)]
+    """
+
+    names: tuple[str, ...] = ()  # of the tables of a block, where they are arguments
+
+    def __init__(self, source, step: int = STEP):
+        self._tables: tuple = (_Table(_source(source, check_count(step, "step"))),)
+        self._alone = True
+
+    @classmethod
+    def _of(cls, tables: Iterable, alone: bool = False, names: tuple[str, ...] = ()) -> Rows:
+        made = cls.__new__(cls)
+        made._tables, made._alone, made.names = tuple(tables), alone, names
+        return made
+
+    def __getitem__(self, key) -> Rows:
+        """Columns: by name, `rows["age"]` or `rows[["age", "sex"]]`; of arrays `rows[:, :2]`.
+
+        Of blocks that are tuples `rows[0]` is the first of their tables.
+        """
+        return Rows._of([table.picked(key) for table in self._tables], self._alone)
+
+    def __iter__(self) -> Iterator:
+        """The blocks."""
+        return self.map(_itself)
+
+    def __repr__(self) -> str:
+        return f"Rows({', '.join(type(t.source).__name__ for t in self._tables if t)})"
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of rows of the blocks; of chunks after they were gone through once."""
+        return next(t.source for t in self._tables if t).sizes
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return sum(self.sizes)
+
+    def few(self, limit: int) -> Any:
+        """At most `limit` rows, evenly spaced: the same ones whatever the blocks."""
+        rows = evenly(self.n, limit)
+        starts = np.cumsum([0, *self.sizes])
+        cuts = np.searchsorted(rows, starts)
+        wanted = [rows[i:j] - start for start, (i, j) in zip(starts, pairwise(cuts), strict=False)]
+
+        def few_of(i: int, block: tuple) -> tuple:
+            return numbered(taken, i, block, wanted[i], self.names)
+
+        some = [len(w) > 0 or not self.n for w in wanted]
+        columns = [put_together(parts) for parts in zip(*self._each(few_of, some), strict=True)]
+        return columns[0] if self._alone else columns
+
+    def map(self, function: Callable, *given) -> Iterator:
+        """`function(block, *given)` of every block, in order; blocks are worked on in threads."""
+        return self._each(partial(_applied, function, self._alone, given))
+
+    def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
+        """The values of `function(block, *given)` merged, eight at a time, in a fixed order.
+
+        Parameters
+        ----------
+        function : callable
+            From a block to what can be merged, `Moments` say.
+        *given
+            Handed to it.
+        merge : callable
+            Of two values; otherwise the first one's method `merge`.
+        """
+        parts = self.map(partial(unless_empty, function), *given)
+        return _in_tree((part for part in parts if part is not None), merge)
+
+    def answers(self, function: Callable, *given) -> Rows:
+        """`function(block, *given)` of every block, computed whenever it is read."""
+        return Rows._of([_Table(_Mapped(self, function, given))], alone=True)
+
+    def _each(self, task: Callable, some: list | None = None) -> Iterator:
+        """task(number, block) of the blocks, or of some, in threads."""
+        return streamed(lambda item: task(item[0], item[1]()), self.handles(some))
+
+    def handles(self, some: list | None = None) -> Iterator[tuple[int, Callable]]:
+        """Number of every block, and what reads it."""
+        sources = {id(t.source): t.source for t in self._tables if t}
+        opened = [source.handles(self._columns(source)) for source in sources.values()]
+        for i, handles in enumerate(zip(*opened, strict=True)):
+            if some is None or some[i]:
+                yield i, partial(self._read, dict(zip(sources, handles, strict=True)))
+
+    def _columns(self, source) -> list[str] | None:
+        """Names of the columns that are read of a source; None for all."""
+        first = [t.picks[0] if t.picks else None for t in self._tables if t and t.source is source]
+        if not all(isinstance(key, str | list) for key in first):
+            return None
+        names = ([key] if isinstance(key, str) else list(key or ()) for key in first)
+        return list(dict.fromkeys(itertools.chain(*names)))
+
+    def _read(self, handles: dict) -> tuple:
+        read = {key: handle() for key, handle in handles.items()}
+        return tuple(None if t is None else t.of(read[id(t.source)]) for t in self._tables)
+
+
+def _itself(block):
+    return block
+
+
+def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
+    return numbered(function, i, block[0] if alone else block, *given)
+
+
+def unless_empty(function: Callable, block, *given):
+    """function(block, *given), or None where the block has no rows."""
+    return function(block, *given) if length(block) else None
+
+
+def numbered(function: Callable, i: int, block, *given):
+    """function(block, *given); what is wrong with a block is said with its number."""
+    try:
+        return function(block, *given)
+    except ValueError as err:
+        raise ValueError(f"{err} (in block {i})") from err
+
+
+def merged_of(merge: Callable, parts: Iterable) -> Any:
+    """All of them, one after the other, but for those of blocks without rows."""
+    some = [part for part in parts if part is not None]
+    return reduce(merge, some) if some else None
+
+
+def _in_tree(parts: Iterable, merge: Callable) -> Any:
+    """Merged eight at a time, level by level, as they come: no more than eight of each are kept."""
+    levels: list[list] = [[]]
+    for part in parts:
+        levels[0].append(part)
+        for height, level in enumerate(levels):
+            if len(level) < FAN:
+                break
+            if height + 1 == len(levels):
+                levels.append([])
+            levels[height + 1].append(merged_of(merge, level))
+            level.clear()
+    last: list = []
+    for level in levels:
+        last = [merged_of(merge, level + last)] if level or last else []
+    if not last or last[0] is None:
+        raise ValueError("there are no rows; at least one block of rows is needed")
+    return last[0]
+
+
+def joined(**tables) -> Rows:
+    """One `Rows` of tuples of tables, in the blocks of the first; None where there is no table."""
+    name, lead = next((name, t) for name, t in tables.items() if isinstance(t, Rows))
+    cuts = tuple(int(i) for i in np.cumsum([0, *lead.sizes]))
+    parts = {key: _as_part(table, key, name, cuts) for key, table in tables.items()}
+    for key, part in parts.items():
+        if part is not None and part.source.sizes != lead.sizes:
+            check_lengths(lead.n, sum(part.source.sizes), name, key)
+            raise ValueError(
+                f"{key} has blocks of other sizes than {name}; take both from one Rows, of blocks "
+                "that are tuples or have columns"
+            )
+    return Rows._of(parts.values(), names=tuple(tables))
+
+
+def _as_part(table, key: str, lead: str, cuts: tuple[int, ...]) -> _Table | None:
+    if table is None or isinstance(table, Rows):
+        return None if table is None else table._tables[0]
+    table = table if hasattr(table, "iloc") else np.asarray(table)
+    check_lengths(cuts[-1], len(table), lead, key)
+    return _Table(_Slices(table, cuts))
+
+
+# ------------------------------------------------------------------------------ where blocks are
+@dataclass(frozen=True)
+class _Table:
+    """Columns of a source: what is picked of each of its blocks."""
+
+    source: Any
+    picks: tuple = ()
+
+    def picked(self, key) -> _Table:
+        return _Table(self.source, (*self.picks, key))
+
+    def of(self, block) -> Any:
+        for key in self.picks:
+            rows = not isinstance(key, tuple) or key[0] != slice(None)
+            if rows and isinstance(block, np.ndarray):
+                raise TypeError(f"rows[{key!r}] of arrays; columns are rows[:, 0] or rows[:, :2]")
+            block = block[key]
+        return block
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """An array, a memory map or a DataFrame, which stay where they are."""
+
+    table: Any
+    bounds: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(j - i for i, j in pairwise(self.bounds))
+
+    def handles(self, columns) -> Iterator[Callable]:
+        return (partial(_slice, self.table, i, j) for i, j in pairwise(self.bounds))
+
+
+def _slice(table, i: int, j: int):
+    return table.iloc[i:j] if hasattr(table, "iloc") else table[i:j, ...]
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """What gives the same blocks whenever it is gone through."""
+
+    chunks: Iterable
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(length(chunk) for chunk in self.chunks)
+
+    def handles(self, columns) -> Iterator[Callable]:
+        return (partial(_itself, chunk) for chunk in self.chunks)
+
+
+def length(chunk) -> int:
+    """Rows of a block."""
+    return len(chunk[0] if isinstance(chunk, tuple) else chunk)
+
+
+@dataclass(frozen=True)
+class _Parquet:
+    """Groups of rows of Parquet files, by name of the file."""
+
+    paths: tuple[str, ...]
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, int, int], ...]:
+        """Path, number and rows of each."""
+        parquet = _parquet()
+        found = []
+        for path in self.paths:
+            told = parquet.ParquetFile(path).metadata
+            found += [(path, g, told.row_group(g).num_rows) for g in range(told.num_row_groups)]
+        return tuple(found)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(n for _, _, n in self.groups)
+
+    def handles(self, columns) -> Iterator[Callable]:
+        return (partial(_row_group, path, g, columns) for path, g, _ in self.groups)
+
+
+def _parquet() -> Any:
+    return require("pyarrow.parquet", "reading Parquet files", "pip install 'kernelmean[app]'")
+
+
+def _row_group(path: str, group: int, columns):
+    file = _parquet().ParquetFile(path)
+    missing = sorted(set(columns or ()) - set(file.schema_arrow.names))
+    if missing:
+        raise ValueError(f"{path} has no columns {missing}; it has {file.schema_arrow.names}")
+    return file.read_row_group(group, columns=columns).to_pandas()
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """A function of the blocks of other rows."""
+
+    rows: Rows
+    function: Callable
+    given: tuple
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.rows.sizes
+
+    def handles(self, columns) -> Iterator[Callable]:
+        task = partial(_applied, self.function, self.rows._alone, self.given)
+        return (partial(_read_on, task, i, read) for i, read in self.rows.handles())
+
+
+def _read_on(task: Callable, i: int, read: Callable):
+    return task(i, read())
+
+
+def _source(source, step: int) -> Any:
+    if isinstance(source, str | Path):
+        return _Parquet(_files(str(source)))
+    if is_dask(source):
+        raise TypeError("source is of Dask; estimators take Dask arrays and DataFrames as they are")
+    if hasattr(source, "iloc") or (hasattr(source, "shape") and hasattr(source, "dtype")):
+        n = len(source)
+        return _Slices(source, (*range(0, max(n, 1), step), n))
+    if isinstance(source, Iterator):
+        raise TypeError(
+            f"source is a {type(source).__name__}, which can be read once only, but a fit passes "
+            "over its rows several times; a list, or an object whose __iter__ starts anew, is "
+            "needed"
+        )
+    if not hasattr(source, "__iter__"):
+        raise TypeError(
+            f"source is {source!r}; an array, a path or an iterable of blocks is needed"
+        )
+    return _Chunks(source)
+
+
+def _files(path: str) -> tuple[str, ...]:
+    whole = Path(path)
+    files = whole.rglob("*.parquet") if whole.is_dir() else whole.parent.glob(whole.name)
+    found = tuple(sorted(map(str, files)))
+    if not found:
+        raise ValueError(f"source is {path!r}, where there is no Parquet file")
+    return found
+
+
+# ------------------------------------------------------------------------------------ some rows
+def taken(block: tuple, rows: np.ndarray, names: tuple[str, ...]) -> tuple:
+    """Some rows of every table of a block; where tables have names, of finite numbers."""
+    some = tuple(None if part is None else _take(part, rows) for part in block)
+    for name, part in zip(names, some, strict=False):
+        if part is not None:
+            check_finite(as_floats(part, name), name)
+    return some
+
+
+def _take(part, rows: np.ndarray):
+    if isinstance(part, tuple):
+        return tuple(_take(one, rows) for one in part)
+    return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
+
+
+def put_together(parts) -> Any:
+    """Blocks of rows put together; None where they are None."""
+    if len(parts) == 1 or parts[0] is None:
+        return parts[0]
+    if isinstance(parts[0], tuple):
+        return tuple(map(put_together, zip(*parts, strict=True)))
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(parts, ignore_index=True)
+    shapes = sorted({part.shape[1:] for part in parts})
+    if len(shapes) > 1:
+        raise ValueError(f"blocks have rows of different shapes, {shapes}")
+    return arrays.namespace(parts[0]).concat(list(parts))
