@@ -31,7 +31,7 @@ from ..core.parameters import auto, check_parameters, either, optional, positive
 from ..core.progress import track
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
-from ..core.threads import doors
+from ..core.threads import doors, side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
@@ -445,23 +445,24 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return [bool(self.location)]
 
     def _search(self, plan: Plan, X, Y) -> Draft:
-        """Half of the rounds for each draft, and the rest for the better one, on more rows."""
-        found = [plan.draft(X, Y, where) for where in self._locations()]
+        """Drafts side by side on few rows, then rounds for the better one on more of them."""
+        best = self._better_draft(plan, X, Y)
+        for _ in track(range(ROUNDS), description="Scales", verbose=self.verbose):
+            if not best.search.round():
+                break
+        best.search.settle()
+        return best
+
+    def _better_draft(self, plan: Plan, X, Y) -> Draft:
+        found = side_by_side(lambda where: plan.draft(X, Y, where), self._locations())
         drafts = [draft for draft in found if draft is not None]
         best = drafts[0]
         if best.search.idle:
             return best
-        for number in track(range(ROUNDS), description="Scales", verbose=self.verbose):
-            if number == ROUNDS // 2:
-                if len(drafts) > 1:
-                    best = min(drafts, key=lambda draft: draft.search.score())
-                best.search.choose_columns()
-                best = plan.refined(best, X, Y)
-                drafts = [best]
-            for draft in drafts:
-                draft.search.round()
-        best.search.settle()
-        return best
+        if len(drafts) > 1:
+            best = min(drafts, key=lambda draft: draft.search.score())
+        best.search.choose_columns()
+        return plan.refined(best, X, Y)
 
     def _adopt(self, fit: Fit) -> None:
         self._fit = fit

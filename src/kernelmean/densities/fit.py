@@ -28,7 +28,7 @@ from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
-from .search import DensitySearch
+from .search import ROUNDS, DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the rest
@@ -168,7 +168,7 @@ class Plan:
     wide: Any  # share of the wide law; None is sought
 
     def draft(self, X, Y, with_location: bool) -> Draft | None:
-        """Scales and bandwidth, to be sought on a few hundred rows.
+        """Scales and bandwidth, sought on a few hundred rows.
 
         None where a location is up for choice but explains nothing.
         """
@@ -190,6 +190,8 @@ class Plan:
             None if self.bandwidth is None else 1.0,
             self.reg,
         )
+        for _ in range(ROUNDS):
+            search.round()
         return Draft(search, line)
 
     def refined(self, draft: Draft, X, Y) -> Draft:

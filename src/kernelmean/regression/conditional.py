@@ -36,7 +36,6 @@ from .leave_one_out import LeaveOneOut, best_scale
 from .support import Support
 
 OUTSIDE = "answers are those at the nearest point of its box"
-BRACKET_ROWS = 1_000  # that bracket λ where there are more
 
 
 class ConditionalOperator(Saveable):
@@ -294,8 +293,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def _choose_reg(self) -> tuple[float, float]:
         loss = self.leave_one_out()
         if self.reg is None:
-            many = self._Phi.shape[0] > 2 * BRACKET_ROWS
-            return loss.best(coarse=BRACKET_ROWS if many else None)
+            return loss.best()
         return float(self.reg), loss(float(self.reg))
 
     def _embed(self, coordinates) -> MeanEmbedding:
