@@ -1,4 +1,4 @@
-"""Errors of hidden Markov models and of volatility forecasts."""
+"""Errors of quantiles, of hidden Markov models and of volatility forecasts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,37 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import digamma
 
 from .core import arrays
-from .core.checks import as_floats, as_vector, check_lengths
+from .core.checks import as_floats, as_levels, as_vector, check_lengths
 
 MOST_STATES = 8  # whose permutations are enumerated
 
 
 # ---------------------------------------------------------------- errors
+
+
+def pinball(y, predicted, q) -> np.ndarray:
+    """(q − 1{y < ŷ})(y − ŷ) for a predicted q-quantile ŷ: least, on average, at the true one.
+
+    Parameters
+    ----------
+    y, predicted, q : arrays that broadcast together
+        What was seen, the quantiles, and their levels in [0, 1].
+
+    References
+    ----------
+    Koenker, Bassett (1978), Regression quantiles; Gneiting, Raftery (2007), Strictly proper scoring
+    rules. Twice its integral over q is the score `Law.crps`.
+
+    Examples
+    --------
+    >>> from kernelmean.metrics import pinball
+    >>> pinball([1.0, 3.0], [2.0, 2.0], 0.9)
+    array([0.1, 0.9])
+    """
+    y, predicted = as_floats(y, "y"), as_floats(predicted, "predicted")
+    levels = as_levels(np.ravel(q)).reshape(np.shape(q))
+    off = arrays.to_numpy(y) - arrays.to_numpy(predicted)
+    return off * (levels - (off < 0))
 
 
 def tmse(startprob, transmat, startprob_hat, transmat_hat) -> float:

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
+from kernelmean.bayes import density_ratio
 
 KERNEL = km.Gaussian(0.7)
 
@@ -296,3 +297,16 @@ def test_a_relative_share_of_nothing_is_the_plain_ratio(samples):
 def test_bad_shares_are_refused(samples, bad):
     with pytest.raises(ValueError, match="relative"):
         km.DensityRatio(relative=bad).fit(*samples)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_a_score_from_few_rows_is_the_score_where_these_stand_for_the_others(monkeypatch, share):
+    """Every row is there twice, and one of each two is among those that are left out."""
+    rng, twice = np.random.default_rng(8), np.repeat(np.arange(30), 2)
+    Phi, U = rng.normal(size=(30, 5))[twice], 0.3 + rng.normal(size=(30, 5))[twice]
+    alpha = np.full(60, 1 / 60)
+    A = (1 - share) * Phi.T @ Phi / 60 + share * U.T @ U / 60
+    whole = density_ratio.loo_score(Phi, A, U, alpha, share)
+    monkeypatch.setattr(density_ratio, "SCORE_ROWS", 30)
+    few = density_ratio.loo_score(Phi, A, U, alpha, share)
+    assert_allclose([few(reg) for reg in (1e-4, 0.1, 5.0)], [whole(r) for r in (1e-4, 0.1, 5.0)])

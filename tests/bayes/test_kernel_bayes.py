@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kernelmean as km
+from kernelmean.regression.leave_one_out import LeaveOneOut
 
 RULES = ("importance", "squared")
 SETTINGS = {"kernel_x": km.Gaussian(0.8), "kernel_z": km.Gaussian(0.6), "features": km.Exact()}
@@ -1122,3 +1123,26 @@ class TestDensityRule:
         model = km.KernelBayes("density", **FIXED).fit(X, Z)
         with pytest.raises(ValueError, match="supervision"):
             model.posterior(X[:2], supervision=(X[:2], Z[:2], 1.0))
+
+
+def test_regularisers_are_sought_once_for_each_prior(monkeypatch, tmp_path):
+    searches = []
+    best = LeaveOneOut.best
+    monkeypatch.setattr(LeaveOneOut, "best", lambda *given: searches.append(1) or best(*given))
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(60, 1))
+    X = Z + 0.5 * rng.normal(size=(60, 1))
+    model = km.KernelBayes().fit(X, Z)
+    first = model.predict(X[:3])
+    assert_array_equal(model.predict(X[:3]), first)
+    assert len(searches) == 1
+    prior = 0.3 + 0.2 * rng.normal(size=(40, 1))
+    other = model.predict(X[:3], prior)
+    assert len(searches) == 2
+    prior += 0.1  # the same array, another prior
+    assert np.abs(model.predict(X[:3], prior) - other).max() > 1e-3
+    model.set_params(selection="loo_min").predict(X[:3], prior)
+    assert len(searches) == 4
+    model.save(tmp_path / "model.km")
+    again = km.load(tmp_path / "model.km")
+    assert_array_equal(again.predict(X[:3], prior), model.predict(X[:3], prior))

@@ -290,7 +290,7 @@ class TestGradients:
             km.Gaussian((1.0, 1.0), columnwise=True), km.Gaussian(0.3), X, Y[:, :1], intercept
         )
         search._scaled.choose(search._u[:-1])
-        target = search._target(1.0)
+        target = search._target()
 
         def loss(u):
             return density_loss(search._scaled(u), 0.05, target, intercept)[0]

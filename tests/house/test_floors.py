@@ -15,8 +15,8 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 FLOORS = [
-    *("core", "kernels", "embedding", "features", "regression", "densities", "chains", "bayes"),
-    *("filtering", "instruments", "hmm", "statespace", "metrics", "adapters", "datasets"),
+    *("core", "metrics", "kernels", "embedding", "features", "regression", "densities", "chains"),
+    *("bayes", "filtering", "instruments", "hmm", "statespace", "adapters", "datasets"),
     *("comparators", "display", "app", "__main__"),
 ]
 FILES = {

@@ -13,6 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.kernel_ridge import KernelRidge
 
 import kernelmean as km
+from kernelmean.core.solves import EigenGrid
+from kernelmean.regression.leave_one_out import LeaveOneOut
 
 KX, KY = km.Gaussian(0.8), km.Gaussian(0.6)
 
@@ -470,3 +472,15 @@ def test_a_scale_does_not_depend_on_the_order_of_rows():
         for rows in (np.arange(1100), order)
     ]
     assert_allclose(scales[1], scales[0], rtol=0.01)
+
+
+def test_a_loss_from_few_rows_is_the_loss_where_these_stand_for_the_others():
+    """Every row is there twice, and one of each two is among those whose leverage is looked at."""
+    rng = np.random.default_rng(5)
+    twice = np.repeat(np.arange(40), 2)
+    Phi, Psi = rng.normal(size=(40, 6))[twice], rng.normal(size=(40, 3))[twice]
+    d = rng.uniform(0.5, 1.5, 40)[twice] / 80
+    loss = LeaveOneOut.of(Phi, Psi, EigenGrid.of(Phi.T @ (d[:, None] * Phi)), d)
+    few = loss.estimate(40)
+    assert few is not loss
+    assert_allclose([few(reg) for reg in (1e-6, 0.1, 10.0)], [loss(r) for r in (1e-6, 0.1, 10.0)])

@@ -12,6 +12,7 @@ from ..core import arrays, solves
 from ..core.checks import Array, as_points, column_names
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
+from ..core.moments import evenly
 from ..core.parameters import check_parameters, optional, positive, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -21,6 +22,8 @@ from ..embedding.law import names_like
 from ..features.choose import as_feature_map
 from ..features.sums import sums
 from ..kernels import fitted_kernel
+
+SCORE_ROWS = 5_000  # that are left out, one by one, in the score
 
 
 @by_blocks("predict", tables=("Z",))
@@ -187,24 +190,35 @@ def loo_score(Phi, A, U, alpha, share: float, n: int | None = None) -> Callable[
     r^{-j}(u_j) = (r(u_j) − α_j v_j) / ((1 − α_j)(1 − a α_j v_j)).
     Equal weights are taken for a sample of the numerator; any others for the numerator itself,
     of which nothing is left out (a point with its weight is then part of a distribution, and
-    without it there would be another one).
+    without it there would be another one). Of more than 5,000 rows the score is that of evenly
+    spaced ones, each left out of an estimate from all the others.
     """
     xp = arrays.namespace(Phi)
     n = n or Phi.shape[0]
     grid = solves.EigenGrid.of(A)
-    P, V = Phi @ grid.vectors, U @ grid.vectors
-    m, P2, V2 = alpha @ V, P * P, V * V
+    m = (alpha @ U) @ grid.vectors
     sampled = bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
     out = alpha if sampled else 0.0 * alpha
+    Phi = arrays.take(Phi, evenly(Phi.shape[0], SCORE_ROWS), axis=0)
+    if sampled and U.shape[0] > SCORE_ROWS:
+        some = evenly(U.shape[0], SCORE_ROWS)
+        U, out = arrays.take(U, some, axis=0), arrays.take(out, some, axis=0)
+        alpha = out * (alpha.shape[0] / SCORE_ROWS)
+    P, V = Phi @ grid.vectors, U @ grid.vectors
+    P2, V2 = P * P, V * V
     # a numerator of one point has nothing left when that point is out
     rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
 
     def score(reg: float) -> float:
         shrink = grid.shrink(reg)
-        at_z = P @ (shrink * m) / xp.clip(1.0 - (1 - share) * (P2 @ shrink) / n, 1e-10, None)
-        v = V2 @ shrink
-        at_u = (V @ (shrink * m) - out * v) / (rest * xp.clip(1 - share * out * v, 1e-10, None))
-        of_z = 0.5 * (1 - share) * xp.mean(at_z * at_z)
-        return float(of_z + xp.sum(alpha * at_u * (0.5 * share * at_u - 1.0)))
+        c = shrink * m
+        r_z, r_u, v = P @ c, V @ c, V2 @ shrink
+        at_z = r_z / xp.clip(1.0 - (1 - share) * (P2 @ shrink) / n, 1e-10, None)
+        at_u = (r_u - out * v) / (rest * xp.clip(1 - share * out * v, 1e-10, None))
+        # what every row says of its own estimate comes from moments, and leaving it out from rows
+        within = 0.5 * (grid.values @ (c * c)) - m @ c
+        of_z = 0.5 * (1 - share) * xp.mean(at_z * at_z - r_z * r_z)
+        of_u = alpha @ (0.5 * share * (at_u * at_u - r_u * r_u) - (at_u - r_u))
+        return float(within + of_z + of_u)
 
     return score

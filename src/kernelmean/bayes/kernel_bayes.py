@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -151,6 +152,9 @@ class KernelBayes(Saveable, BaseEstimator):
         self.selection = selection
         self.tune_lengthscale = tune_lengthscale
 
+    def state(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_found"}
+
     def fit(self, X, Z) -> KernelBayes:
         """Learn from pairs of observation and latent.
 
@@ -172,7 +176,7 @@ class KernelBayes(Saveable, BaseEstimator):
         check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
         check_library(points_z, points_x, "Z", "the rows of X")
         self.one_output_, self.latent_names_ = as_floats(Z, "Z").ndim == 1, column_names(Z)
-        self.points_ = frozen(points_z)
+        self.points_, self._found = frozen(points_z), {}
         self._fit_latents(
             fitted_kernel(
                 self.kernel_z, points_z, names=column_names(Z), name="kernel_z", argument="Z"
@@ -216,9 +220,7 @@ class KernelBayes(Saveable, BaseEstimator):
         rows = self._rows(prior, supervision)
         if rows.further is not None:
             coordinates = rows.further.widened(points, coordinates)
-        left, right = bayes_factors(
-            rows.Phi, rows.beta, coordinates, self._choose_reg(rows), self.rule
-        )
+        left, right = bayes_factors(rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule)
         m = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
         return m.carrying(labels=Labels.of(X, self.latent_names_))
 
@@ -228,7 +230,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return self._shares(self._prior(prior))[1], self.density_.reg_
         rows = self._rows(prior, supervision)
-        return rows.reg_prior, self._choose_reg(rows)
+        return rows.reg_prior, self._reg(rows)
 
     def weights(self, X, prior=None, supervision=None) -> Array:
         """Weights of the posterior on the training latents, shape (batch, n)."""
@@ -314,7 +316,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.ratio is not None:
             return lambda _: as_vector(self.ratio, "ratio", n=self.points_.shape[0])
         U = self.features_z_.transform(m.points)
-        coefficients, _, _ = solve_ratio(self._Q, self._second_z, U, m, self.reg_prior)
+        coefficients, _ = self._solve_ratio(U, m)
         found = self._Q @ coefficients
         covered_shares(found, _coverage(U, m, self.kernel_z_))  # warns where little is covered
         none = not bool(arrays.namespace(found).any(found > 0))
@@ -348,11 +350,21 @@ class KernelBayes(Saveable, BaseEstimator):
         U = self.features_z_.transform(m.points)
         eta: float | None
         if self.ratio is None:
-            coefficients, eta, _ = solve_ratio(self._Q, self._second_z, U, m, self.reg_prior)
+            coefficients, eta = self._solve_ratio(U, m)
             beta = self._Q @ coefficients / n
         else:
             beta, eta = self._given_ratio(m)
         return covered_shares(beta, _coverage(U, m, self.kernel_z_)), eta
+
+    def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
+        """Coefficients of the ratio, and η: given, or sought once for each prior."""
+
+        def solved(reg) -> tuple[Array, float, Array]:
+            return solve_ratio(self._Q, self._second_z, U, m, reg)
+
+        if self.reg_prior is not None:
+            return solved(self.reg_prior)[:2]
+        return solved(self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1]))[:2]
 
     @property
     def _learns_ratio(self) -> bool:
@@ -396,6 +408,24 @@ class KernelBayes(Saveable, BaseEstimator):
         )
 
     # ------------------------------------------------------------ settings
+
+    def _once(self, name: str, key: tuple, search: Callable[[], float]) -> float:
+        """What a search finds, sought anew only where the key is another than the last time."""
+        found = vars(self).setdefault("_found", {})  # a file has none
+        known = found.get(name)
+        same = known is not None and all(
+            np.array_equal(arrays.to_numpy(a), arrays.to_numpy(b))
+            for a, b in zip(known[0], key, strict=True)
+        )
+        if not same:
+            found[name] = key, search()
+        return found[name][1]
+
+    def _reg(self, rows: _Rows) -> float:
+        if self.reg is not None or rows.Phi is not self._Phi:  # of supervision nothing is kept
+            return self._choose_reg(rows)
+        key = rows.beta, self.selection, self.tune_lengthscale
+        return self._once("reg", key, lambda: self._choose_reg(rows))
 
     def _choose_reg(self, rows: _Rows) -> float:
         Phi, beta, Psi = rows.Phi, rows.beta, rows.Psi

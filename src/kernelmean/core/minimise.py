@@ -49,7 +49,6 @@ def minimise_log10(
     high: float,
     points: int = POINTS,
     heaviest: bool = False,
-    coarse: Callable[[float], float] | None = None,
     precision: float | None = None,
 ) -> tuple[float, float]:
     """Minimise `loss(10**u)` over u in [low, high]: a grid, then Brent's method in its best cell.
@@ -60,30 +59,27 @@ def minimise_log10(
         Of several local minima take the one with the largest argument, provided it has 95% of
         the improvement that the lowest has over the heaviest regulariser. A loss measured on
         few rows is nearly flat, and bumpy, where there is too little regularisation.
-    coarse : callable, optional
-        A cheaper loss for the grid.
     precision : float, optional
-        Of the minimiser's logarithm; None is 1e-4, or 1e-2 with a cheaper loss for the grid.
+        Of the minimiser's logarithm; None is 1e-4.
 
     Returns
     -------
     (argument, value) : the minimiser (not its logarithm) and the loss there
     """
 
-    def at(u: float, loss: Callable[[float], float] = loss) -> float:
+    def at(u: float) -> float:
         return _finite(loss(10.0 ** float(u)))
 
     grid = np.linspace(low, high, points)
-    values = np.array([at(u, coarse or loss) for u in grid])
+    values = np.array([at(u) for u in grid])
     best = _heaviest_minimum(values) if heaviest else int(np.argmin(values))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
-    if precision is None:
-        precision = 1e-4 if coarse is None else 1e-2
-    found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": precision})
-    corner = values[best] if coarse is None else at(grid[best])
-    if found.fun < corner:
+    found = minimize_scalar(
+        at, bounds=bracket, method="bounded", options={"xatol": precision or 1e-4}
+    )
+    if found.fun < values[best]:
         return float(10.0**found.x), float(found.fun)
-    return float(10.0 ** grid[best]), float(corner)
+    return float(10.0 ** grid[best]), float(values[best])
 
 
 def _heaviest_minimum(values: np.ndarray) -> int:

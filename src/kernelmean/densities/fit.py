@@ -14,6 +14,7 @@ from ..core.checks import Array, frozen, hushed, warn_numerical
 from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
 from ..core.moments import evenly
 from ..core.saving import Saveable
+from ..core.solves import kept
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
@@ -28,7 +29,7 @@ from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
-from .search import DensitySearch
+from .search import ROUNDS, DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the rest
@@ -79,6 +80,20 @@ class Fit(Saveable):
         m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
         shift = None if self.location is None else arrays.to_numpy(self.location(points))
         return MovedLaws(m, shift, self.wide)
+
+    def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
+        """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
+
+        Without a move: where a law lies is taken from its row, which is then its residual.
+        """
+        some = evenly(self.points.shape[0], limit)
+        P, points = (arrays.to_numpy(A) for A in (self.smoother.P, self.points))
+        W = (P[some] * arrays.to_numpy(self.smoother.shrink(self.reg) / len(P))) @ P.T
+        own = np.arange(len(some)), some
+        W /= kept(W[own])[:, None]
+        W[own] = 0.0
+        m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
+        return MovedLaws(m, None, self.wide), points[some]
 
     @cached_property
     def right(self) -> Array:
@@ -168,7 +183,7 @@ class Plan:
     wide: Any  # share of the wide law; None is sought
 
     def draft(self, X, Y, with_location: bool) -> Draft | None:
-        """Scales and bandwidth, to be sought on a few hundred rows.
+        """Scales and bandwidth, sought on a few hundred rows.
 
         None where a location is up for choice but explains nothing.
         """
@@ -190,6 +205,8 @@ class Plan:
             None if self.bandwidth is None else 1.0,
             self.reg,
         )
+        for _ in range(ROUNDS):
+            search.round()
         return Draft(search, line)
 
     def refined(self, draft: Draft, X, Y) -> Draft:

@@ -166,6 +166,11 @@ class MovedLaws(Law):
         ]
         return self._like(np.stack(columns, axis=-1))
 
+    def mass_above(self, Y) -> np.ndarray:
+        """P(p_b(Y) > p_b(y_b)) of one column: the level of the region that just holds row b."""
+        (line,) = self._lines()
+        return line.mass_above(self.rows(Y))
+
     # ------------------------------------------------------------ inside
 
     @property

@@ -24,9 +24,11 @@ from ..regression.lengthscales import (
 from ..regression.smoother import Smoother
 from ..regression.support import Support
 
-STEPS = 30  # of L-BFGS in a round
-RANK = 150  # landmarks of the search
+STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
+ROUGHLY = 10, 1e-4  # the same while ties are compared
+RANK = 100  # landmarks of the search
 START = -3.0  # log10 of λ
+DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
 HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
@@ -182,41 +184,41 @@ class LocationSearch:
             self._u, self._tie = start._u, start._tie * len(start.Y) / len(Y)
         elif free and self.d > 1:
             self.round()
-            self._tie = best_tie(self._descend_on, self._held_out, self._u, self.d, len(Y))
+            self._tie = best_tie(self._descend_on, self._held_out, self.d, len(Y))
 
     def round(self) -> None:
         """Landmarks for the scales as they stand, and a descent."""
         self.scaled.choose(self._u[: self.d])
-        self._u = self._descend_on(None, self._u, self._tie)
+        self._u = self._descend_on(np.arange(len(self.Y)), None, self._tie, (STEPS, TOL))
 
     @property
     def found(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
 
-    def _coordinates(self, u: np.ndarray) -> np.ndarray:
-        return np.hstack([10.0 ** u[self.d] * self.line, self.scaled(u[: self.d])])
-
-    def _descend_on(self, rows: np.ndarray | None, start: np.ndarray, tie: float) -> np.ndarray:
-        every = np.arange(len(self.Y)) if rows is None else rows
+    def _descend_on(self, rows, start, tie: float, how=ROUGHLY) -> np.ndarray:
+        """From `start`, or from where the search is, on some of the rows."""
+        line, scaled, Y, d = self.line[rows], self.scaled.of(rows), self.Y[rows], self.d
 
         def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
-            Theta, reg = self._coordinates(u), 10.0 ** u[-1]
-            value, on_rows, on_reg = stage1_loss(Theta[every], self.Y[every], reg, intercept=True)
-            on_Theta = np.zeros_like(Theta)
-            on_Theta[every] = on_rows
+            reg, size = 10.0 ** u[-1], 10.0 ** u[d]
+            Theta = np.hstack([size * line, scaled(u[:d])])
+            value, on_Theta, on_reg = stage1_loss(Theta, Y, reg, intercept=True)
             value = max(value, 1e-300)
-            on_scales = self.scaled.pullback(on_Theta[:, self.d :]) / value
-            price, on_scales = tied(u[: self.d], on_scales, tie)
-            on_line = float((on_Theta[:, : self.d] * Theta[:, : self.d]).sum())
+            price, on_scales = tied(u[:d], scaled.pullback(on_Theta[:, d:]) / value, tie)
+            on_line = size * float((on_Theta[:, :d] * line).sum())
             rest = np.log(10) * np.array([on_line, reg * on_reg]) / value
             return float(np.log(value)) + price, np.append(on_scales, rest)
 
-        return descend(loss, start, self._bounds, STEPS)
+        u = self._u if start is None else start
+        return descend(loss, u, self._bounds, *how).round(DIGITS)
 
     def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> np.ndarray:
         """Squared errors on rows that m was not learned from."""
-        Theta = self._coordinates(u)
-        smoother = Smoother.of(Theta[some], intercept=True)
-        m = smoother.left(Theta[rest], float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
+        learned, new = (
+            np.hstack([10.0 ** u[self.d] * self.line[rows], self.scaled.of(rows)(u[: self.d])])
+            for rows in (some, rest)
+        )
+        smoother = Smoother.of(learned, intercept=True)
+        m = smoother.left(new, float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
         return ((self.Y[rest] - m) ** 2).mean(axis=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -14,11 +16,13 @@ from ..kernels import Kernel
 from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
 from ..regression.smoother import Smoother
 from .bandwidth import FIRST, with_bandwidth
+from .location import DIGITS, RANK, ROUGHLY, TOL
+from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
-ROUNDS = 4  # each chooses landmarks and the bandwidth afresh
+ROUNDS = 2  # on few rows, and again on more; each chooses landmarks and the bandwidth afresh
+STILL = 0.01  # largest change of a logarithm after which there is no other round
 STEPS = 20  # of L-BFGS in a round
-RANK = 150  # landmarks of the search
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 LATER = 0.25  # then around the last one
@@ -89,8 +93,17 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def round(self) -> None:
-        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent."""
+    def round(self) -> bool:
+        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent.
+
+        Returns
+        -------
+        moved : bool
+            Whether another round could find anything else.
+        """
+        if self.idle:
+            return False
+        before = np.append(self._u, np.log10(self.factor))
         self._scaled.choose(self._u[:-1])
         if self.reg is None:
             self._choose_reg()
@@ -98,11 +111,12 @@ class DensitySearch:
             self._choose_bandwidth()
         if self.free or self.reg is None:
             self._descend()
+        return float(np.abs(np.append(self._u, np.log10(self.factor)) - before).max()) > STILL
 
     def score(self) -> float:
         """The score at the parameters as they stand."""
         self._scaled.choose(self._u[:-1])
-        return float(self._by_bandwidth()(self.factor).mean())
+        return self._by_bandwidth()(self.factor)
 
     def settle(self) -> None:
         """The largest bandwidth whose score is not clearly worse than the best.
@@ -113,82 +127,80 @@ class DensitySearch:
         if self.bandwidth is not None:
             return
         self._scaled.choose(self._u[:-1])
-        rows = self._by_bandwidth(self._landmarks(self.factor))
+        smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
+        with hushed():  # a rank that is used up loses nothing but precision
+            features = Nystroem(tol=COARSE, max_rank=MOST)
+            landmarks = features.fit(self.Y, self.kernel_y.scaled(self.factor)).landmarks_
+
+        def rows(factor: float) -> np.ndarray:
+            target = Target.on(landmarks, self.Y, self.kernel_y.scaled(factor))
+            return DensityScore.of(smoother, target).rows(reg)
+
         limit = float(np.log10(self.factor)) + FIRST[1]
         self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
 
-    def _by_bandwidth(self, landmarks=None) -> Callable[[float], np.ndarray]:
-        """Each row's term of the score, as a function of the bandwidth."""
-        smoother = Smoother.of(self._scaled(self._u[:-1]), self.intercept)
-        reg = float(10.0 ** self._u[-1])
-        return lambda factor: DensityScore.of(smoother, self._target(factor, landmarks)).rows(reg)
+    def _smoother(self) -> Smoother:
+        return Smoother.of(self._scaled(self._u[:-1]), self.intercept)
 
-    def _landmarks(self, factor: float) -> np.ndarray:
-        """Rows of Y that serve this bandwidth and larger ones."""
-        with hushed():  # a rank that is used up loses nothing but precision
-            features = Nystroem(tol=COARSE, max_rank=MOST)
-            return features.fit(self.Y, self.kernel_y.scaled(factor)).landmarks_
+    @cached_property
+    def _pairs(self) -> Pairs:
+        return Pairs.of(self.Y, self.kernel_y)
+
+    def _by_bandwidth(self) -> BandwidthScore:
+        reg = float(10.0 ** self._u[-1])
+        return BandwidthScore.of(self._pairs, self.kernel_y, self._smoother(), reg)
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""
-        smoother = Smoother.of(self._scaled(self._u[:-1]), self.intercept)
-        score = DensityScore.of(smoother, self._target(self.factor))
-        self._u[-1] = np.log10(minimise_log10(score, *REGS, 10, precision=0.1)[0])
+        score = DensityScore.of(self._smoother(), self._target())
+        self._u[-1] = _rounded(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self) -> None:
-        first = self._around is FIRST
         low, high = (float(np.log10(self.factor) + u) for u in self._around)
-        # over a wide range landmarks for the smallest bandwidth would be too many for the others
-        rows = self._by_bandwidth(None if first else self._landmarks(10.0**low))
-
-        def score(factor: float) -> float:
-            return float(rows(factor).mean())
-
-        points = 9 if first else 2
-        self.factor, _ = minimise_log10(score, low, high, points, precision=PRECISION)
+        points = 9 if self._around is FIRST else 2
+        score = self._by_bandwidth()
+        found, _ = minimise_log10(score, low, high, points, precision=PRECISION)
+        self.factor = float(10.0 ** _rounded(found))
         self._around = (-LATER, LATER)
 
-    def _target(self, factor: float, landmarks: np.ndarray | None = None) -> Target:
-        kernel = self.kernel_y.scaled(factor)
-        if landmarks is None:
-            return Target.of(self.Y, kernel, COARSE)
-        return Target.on(landmarks, self.Y, kernel)
+    def _target(self) -> Target:
+        return Target.of(self.Y, self.kernel_y.scaled(self.factor), COARSE)
 
     def choose_columns(self) -> None:
         """How strongly the scales of columns are tied from here on, by rows held out."""
         if not self.free or self.X.shape[1] == 1:
             return
         self._scaled.choose(self._u[:-1])
-        target = self._target(self.factor)
+        target = self._target()
 
         def descend_on(rows, u, tie):
-            return descend(self._loss(target.take(rows), tie, rows), u, self._bounds, STEPS)
+            loss = self._loss(self._scaled.of(rows), target.take(rows), tie)
+            u = self._u if u is None else u
+            return descend(loss, u, self._bounds, *ROUGHLY).round(DIGITS)
 
         def held_out(u, some, rest):
-            Phi, reg = self._scaled(u[:-1]), float(10.0 ** u[-1])
-            smoother = Smoother.of(Phi[some], self.intercept)
-            return held_out_score(smoother, target.take(some), Phi[rest], target.take(rest), reg)
+            learned, reg = self._scaled.of(some)(u[:-1]), float(10.0 ** u[-1])
+            smoother, Phi = Smoother.of(learned, self.intercept), self._scaled.of(rest)(u[:-1])
+            return held_out_score(smoother, target.take(some), Phi, target.take(rest), reg)
 
-        self.tie = best_tie(descend_on, held_out, self._u, self.X.shape[1], len(self.X))
+        self.tie = best_tie(descend_on, held_out, self.X.shape[1], len(self.X))
 
     def _descend(self) -> None:
-        loss = self._loss(self._target(self.factor), self.tie)
-        self._u = descend(loss, self._u, self._bounds, STEPS)
+        loss = self._loss(self._scaled, self._target(), self.tie)
+        self._u = descend(loss, self._u, self._bounds, STEPS, TOL).round(DIGITS)
 
-    def _loss(self, target: Target, tie: float, rows: np.ndarray | None = None) -> Callable:
-        """The score of those rows (None: all), a multiple of it, with its slope."""
+    def _loss(self, scaled: Scaled, target: Target, tie: float) -> Callable:
+        """The score of those rows, a multiple of it, with its slope."""
         size = float((target.wide**2).sum(axis=1).mean())
 
         def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
-            reg, Phi = 10.0 ** u[-1], self._scaled(u[:-1])
-            value, on_Phi, on_reg = density_loss(
-                Phi if rows is None else Phi[rows], reg, target, self.intercept
-            )
-            if rows is not None:
-                on_all = np.zeros_like(Phi)
-                on_all[rows] = on_Phi
-                on_Phi = on_all
-            price, slope = tied(u[:-1], self._scaled.pullback(on_Phi) / size, tie)
+            reg = 10.0 ** u[-1]
+            value, on_Phi, on_reg = density_loss(scaled(u[:-1]), reg, target, self.intercept)
+            price, slope = tied(u[:-1], scaled.pullback(on_Phi) / size, tie)
             return value / size + price, np.append(slope, np.log(10) * reg * on_reg / size)
 
         return loss
+
+
+def _rounded(value: float) -> float:
+    return round(math.log10(value), DIGITS)

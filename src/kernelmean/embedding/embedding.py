@@ -25,13 +25,14 @@ from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
 from ..kernels import Kernel, as_kernel, fitted_kernel
 from . import preimage, recovery
+from .scored import Scored
 from .weighted import WeightedPoints
 
 Width = float | Sequence[float] | None
 UNNAMED = Labels()
 
 
-class MeanEmbedding(WeightedPoints):
+class MeanEmbedding(Scored, WeightedPoints):
     """μ = Σ_i w_i k(x_i, ·): one distribution, or a batch of them on the same points.
 
     ⟨f, μ⟩ = Σ_i w_i f(x_i) estimates E f. Weights may be negative; those of a probability sum to

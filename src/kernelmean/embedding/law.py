@@ -11,9 +11,10 @@ from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
 from .embedding import MeanEmbedding
+from .scored import Scored
 
 
-class Law:
+class Law(Scored):
     """Answers by an embedding: a distribution of d columns, or a batch of m of them.
 
     A subclass has `embedding`, the (batch of) weighted points that it stands on; where its

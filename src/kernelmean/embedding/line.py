@@ -136,6 +136,10 @@ class Line:
             return found
         return [ends + by for ends, by in zip(found, self.shift, strict=True)]
 
+    def mass_above(self, y: np.ndarray) -> np.ndarray:
+        """Mass of {z : p(z) > p(y)}, y (batch, 1) a point of each member, (batch,)."""
+        return self._each(lambda cells, y: cells.mass_above(cells.height(y)), self._unshifted(y))
+
     def mode(self) -> np.ndarray:
         """Where the density is highest, (batch,)."""
         return self._shifted(self._each(lambda cells: cells.mode()[:, None]))[:, 0]
@@ -347,12 +351,15 @@ class _Cells:
         cells = np.clip(np.searchsorted(self.t, y) - 1, 0, len(self.width) - 1)
         return cells, np.clip((y - self.t[cells]) / self.width[cells], 0.0, 1.0)
 
-    def pdf(self, y: np.ndarray) -> np.ndarray:
+    def height(self, y: np.ndarray) -> np.ndarray:
+        """The positive part of q."""
         cells, s = self._at(y)
         value = self._parabolas(self._rows(), cells).value(s)
         inside = (y >= self.t[0]) & (y <= self.t[-1])
-        total = _whole(self.whole)
-        return np.where(inside, np.maximum(value, 0.0), 0.0) / total
+        return np.where(inside, np.maximum(value, 0.0), 0.0)
+
+    def pdf(self, y: np.ndarray) -> np.ndarray:
+        return self.height(y) / _whole(self.whole)
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         cells, s = self._at(y)
@@ -416,21 +423,22 @@ class _Cells:
         high = np.maximum(high, np.max(self.mean, axis=1, keepdims=True))
         for _ in range(STEPS):
             middle = 0.5 * (low + high)
-            much = self._mass_above(middle)[:, None] >= level * self.whole
+            much = self.mass_above(middle)[:, None] >= level
             low, high = np.where(much, middle, low), np.where(much, high, middle)
             if np.all(high - low <= 1e-10 * high):
                 break
         return low[:, 0]
 
-    def _mass_above(self, height: np.ndarray) -> np.ndarray:
-        """∫ q over {q > c} for a height c of each member, (b,)."""
+    def mass_above(self, height: np.ndarray) -> np.ndarray:
+        """The share of ∫ q that is over {q > c}, for a height c (b, 1) of each member, (b,)."""
         mixed, above = self._mixed(height)
         mass = np.where(above, self.mass, 0.0).sum(axis=1)
         rows, cells = np.nonzero(mixed)
         c = height[rows, 0]
         over = self._parabolas(rows, cells, c)
         part = self.width[cells] * (over.area(1.0) + c * over.length())
-        return mass + np.bincount(rows, part, minlength=len(mass))
+        mass += np.bincount(rows, part, minlength=len(mass))
+        return mass / _whole(self.whole[:, 0])
 
     def regions(self, level: float) -> list[np.ndarray]:
         height = self.threshold(level)[:, None]

@@ -41,7 +41,6 @@ from .leave_one_out import LeaveOneOut, best_scale
 from .support import Support, support_of
 
 OUTSIDE = "answers are those at the nearest point of its box"
-BRACKET_ROWS = 1_000  # that bracket λ where there are more
 
 
 class ConditionalOperator(Saveable):
@@ -331,7 +330,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def _choose_reg(self, n: int) -> tuple[float, float]:
         loss, few = self.leave_one_out(), self._Phi.shape[0]
         if self.reg is None:
-            reg, value = loss.best(coarse=BRACKET_ROWS if few > 2 * BRACKET_ROWS else None)
+            reg, value = loss.best()
         else:
             reg, value = float(self.reg), loss(float(self.reg))
         return reg, value * n / few  # a mean over the rows looked at

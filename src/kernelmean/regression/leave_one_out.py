@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core import arrays, solves
 from ..core.checks import Array, hushed
-from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10, standard_error
+from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
 from ..core.moments import canonical_order, evenly
 from ..core.saving import Saveable
 from ..features.landmarks import Nystroem
@@ -15,6 +16,7 @@ SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
 ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared residual
 SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to rounding
 SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
+ROWS = 1_000  # whose leverages a search for λ looks at
 PRECISION = 3e-3  # in the logarithm of a scale
 
 
@@ -22,7 +24,7 @@ def best_scale(kernel_x, points_x, Psi) -> float:
     """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
 
     Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
-    200), each at its own best λ, which a quarter of the rows brackets.
+    200), each at its own best λ, for which half of the leverages are looked at.
     """
     rows = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
     points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
@@ -32,7 +34,7 @@ def best_scale(kernel_x, points_x, Psi) -> float:
             features = Nystroem(tol=1e-4, max_rank=200)
             Phi = features.fit_transform(points, kernel_x.scaled(scale))
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-        return LeaveOneOut.of(Phi, targets, grid).best(coarse=len(rows) // 4)[1]
+        return LeaveOneOut.of(Phi, targets, grid).best(coarse=len(rows) // 2)[1]
 
     return minimise_log10(loss, *SCALES, points=9, precision=PRECISION)[0]
 
@@ -69,11 +71,13 @@ class LeaveOneOut(Saveable):
         left = self._left(shrink)
         if float(xp.min(left)) < SAFE:
             return float(xp.sum(self.rows(reg)))
-        # Σ w_i p_iᵀ D C Cᵀ D p_i: a symmetric product of the rows, half the work of each row's own
-        w = self.d / left**2
-        S = xp.sqrt(w)[:, None] * self.P
+        return max(self._squares(self.d / left**2, shrink), 0.0)
+
+    def _squares(self, w, shrink) -> float:
+        """Σ w_i ‖[(I − H)Ψ]_i‖² by a symmetric product, half the work of each row's own."""
+        S = arrays.namespace(w).sqrt(w)[:, None] * self.P
         fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
-        return max(float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted), 0.0)
+        return float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted)
 
     def rows(self, reg: float) -> Array:
         """Each row's part of the loss, (n,)."""
@@ -92,21 +96,46 @@ class LeaveOneOut(Saveable):
         xp = arrays.namespace(self.P)
         return xp.clip(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10, None)
 
-    def best(self, one_se: bool = False, coarse: int | None = None) -> tuple[float, float]:
+    def best(self, one_se: bool = False, coarse: int = ROWS) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
 
-        With `one_se`, the largest λ whose loss is within one standard error of the minimum; with
-        `coarse`, the minimum is bracketed by the loss over that many rows.
+        With `one_se`, the largest λ whose loss is within one standard error of the minimum. Of
+        more than `coarse` rows the search takes the loss of `estimate`.
         """
         size = float(arrays.namespace(self.P).sum(self.grid.values))
-        few = self.thinned(SEARCH_ROWS)
-        rough = None if coarse is None else self.thinned(coarse)
-        bracket = None if rough is None else lambda r: rough(r * size)
-        reg, loss = minimise_log10(lambda r: few(r * size), *DECADES, coarse=bracket)
+        loss = self.estimate(coarse)
+        precision = None if loss is self else PRECISION
+        reg, least = minimise_log10(lambda r: loss(r * size), *DECADES, precision=precision)
         if one_se:
-            slack = standard_error(few.rows(reg * size))
-            reg = heaviest_within(lambda r: few(r * size), reg, loss + slack, DECADES[1])
+            few = self.thinned(coarse)
+            slack = standard_error(few.rows(reg * size)) * (len(self.d) / len(few.d)) ** 0.5
+            reg = heaviest_within(lambda r: loss(r * size), reg, least + slack, DECADES[1])
         return reg * size, self(reg * size)
+
+    def estimate(self, limit: int) -> Callable[[float], float]:
+        """The loss, from moments of all rows and what leaving out changes at `limit` of them.
+
+        Σ d_i ‖[(I − H)Ψ]_i‖² = Σ d_i ‖ψ_i‖² − 2 tr(SCCᵀ) + tr(S²diag(s)CCᵀ), S = diag(1/(s + λ)),
+        is in nearly all of the loss, and in nearly all of its noise over rows.
+        """
+        few = self.thinned(limit)
+        if few is self:
+            return self
+        xp = arrays.namespace(self.P)
+        own, every = xp.linalg.diagonal(self.inner), float(self.d @ self.norms)
+        scale = self.P.shape[0] / few.P.shape[0]
+
+        def loss(reg: float) -> float:
+            shrink = self.grid.shrink(reg)
+            within = every + float(own @ (shrink * (shrink * self.grid.values - 2.0)))
+            left = few._left(shrink) ** 2
+            if float(xp.min(left)) < SAFE**2:
+                more = float(xp.sum((1.0 - left) * few.rows(reg)))
+            else:
+                more = few._squares(few.d * (1.0 - left) / left, shrink)
+            return max(within + scale * more, 0.0)
+
+        return loss
 
     def thinned(self, limit: int) -> LeaveOneOut:
         """The loss over evenly spaced rows, at most `limit` of them."""
