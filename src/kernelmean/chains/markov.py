@@ -13,8 +13,10 @@ import numpy as np
 
 SHORTEST = 64  # rows of the shortest block: one that has no time to forget has to be run twice
 LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
+DRIFT = 8  # steps that products of probabilities go without being normalised
 NEAR = 1e-12  # relative difference between states that are the same state
-WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
+WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them,
+FAINT = 1e-100  # in one step, and in `DRIFT` steps
 LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
 
 
@@ -45,6 +47,7 @@ def sweep(
     *,
     backward: bool = False,
     same: Callable | None = None,
+    settled: Callable | None = None,
 ) -> np.ndarray:
     """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
 
@@ -71,6 +74,9 @@ def sweep(
     same : callable, optional
         Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding. None
         is a difference of 1e-12 of each state's largest entry.
+    settled : callable, optional
+        Maps states (B, m) to states of the same meaning, which do not drift: asked every few steps
+        where it would cost too much in all of them.
 
     Returns
     -------
@@ -94,8 +100,9 @@ def sweep(
     states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
     for _ in range(blocks):  # one more block is right for good after each round
-        _run(step, inputs, begins, first, same, starts, states, stale)
+        _run(step, inputs, begins, first, same, settled, starts, states, stale)
         ends = np.vstack([first, states[-1, :-1]])
+        ends = ends if settled is None else settled(ends)
         stale = np.flatnonzero(~same(starts, ends))
         if not stale.size:
             break
@@ -103,17 +110,22 @@ def sweep(
     return states.swapaxes(0, 1).reshape(-1, first.size)[:n][::way]
 
 
-def _run(step, inputs, begins, first, same, starts, states, blocks) -> None:
+def _run(step, inputs, begins, first, same, settled, starts, states, stale) -> None:
     """The states of some blocks from their starts on, until they meet those already there."""
-    state, anew = starts[blocks], begins.any(axis=1)
+    state, anew = starts[stale], begins.any(axis=1)
+    blocks = slice(None) if len(stale) == len(starts) else stale  # a slice is not copied
     for t in range(len(states)):
         if anew[t]:
             state = np.where(begins[t, blocks][:, None], first, state)
         state = step(state, inputs[t, blocks])
+        if settled is not None and t % DRIFT == DRIFT - 1:
+            state = settled(state)
         if t % LOOK == LOOK - 1:
             news = ~same(state, states[t, blocks])
-            blocks, state = blocks[news], state[news]
-            if not blocks.size:
+            if not news.all():
+                stale, state = stale[news], state[news]
+                blocks = stale
+            if not stale.size:
                 return
         states[t, blocks] = state
 
@@ -203,13 +215,34 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     array([0.5 , 0.22])
     """
     logb, top = _relative(logb)
+    before_each = _products(np.exp(logb), chain.transmat, chain.startprob, sequences)
+    if before_each is None:
 
-    def predict(prior, logb):
-        return _posterior(prior, logb)[0] @ chain.transmat
+        def predict(prior, logb):
+            return _posterior(prior, logb)[0] @ chain.transmat
 
-    predictions = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
-    alpha, evidence = _posterior(before(predictions, chain.startprob, sequences), logb)
+        states = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
+        before_each = before(states, chain.startprob, sequences)
+    alpha, evidence = _posterior(before_each, logb)
     return alpha, evidence + top
+
+
+def _products(weights, moves, first, sequences, backward: bool = False) -> np.ndarray | None:
+    """s_t ∝ (s_{t-1} ∘ w_{t-1}) M, for all rows t; None where these products underflow."""
+
+    def step(state, w):
+        return (state * w) @ moves
+
+    def settled(states):
+        return states / np.maximum(states @ ones, WEAK)[:, None]
+
+    ones = np.ones(len(moves))
+    ways = {"backward": backward, "same": _same_entries, "settled": settled}
+    states = before(
+        sweep(step, weights, first, sequences, **ways), first, sequences, backward=backward
+    )
+    total = states @ ones
+    return states / total[:, None] if total.min() > FAINT else None
 
 
 def _relative(logb) -> tuple[np.ndarray, np.ndarray]:
@@ -301,14 +334,16 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     """
     uniform = np.full(alpha.shape[1], 1 / alpha.shape[1])
     back = np.ascontiguousarray(chain.transmat.T)
-
-    def answer(message, news):
-        return _normalised(news * (message @ back), uniform)
-
     news = _ratio(alpha, predicted(alpha, chain, sequences))
-    messages = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
-    messages = before(messages, uniform, sequences, backward=True)
-    return _normalised(alpha * (messages @ back), alpha)
+    known = _products(news, back, uniform, sequences, backward=True)
+    if known is None:
+
+        def answer(message, news):
+            return _normalised(news * (message @ back), uniform)
+
+        messages = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
+        known = before(messages, uniform, sequences, backward=True) @ back
+    return _normalised(alpha * known, alpha)
 
 
 def transitions(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
