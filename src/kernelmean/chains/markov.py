@@ -1,7 +1,8 @@
 """Recursions over a finite Markov chain: filtering, smoothing, decoding, drawing, stationary laws.
 
-There is no Python loop over time here. A recursion that forgets its start is run in about √n
-blocks side by side (`sweep`), and one over maps of states is composed in pairs (`_follow`).
+There is no Python loop over time here. A linear recursion of few states is a banded system, which
+BLAS solves (`_linear`); one that forgets its start is run in about √n blocks side by side
+(`sweep`), and one over maps of states is composed in pairs (`_follow`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.blas import dtbsv
 
 SHORTEST = 64  # rows of the shortest block: one that has no time to forget has to be run twice
 LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
@@ -18,6 +20,9 @@ NEAR = 1e-12  # relative difference between states that are the same state
 WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them,
 FAINT = 1e-100  # in one step, and in `DRIFT` steps
 LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
+FEW = 6  # states up to which a banded system is quicker than blocks side by side
+NATS = 250.0  # by which the size of a linear recursion can grow until it is normalised
+HUGE = 1e120  # size from which on it may have lost something
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,43 @@ def _same_logs(a, b) -> np.ndarray:
         return np.all((a == b) | (np.abs(a - b) <= NEAR * (1 + np.abs(b))), axis=1)
 
 
+def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndarray | None:
+    """x_t ∝ (x_{t-1}Q) ∘ u_t, with `first` ∘ u_t where a sequence begins; each row sums to one.
+
+    Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
+    so nothing cancels. In a stretch of rows it is one triangular system of bandwidth 2K − 1 (or
+    its transpose). None if there are many states, or if the size of x leaves its range.
+    """
+    n, K = u.shape
+    if not 1 < K <= FEW:
+        return None
+    begins, ends = _begins(sequences, n), _begins(sequences, n, True)
+    x = np.zeros((n, K))
+    x[ends if backward else begins] = first if backward else first * u[begins]
+    u = np.where(begins[:, None], 0.0, u)
+    state, offset = np.arange(K)[:, None], np.arange(2 * K)
+    later = np.clip(state + offset - K, 0, K - 1)  # j of row (t+1, j), below column (t, i)
+    moves = np.where(later == state + offset - K, -transmat[state, later], 0.0)
+    length = int(NATS / np.log(K))
+    stretches = [slice(start, min(start + length, n)) for start in range(0, n, length)]
+    for rows in stretches[::-1] if backward else stretches:
+        if backward and rows.stop < n:
+            x[rows.stop - 1] += transmat @ (u[rows.stop] * _unit(x[rows.stop]))
+        elif not backward and rows.start:
+            x[rows.start] += (_unit(x[rows.start - 1]) @ transmat) * u[rows.start]
+        band = np.zeros((rows.stop - rows.start, K, 2 * K))
+        np.multiply(moves, u[rows.start + 1 : rows.stop, later], out=band[:-1])
+        band, right = band.reshape(-1, 2 * K).T, x[rows].ravel()
+        found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
+        x[rows] = found.reshape(-1, K)
+    size = x @ np.ones((K, 1))
+    return x / size if 1 / HUGE < size.min() and size.max() < HUGE else None
+
+
+def _unit(x) -> np.ndarray:
+    return x / max(x.sum(), 1 / HUGE)
+
+
 # ------------------------------------------------------------ filtering and smoothing
 
 
@@ -215,20 +257,26 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     array([0.5 , 0.22])
     """
     logb, top = _relative(logb)
-    before_each = _products(np.exp(logb), chain.transmat, chain.startprob, sequences)
-    if before_each is None:
+    u = np.exp(logb)
+    u /= u @ np.full((u.shape[1], 1), 1 / u.shape[1])
+    states = _linear(u, chain.transmat, chain.startprob, sequences)
 
-        def predict(prior, logb):
-            return _posterior(prior, logb)[0] @ chain.transmat
+    def predict(prior, logb):
+        return _posterior(prior, logb)[0] @ chain.transmat
 
-        states = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
-        before_each = before(states, chain.startprob, sequences)
-    alpha, evidence = _posterior(before_each, logb)
+    if states is None:
+        predictions = _products(u, chain.transmat, chain.startprob, sequences)
+        if predictions is None:
+            predictions = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
+    else:
+        predictions = states @ chain.transmat
+    alpha, evidence = _posterior(before(predictions, chain.startprob, sequences), logb)
     return alpha, evidence + top
 
 
 def _products(weights, moves, first, sequences, backward: bool = False) -> np.ndarray | None:
-    """s_t ∝ (s_{t-1} ∘ w_{t-1}) M, for all rows t; None where these products underflow."""
+    """s_t ∝ (s_{t-1} ∘ w_t) M, as a `sweep`; None where such products underflow."""
+    ones = np.ones(len(moves))
 
     def step(state, w):
         return (state * w) @ moves
@@ -236,18 +284,15 @@ def _products(weights, moves, first, sequences, backward: bool = False) -> np.nd
     def settled(states):
         return states / np.maximum(states @ ones, WEAK)[:, None]
 
-    ones = np.ones(len(moves))
     ways = {"backward": backward, "same": _same_entries, "settled": settled}
-    states = before(
-        sweep(step, weights, first, sequences, **ways), first, sequences, backward=backward
-    )
+    states = sweep(step, weights, first, sequences, **ways)
     total = states @ ones
     return states / total[:, None] if total.min() > FAINT else None
 
 
 def _relative(logb) -> tuple[np.ndarray, np.ndarray]:
     """Each row less its maximum, and the maxima; a row without a finite one says nothing."""
-    top = np.max(logb, axis=1)
+    top = np.max(np.ascontiguousarray(logb.T), axis=0)
     finite = np.isfinite(top)
     logb = np.where(finite[:, None], logb, 0.0) - np.where(finite, top, 0.0)[:, None]
     return logb, np.where(finite, top, -np.inf)
@@ -304,7 +349,7 @@ def predicted(alpha, chain: Chain, sequences) -> np.ndarray:
 def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     """γ_t = α_t ∘ Q(γ_{t+1}/Qᵀα_t), γ_T = α_T: probabilities given the whole sequence.
 
-    What goes back is the message γ_t/Qᵀα_{t-1}, up to a factor: its size cannot drift.
+    What goes back is the message Q(γ_{t+1}/Qᵀα_t), up to a factor: its size cannot drift.
 
     Parameters
     ----------
@@ -335,15 +380,19 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     uniform = np.full(alpha.shape[1], 1 / alpha.shape[1])
     back = np.ascontiguousarray(chain.transmat.T)
     news = _ratio(alpha, predicted(alpha, chain, sequences))
-    known = _products(news, back, uniform, sequences, backward=True)
-    if known is None:
 
-        def answer(message, news):
-            return _normalised(news * (message @ back), uniform)
+    def answer(message, news):
+        return _normalised(news * (message @ back), uniform)
 
-        messages = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
-        known = before(messages, uniform, sequences, backward=True) @ back
-    return _normalised(alpha * known, alpha)
+    messages = _linear(news, chain.transmat, uniform, sequences, backward=True)
+    if messages is None:
+        products = _products(news, back, uniform, sequences, backward=True)
+        if products is None:
+            answers = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
+            messages = before(answers, uniform, sequences, backward=True) @ back
+        else:
+            messages = before(products, uniform, sequences, backward=True)
+    return _normalised(alpha * messages, alpha)
 
 
 def transitions(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
