@@ -33,7 +33,7 @@ from .space import Space
 
 SEARCHED = 5000  # rows that starts, bandwidths and guards are compared on
 # the log-likelihood falls where the λ of the transitions changes
-EFFORT = Effort(short=12, finalists=1, half_iter=8, patience=6)
+EFFORT = Effort(short=5, finalists=1, half_iter=6, more=4, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
@@ -97,7 +97,7 @@ class Plan(drafts.Plan):
         """Rows as draws of one law."""
         rows = draft.rows
         numbers, search = searching(
-            rows, draft.kernel, self.settings(draft, None), SEARCHED, effort=EFFORT
+            rows, draft.kernel, self.settings(draft, None), SEARCHED, effort=Effort(half_iter=1)
         )
         one = np.ones((len(numbers), 1))
         start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
@@ -304,16 +304,16 @@ class Learner:
         kernel = self.draft.kernel if self.variates is None else Gaussian()
         rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
         numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
-        found, factor = search.begun([(logb[numbers], chain) for logb, chain in starts])
+        found, factor = search.best_start([(logb[numbers], chain) for logb, chain in starts])
         if found.value < hopeless:
             return None
         if search.searched:
             factor, held = search.over_bandwidths(found, factor)
             search, held = search.guarded(self.stronger(), found, factor, held)
             factor = search.narrowed(factor)
-            found = search.at(search.smoothing(factor), found)
         else:
             held = search.held_out(factor, found)
+        found = search.anew(search.smoothing(factor), found)
         return *on_all(search, rows, found, factor, self.settings), Held(numbers, held)
 
     def stronger(self) -> Iterator[LinearGuard]:
