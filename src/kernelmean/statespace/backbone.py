@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg.blas import dtbsv
 
 from ..core.saving import Saveable
+from .options import Backbone
 
 NEAR_ONE = 7.0  # how near to one, in rows of the series, a root may be that is not one
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
@@ -264,6 +265,13 @@ class FittedBackbone(Saveable):
     cov: np.ndarray
     first: PastState
     transform: Transform
+
+    @property
+    def options(self) -> Backbone:
+        """Those that a line of this kind is asked for by."""
+        form = self.form
+        season = form.season or None
+        return Backbone(form.order, form.trend, form.difference, season, self.transform.name)
 
     def known(self, times: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
         """D_t, (n, d)."""
