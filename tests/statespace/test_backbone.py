@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.signal import lfilter
 
 import kernelmean as km
-from kernelmean.statespace import lines
+from kernelmean.statespace import lines, results
 from kernelmean.statespace.backbone import (
     AS_IT_IS,
     FittedBackbone,
@@ -411,6 +411,31 @@ def test_dates_come_out():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_quantiles_are_found_block_by_block(fitted, walk, monkeypatch):
+    """Memory is that of a block; laws are quantiles of their own rows, whatever comes with them."""
+    gone = walk.copy()
+    gone[40] = np.nan  # what follows is wider
+    plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk)
+    for model in (fitted, plain):
+        whole = model.predict_quantile(gone, [0.1, 0.9])
+        monkeypatch.setattr(results, "block_rows", lambda width: 60)
+        assert_allclose(model.predict_quantile(gone, [0.1, 0.9]), whole, rtol=1e-3, atol=1e-3)
+        assert_allclose(
+            model.predict_quantile(gone, 0.5), model.predict_quantile(gone, [0.5])[:, 0]
+        )
+        monkeypatch.undo()
+
+
+@pytest.mark.slow
+def test_tune_keeps_the_line(walk):
+    m = km.KernelStateSpace(em=QUICK).tune(walk[:110], walk[110:], widths=[1], guards=[1])
+    assert m.backbone == m.backbone_.options
+    assert m.n_latent == 1
+    plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk[:110])
+    assert plain.near(1, 1, 1, None).backbone is None
+
+
 def test_several_sequences(walk):
     X = np.concatenate([walk[:70], walk[70:]])
     m = km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(X, lengths=[70, 80])

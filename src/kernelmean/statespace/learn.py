@@ -31,7 +31,7 @@ from .options import Backbone, KernelRule, Particles
 from .pairing import WINDOWS, Pairing
 from .space import Space
 
-SEARCHED = 5000  # rows that starts, bandwidths and guards are compared on
+SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 # the log-likelihood falls where the λ of the transitions changes
 EFFORT = Effort(short=5, finalists=1, half_iter=6, more=4, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments

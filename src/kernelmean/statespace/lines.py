@@ -13,7 +13,7 @@ from ..chains.emission import LOG_2PI
 from .backbone import FittedBackbone, Form, PastState, Track, Transform
 
 MEMORIES = (0.0, 0.3, 0.5, 0.7, 0.85)  # θ without a difference,
-LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # with one,
+LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
@@ -23,7 +23,7 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
-WORSE = 1.2  # and by how much the error may be above the autoregression's
+WORSE = 1.1  # and by how much the error may be above the autoregression's
 NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
 
 
