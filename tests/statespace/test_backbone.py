@@ -7,10 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.signal import lfilter
 
 import kernelmean as km
-from kernelmean.statespace import lines
-from kernelmean.statespace.backbone import AS_IT_IS, FittedBackbone, Form, PastState, Transform
+from kernelmean.statespace import lines, results
+from kernelmean.statespace.backbone import (
+    AS_IT_IS,
+    FittedBackbone,
+    Form,
+    PastState,
+    Transform,
+    delayed,
+    undelayed,
+)
 from kernelmean.statespace.lines import Design, Series
 
 QUICK = km.EM(n_init=1, max_iter=5)
@@ -64,14 +73,23 @@ def given(mean, cov, known: np.ndarray, values, wanted: np.ndarray):
     return law, cov[np.ix_(wanted, wanted)] - S @ cov[np.ix_(known, wanted)]
 
 
+@pytest.mark.parametrize("sure", [False, True], ids=["state unknown", "state known"])
 @pytest.mark.parametrize("d", [1, 2])
-def test_forecasts_are_those_of_the_joint_normal_law(d):
-    """Gaps and the beginning included: a filter is conditioning, row by row."""
+def test_forecasts_are_those_of_the_joint_normal_law(d, sure):
+    """Gaps and the beginning included: a filter is conditioning, row by row.
+
+    From a state that is known on, rows are solved for together until one is missing.
+    """
     m, n = line(d), 8
+    if sure:
+        m = replace(m, first=replace(m.first, cov=np.zeros_like(m.first.cov)))
     mean, cov = dense(m, n)
     rng = np.random.default_rng(1)
     Y = rng.multivariate_normal(mean, cov).reshape(n, d)
-    seen = np.array([1, 1, 0, 1, 0, 0, 1, 1], dtype=bool)
+    seen = np.array([1, 1, 1, 1, 0, 0, 1, 1], dtype=bool)
+    if not sure:
+        seen[2] = False
+    m = replace(m, first=replace(m.first, cov=None)) if sure else m
     track = m.track(Y, seen, [slice(0, n)])
     for t in range(n):
         known = np.flatnonzero(np.repeat(seen[:t], d))
@@ -85,10 +103,18 @@ def test_far_ahead_is_the_same_recursion():
     m, n = line(2), 9
     mean, cov = dense(m, n)
     Y = np.random.default_rng(2).multivariate_normal(mean, cov).reshape(n, 2)
-    *_, (_, _, state) = m.walk(Y, np.ones(n, bool), slice(0, 4))
+    means = m.along(Y, np.ones(n, bool), slice(0, 4))[1]
     known = np.arange(8)
     law, _ = given(mean, cov, known, Y.ravel()[known], np.arange(16, 18))
-    assert_allclose(m.far([state], 4)[0], law, atol=1e-7)
+    assert_allclose(m.far(means[-1:], np.array([4]), 4)[0], law, atol=1e-7)
+
+
+def test_what_is_undelayed_is_the_recursion():
+    v = np.random.default_rng(4).standard_normal((30, 2))
+    weights = Form(0, season=4, seasonal="difference", memory=0.6, seasonal_memory=0.5).behind
+    y = undelayed(weights, v)
+    assert_allclose(y, lfilter([1.0], weights, v, axis=0), atol=1e-14)
+    assert_allclose(delayed(weights, y), v, atol=1e-14)
 
 
 def test_responses_are_differences_of_paths():
@@ -385,6 +411,31 @@ def test_dates_come_out():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_quantiles_are_found_block_by_block(fitted, walk, monkeypatch):
+    """Memory is that of a block; laws are quantiles of their own rows, whatever comes with them."""
+    gone = walk.copy()
+    gone[40] = np.nan  # what follows is wider
+    plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk)
+    for model in (fitted, plain):
+        whole = model.predict_quantile(gone, [0.1, 0.9])
+        monkeypatch.setattr(results, "block_rows", lambda width: 60)
+        assert_allclose(model.predict_quantile(gone, [0.1, 0.9]), whole, rtol=1e-3, atol=1e-3)
+        assert_allclose(
+            model.predict_quantile(gone, 0.5), model.predict_quantile(gone, [0.5])[:, 0]
+        )
+        monkeypatch.undo()
+
+
+@pytest.mark.slow
+def test_tune_keeps_the_line(walk):
+    m = km.KernelStateSpace(em=QUICK).tune(walk[:110], walk[110:], widths=[1], guards=[1])
+    assert m.backbone == m.backbone_.options
+    assert m.n_latent == 1
+    plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk[:110])
+    assert plain.near(1, 1, 1, None).backbone is None
+
+
 def test_several_sequences(walk):
     X = np.concatenate([walk[:70], walk[70:]])
     m = km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(X, lengths=[70, 80])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.ndimage import uniform_filter1d
@@ -38,6 +38,8 @@ class Effort:
         Starts that are carried on.
     half_iter : int
         Iterations on half of the rows, when the rest judges a bandwidth.
+    more : int, optional
+        The same, from where the half came at the bandwidth next to it; None begins anew.
     patience : int
         Iterations in a row in which the log-likelihood may fall.
     """
@@ -45,6 +47,7 @@ class Effort:
     short: int = 20
     finalists: int = 3
     half_iter: int = 30
+    more: int | None = None
     patience: int = 0
 
 
@@ -213,7 +216,13 @@ class Refinement:
 
     def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The best climb at the first bandwidth."""
-        return self._from_starts(self.smoothing(self.factor), starts), self.factor
+        smoothing = self.smoothing(self.factor)
+        finals = [self._continued(smoothing, c) for c in self._short(smoothing, starts)]
+        return max(finals, key=lambda c: c.value), self.factor
+
+    def best_start(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
+        """The same, but a few iterations from it only."""
+        return self._short(self.smoothing(self.factor), starts)[0], self.factor
 
     @property
     def factor(self) -> float:
@@ -242,7 +251,8 @@ class Refinement:
         gamma = begin(logb, chain, self.rows.sequences)
         return self._climb(smoothing, gamma, chain, self.max_iter), smoothing
 
-    def _from_starts(self, smoothing: Smoothing, starts) -> Climb:
+    def _short(self, smoothing: Smoothing, starts) -> list[Climb]:
+        """A few iterations from every start; the best of them."""
         short = [
             self._climb(
                 smoothing, begin(logb, chain, self.rows.sequences), chain, self.effort.short
@@ -250,8 +260,7 @@ class Refinement:
             for logb, chain in track(starts, description="starts of EM", verbose=self.verbose)
         ]
         short.sort(key=lambda c: -c.value)
-        finals = [self._continued(smoothing, c) for c in short[: self.effort.finalists]]
-        return max(finals, key=lambda c: c.value)
+        return short[: self.effort.finalists]
 
     def _continued(self, smoothing: Smoothing, c: Climb) -> Climb:
         """The climb carried on, with the history of both (but for steps that were undone)."""
@@ -279,7 +288,7 @@ class Refinement:
                 held.total for held in found.values()
             ):
                 h *= step
-                found[h] = self.held_out(h, first)
+                found[h] = self.held_out(h, first, found[h / step])
         best = max(found, key=lambda h: found[h].total)
         return best, found[best]
 
@@ -290,7 +299,7 @@ class Refinement:
         best = self
         for rule in rules:
             other = replace(self, guard_of=rule)
-            value = other.held_out(factor, first)
+            value = other.held_out(factor, first, held)
             if value.total <= held.total + worth:
                 break
             best, held = other, value
@@ -305,20 +314,28 @@ class Refinement:
 
         The history stays that of the first climb: the last one is often a step or two.
         """
-        again = self._climb(smoothing, *first.start, self.max_iter)
+        again = self.anew(smoothing, first)
         onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
         best = again if again.value > onwards.value - self.tol * ROUNDING else onwards
         return replace(best, history=first.history)
 
-    def held_out(self, bandwidth: float, first: Climb) -> HeldOut:
-        """Forecasts of the rows seen, by laws and chains from every other stretch of rows."""
+    def anew(self, smoothing: Smoothing, first: Climb) -> Climb:
+        """The climb from its start, to its end."""
+        return self._climb(smoothing, *first.start, self.max_iter)
+
+    def held_out(self, bandwidth: float, first: Climb, near: HeldOut | None = None) -> HeldOut:
+        """Forecasts of the rows seen, by laws and chains from every other stretch of rows.
+
+        EM on a half sets out from `first`, or (with `Effort.more`) from that half of `near`.
+        """
         smoothing, seen = self.smoothing(bandwidth), self.rows.seen
-        found = HeldOut.blank(self.rows)
-        for used in self.rows.halves(STRETCHES):
-            half = replace(self.rows, used=used)
-            learned = self._climb_on(
-                half, smoothing, first.gamma, first.chain, self.effort.half_iter
-            )
+        found, effort = HeldOut.blank(self.rows), self.effort
+        onwards = near is not None and effort.more is not None
+        steps = effort.more if onwards else effort.half_iter
+        for i, used in enumerate(self.rows.halves(STRETCHES)):
+            half, from_ = replace(self.rows, used=used), near.climbs[i] if onwards else first
+            learned = self._climb_on(half, smoothing, from_.gamma, from_.chain, steps)
+            found.climbs.append(learned)
             found.take(seen & ~used, judged(smoothing, half, learned))
         return found
 
@@ -333,10 +350,13 @@ class HeldOut:
         log p(y_t | y_1, ..., y_{t-1}); 0 for rows not seen.
     mean : array of shape (n, d)
         E[y_t | y_1, ..., y_{t-1}].
+    climbs : list of Climb
+        On the halves.
     """
 
     loglik: np.ndarray
     mean: np.ndarray
+    climbs: list[Climb] = field(default_factory=list)
 
     @classmethod
     def blank(cls, rows: Rows) -> HeldOut:
@@ -350,8 +370,7 @@ class HeldOut:
 
     def take(self, rows: np.ndarray, other: HeldOut) -> None:
         """Fill in some rows."""
-        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
-            mine[rows] = theirs[rows]
+        self.loglik[rows], self.mean[rows] = other.loglik[rows], other.mean[rows]
 
 
 def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> HeldOut:

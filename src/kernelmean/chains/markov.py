@@ -1,7 +1,8 @@
 """Recursions over a finite Markov chain: filtering, smoothing, decoding, drawing, stationary laws.
 
-There is no Python loop over time here. A recursion that forgets its start is run in about √n
-blocks side by side (`sweep`), and one over maps of states is composed in pairs (`_follow`).
+There is no Python loop over time here. A linear recursion of few states is a banded system, which
+BLAS solves (`_linear`); one that forgets its start is run in about √n blocks side by side
+(`sweep`), and one over maps of states is composed in pairs (`_follow`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.blas import dtbsv
 
 SHORTEST = 64  # rows of the shortest block: one that has no time to forget has to be run twice
 LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
+DRIFT = 8  # steps that products of probabilities go without being normalised
 NEAR = 1e-12  # relative difference between states that are the same state
-WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
+WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them,
+FAINT = 1e-100  # in one step, and in `DRIFT` steps
 LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
+FEW = 6  # states up to which a banded system is quicker than blocks side by side
+NATS = 250.0  # by which the size of a linear recursion can grow until it is normalised
+HUGE = 1e120  # size from which on it may have lost something
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ def sweep(
     *,
     backward: bool = False,
     same: Callable | None = None,
+    settled: Callable | None = None,
 ) -> np.ndarray:
     """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
 
@@ -71,6 +79,9 @@ def sweep(
     same : callable, optional
         Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding. None
         is a difference of 1e-12 of each state's largest entry.
+    settled : callable, optional
+        Maps states (B, m) to states of the same meaning, which do not drift: asked every few steps
+        where it would cost too much in all of them.
 
     Returns
     -------
@@ -94,8 +105,9 @@ def sweep(
     states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
     for _ in range(blocks):  # one more block is right for good after each round
-        _run(step, inputs, begins, first, same, starts, states, stale)
+        _run(step, inputs, begins, first, same, settled, starts, states, stale)
         ends = np.vstack([first, states[-1, :-1]])
+        ends = ends if settled is None else settled(ends)
         stale = np.flatnonzero(~same(starts, ends))
         if not stale.size:
             break
@@ -103,17 +115,22 @@ def sweep(
     return states.swapaxes(0, 1).reshape(-1, first.size)[:n][::way]
 
 
-def _run(step, inputs, begins, first, same, starts, states, blocks) -> None:
+def _run(step, inputs, begins, first, same, settled, starts, states, stale) -> None:
     """The states of some blocks from their starts on, until they meet those already there."""
-    state, anew = starts[blocks], begins.any(axis=1)
+    state, anew = starts[stale], begins.any(axis=1)
+    blocks = slice(None) if len(stale) == len(starts) else stale  # a slice is not copied
     for t in range(len(states)):
         if anew[t]:
             state = np.where(begins[t, blocks][:, None], first, state)
         state = step(state, inputs[t, blocks])
+        if settled is not None and t % DRIFT == DRIFT - 1:
+            state = settled(state)
         if t % LOOK == LOOK - 1:
             news = ~same(state, states[t, blocks])
-            blocks, state = blocks[news], state[news]
-            if not blocks.size:
+            if not news.all():
+                stale, state = stale[news], state[news]
+                blocks = stale
+            if not stale.size:
                 return
         states[t, blocks] = state
 
@@ -156,6 +173,43 @@ def _same_logs(a, b) -> np.ndarray:
     """Logarithms, some of them -inf, equal up to 1e-12 of themselves or of one."""
     with np.errstate(invalid="ignore"):
         return np.all((a == b) | (np.abs(a - b) <= NEAR * (1 + np.abs(b))), axis=1)
+
+
+def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndarray | None:
+    """x_t ∝ (x_{t-1}Q) ∘ u_t, with `first` ∘ u_t where a sequence begins; each row sums to one.
+
+    Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
+    so nothing cancels. In a stretch of rows it is one triangular system of bandwidth 2K − 1 (or
+    its transpose). None if there are many states, or if the size of x leaves its range.
+    """
+    n, K = u.shape
+    if not 1 < K <= FEW:
+        return None
+    begins, ends = _begins(sequences, n), _begins(sequences, n, True)
+    x = np.zeros((n, K))
+    x[ends if backward else begins] = first if backward else first * u[begins]
+    u = np.where(begins[:, None], 0.0, u)
+    state, offset = np.arange(K)[:, None], np.arange(2 * K)
+    later = np.clip(state + offset - K, 0, K - 1)  # j of row (t+1, j), below column (t, i)
+    moves = np.where(later == state + offset - K, -transmat[state, later], 0.0)
+    length = int(NATS / np.log(K))
+    stretches = [slice(start, min(start + length, n)) for start in range(0, n, length)]
+    for rows in stretches[::-1] if backward else stretches:
+        if backward and rows.stop < n:
+            x[rows.stop - 1] += transmat @ (u[rows.stop] * _unit(x[rows.stop]))
+        elif not backward and rows.start:
+            x[rows.start] += (_unit(x[rows.start - 1]) @ transmat) * u[rows.start]
+        band = np.zeros((rows.stop - rows.start, K, 2 * K))
+        np.multiply(moves, u[rows.start + 1 : rows.stop, later], out=band[:-1])
+        band, right = band.reshape(-1, 2 * K).T, x[rows].ravel()
+        found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
+        x[rows] = found.reshape(-1, K)
+    size = x @ np.ones((K, 1))
+    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
+
+
+def _unit(x) -> np.ndarray:
+    return x / max(x.sum(), 1 / HUGE)
 
 
 # ------------------------------------------------------------ filtering and smoothing
@@ -203,18 +257,42 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     array([0.5 , 0.22])
     """
     logb, top = _relative(logb)
+    u = np.exp(logb)
+    u /= u @ np.full((u.shape[1], 1), 1 / u.shape[1])
+    states = _linear(u, chain.transmat, chain.startprob, sequences)
 
     def predict(prior, logb):
         return _posterior(prior, logb)[0] @ chain.transmat
 
-    predictions = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
+    if states is None:
+        predictions = _products(u, chain.transmat, chain.startprob, sequences)
+        if predictions is None:
+            predictions = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
+    else:
+        predictions = states @ chain.transmat
     alpha, evidence = _posterior(before(predictions, chain.startprob, sequences), logb)
     return alpha, evidence + top
 
 
+def _products(weights, moves, first, sequences, backward: bool = False) -> np.ndarray | None:
+    """s_t ∝ (s_{t-1} ∘ w_t) M, as a `sweep`; None where such products underflow."""
+    ones = np.ones(len(moves))
+
+    def step(state, w):
+        return (state * w) @ moves
+
+    def settled(states):
+        return states / np.maximum(states @ ones, WEAK)[:, None]
+
+    ways = {"backward": backward, "same": _same_entries, "settled": settled}
+    states = sweep(step, weights, first, sequences, **ways)
+    total = states @ ones
+    return states / total[:, None] if total.min() > FAINT else None
+
+
 def _relative(logb) -> tuple[np.ndarray, np.ndarray]:
     """Each row less its maximum, and the maxima; a row without a finite one says nothing."""
-    top = np.max(logb, axis=1)
+    top = np.max(np.ascontiguousarray(logb.T), axis=0)
     finite = np.isfinite(top)
     logb = np.where(finite[:, None], logb, 0.0) - np.where(finite, top, 0.0)[:, None]
     return logb, np.where(finite, top, -np.inf)
@@ -271,7 +349,7 @@ def predicted(alpha, chain: Chain, sequences) -> np.ndarray:
 def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     """γ_t = α_t ∘ Q(γ_{t+1}/Qᵀα_t), γ_T = α_T: probabilities given the whole sequence.
 
-    What goes back is the message γ_t/Qᵀα_{t-1}, up to a factor: its size cannot drift.
+    What goes back is the message Q(γ_{t+1}/Qᵀα_t), up to a factor: its size cannot drift.
 
     Parameters
     ----------
@@ -301,14 +379,20 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     """
     uniform = np.full(alpha.shape[1], 1 / alpha.shape[1])
     back = np.ascontiguousarray(chain.transmat.T)
+    news = _ratio(alpha, predicted(alpha, chain, sequences))
 
     def answer(message, news):
         return _normalised(news * (message @ back), uniform)
 
-    news = _ratio(alpha, predicted(alpha, chain, sequences))
-    messages = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
-    messages = before(messages, uniform, sequences, backward=True)
-    return _normalised(alpha * (messages @ back), alpha)
+    messages = _linear(news, chain.transmat, uniform, sequences, backward=True)
+    if messages is None:
+        products = _products(news, back, uniform, sequences, backward=True)
+        if products is None:
+            answers = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
+            messages = before(answers, uniform, sequences, backward=True) @ back
+        else:
+            messages = before(products, uniform, sequences, backward=True)
+    return _normalised(alpha * messages, alpha)
 
 
 def transitions(alpha, gamma, chain: Chain, sequences) -> np.ndarray:

@@ -6,13 +6,14 @@ is linear in constants, time, season and inputs; e_t are the innovations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg.blas import dtbsv
 
 from ..core.saving import Saveable
+from .options import Backbone
 
 NEAR_ONE = 7.0  # how near to one, in rows of the series, a root may be that is not one
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
@@ -82,11 +83,9 @@ class Form(Saveable):
 
     def filtered(self, y: np.ndarray) -> np.ndarray:
         """u of one sequence, (n, d); zero where it begins."""
-        from scipy.signal import lfilter
-
-        v = lfilter(self.ahead, [1.0], y - y[:1], axis=0) if self.lost else y
+        v = delayed(self.ahead, y - y[:1]) if self.lost else y
         v[: self.lost] = 0.0
-        return v if len(self.behind) == 1 else lfilter([1.0], self.behind, v, axis=0)
+        return undelayed(self.behind, v)
 
     def terms(self, times: np.ndarray) -> np.ndarray:
         """What D_t is linear in besides inputs, (n, k)."""
@@ -105,6 +104,23 @@ def lag(k: int, weight: float) -> np.ndarray:
     found = np.zeros(k + 1)
     found[0], found[k] = 1.0, -weight
     return found
+
+
+def delayed(weights: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Σ_l c_l y_{t−l}, (n, d), nothing being before the first row."""
+    found = np.zeros_like(y)
+    for k in np.flatnonzero(weights[: len(y)]):
+        found[k:] += weights[k] * y[: len(y) - k]
+    return found
+
+
+def undelayed(weights: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The y with Σ_l c_l y_{t−l} = v_t, c_0 = 1: a banded system."""
+    if not weights[1:].any():
+        return v
+    band = np.tile(weights[:, None], len(v))
+    columns = [dtbsv(len(weights) - 1, band, column, lower=1, diag=1) for column in v.T]
+    return np.stack(columns, axis=1)
 
 
 # ------------------------------------------------------------ other units
@@ -250,6 +266,13 @@ class FittedBackbone(Saveable):
     first: PastState
     transform: Transform
 
+    @property
+    def options(self) -> Backbone:
+        """Those that a line of this kind is asked for by."""
+        form = self.form
+        season = form.season or None
+        return Backbone(form.order, form.trend, form.difference, season, self.transform.name)
+
     def known(self, times: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
         """D_t, (n, d)."""
         X = self.form.terms(times)
@@ -269,35 +292,63 @@ class FittedBackbone(Saveable):
 
     def track(self, Y, seen, sequences, inputs=None, gaps=None) -> Track:
         """Along observations; `gaps` are the means of the innovations of rows not seen."""
-        n, d = Y.shape
-        mean, wide, last = np.empty((n, d)), np.zeros((n, d, d)), []
+        mean, parts = np.empty_like(Y), []
         for s in sequences:
-            for t, known, state in self.walk(Y, seen, s, inputs, gaps):
-                if t < s.stop:
-                    mean[t] = known + state.mean[0]
-                    wide[t] = 0.0 if state.cov is None else state.cov[:d, :d]
-            last.append(state)
-        return Track(mean, wide, last)
+            known, means, *rest = self.along(Y, seen, s, inputs, gaps)
+            mean[s] = known + means[:-1, 0]
+            parts.append(rest)
+        wide, last = zip(*parts, strict=True)
+        return Track(mean, np.concatenate(wide), list(last))
 
-    def walk(self, Y, seen, s: slice, inputs=None, gaps=None) -> Iterator:
-        """(t, D_t, state before y_t) of the rows of one sequence, and of the row after it."""
-        known = self.known(np.arange(s.stop - s.start), None if inputs is None else inputs[s])
+    def along(self, Y, seen, s: slice, inputs=None, gaps=None) -> tuple:
+        """D of the rows of a sequence; means of the states before these, and after the last.
+
+        (n, d) and (n + 1, r, d); then how `wide` these are, (n, d, d), and the last state.
+        """
+        Y, seen, n, d = Y[s], seen[s], s.stop - s.start, Y.shape[1]
+        known = self.known(np.arange(n), None if inputs is None else inputs[s])
         own = known if gaps is None else known + gaps[s]
-        state = self.first
-        for t, D, whole in zip(range(s.start, s.stop), known, own, strict=True):
-            yield t, D, state
-            state = self.moved(state, Y[t] if seen[t] else None, whole if not seen[t] else D)
-        yield s.stop, None, state
+        means, wide = np.empty((n + 1, *self.first.mean.shape)), np.zeros((n, d, d))
+        gone, state, t = np.append(np.flatnonzero(~seen), n), self.first, 0
+        while t < n:
+            stop = gone[np.searchsorted(gone, t)]
+            if state.cov is None and stop > t:
+                means[t : stop + 1] = self.settled_means(state.mean, Y[t:stop])
+                state, t = PastState(state.time + int(stop) - t, means[stop], None), int(stop)
+                continue
+            means[t] = state.mean
+            wide[t] = 0.0 if state.cov is None else state.cov[:d, :d]
+            state = (
+                self.moved(state, Y[t], known[t]) if seen[t] else self.moved(state, None, own[t])
+            )
+            t += 1
+        means[n] = state.mean
+        return known, means, wide, state
+
+    def settled_means(self, first: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        """Means of the states before each of some rows and after them, where nothing is unknown.
+
+        With ε_t = y_t − mean_t[0] they are mean_{t+1}[i] = mean_t[i+1] + A_{i+1} y_t + C_{i+1} ε_t.
+        """
+        n, (r, d) = len(Y), first.shape
+        late = np.concatenate([first, np.zeros((max(n - r, 0), d))])[:n]
+        past = np.zeros_like(Y)
+        for lag, A in enumerate(self.coef, start=1):
+            past[lag:] += Y[:-lag] @ A.T
+        off = undelayed(np.append(1.0, self.memory), Y - late - past)
+        means = np.zeros((n + 1, r + 1, d))
+        means[0, :r] = first
+        for i in range(r - 1, -1, -1):
+            means[1:, i] = means[:-1, i + 1] + Y @ self.coef[i].T + self.memory[i] * off
+        return means[:, :r]
 
     def begun(self, Y, seen, sequences, inputs=None) -> FittedBackbone:
         """With a sequence beginning in the law that the states of these rows have."""
-        found = [
-            state.mean.ravel()
-            for s in sequences
-            for t, _, state in self.walk(Y, seen, s, inputs)
-            if t - s.start >= min(len(self.coef), (s.stop - s.start) // 2) and t < s.stop
-        ]
-        states = np.array(found)
+        found = []
+        for s in sequences:
+            means = self.along(Y, seen, s, inputs)[1]
+            found.append(means[min(len(self.coef), (s.stop - s.start) // 2) : -1])
+        states = np.concatenate(found).reshape(-1, self.first.mean.size)
         off = states - states.mean(axis=0)
         mean = states.mean(axis=0).reshape(self.first.mean.shape)
         return replace(self, first=PastState(0, mean, off.T @ off / len(off)))
@@ -343,10 +394,8 @@ class FittedBackbone(Saveable):
         d = self.cov.shape[0]
         return _shift(len(self.coef), d, -self.memory[:, None, None] * np.eye(d))
 
-    def far(self, states: list[PastState], steps: int, inputs=None) -> np.ndarray:
-        """E y_{t+steps} for states before y_t, were innovations normal: (len(states), d)."""
-        mean = np.stack([state.mean for state in states])
-        times = np.array([state.time for state in states])
+    def far(self, mean: np.ndarray, times: np.ndarray, steps: int, inputs=None) -> np.ndarray:
+        """E y_{t+steps} for means of states before y_t, were innovations normal: (m, d)."""
         gain = self._gain
         for k in range(steps + 1):
             known = self.known(times + k, None if inputs is None else inputs[times + k])

@@ -64,6 +64,7 @@ DEFAULTS = {
     "penalty": (1, 1),
 }  # of EM
 OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
+DIMENSIONS = (1, 2, 3)  # that "auto" compares
 FEW, MANY = 2, 0.05  # that many, and that share of all, are no news
 
 
@@ -113,8 +114,9 @@ class KernelStateSpace(ChainEstimator):
 
     Parameters
     ----------
-    n_latent : int
-        Dimension of the latent states.
+    n_latent : int or "auto"
+        Dimension of the latent states. "auto" takes one, two or three: another one only if rows
+        held out are clearly likelier.
     latent : {"normal", "uniform"}, callable, Normal, Uniform or Sampled
         π*: standard normal, uniform on the unit cube, or a sampler (n, rng) -> array (n, n_latent).
         As an object it also says how many nodes stand for it, `Normal(2, nodes=120)`, the kernel
@@ -179,6 +181,8 @@ class KernelStateSpace(ChainEstimator):
         innovations.
     rivals_ : dict
         By name: how well models forecast the same rows held out, in `loglik` and `rmse`.
+    dimensions_ : dict
+        By dimension that was tried (`n_latent="auto"`): mean log-likelihood of rows held out.
     range_ : array of shape (2, d)
         Least and largest of what the states were learned from; many rows beyond it are told of.
     variates_ : Variates or None
@@ -234,7 +238,7 @@ class KernelStateSpace(ChainEstimator):
         self.verbose = verbose
 
     ALLOWED: ClassVar = {
-        "n_latent": count(),
+        "n_latent": either(count(), "auto"),
         "latent": standing_for(as_latent),
         "refine": flag,
         "inference": standing_for(as_filter),
@@ -245,6 +249,7 @@ class KernelStateSpace(ChainEstimator):
 
     backbone_: FittedBackbone | None = None  # as files from before it was have it
     rivals_: dict[str, Rival] = {}  # noqa: RUF012
+    dimensions_: dict[int, float] = {}  # noqa: RUF012
     backbone = None
     inputs_ = 0
     range_: np.ndarray | None = None
@@ -283,11 +288,24 @@ class KernelStateSpace(ChainEstimator):
             self.bandwidth,
             getattr(way, "reg", None),
             self.verbose,
-            as_latent(self.latent).filled(d=self.n_latent),
+            self.laws,
             way,
             self.backbone,
             partial(self.drafted, names=self.columns.columns),
         ).fit(draft, rng, inputs)
+
+    @property
+    def laws(self) -> list[Any]:
+        """The latent laws that are compared."""
+        law = as_latent(self.latent)
+        if law.d is not None or self.n_latent != "auto":
+            return [law.filled(d=self.n_latent)]
+        if callable(law.law) or law.transition is not None or not self.refine:
+            raise ValueError(
+                'n_latent is "auto", which compares dimensions by EM: a number is needed with '
+                "refine=False, a sampler for latent, or a known transition"
+            )
+        return [law.filled(d=d) for d in DIMENSIONS]
 
     def adopt(self, fit: Fit) -> None:
         """Make a fit the estimator's own."""
@@ -297,7 +315,7 @@ class KernelStateSpace(ChainEstimator):
         self.features_x_, self.kernel_x_ = fit.space.features, fit.space.features.kernel_
         self.loss_, self.loss_history_ = fit.start.loss, np.array(fit.start.history)
         self.guard_, self.U_, self.V_ = fit.guard, fit.U, fit.V
-        self.backbone_, self.rivals_ = fit.backbone, fit.rivals
+        self.backbone_, self.rivals_, self.dimensions_ = fit.backbone, fit.rivals, fit.tried
         points = arrays.to_numpy(fit.draft.rows.there)
         self.range_ = np.stack([points.min(axis=0), points.max(axis=0)])
 
@@ -378,10 +396,13 @@ class KernelStateSpace(ChainEstimator):
         """The model, not fitted, with multiples of the settings that the fit has chosen."""
         latent = as_latent(self.latent)
         kernel_x = fitted_kernel(latent.kernel, self.nodes_).scaled(scale)
+        line = self.backbone_
         guards = tuple(guard * np.array(self.guard_))
         return clone(self).set_params(
             kernel=self.kernel_.scaled(scale),
+            n_latent=self.nodes_.shape[1],
             latent=replace(latent, kernel=kernel_x),
+            backbone=None if line is None else line.options,
             bandwidth=tune.widened(self.bandwidth_, width),
             em=replace(as_em(self.em), guard=guards, penalty=penalty),
         )
@@ -741,6 +762,10 @@ class KernelStateSpace(ChainEstimator):
             Line("nodes", m, str(m)),
             Line("filter", way, repr(way)),
             Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"),
+        ]
+        lines += [
+            Line(f"log-likelihood of rows held out, dimension {k}", v, f"{v:.4g}")
+            for k, v in self.dimensions_.items()
         ]
         blocks = [Block("Latent states", lines)]
         if self.backbone_ is not None:

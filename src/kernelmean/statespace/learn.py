@@ -24,16 +24,16 @@ from .backbone import FittedBackbone
 from .contest import Contest, Held, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
-from .lines import Found, search
+from .lines import Found, clear, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
 from .pairing import WINDOWS, Pairing
 from .space import Space
 
-SEARCHED = 5000  # rows that starts, bandwidths and guards are compared on
+SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 # the log-likelihood falls where the λ of the transitions changes
-EFFORT = Effort(short=12, finalists=1, half_iter=8, patience=6)
+EFFORT = Effort(short=5, finalists=1, half_iter=6, more=4, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
@@ -55,6 +55,7 @@ class Fit(drafts.Fit):
     held: Held | None = None  # forecasts of rows held out
     backbone: FittedBackbone | None = None
     rivals: dict[str, Rival] = field(default_factory=dict)
+    tried: dict[int, float] = field(default_factory=dict)  # log-likelihoods by dimension
 
     @property
     def without_memory(self) -> Fit:
@@ -69,27 +70,26 @@ class Fit(drafts.Fit):
 class Plan(drafts.Plan):
     """What is asked of a state-space model."""
 
-    law: Any  # Normal, its dimension given
+    laws: list[Any]  # Normal, each of another dimension
     inference: Any
     backbone: Any
     drafted: Callable[[np.ndarray, np.ndarray, list[int]], Draft]
 
     def fit(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """Of the series itself, of what a line leaves of it, or the line without states."""
-        latent, known = self.latent(rng)
-        space = Space.of(latent, fitted_kernel(self.law.kernel, latent.nodes))
-        found = self.line(draft, known, inputs)
+        spaces = [self.space(law, rng) for law in self.laws]
+        found = self.line(draft, spaces[0][1], inputs)
         if found is None:
-            return cast(Fit, self.states(draft, space, known))
+            return cast(Fit, self.states(draft, spaces))
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
         contest = Contest.of(rows, found, self.without_states(left))
         if self.backbone == "auto":
-            plain = self.states(draft, space, known, contest.hopeless)
+            plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(cast(Held, plain.held)):
                 return replace(plain, rivals=contest.rivals)
-        other = replace(cast(Fit, self.states(left, space, known)), backbone=found.line)
+        other = replace(cast(Fit, self.states(left, spaces)), backbone=found.line)
         helps = contest.with_both(cast(Held, other.held))
         return replace(other if helps else other.without_memory, rivals=contest.rivals)
 
@@ -97,7 +97,7 @@ class Plan(drafts.Plan):
         """Rows as draws of one law."""
         rows = draft.rows
         numbers, search = searching(
-            rows, draft.kernel, self.settings(draft, None), SEARCHED, effort=EFFORT
+            rows, draft.kernel, self.settings(draft, None), SEARCHED, effort=Effort(half_iter=1)
         )
         one = np.ones((len(numbers), 1))
         start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
@@ -125,14 +125,45 @@ class Plan(drafts.Plan):
             raise ValueError(f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}")
         return found
 
-    def states(
-        self, draft: Draft, space: Space, known: Chain | None, hopeless: float = -np.inf
+    def states(self, draft: Draft, spaces, hopeless: float = -np.inf) -> Fit | None:
+        """Of the fewest dimensions, unless rows held out are clearly likelier with more.
+
+        More are judged at the bandwidth and with the guard of fewer; those taken get their own.
+        """
+        if len(spaces) == 1:
+            return self.of_dimension(draft, *spaces[0], hopeless)
+        best: Fit | None = None
+        tried: dict[int, float] = {}
+        for space, known in spaces:
+            near = None if best is None else best.held
+            found = self.of_dimension(draft, space, known, hopeless, near)
+            if found is None or found.held is None:
+                continue
+            logs = found.held.forecasts.loglik
+            seen = draft.rows.seen[found.held.numbers]
+            tried[space.latent.nodes.shape[1]] = float(logs[seen].mean())
+            if near is not None and not clear(logs - near.forecasts.loglik):
+                break
+            best = found
+        if best is None:
+            return None
+        if len(tried) > 1 and best.space is not spaces[0][0]:
+            best = cast(Fit, self.of_dimension(draft, best.space, None))
+        return replace(best, tried=tried)
+
+    def of_dimension(
+        self,
+        draft: Draft,
+        space: Space,
+        known: Chain | None,
+        hopeless: float = -np.inf,
+        near: Held | None = None,
     ) -> Fit | None:
         """Pairings, moments from each of these, EM; None where that is hopeless."""
         latent = space.latent
         variates = self.variates(draft)
         guard = np.atleast_1d(self.em.guard)
-        guards = float(guard[0]), float(guard[-1])
+        guards = float(guard[0]) if near is None else near.guard, float(guard[-1])
         settings = self.settings(draft, variates)
         learner = Learner(draft, latent, variates, guards, known, settings)
         pairings = learner.pairings()
@@ -147,17 +178,16 @@ class Plan(drafts.Plan):
         starts = [(p.log_shares, p.chain) for p in pairings]
         ratios = draft.density_ratios(best.U @ space.Psi.T)
         starts.append((np.log(ratios), known or space.chain_of(best.V)))
-        return self.by_em(learner, space, best, starts, hopeless)
+        return self.by_em(learner, space, best, starts, hopeless, near)
 
-    def latent(self, rng: np.random.Generator) -> tuple[Latent, Chain | None]:
+    def space(self, law, rng: np.random.Generator) -> tuple[Space, Chain | None]:
         """The nodes, and the chain on them if the transition is known."""
-        law = self.law
-        latent = Latent.of(law.law, law.d, law.nodes, rng)
-        if law.transition is None:
-            return latent, None
-        begin = latent.nodes[rng.choice(len(latent.nodes), CHAINS, p=latent.weights)]
-        latent = Latent.simulated(law.transition, begin, law.nodes, rng)
-        return latent, latent.chain_of(law.transition, rng)
+        latent, known = Latent.of(law.law, law.d, law.nodes, rng), None
+        if law.transition is not None:
+            begin = latent.nodes[rng.choice(len(latent.nodes), CHAINS, p=latent.weights)]
+            latent = Latent.simulated(law.transition, begin, law.nodes, rng)
+            known = latent.chain_of(law.transition, rng)
+        return Space.of(latent, fitted_kernel(law.kernel, latent.nodes)), known
 
     def variates(self, draft: Draft) -> Variates | None:
         """What densities are of; particles need those of the columns themselves."""
@@ -170,10 +200,10 @@ class Plan(drafts.Plan):
         return drafts.space_of(draft, 0 if particles else self.em.directions)
 
     def by_em(
-        self, learner: Learner, space: Space, best: PairFit, starts, hopeless: float
+        self, learner: Learner, space: Space, best: PairFit, starts, hopeless: float, near
     ) -> Fit | None:
         """Laws whose weights are the probabilities of the nodes in the rows."""
-        refined = learner.refine(starts, hopeless)
+        refined = learner.refine(starts, hopeless, near)
         if refined is None:
             return None
         climbed, smoothing, held = refined
@@ -286,35 +316,48 @@ class Learner:
         return LinearGuard(self.latent.standard, self.guard[0] / len(self.latent.nodes))
 
     def pairings(self) -> list[Pairing]:
-        """By averages over more and more rows; with known transitions, both ways round."""
+        """By averages over more and more rows; with known transitions, both ways round.
+
+        In several dimensions the last is by what the rows up to each say of those after it.
+        """
         signs = (1.0,) if self.chain is None else (1.0, -1.0)
+        windows: list[float | None] = list(WINDOWS[: self.settings.n_init])
+        if self.latent.nodes.shape[1] > 1 and len(windows) > 1:
+            windows[-1] = None
         found = [
             Pairing.of(self.draft.rows, self.moves, window, sign)
-            for window in WINDOWS[: self.settings.n_init]
+            for window in windows
             for sign in signs
         ]
         return found if self.chain is None else [replace(p, chain=self.chain) for p in found]
 
-    def refine(self, starts, hopeless: float = -np.inf) -> tuple[Climb, Smoothing, Held] | None:
+    def refine(
+        self, starts, hopeless: float = -np.inf, near: Held | None = None
+    ) -> tuple[Climb, Smoothing, Held] | None:
         """EM on some rows from all starts, (log-densities, chain), then on all rows.
 
-        None if the best start ends at a mean log-likelihood that is `hopeless`.
+        None if the best start ends at a mean log-likelihood that is `hopeless`. The bandwidth is
+        searched for, or that of another dimension.
         """
         rows = in_space(self.draft.rows, self.variates)
         kernel = self.draft.kernel if self.variates is None else Gaussian()
         rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
         numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
-        found, factor = search.begun([(logb[numbers], chain) for logb, chain in starts])
+        if near is not None:
+            search = replace(search, bandwidth=near.factor)
+        found, factor = search.best_start([(logb[numbers], chain) for logb, chain in starts])
         if found.value < hopeless:
             return None
         if search.searched:
             factor, held = search.over_bandwidths(found, factor)
             search, held = search.guarded(self.stronger(), found, factor, held)
-            factor = search.narrowed(factor)
-            found = search.at(search.smoothing(factor), found)
         else:
             held = search.held_out(factor, found)
-        return *on_all(search, rows, found, factor, self.settings), Held(numbers, held)
+        judged = Held(numbers, held, factor, search.guard_of.strength * len(self.latent.nodes))
+        if self.settings.bandwidth is None:
+            factor = search.narrowed(factor)
+        found = search.anew(search.smoothing(factor), found)
+        return *on_all(search, rows, found, factor, self.settings), judged
 
     def stronger(self) -> Iterator[LinearGuard]:
         """The emission guard ever stronger."""

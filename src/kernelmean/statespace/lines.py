@@ -13,7 +13,7 @@ from ..chains.emission import LOG_2PI
 from .backbone import FittedBackbone, Form, PastState, Track, Transform
 
 MEMORIES = (0.0, 0.3, 0.5, 0.7, 0.85)  # θ without a difference,
-LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # with one,
+LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
@@ -23,7 +23,7 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
-WORSE = 1.2  # and by how much the error may be above the autoregression's
+WORSE = 1.1  # and by how much the error may be above the autoregression's
 NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
 
 
@@ -70,12 +70,13 @@ class Design:
         X = np.concatenate([terms, np.concatenate(parts)], axis=1)
         return cls(X, U, terms.shape[1], usable & seen)
 
-    def solved(self, rows: np.ndarray, orders: int) -> Nested:
-        """Least squares on some rows, for all orders at once."""
-        d = self.U.shape[1]
-        R: np.ndarray = np.linalg.qr(np.c_[self.X[rows], self.U[rows]], mode="r")  # type: ignore[assignment]
-        widths = self.k + d * np.arange(orders + 1)
-        return Nested(R, widths, d, len(rows))
+    def solved(self, rows: np.ndarray, orders: int, before: Nested | None = None) -> Nested:
+        """Least squares on some rows, and those of another, for all orders at once."""
+        d, n, new = self.U.shape[1], len(rows), np.c_[self.X[rows], self.U[rows]]
+        if before is not None:
+            n, new = n + before.n, np.concatenate([before.R, new])
+        R: np.ndarray = np.linalg.qr(new, mode="r")  # type: ignore[assignment]
+        return Nested(R, self.k + d * np.arange(orders + 1), d, n)
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,13 @@ class Nested:
 
     def criteria(self, floor: float) -> np.ndarray:
         """AIC with its correction for small samples, of each width; inf where there is no room."""
-        found = np.full(len(self.widths), np.inf)
-        for i, k in enumerate(self.widths):
-            room = self.n - k - self.d - 1
-            if room > 0:
-                left = self.R[k:, -self.d :]
-                logdet = np.linalg.slogdet(left.T @ left / self.n + floor * np.eye(self.d))[1]
-                found[i] = self.n * logdet + 2 * self.d * self.n * (k + 1) / room
+        room = self.n - self.widths - self.d - 1
+        some = room > 0
+        tail, k = self.R[:, -self.d :], self.widths[some]
+        left = np.cumsum((tail[:, :, None] * tail[:, None])[::-1], axis=0)[::-1][k] / self.n
+        logdet = np.linalg.slogdet(left + floor * np.eye(self.d))[1]
+        found = np.full(len(room), np.inf)
+        found[some] = self.n * logdet + 2 * self.d * self.n * (k + 1) / room[some]
         return found
 
     def width(self, floor: float, fixed: bool) -> int | None:
@@ -247,16 +248,13 @@ class Series:
         line = replace(self, seen=self.seen & first)._once(form)
         back, off = self.transform.back, []
         for s in self.sequences:
-            states = [
-                (t, state)
-                for t, _, state in line.walk(self.Y, self.seen, s, self.inputs)
-                if self.half(s) <= t - s.start < s.stop - s.start - HORIZON
-            ]
-            if states:
-                numbers = np.array([t for t, _ in states]) + HORIZON
+            times = np.arange(self.half(s), s.stop - s.start - HORIZON)
+            if len(times):
+                means = line.along(self.Y, self.seen, s, self.inputs)[1]
                 inputs = None if self.inputs is None else self.inputs[s]
-                means = line.far([state for _, state in states], HORIZON, inputs)
-                off.append((back(self.Y[numbers]) - means)[self.seen[numbers]])
+                numbers = s.start + times + HORIZON
+                ahead = line.far(means[times], times, HORIZON, inputs)
+                off.append((back(self.Y[numbers]) - ahead)[self.seen[numbers]])
         errors = np.concatenate(off) if off else np.zeros((1, 1))
         return float((errors**2).mean() ** 0.5)
 
@@ -271,17 +269,16 @@ class Series:
         place = np.concatenate([np.linspace(0, 1, s.stop - s.start) for s in self.sequences])
         floor, edges = LEAST * np.var(self.Y), np.linspace(0.5, 1, SPLITS + 1)
         off, numbers = [], []
+        nested = design.solved(np.flatnonzero(design.usable & (place < 0.5)), form.order)
         for low, high in pairwise([*edges[:-1], 2.0]):
-            before = np.flatnonzero(design.usable & (place < low))
             rows = np.flatnonzero(design.usable & (place >= low) & (place < high))
-            nested = design.solved(before, form.order)
             k = nested.width(floor, fixed)
             if k is None:
                 return None
             off.append(design.U[rows] - design.X[rows, :k] @ nested.coef(k))
             numbers.append(rows)
-        every = design.solved(np.flatnonzero(design.usable), form.order)
-        k = every.width(floor, fixed)
+            nested = design.solved(rows, form.order, nested)
+        k = nested.width(floor, fixed)
         errors, rows = np.concatenate(off), np.concatenate(numbers)
         if k is None or not len(rows):
             return None

@@ -97,6 +97,7 @@ def whitened(points: np.ndarray, d: int) -> np.ndarray:
 
 WINDOWS = (0.0, 2.0, 8.0, 32.0)  # rows over which observations are averaged before they are paired
 PAIRED = 1000  # latent points that are paired with observations
+AROUND = 8  # rows on either side that canonical variates are of
 BLUR = 0.3  # of a pairing, in standard deviations of the latent law
 
 
@@ -119,11 +120,16 @@ class Pairing:
     chain: Chain
 
     @classmethod
-    def of(cls, rows: Rows, moves: SmoothMoves, window: float, sign: float = 1.0) -> Pairing:
-        """By rank or optimal assignment to π*, of observations averaged over some rows."""
+    def of(cls, rows: Rows, moves: SmoothMoves, window: float | None, sign: float = 1.0) -> Pairing:
+        """By rank or optimal assignment to π*, of observations averaged over some rows.
+
+        Where `window` is None, of canonical variates of the rows up to each with those after it.
+        """
         latent = moves.latent
         z = latent.standard
-        paired = z[_pairs(sign * _signals(rows, window, z.shape[1]), latent)]
+        d = z.shape[1]
+        signals = variates(rows, d) if window is None else _signals(rows, window, d)
+        paired = z[_pairs(sign * signals, latent)]
         log_shares = -0.5 * arrays.sq_dists(paired, z) / max(BLUR, latent.spacing) ** 2
         linked = neighbours(rows.seen, rows.sequences)
         gamma = _normalised(log_shares)
@@ -141,19 +147,46 @@ def _normalised(logs: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
+def variates(rows: Rows, d: int) -> np.ndarray:
+    """(n, d): what is linear in the `AROUND` rows up to each, and tells most of those after it.
+
+    The state of a linear model, up to coordinates (Akaike 1976; the subspace estimate).
+    """
+    Y, past, future = _last_seen(rows), [], []
+    for s in rows.sequences:
+        at = np.arange(s.start, s.stop)[:, None]
+        later = np.minimum(at + np.arange(1, AROUND + 1), s.stop - 1)
+        past.append(Y[np.maximum(at - np.arange(AROUND), s.start)].reshape(len(at), -1))
+        future.append(Y[later].reshape(len(at), -1))
+    white = [_white(np.concatenate(parts)) for parts in (past, future)]
+    left = np.linalg.svd(white[0].T @ white[1])[0]
+    return white[0] @ left[:, :d]
+
+
+def _white(X: np.ndarray) -> np.ndarray:
+    """Columns of an orthonormal basis of what varies."""
+    left, sizes, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    return left[:, sizes > 1e-6 * sizes[0]]
+
+
 def _signals(rows: Rows, window: float, d: int) -> np.ndarray:
     """Observations averaged in time, the last one where one is missing; d columns at least.
 
     More columns than an observation has come from wider and wider windows.
     """
-    Y = arrays.to_numpy(rows.points)
-    last = np.maximum.accumulate(np.where(rows.seen, np.arange(len(Y)), -1))
-    Y = Y[np.where(last >= 0, last, np.argmax(rows.seen))]
+    Y = _last_seen(rows)
     columns = [_averaged(Y, rows.sequences, window)]
     while sum(c.shape[1] for c in columns) < d:
         window = 4 * max(window, 1.0)
         columns.append(_averaged(Y, rows.sequences, window))
     return np.concatenate(columns, axis=1)
+
+
+def _last_seen(rows: Rows) -> np.ndarray:
+    """Observations, the last one where one is missing."""
+    Y = arrays.to_numpy(rows.points)
+    last = np.maximum.accumulate(np.where(rows.seen, np.arange(len(Y)), -1))
+    return Y[np.where(last >= 0, last, np.argmax(rows.seen))]
 
 
 def _averaged(Y: np.ndarray, sequences: list[slice], window: float) -> np.ndarray:

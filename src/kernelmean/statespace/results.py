@@ -13,6 +13,7 @@ from ..chains.results import RegimeBelief, RegimeForecast, as_observation
 from ..core import arrays
 from ..core.checks import Array
 from ..core.labels import Labels
+from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
@@ -159,8 +160,9 @@ class ObservationForecast(ShiftedLaw):
 
     def at(self, rows) -> ObservationForecast:
         """Some of the laws."""
-        shift, extra = self.shift[rows], self.extra[rows]
-        return replace(self, states=self.states[rows], shift=shift, extra=extra)
+        parts = {"shift": self.shift, "extra": self.extra}
+        moved = {k: None if part is None else part[rows] for k, part in parts.items()}
+        return replace(self, states=self.states[rows], **moved)
 
     def mean(self) -> Array:
         """E y, (n, d)."""
@@ -172,6 +174,11 @@ class ObservationForecast(ShiftedLaw):
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
+        points = self.chain.emissions.points
+        n, step = len(self.states), block_rows(points.shape[0])
+        if n > step:
+            blocks = [self.at(slice(i, i + step)).quantile(q) for i in range(0, n, step)]
+            return arrays.namespace(points).concat(blocks, axis=0)
         if self.shift is None:
             return self._parts(q)
         return super().quantile(q)
