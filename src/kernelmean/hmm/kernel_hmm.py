@@ -13,11 +13,13 @@ from ..chains.draft import Draft
 from ..chains.estimator import ChainEstimator, version2
 from ..chains.options import EM, as_em
 from ..chains.order import Order
+from ..chains.rows import gaps_in
 from ..core import arrays
 from ..core.checks import Array, check_choice
 from ..core.parameters import choice, count, flag, into, moved, optional, options, positive
 from ..core.summary import Block, Line
 from ..core.threads import doors
+from ..kernels import Delta
 from . import tune
 from .learn import Fit, Plan
 
@@ -146,6 +148,18 @@ class KernelHMM(ChainEstimator):
     noun = "Hidden Markov model"
 
     # ------------------------------------------------------------ learning
+
+    def draft(self, X, lengths=None) -> Draft:
+        """Training rows, some of them there in part, and their moments.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        """
+        draft = super().draft(X, lengths)
+        whole = draft.rows.seen.all() or isinstance(draft.kernel, Delta)
+        return draft if whole else replace(draft, rows=replace(draft.rows, gaps=gaps_in(X)))
 
     def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
         """The fit, a value."""
