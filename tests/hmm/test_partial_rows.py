@@ -110,6 +110,7 @@ def test_learning_from_partial_rows():
     assert right[0] > right[1] + 0.02
 
 
+@pytest.mark.slow
 def test_variates_of_a_partial_row_are_unknown():
     X = np.random.default_rng(0).normal(size=(80, 5))
     X[10:, 0] += 3 * (np.arange(70) // 10 % 2)
@@ -117,3 +118,20 @@ def test_variates_of_a_partial_row_are_unknown():
     some, none = X[:20].copy(), X[:20].copy()
     some[4, 1], none[4] = np.nan, np.nan
     assert_allclose(model.filter(some), model.filter(none))
+
+
+@pytest.mark.slow
+def test_draws_of_regimes_that_are_largely_normal():
+    """A draw is from the whole law, its normal share as well: moments are those of `density`."""
+    X, _ = draw(300, 3)
+    model = km.KernelHMM(2, random_state=0, em=km.EM(n_init=3)).fit(X)
+    guard = model.laws_.guard
+    assert guard.whitening is not None and guard.strength[0] > guard.counts[0] / 2
+    drawn, states = model.sample(40_000, random_state=1)
+    X0 = drawn[states == 0]
+    points = np.stack(np.meshgrid(GRID[::10], GRID[::10]), axis=-1).reshape(-1, 2)
+    mass = model.density(points)[:, 0]
+    mean = mass @ points / mass.sum()
+    want = (points - mean).T * mass @ (points - mean) / mass.sum()
+    assert_allclose(X0.mean(axis=0), mean, atol=0.04)
+    assert_allclose(np.cov(X0.T), want, rtol=0.05, atol=0.02)

@@ -68,7 +68,7 @@ class FittedChain:
         if self.rule is None:
             return markov.filtered(self.log_emissions(rows), self.chain, rows.sequences)[0]
         shares = self.rule.shares_of(rows.points, rows.seen)
-        told = None if rows.gaps is None else markov.relative(self.log_emissions(rows))[0]
+        told = None if rows.gaps is None else markov.relative_logs(self.log_emissions(rows))[0]
         return self.rule.filtered(shares, self.chain, rows.sequences, told)
 
     def smoothed(self, rows: Rows) -> np.ndarray:

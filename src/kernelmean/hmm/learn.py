@@ -24,6 +24,7 @@ from .spectral import SpectralFit, fit_spectral
 SOME = 1e-12  # weight of a row in a law, at the least
 SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law, one after the other
 WORTH = 1.0  # least gain in log-likelihood for a share
+CONSTANT = 0.3  # C of the rule by a threshold
 STARTED = 2_000  # rows that starts are compared on
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
@@ -40,12 +41,12 @@ class Fit(drafts.Fit):
 class Plan(drafts.Plan):
     """What is asked of a hidden Markov model."""
 
-    n_components: int | None
+    n_components: int | str | None
 
     def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
         """Order, variates, the spectral method, EM; states from the most to the least frequent."""
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
-        order = estimated(spectrum) if self.n_components is None else None
+        order = self.order(spectrum)
         space = drafts.space_of(draft, self.em.directions)
         settings = self.settings(draft, space)
         found = spectral(draft, int(order or self.n_components or 1), rng)
@@ -60,6 +61,15 @@ class Plan(drafts.Plan):
             history, converged = np.empty(0), True
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
         return Fit(chain, draft, history, converged, spectrum.singular_values, order)
+
+    def order(self, spectrum: Spectrum) -> Order | None:
+        """How the number of states is estimated; None where it is given."""
+        asked = self.n_components
+        if asked is None or asked == "correlations":
+            return estimated(spectrum)
+        if isinstance(asked, str):
+            return choose_order(spectrum, asked, CONSTANT)
+        return asked if isinstance(asked, Order) else None
 
     def climbed(self, draft: Draft, space, climbed: Climb, smoothing: Smoothing) -> FittedChain:
         """Laws whose weights are the probabilities of the states in the rows."""
