@@ -356,5 +356,6 @@ def test_monitor_as_in_hmmlearn():
     em = km.EM(n_init=2, max_iter=7, tol=1e-3)
     model = km.KernelHMM(2, em=em, random_state=0).fit(X)
     monitor = model.monitor_
-    assert monitor.history == model.history_.tolist() and monitor.iter == len(monitor.history)
+    assert monitor.history == model.history_.tolist()
+    assert monitor.iter == len(monitor.history)
     assert (monitor.converged, monitor.tol, monitor.n_iter) == (model.converged_, 1e-3, 7)

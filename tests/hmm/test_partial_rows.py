@@ -1,4 +1,4 @@
-"""Rows that are there in part: the law of the columns that they have, against numerical integrals."""
+"""Rows that are there in part: the law of the columns that they have, against integrals."""
 
 import numpy as np
 import pytest
@@ -126,7 +126,8 @@ def test_draws_of_regimes_that_are_largely_normal():
     X, _ = draw(300, 3)
     model = km.KernelHMM(2, random_state=0, em=km.EM(n_init=3)).fit(X)
     guard = model.laws_.guard
-    assert guard.whitening is not None and guard.strength[0] > guard.counts[0] / 2
+    assert guard.whitening is not None
+    assert guard.strength[0] > guard.counts[0] / 2
     drawn, states = model.sample(40_000, random_state=1)
     X0 = drawn[states == 0]
     points = np.stack(np.meshgrid(GRID[::10], GRID[::10]), axis=-1).reshape(-1, 2)

@@ -114,9 +114,7 @@ class Rows:
         some = int((gone.any(axis=1) & ~gone.all(axis=1)).sum())
         if not some or gone.any(axis=1).all():
             return []
-        return [
-            f"{some:,} of {len(gone):,} rows have some of the {what} and not others; {count}."
-        ]
+        return [f"{some:,} of {len(gone):,} rows have some of the {what} and not others; {count}."]
 
 
 def last(rows: slice, longest: int) -> slice:

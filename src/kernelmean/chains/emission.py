@@ -383,9 +383,7 @@ class Smoothing:
 
     def _emissions(self, weights: np.ndarray) -> Emissions:
         total = self.coordinates.gather(weights)
-        return Emissions(
-            self.coordinates.features, total, self._guard(weights), self.log_height
-        )
+        return Emissions(self.coordinates.features, total, self._guard(weights), self.log_height)
 
     def _guard(self, weights: np.ndarray) -> Guard:
         discrete = isinstance(self.kernel, Delta)

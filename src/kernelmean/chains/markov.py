@@ -193,7 +193,7 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
         found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
         x[rows] = found.reshape(-1, K)
     size = x @ np.ones((K, 1))
-    return x / size if 1 / HUGE < size.min() and size.max() < HUGE else None
+    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
 
 
 def _unit(x) -> np.ndarray:

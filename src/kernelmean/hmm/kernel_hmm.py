@@ -290,7 +290,7 @@ class KernelHMM(ChainEstimator):
         Parameters
         ----------
         X : array or DataFrame of shape (n, d)
-            A row with NaN is a missing observation.
+            A row of NaN is missing; one with some NaN is judged by its other columns (as in `fit`).
         lengths : sequence of int, optional
         """
         rows = self.rows(X, lengths)
