@@ -109,7 +109,8 @@ class FittedChain:
     @property
     def marginals(self) -> bool:
         """Whether the laws of some of the columns are known."""
-        return self.variates is None and type(self.laws.guard) is Guard
+        guard = self.laws.guard
+        return self.variates is None and type(guard) is Guard and not guard.n_values
 
     def marginal(self, columns: list[int]) -> SignedEmissions:
         """Densities of some columns."""
