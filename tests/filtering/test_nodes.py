@@ -155,10 +155,10 @@ def test_nearer_to_kalman_than_the_kernel_rule():
     rng = np.random.default_rng(7)
     (X, Z), (new, truth) = law.simulate(300, rng), law.simulate(300, rng)
     filtered, smoothed, *_ = law.kalman(new)
+    models = [km.KernelBayesFilter(inference=i).fit(X, Z) for i in ("densities", "kbr")]
     for verb, best in (("filter", filtered), ("smooth", smoothed)):
         excess = [
-            np.mean((getattr(model.fit(X, Z), verb)(new).mean() - truth) ** 2)
-            - np.mean((best - truth) ** 2)
-            for model in (km.KernelBayesFilter(inference=i) for i in ("densities", "kbr"))
+            np.mean((getattr(model, verb)(new).mean() - truth) ** 2) - np.mean((best - truth) ** 2)
+            for model in models
         ]
         assert 0 < excess[0] < 0.7 * excess[1]

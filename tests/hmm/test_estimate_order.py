@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 
 import kernelmean as km
 from kernelmean.chains import order
@@ -306,3 +307,55 @@ def test_the_limit_reaches_every_rule():
     for rule in (spectrum.by_ratio, spectrum.by_correlations, lambda: spectrum.by_threshold(1e-9)):
         assert rule() <= 2
     assert order.MAX_COMPONENTS == 10
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X = km.datasets.make_hmm("separated", 200, random_state=0).X
+    em = km.EM(n_init=1, max_iter=5)
+    return X, km.KernelHMM("likelihood", em=em, random_state=0).fit(X)
+
+
+class TestHeldOutScores:
+    @pytest.mark.slow
+    def test_table(self, fitted):
+        X, model = fitted
+        order = model.order_
+        rows = {
+            K: clone(model).set_params(n_components=K).fit(X[:140]).log_predictive(X[140:])
+            for K in order.scores
+        }
+        best = max(rows, key=lambda K: rows[K].mean())
+        loss = {K: rows[best] - values for K, values in rows.items()}
+        frame = order.to_frame()
+        assert_allclose(frame["score"], [values.mean() for values in rows.values()])
+        assert_allclose(frame["behind"], [values.mean() for values in loss.values()], atol=1e-12)
+        assert_allclose(frame["error"], [v.std() / 60**0.5 for v in loss.values()])
+        assert model.n_components_ == order == (frame["behind"] <= 0.5 * frame["error"]).idxmax()
+
+    def test_in_words(self, fitted):
+        _, model = fitted
+        assert f"log-likelihood of a row held out, {int(model.order_)} states" in str(
+            model.summary()
+        )
+        assert model.order_.method == "likelihood"
+
+    @pytest.mark.parametrize("method", ["correlations", "threshold", "ratio"])
+    def test_any_method(self, method):
+        X = km.datasets.make_hmm("separated", 300, random_state=0).X
+        model = km.KernelHMM(method, refine=False, random_state=0).fit(X)
+        assert model.n_components_ == km.estimate_order(X, method=method)
+
+    def test_unknown_method(self):
+        with pytest.raises(ValueError, match="n_components is 'bic'"):
+            km.KernelHMM("bic").fit(np.arange(9.0)[:, None])
+
+
+def test_monitor_as_in_hmmlearn():
+    X = km.datasets.make_hmm("separated", 200, random_state=0).X
+    em = km.EM(n_init=2, max_iter=7, tol=1e-3)
+    model = km.KernelHMM(2, em=em, random_state=0).fit(X)
+    monitor = model.monitor_
+    assert monitor.history == model.history_.tolist()
+    assert monitor.iter == len(monitor.history)
+    assert (monitor.converged, monitor.tol, monitor.n_iter) == (model.converged_, 1e-3, 7)

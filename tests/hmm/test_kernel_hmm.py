@@ -316,12 +316,6 @@ class TestMissingRows:
         assert logprob == pytest.approx(best)
         assert_array_equal(states, path)
 
-    def test_one_column_of_several_makes_a_row_missing(self):
-        m, X = model(3), normal_data(20, 49, 3)[0]
-        X[4, 2], same = np.nan, X.copy()
-        same[4] = np.nan
-        assert_array_equal(m.filter(X), m.filter(same))
-
     @REFINED
     def test_learning_with_a_third_missing(self, refine):
         X, states = normal_data(1_000, 50)

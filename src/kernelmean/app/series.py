@@ -106,16 +106,15 @@ class Rows:
             frame.insert(0, self.labels[0], [self.names[i] for i in sequence])
         return frame
 
-    def partial(self, columns: Sequence[str], what: str = "columns") -> list[str]:
+    def partial(
+        self, columns: Sequence[str], what: str = "columns", count: str = "they count as missing"
+    ) -> list[str]:
         """What to say of rows that have some of the columns."""
         gone = self.frame[list(columns)].isna()
         some = int((gone.any(axis=1) & ~gone.all(axis=1)).sum())
         if not some or gone.any(axis=1).all():
             return []
-        return [
-            f"{some:,} of {len(gone):,} rows have some of the {what} and not others; they count "
-            "as missing."
-        ]
+        return [f"{some:,} of {len(gone):,} rows have some of the {what} and not others; {count}."]
 
 
 def last(rows: slice, longest: int) -> slice:

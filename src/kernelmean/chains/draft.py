@@ -73,10 +73,11 @@ class Draft:
         moments = Moments.of(coordinates, seen, sequences)
         return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments)
 
-    def density_ratios(self, embeddings: np.ndarray) -> np.ndarray:
-        """f_k/f of every row for laws O: φᵀ(C + λI)⁻¹O, within limits."""
+    def density_ratios(self, embeddings: np.ndarray, points) -> np.ndarray:
+        """f_k/f of some rows for laws O: φᵀ(C + λI)⁻¹O, within limits."""
         ratio = solves.ridge(self.moments.second, RIDGE).solve(embeddings)
-        return np.clip(self.coordinates.project(ratio), *RATIOS)
+        found = self.coordinates.features.transform(points) @ arrays.like(ratio, points)
+        return np.clip(arrays.to_numpy(found), *RATIOS)
 
     def weighted_rows(self, embeddings: np.ndarray) -> MeanEmbedding:
         """O as a batch of embeddings on (some) rows, of least norm: Φ(ΦᵀΦ)⁺O."""
@@ -104,8 +105,8 @@ class Settings:
 
 
 def in_space(rows: Rows, space: Variates | None) -> Rows:
-    """The rows where densities are."""
-    return rows if space is None else replace(rows, points=space(rows.points))
+    """The rows where densities are; the variates of a row that is there in part are unknown."""
+    return rows if space is None else replace(rows, points=space(rows.points), gaps=None)
 
 
 def searching(
@@ -130,7 +131,9 @@ def on_all(
     laws = search.smoothing(factor).emissions(found.gamma[few.seen])
     if settings.bandwidth is None:  # the rate at which the best bandwidth falls
         factor *= (len(few.seen) / len(rows.seen)) ** (1 / (rows.points.shape[1] + 4))
-    climbed, smoothing = replace(search, rows=rows).carried_on(laws, found.chain, factor)
+    every = replace(search, rows=rows)
+    smoothing = every.smoothing(factor)
+    climbed = every.carried_on(laws, found.chain, smoothing)
     return replace(climbed, history=found.history), smoothing
 
 
@@ -178,10 +181,10 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
         features, O = embedded(draft, gamma, scale)
         rule = ModelBayes(features, O, 1.0)
         shares = rule.shares_of(few.points, few.seen)
-        for reg in rule.size * REGS:
-            rule = ModelBayes(features, O, float(reg))
-            off = rule.filtered(shares, chain, few.sequences) - target
-            found.append((float((off[few.seen] ** 2).sum()), rule))
+        off = rule.compared(rule.size * REGS, shares, chain, few.sequences) - target
+        losses = (off[:, few.seen] ** 2).sum(axis=(1, 2))
+        best = int(np.argmin(losses))
+        found.append((losses[best], replace(rule, reg=float(rule.size * REGS[best]))))
     return min(found, key=lambda pair: pair[0])[1]
 
 

@@ -139,15 +139,20 @@ def climb(
 def expectation(smoothing: Smoothing, rows: Rows, gamma, chain: Chain) -> tuple:
     """α of all rows, and log-likelihoods of those used."""
     logb = log_emissions(smoothing, rows, gamma)
-    logb[~rows.used] = 0.0
+    logb[rows.seen & ~rows.used] = 0.0
     alpha, loglik = filtered(logb, chain, rows.sequences)
     return alpha, loglik[rows.used]
 
 
 def log_emissions(smoothing: Smoothing, rows: Rows, gamma) -> np.ndarray:
-    """log f_k of all rows by the laws of those used; 0 for those that are missing."""
-    logb = np.zeros_like(gamma)
-    logb[rows.seen] = smoothing.log_densities(rows.weights(gamma))
+    """log f_k of all rows by the laws of those used; 0 for those that are missing.
+
+    Rows that are there in part are judged by the columns that they have.
+    """
+    logb, weights = np.zeros_like(gamma), rows.weights(gamma)
+    logb[rows.seen] = smoothing.log_densities(weights)
+    for numbers, columns, points in rows.parts():
+        logb[numbers] = smoothing.log_marginals(weights, columns, points)
     return logb
 
 
@@ -224,6 +229,18 @@ class Refinement:
         """The same, but a few iterations from it only."""
         return self._short(self.smoothing(self.factor), starts)[0], self.factor
 
+    def begun_on(self, few: Rows, starts) -> tuple[Climb, float]:
+        """The same, from starts on some of the rows."""
+        if few is self.rows:
+            return self.begun(starts)
+        first = replace(self, rows=few)
+        smoothing, onwards = first.smoothing(first.factor), self.smoothing(self.factor)
+        finals = [
+            self.carried_on(smoothing.emissions(c.gamma[few.seen]), c.chain, onwards)
+            for c in first._short(smoothing, starts)
+        ]
+        return max(finals, key=lambda c: c.value), self.factor
+
     @property
     def factor(self) -> float:
         """The first bandwidth: the one that was given, or half of Silverman's."""
@@ -243,13 +260,12 @@ class Refinement:
     def _thumb(self) -> float:
         return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
-    def carried_on(self, laws: Emissions, chain: Chain, factor: float) -> tuple[Climb, Smoothing]:
+    def carried_on(self, laws: Emissions, chain: Chain, smoothing: Smoothing) -> Climb:
         """EM on these rows from laws and a chain found on others."""
         logb = laws.log_density(self.rows.points)
         logb[~self.rows.seen] = 0.0
-        smoothing = self.smoothing(factor)
         gamma = begin(logb, chain, self.rows.sequences)
-        return self._climb(smoothing, gamma, chain, self.max_iter), smoothing
+        return self._climb(smoothing, gamma, chain, self.max_iter)
 
     def _short(self, smoothing: Smoothing, starts) -> list[Climb]:
         """A few iterations from every start; the best of them."""

@@ -156,6 +156,21 @@ class Guard(Saveable):
         means += centre
         return cls(counts, means, variances, len(points) if discrete else 0)
 
+    def marginal(self, columns: list[int]) -> Guard:
+        """That of some columns."""
+        whitening = self.whitening
+        if whitening is not None:
+            joint = np.linalg.inv(np.swapaxes(whitening, 1, 2) @ whitening)
+            some = joint[:, columns][:, :, columns]
+            whitening = np.linalg.inv(np.linalg.cholesky(some))
+        means, variances = self.means[:, columns], self.variances[:, columns]
+        return replace(self, means=means, variances=variances, whitening=whitening)
+
+    def draws(self, k: int, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n rows of the normal law of state k, columns dependent."""
+        back = np.linalg.inv(self.whitening[k])  # type: ignore[index]
+        return self.means[k] + rng.standard_normal((n, len(back))) @ back.T
+
     def log_density(self, points: np.ndarray) -> np.ndarray:
         """(m, K); columns that do not vary at all say nothing."""
         if self.n_values:
@@ -291,8 +306,8 @@ class Smoothing:
         Of the distinct rows.
     points : array of shape (u, d)
         The distinct rows.
-    row : int array of shape (n,)
-        Which distinct row each row is.
+    row : int array of shape (n,), or slice(None)
+        Which distinct row each row is; all of them where no two are equal.
     own : array of shape (u,)
         φᵀφ.
     atom : bool array of shape (u,)
@@ -304,7 +319,7 @@ class Smoothing:
     kernel: Kernel
     coordinates: Coordinates
     points: np.ndarray
-    row: np.ndarray
+    row: np.ndarray | slice
     own: np.ndarray
     atom: np.ndarray
     guard_of: GuardRule
@@ -314,11 +329,14 @@ class Smoothing:
         distinct, row, count = np.unique(
             arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
         )
-        like = arrays.like(distinct, points)
-        coordinates = coordinates_of(like, kernel, RANK)
-        own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
+        row = row.reshape(-1)
+        coordinates = coordinates_of(arrays.like(distinct, points), kernel, RANK)
         atom = count >= max(ATOM * len(row), 2) if not isinstance(kernel, Delta) else count > 0
-        return cls(kernel, coordinates, distinct, row.reshape(-1), own, atom, guard_of)
+        if len(distinct) == len(row):  # in the order of the rows, so that nothing is looked up
+            coordinates = coordinates.reordered(points, row)
+            distinct, atom, row = arrays.to_numpy(points), atom[row], slice(None)
+        own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
+        return cls(kernel, coordinates, distinct, row, own, atom, guard_of)
 
     @property
     def log_height(self) -> float:
@@ -338,15 +356,38 @@ class Smoothing:
         mine = np.where(alone[:, None], weights[self.row], gamma)
         if isinstance(self.kernel, Delta):
             mine = np.zeros_like(mine)
-        kernel_part = everything[self.row] - mine * self.own[self.row, None]
+        kernel_part = everything[self.row] - mine * self.own[self.row][:, None]
         left = np.maximum(laws.guard.counts - mine, 0.0)
         return laws.guard.mixed(kernel_part, self.points[self.row], self.log_height, left)
 
+    def log_marginals(self, gamma: np.ndarray, columns: list[int], points) -> np.ndarray:
+        """log f_k of some columns of other rows."""
+        weights = self._gathered(gamma)
+        coordinates, kernel = self._on(tuple(columns))
+        Phi = coordinates.features.transform(points)
+        part = arrays.to_numpy(Phi @ coordinates.gather(weights))
+        guard, height = self._guard(weights).marginal(columns), -kernel.log_normaliser(len(columns))
+        return guard.mixed(part, arrays.to_numpy(points), height)
+
+    def _on(self, columns: tuple[int, ...]) -> tuple[Coordinates, Kernel]:
+        """Coordinates of some columns, and the kernel of these."""
+        if columns not in self._marginals:
+            kernel = self.kernel.on(list(columns), self.points.shape[1])
+            points = arrays.take(self.coordinates.points, columns, axis=1)
+            self._marginals[columns] = coordinates_of(points, kernel, RANK), kernel
+        return self._marginals[columns]
+
+    @cached_property
+    def _marginals(self) -> dict:
+        return {}
+
     def _emissions(self, weights: np.ndarray) -> Emissions:
         total = self.coordinates.gather(weights)
+        return Emissions(self.coordinates.features, total, self._guard(weights), self.log_height)
+
+    def _guard(self, weights: np.ndarray) -> Guard:
         discrete = isinstance(self.kernel, Delta)
-        guard = self.guard_of(self.points, weights, self._spread, discrete)
-        return Emissions(self.coordinates.features, total, guard, self.log_height)
+        return self.guard_of(self.points, weights, self._spread, discrete)
 
     @cached_property
     def _spread(self) -> np.ndarray:
@@ -354,11 +395,9 @@ class Smoothing:
 
     def _gathered(self, gamma: np.ndarray) -> np.ndarray:
         """Σ of γ over the rows equal to each distinct one, (u, K)."""
+        if isinstance(self.row, slice):
+            return gamma
         u = len(self.points)
-        if u == len(self.row):
-            weights = np.empty_like(gamma)
-            weights[self.row] = gamma
-            return weights
         return np.stack([np.bincount(self.row, column, minlength=u) for column in gamma.T], axis=1)
 
 

@@ -31,7 +31,7 @@ from .markov import Chain
 from .model import FittedChain
 from .model_bayes import ModelBayes
 from .results import RegimeBelief, RegimeForecast
-from .rows import Rows, observed
+from .rows import Rows, gaps_in, observed
 from .variates import Variates
 
 
@@ -146,7 +146,8 @@ class ChainEstimator(Saveable, BaseEstimator):
         points = self.points_like(X, "X")
         X = X.to_frame() if hasattr(X, "to_frame") else X
         validate_data(self, X, skip_check_array=True, reset=False)
-        return Rows.of(*points, check_sequences(lengths, len(points[1])))
+        gaps = None if points[1].all() else gaps_in(X)
+        return Rows.of(*points, check_sequences(lengths, len(points[1])), gaps)
 
     def points_like(self, X, name: str) -> tuple[Array, np.ndarray]:
         """Points with the columns of the training data, and which of them are whole."""

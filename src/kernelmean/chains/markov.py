@@ -256,7 +256,7 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     >>> np.exp(loglik).round(2)  # 0.5 · 0.8 + 0.5 · 0.2, and 0.76 · 0.1 + 0.24 · 0.6
     array([0.5 , 0.22])
     """
-    logb, top = _relative(logb)
+    logb, top = relative_logs(logb)
     u = np.exp(logb)
     u /= u @ np.full((u.shape[1], 1), 1 / u.shape[1])
     states = _linear(u, chain.transmat, chain.startprob, sequences)
@@ -290,7 +290,7 @@ def _products(weights, moves, first, sequences, backward: bool = False) -> np.nd
     return states / total[:, None] if total.min() > FAINT else None
 
 
-def _relative(logb) -> tuple[np.ndarray, np.ndarray]:
+def relative_logs(logb) -> tuple[np.ndarray, np.ndarray]:
     """Each row less its maximum, and the maxima; a row without a finite one says nothing."""
     top = np.max(np.ascontiguousarray(logb.T), axis=0)
     finite = np.isfinite(top)
@@ -475,7 +475,7 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     >>> states, np.exp(logprob).round(3)  # 0.5 · 0.8 · 0.9 · 0.4
     (array([0, 0]), array([0.144]))
     """
-    relative, top = _relative(logb)
+    relative, top = relative_logs(logb)
     log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
 
     def outlook(prior, logb):

@@ -11,7 +11,7 @@ from ..core import arrays
 from ..core.checks import Array
 from ..embedding.embedding import MeanEmbedding
 from . import markov
-from .emission import Emissions, SignedEmissions
+from .emission import Emissions, Guard, SignedEmissions
 from .markov import Chain
 from .model_bayes import ModelBayes
 from .rows import Rows
@@ -68,7 +68,8 @@ class FittedChain:
         if self.rule is None:
             return markov.filtered(self.log_emissions(rows), self.chain, rows.sequences)[0]
         shares = self.rule.shares_of(rows.points, rows.seen)
-        return self.rule.filtered(shares, self.chain, rows.sequences)
+        told = None if rows.gaps is None else markov.relative_logs(self.log_emissions(rows))[0]
+        return self.rule.filtered(shares, self.chain, rows.sequences, told)
 
     def smoothed(self, rows: Rows) -> np.ndarray:
         """P(x_t = k | all y of the sequence), (n, K)."""
@@ -78,10 +79,10 @@ class FittedChain:
         """P(x_t = k | y_1, ..., y_{t-1}), (n, K)."""
         return markov.predicted(self.filtered(rows), self.chain, rows.sequences)
 
-    def updated(self, prior: np.ndarray, point, seen: np.ndarray) -> np.ndarray:
+    def updated(self, prior: np.ndarray, point, seen: np.ndarray, gaps=None) -> np.ndarray:
         """Probabilities of the states after one observation, (K,)."""
         after = replace(self, chain=replace(self.chain, startprob=prior))
-        return after.filtered(Rows.of(point, seen, [slice(0, 1)]))[0]
+        return after.filtered(Rows.of(point, seen, [slice(0, 1)], gaps))[0]
 
     def ahead(self, rows: Rows, steps: int) -> np.ndarray:
         """P(x_{T+h} = k | y_1, ..., y_T), h = 1, ..., steps, sequence by sequence."""
@@ -97,10 +98,26 @@ class FittedChain:
         return self.laws.log_density(points if self.variates is None else self.variates(points))
 
     def log_emissions(self, rows: Rows) -> np.ndarray:
-        """The same; 0 where a row is missing."""
+        """The same; of the columns that are there, and 0 where a row is missing."""
         logb = self.log_densities(rows.points)
         logb[~rows.seen] = 0.0
+        if self.marginals:
+            for numbers, columns, points in rows.parts():
+                logb[numbers] = self.marginal(columns).log_density(points)
         return logb
+
+    @property
+    def marginals(self) -> bool:
+        """Whether the laws of some of the columns are known."""
+        guard = self.laws.guard
+        return self.variates is None and type(guard) is Guard and not guard.n_values
+
+    def marginal(self, columns: list[int]) -> SignedEmissions:
+        """Densities of some columns."""
+        width = self.bandwidth
+        width = tuple(width[j] for j in columns) if isinstance(width, tuple) else width
+        guard = self.laws.guard.marginal(columns)
+        return SignedEmissions(self.emissions.marginal(columns), width, guard)
 
     def log_predictive(self, rows: Rows) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}), (n,)."""
@@ -136,6 +153,11 @@ class FittedChain:
             here = np.flatnonzero(states == k)
             law = self.emissions[int(k)]
             X[here] = arrays.to_numpy(draws(law, len(here), rng, self.spread))
+            if self.variates is None and self.laws.guard.whitening is not None:  # a large share
+                guard = self.laws.guard
+                share = guard.strength[k] / (guard.strength[k] + guard.counts[k])
+                normal = here[rng.random(len(here)) < share]
+                X[normal] = guard.draws(int(k), len(normal), rng)
         return X
 
 

@@ -68,20 +68,21 @@ class ModelBayes(Saveable):
         shares[~seen] = np.nan
         return shares
 
-    def weights(self, prior: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """α for rows of priors and of N⁻¹N(y), (m, K)."""
+    def weights(self, prior: np.ndarray, shares: np.ndarray, reg=None) -> np.ndarray:
+        """α for rows of priors and of N⁻¹N(y), (m, K); `reg` may be another λ for each row."""
         joint = prior[:, :, None] * self.gram  # ΛN
-        system = joint + self.reg * np.eye(len(self.gram))
+        reg = self.reg if reg is None else reg[:, None, None]
+        system = joint + reg * np.eye(len(self.gram))
         return (joint @ np.linalg.solve(system, shares[:, :, None]))[:, :, 0]
 
-    def posterior(self, prior: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    def posterior(self, prior: np.ndarray, shares: np.ndarray, reg=None) -> np.ndarray:
         """The weights as probabilities; NaN in `shares`, or weights of nothing: the prior."""
         missing = np.isnan(shares[:, 0])
         if missing.any():
             shares = np.where(missing[:, None], 0.0, shares)
-        alpha = np.maximum(self.weights(prior, shares), 0.0)
+        alpha = np.maximum(self.weights(prior, shares, reg), 0.0)
         mass = alpha.sum(axis=1, keepdims=True)
-        least = NOTHING * self.size / (self.size + self.reg)
+        least = NOTHING * self.size / (self.size + (self.reg if reg is None else reg[:, None]))
         return np.where(mass > least, alpha / np.maximum(mass, least), prior)
 
     @cached_property
@@ -89,11 +90,33 @@ class ModelBayes(Saveable):
         """Mean squared norm of the laws, which λ is to be compared with."""
         return float(np.trace(self.gram)) / len(self.gram)
 
-    def filtered(self, shares: np.ndarray, chain: Chain, sequences) -> np.ndarray:
-        """P(x_t | y_1, ..., y_t) for rows of N⁻¹N(y_t); rows of NaN are missing."""
+    def filtered(self, shares: np.ndarray, chain: Chain, sequences, logb=None) -> np.ndarray:
+        """P(x_t | y_1, ..., y_t) for rows of N⁻¹N(y_t); rows of NaN are missing.
 
-        def predict(prior, shares):
-            return self.posterior(prior, shares) @ chain.transmat
+        Their log-densities `logb` say what is there of them, where it is given.
+        """
+        return self.compared(np.array([self.reg]), shares, chain, sequences, logb)[0]
 
-        predictions = sweep(predict, shares, chain.startprob, sequences)
-        return self.posterior(before(predictions, chain.startprob, sequences), shares)
+    def compared(self, regs, shares: np.ndarray, chain: Chain, sequences, logb=None) -> np.ndarray:
+        """The same for several λ, which are run side by side, (len(regs), n, K)."""
+        n, K = shares.shape
+        start, count = chain.startprob, len(regs)
+        copies = [slice(s.start + n * i, s.stop + n * i) for i in range(count) for s in sequences]
+        told = np.ones_like(shares) if logb is None else np.exp(logb)
+        inputs = np.hstack([np.tile(shares, (count, 1)), np.tile(told, (count, 1))])
+        inputs = np.column_stack([inputs, np.repeat(regs, n)])
+
+        def posterior(prior, row):
+            missing = np.isnan(row[:, 0])
+            if missing.any() and logb is not None:
+                joint = prior * row[:, K:-1]
+                total = joint.sum(axis=1, keepdims=True)
+                likely = np.where(total > 0, joint / np.where(total > 0, total, 1.0), prior)
+                prior = np.where(missing[:, None], likely, prior)
+            return self.posterior(prior, row[:, :K], row[:, -1])
+
+        def predict(prior, row):
+            return posterior(prior, row) @ chain.transmat
+
+        predictions = sweep(predict, inputs, start, copies)
+        return posterior(before(predictions, start, copies), inputs).reshape(len(regs), n, -1)

@@ -44,6 +44,13 @@ class Coordinates:
         small = points.shape[0] * features.rank_ <= KEPT
         return cls(features, points, features.transform(points) if small else None)
 
+    def reordered(self, points, order: np.ndarray) -> Coordinates:
+        """Of the same rows in another order, `points`."""
+        kept = self.kept
+        return Coordinates(
+            self.features, points, None if kept is None else arrays.take(kept, order, axis=0)
+        )
+
     def __getitem__(self, rows: slice) -> Array:
         if self.kept is not None:
             return self.kept[rows, :]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..core.checks import check_choice, check_positive
 from ..core.extras import require
@@ -33,6 +34,8 @@ class Order(int):
         What singular values or correlations were compared with.
     scores : dict
         Held-out log-likelihood of a row, by number of states ("likelihood").
+    errors : dict
+        Standard error of what each is below the best.
     """
 
     method: str
@@ -40,13 +43,26 @@ class Order(int):
     correlations: np.ndarray
     threshold: float | None
     scores: dict[int, float]
+    errors: dict[int, float]
 
     def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Order:
         order = super().__new__(cls, value)
         order.method, order.singular_values = method, singular_values
         order.correlations = more.get("correlations", np.empty(0))
         order.threshold, order.scores = more.get("threshold"), more.get("scores", {})
+        order.errors = more.get("errors", {})
         return order
+
+    def to_frame(self) -> Any:
+        """Held-out scores by number of states, a DataFrame: what AIC and BIC are read for.
+
+        `score` is the mean log-likelihood of a row held out (the larger the better), `behind` what
+        it is below the best, `error` the standard error of that.
+        """
+        best = max(self.scores.values(), default=0.0)
+        rows = [(K, s, best - s, self.errors.get(K)) for K, s in self.scores.items()]
+        frame = pd.DataFrame(rows, columns=["states", "score", "behind", "error"])
+        return frame.set_index("states")
 
     def __getnewargs_ex__(self) -> tuple[tuple, dict]:
         """What `copy` and `pickle` make it from again."""

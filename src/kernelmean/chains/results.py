@@ -14,7 +14,7 @@ from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from .model import FittedChain, draws
-from .rows import observed
+from .rows import gaps_in, observed
 
 
 class ObservationLaw(Law):
@@ -117,7 +117,8 @@ class RegimeBelief(ObservationLaw):
     def update(self, x) -> RegimeBelief:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
         point, seen = as_observation(x, self._model.emissions.points)
-        self._probabilities = self._model.updated(self._probabilities, point, seen)
+        gaps = None if seen.all() else gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
+        self._probabilities = self._model.updated(self._probabilities, point, seen, gaps)
         return self
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,17 +22,31 @@ class Rows:
     sequences : list of slice
     used : bool array of shape (n,)
         Rows that are learned from; the others are missing to EM.
+    gaps : bool array of shape (n, d), optional
+        Entries that are missing, where rows that are there in part say something as well.
     """
 
     points: Array
     seen: np.ndarray
     sequences: list[slice]
     used: np.ndarray
+    gaps: np.ndarray | None = None
 
     @classmethod
-    def of(cls, points, seen: np.ndarray, sequences: list[slice]) -> Rows:
+    def of(cls, points, seen: np.ndarray, sequences: list[slice], gaps=None) -> Rows:
         """All rows seen are used."""
-        return cls(points, seen, sequences, seen)
+        return cls(points, seen, sequences, seen, gaps)
+
+    def parts(self) -> Iterator[tuple[np.ndarray, list[int], Array]]:
+        """Rows that lack the same columns, the columns that are there, and what is in these."""
+        if self.gaps is None:
+            return
+        partly = np.flatnonzero(self.gaps.any(axis=1) & ~self.gaps.all(axis=1))
+        patterns, pattern = np.unique(self.gaps[partly], axis=0, return_inverse=True)
+        for k, gaps in enumerate(patterns):
+            rows, columns = partly[pattern.reshape(-1) == k], np.flatnonzero(~gaps)
+            points = arrays.take(self.points, rows, axis=0)
+            yield rows, columns.tolist(), arrays.take(points, columns, axis=1)
 
     def weights(self, gamma: np.ndarray) -> np.ndarray:
         """γ of the rows seen, zero where they are not used."""
@@ -69,11 +84,13 @@ class Rows:
         sequences = [
             slice(int(b - (s.stop - s.start)), int(b)) for s, b in zip(parts, stops, strict=True)
         ]
-        return rows, Rows.of(arrays.take(self.points, rows, axis=0), self.seen[rows], sequences)
+        points, gaps = arrays.take(self.points, rows, axis=0), self.gaps
+        gaps = None if gaps is None else gaps[rows]
+        return rows, Rows.of(points, self.seen[rows], sequences, gaps)
 
 
 def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
-    """Rows of numbers, and which of them are whole; the others are filled with one that is."""
+    """Rows of numbers, and which of them are whole; gaps in the others are filled from one."""
     points = as_points(X, name, min_rows=min_rows, one_d=False, gaps=True)
     xp = arrays.namespace(points)
     gaps = xp.isnan(points)
@@ -81,5 +98,9 @@ def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
     if seen.all():
         return points, seen
     first = points[int(np.argmax(seen)), :] if seen.any() else xp.zeros_like(points[0, :])
-    missing = arrays.like(~seen, points)[:, None]
-    return xp.where(missing, first[None, :], points), seen
+    return xp.where(gaps, first[None, :], points), seen
+
+
+def gaps_in(X) -> np.ndarray:
+    """Whether each entry is missing."""
+    return np.isnan(arrays.to_numpy(as_points(X, "X", one_d=False, gaps=True)))

@@ -192,9 +192,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """A new filter, fitted on all rows, with lengthscales and regularisers chosen by tracking.
 
         Scales of the lengthscales of `kernel_x` and `kernel_z` and the update's regulariser are
-        searched, coarsely and then finely, for the least squared error of the filtered mean on
-        training rows held out, in units of each state's variance; η and λ' follow their
-        leave-one-out criteria throughout. Then `reg_smoother` is chosen by smoothing these rows.
+        searched, coarsely on every third fold and then finely, one after the other, on all, for
+        the least squared error of the filtered mean on training rows held out, in units of each
+        state's variance; η and λ' follow their leave-one-out criteria throughout. Then
+        `reg_smoother` is chosen by smoothing rows of every third fold.
 
         Parameters
         ----------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from .settings import SMOOTHERS, spreads, state_kernel
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
 FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
+THINNED = 3  # of so many parts one is tracked in the first round
 REGS = (-3.5, -2.5, -1.5)  # log10 λ of the update (δ = λ²) in the first round,
 FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
 SMOOTHING = 0.1  # λ of the backward pass until the rest is chosen
@@ -147,22 +149,31 @@ class _Search:
     n_jobs: int | None
 
     def coarse_to_fine(self, verbose: Verbose) -> tuple[list[dict], dict]:
-        """All candidates tried in two rounds, and the best."""
-        tried: list[dict[str, Any]] = []
-        best = {"scale_x": 1.0, "scale_z": 1.0, "reg": 1.0}
-        for number, (scales, regs) in enumerate(((SCALES, REGS), (FINE, FINE_REGS)), start=1):
-            scales_x = [best["scale_x"] * f for f in self._steps(self.kernel_x, scales)]
-            scales_z = [best["scale_z"] * f for f in self._steps(self.kernel_z, scales)]
-            grid = self._regs(best["reg"], regs)
-            pairs = [(a, b, grid) for a in scales_x for b in scales_z]
-            jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-                delayed(self.candidates)(*pair) for pair in pairs
-            )
-            title = f"tuning, round {number} of 2"
-            for rows in track(jobs, total=len(pairs), description=title, verbose=verbose):
-                tried += rows
-            best = min(tried, key=lambda row: row["error"])
-        return tried, best
+        """All candidates tried, and the best.
+
+        First the grid, tracking every third of the parts; then around the best of it λ, and one
+        lengthscale after the other, tracking all.
+        """
+        few = replace(self, parts=self.parts[::THINNED])
+        scales = product(self._steps(self.kernel_x, SCALES), self._steps(self.kernel_z, SCALES))
+        grid = [(*pair, self._regs(1.0, REGS)) for pair in scales]
+        coarse = few.tried(grid, "tuning, round 1 of 2", verbose)
+        best = min(coarse, key=lambda row: row["error"])
+        fine = self.candidates(best["scale_x"], best["scale_z"], self._regs(best["reg"], FINE_REGS))
+        for name, kernel in (("scale_x", self.kernel_x), ("scale_z", self.kernel_z)):
+            best = min(fine, key=lambda row: row["error"])
+            others = [best | {name: best[name] * f} for f in self._steps(kernel, FINE) if f != 1.0]
+            beside = [(row["scale_x"], row["scale_z"], [row["reg"]]) for row in others]
+            fine += self.tried(beside, "tuning, round 2 of 2", verbose)
+        return coarse + fine, min(fine, key=lambda row: row["error"])
+
+    def tried(self, grid: list[tuple], title: str, verbose: Verbose) -> list[dict]:
+        """Candidates at pairs of scales, each with its regularisers."""
+        jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+            delayed(self.candidates)(*point) for point in grid
+        )
+        found = track(jobs, total=len(grid), description=title, verbose=verbose)
+        return [row for rows in found for row in rows]
 
     def _steps(self, kernel: Kernel, factors: tuple[float, ...]) -> tuple[float, ...]:
         """The factors, or one alone where there is no lengthscale for them to change."""
@@ -178,7 +189,8 @@ class _Search:
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
         pairs = [(best["reg"], reg) for reg in SMOOTHERS]
-        errors = self._errors(best["scale_x"], best["scale_z"], "smooth", pairs)
+        few = replace(self, parts=self.parts[::THINNED])
+        errors = few._errors(best["scale_x"], best["scale_z"], "smooth", pairs)
         return SMOOTHERS[int(np.argmin(errors))]
 
     def _errors(self, scale_x: float, scale_z: float, verb: str, regs: list[tuple]) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,17 +12,47 @@ from ..chains import markov
 from ..chains.draft import Draft
 from ..chains.estimator import ChainEstimator, version2
 from ..chains.options import EM, as_em
-from ..chains.order import Order
+from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
+from ..chains.rows import gaps_in
 from ..core import arrays
 from ..core.checks import Array, check_choice
-from ..core.parameters import choice, count, flag, into, moved, optional, options, positive
+from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
 from ..core.summary import Block, Line
 from ..core.threads import doors
+from ..kernels import Delta
 from . import tune
 from .learn import Fit, Plan
 
 ALGORITHMS = ("viterbi", "map")
 DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """How EM went, as in hmmlearn; the log-likelihoods are of a row, not of all rows.
+
+    Attributes
+    ----------
+    history : list of float
+        Mean log-likelihood of a row by iteration.
+    converged : bool
+    tol : float
+        Gain of a row below which EM ends.
+    n_iter : int
+        Most iterations.
+    iter : int
+        Iterations there were.
+    """
+
+    history: list[float]
+    converged: bool
+    tol: float
+    n_iter: int
+
+    @property
+    def iter(self) -> int:
+        """Iterations there were."""
+        return len(self.history)
 
 
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
@@ -41,8 +71,8 @@ class KernelHMM(ChainEstimator):
 
     Parameters
     ----------
-    n_components : int, optional
-        K; None estimates it (`estimate_order`, method "correlations").
+    n_components : int or str, optional
+        K, or a method of `estimate_order`, which estimates it; None is "correlations".
     kernel : Kernel, str, scikit-learn kernel or callable
         Embeds the observations. `Delta` makes a discrete model, a probability table per state.
     refine : bool
@@ -137,7 +167,7 @@ class KernelHMM(ChainEstimator):
         self.verbose = verbose
 
     ALLOWED: ClassVar = {
-        "n_components": optional(count()),
+        "n_components": either(optional(count()), *METHODS),
         "refine": flag,
         "inference": choice("kbr", "forward"),
         "reg": optional(positive()),
@@ -147,10 +177,26 @@ class KernelHMM(ChainEstimator):
 
     # ------------------------------------------------------------ learning
 
+    def draft(self, X, lengths=None) -> Draft:
+        """Training rows, some of them there in part, and their moments.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        """
+        draft = super().draft(X, lengths)
+        whole = draft.rows.seen.all() or isinstance(draft.kernel, Delta)
+        return draft if whole else replace(draft, rows=replace(draft.rows, gaps=gaps_in(X)))
+
     def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
         """The fit, a value."""
         em = as_em(self.em).filled(**DEFAULTS)
-        plan = Plan(em, self.refine, self.bandwidth, self.reg, self.verbose, self.n_components)
+        K = self.n_components
+        if K == "likelihood":
+            spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
+            K = tune.by_likelihood(self, draft.rows, spectrum, self.columns.columns)
+        plan = Plan(em, self.refine, self.bandwidth, self.reg, self.verbose, K)
         return plan.fit(draft, rng)
 
     def adopt(self, fit: Fit) -> None:
@@ -244,7 +290,7 @@ class KernelHMM(ChainEstimator):
         Parameters
         ----------
         X : array or DataFrame of shape (n, d)
-            A row with NaN is a missing observation.
+            A row of NaN is missing; one with some NaN is judged by its other columns (as in `fit`).
         lengths : sequence of int, optional
         """
         rows = self.rows(X, lengths)
@@ -325,6 +371,13 @@ class KernelHMM(ChainEstimator):
         X, states = self.draw(n_samples, random_state)
         return X, arrays.like(states, X)
 
+    @property
+    def monitor_(self) -> Monitor:
+        """How EM went, under hmmlearn's names."""
+        check_is_fitted(self)
+        em = as_em(self.em).filled(**DEFAULTS)
+        return Monitor(self.history_.tolist(), self.converged_, em.tol, em.max_iter)
+
     def get_stationary_distribution(self) -> np.ndarray:
         """π with πQ = π, which is `startprob_` (as in hmmlearn)."""
         check_is_fitted(self)
@@ -343,6 +396,9 @@ class KernelHMM(ChainEstimator):
             mean = ", ".join(f"{m:.4g}" for m in means[k])
             text = f"{100 * share:.3g}% of rows, {stays[k]:.4g} rows on end, mean {mean}"
             lines.append(Line(f"state {k}", (share, stays[k], means[k]), text))
+        scores = {} if self.order_ is None else self.order_.scores
+        for K, score in scores.items():
+            lines.append(Line.of(f"log-likelihood of a row held out, {K} states", score))
         return [Block("States", lines)]
 
     @classmethod

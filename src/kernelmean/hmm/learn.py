@@ -24,6 +24,8 @@ from .spectral import SpectralFit, fit_spectral
 SOME = 1e-12  # weight of a row in a law, at the least
 SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law, one after the other
 WORTH = 1.0  # least gain in log-likelihood for a share
+CONSTANT = 0.3  # C of the rule by a threshold
+STARTED = 2_000  # rows that starts are compared on
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
 
@@ -39,12 +41,12 @@ class Fit(drafts.Fit):
 class Plan(drafts.Plan):
     """What is asked of a hidden Markov model."""
 
-    n_components: int | None
+    n_components: int | str | None
 
     def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
         """Order, variates, the spectral method, EM; states from the most to the least frequent."""
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
-        order = estimated(spectrum) if self.n_components is None else None
+        order = self.order(spectrum)
         space = drafts.space_of(draft, self.em.directions)
         settings = self.settings(draft, space)
         found = spectral(draft, int(order or self.n_components or 1), rng)
@@ -59,6 +61,15 @@ class Plan(drafts.Plan):
             history, converged = np.empty(0), True
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
         return Fit(chain, draft, history, converged, spectrum.singular_values, order)
+
+    def order(self, spectrum: Spectrum) -> Order | None:
+        """How the number of states is estimated; None where it is given."""
+        asked = self.n_components
+        if asked is None or asked == "correlations":
+            return estimated(spectrum)
+        if isinstance(asked, str):
+            return choose_order(spectrum, asked, CONSTANT)
+        return asked if isinstance(asked, Order) else None
 
     def climbed(self, draft: Draft, space, climbed: Climb, smoothing: Smoothing) -> FittedChain:
         """Laws whose weights are the probabilities of the states in the rows."""
@@ -116,21 +127,27 @@ def refine(
     """EM from several starts on some rows, then on all from where that ended."""
     rows = in_space(draft.rows, space)
     numbers, search = searching(rows, draft.kernel if space is None else Gaussian(), settings)
-    found, factor = search.begun(starts(draft, fit, numbers, settings.n_init, rng))
+    some, few = search.rows.stretches(STARTED, STRETCHES)
+    begun = starts(draft, fit, numbers[some], settings.n_init, rng)
+    found, factor = search.begun_on(few, begun)
     if search.searched:
         factor, held = search.over_bandwidths(found, factor)
         search, _ = search.guarded(map(Shrunken, SHARES), found, factor, held, WORTH)
         factor = search.narrowed(factor)
         found = search.at(search.smoothing(factor), found)
+        if isinstance(search.guard_of, Shrunken):  # other starts may lead higher with other laws
+            again, _ = replace(search, bandwidth=factor).begun_on(few, begun)
+            found = max(found, replace(again, history=found.history), key=lambda c: c.value)
     return on_all(search, rows, found, factor, settings)
 
 
 def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:
     """The spectral fit, and random ones: log-densities of some rows, and a chain."""
     K = len(fit.chain.startprob)
-    spectral = (np.log(draft.density_ratios(fit.embeddings)[numbers]), fit.chain)
+    points = arrays.take(draft.rows.points, numbers, axis=0)
+    spectral = (np.log(draft.density_ratios(fit.embeddings, points)), fit.chain)
     variates = Variates.of(draft.coordinates.features, draft.moments, 2 * K + 1)
-    A = draft.coordinates.project(variates.directions)[numbers]
+    A = arrays.to_numpy(variates(points))
     return [spectral, *random_starts(A, K, n_init - 1, rng)]
 
 
@@ -144,8 +161,7 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
     rule = ModelBayes(features, O, 1.0)
     evaluations, shares = rule.evaluations(few.points), rule.shares_of(few.points, few.seen)
     losses = []
-    for reg in rule.size * REGS:
-        alpha = ModelBayes(features, O, float(reg)).filtered(shares, fit.chain, few.sequences)
+    for alpha in rule.compared(rule.size * REGS, shares, fit.chain, few.sequences):
         p = predicted(alpha, fit.chain, few.sequences)
         off = -2 * (evaluations * p).sum(axis=1) + ((p @ rule.gram) * p).sum(axis=1)
         losses.append(off[few.seen].sum())

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
+from ..chains.order import Order, Spectrum
+from ..chains.rows import Rows
 from ..chains.search import Judge, NextError, best_fit, factors
 from ..core import arrays
 from ..core.checks import as_vector, check_count, check_lengths
 from ..core.progress import Verbose
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+TRAINING = 0.7  # share of every sequence that the order is judged from, the rest held out
+PATIENCE = 2  # numbers of states tried beyond the best
+SLACK = 0.5  # standard errors of the held-out log-likelihood that fewer states may cost
 
 
 def tune(
@@ -80,3 +86,36 @@ class Named:
         rest = np.setdiff1d(np.arange(alpha.shape[1]), state)
         accuracy = float(counts[label, state].sum() / len(self.states))
         return np.concatenate([state, rest]), accuracy
+
+
+# ------------------------------------------------------------ the number of states
+
+
+def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
+    """The smallest number whose held-out log-likelihood is within half a standard error."""
+    cuts = [s.start + max(1, round(TRAINING * (s.stop - s.start))) for s in rows.sequences]
+    early = [slice(s.start, cut) for s, cut in zip(rows.sequences, cuts, strict=True)]
+    late = [slice(cut, s.stop) for s, cut in zip(rows.sequences, cuts, strict=True) if cut < s.stop]
+    past, future = (_stretches(rows, parts, names) for parts in (early, late))
+    told: dict[int, np.ndarray] = {}
+    for K in range(1, spectrum.limit + 1):
+        told[K] = clone(model).set_params(n_components=K).fit(*past).log_predictive(*future)
+        best = max(told, key=lambda k: np.mean(told[k]))
+        if K - best >= PATIENCE:
+            break
+    loss = {K: told[best] - values for K, values in told.items()}
+    scores = {K: float(values.mean()) for K, values in told.items()}
+    errors = {K: float(off.std() / len(off) ** 0.5) for K, off in loss.items()}
+    enough = min(K for K in loss if loss[K].mean() <= SLACK * errors[K])
+    found = spectrum.singular_values
+    return Order(enough, "likelihood", found, scores=scores, errors=errors)
+
+
+def _stretches(rows: Rows, parts: list[slice], names) -> tuple[Any, list[int]]:
+    """Some stretches of rows, gaps where they were, and their lengths."""
+    numbers = np.concatenate([np.arange(s.start, s.stop) for s in parts] or [np.arange(0)])
+    points, xp = arrays.take(rows.points, numbers, axis=0), arrays.namespace(rows.points)
+    gaps = (~rows.seen[:, None] if rows.gaps is None else rows.gaps)[numbers]
+    points = xp.where(arrays.like(gaps, points), float("nan"), points) if gaps.any() else points
+    points = points if names is None else pd.DataFrame(points, columns=list(names))
+    return points, [s.stop - s.start for s in parts]

@@ -176,7 +176,7 @@ class Plan(drafts.Plan):
         if not self.refine:
             return self.by_moments(learner, space, best)
         starts = [(p.log_shares, p.chain) for p in pairings]
-        ratios = draft.density_ratios(best.U @ space.Psi.T)
+        ratios = draft.density_ratios(best.U @ space.Psi.T, draft.rows.points)
         starts.append((np.log(ratios), known or space.chain_of(best.V)))
         return self.by_em(learner, space, best, starts, hopeless, near)
 

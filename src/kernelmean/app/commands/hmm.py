@@ -214,7 +214,8 @@ class Regimes:
         }
         known = {"most": MAX_COMPONENTS, "rare": " and ".join(rare), "few": " and ".join(few)}
         said = [SAY(key, **known) for key, holds in found.items() if holds]
-        return [*self.caught, *said, *self.rows.partial(self.settings.columns)]
+        counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
+        return [*self.caught, *said, *self.rows.partial(self.settings.columns, count=counts)]
 
     def _remembers(self) -> bool:
         """Whether the past tells more than chance would."""
