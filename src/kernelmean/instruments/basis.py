@@ -62,6 +62,11 @@ class Polynomial(Saveable):
         return 1 + self.once + (self.powers - 1) * len(self.bent) if self.powers else 0
 
     @property
+    def slopes(self) -> int:
+        """Number of columns before the squares."""
+        return min(self.width, 1 + self.once + len(self.bent))
+
+    @property
     def scales(self) -> np.ndarray:
         """1 for columns that may have a kernel beside this, ∞ for the others."""
         scales = np.full(self.middle.shape[0], np.inf)

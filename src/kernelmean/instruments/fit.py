@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -93,9 +94,10 @@ class Plan:
         if None in self.kernels or (plain and self._tell_no_more_than_a_line(few)):
             return self.finish(self.straight(self.trends[-1] or 1, few), parts)
         scales = self._scales(few)
-        makers = [partial(self.sized, size, scales, few) for size in self.sizes]
+        z = self.basis(1, self.trends[-1], scales[1], few)
+        makers = [partial(self.sized, size, scales, z, few) for size in self.sizes]
         if len(makers) == len(self.trends) == 1:
-            return self.finish(self.draft(self.trends[0], scales, few), parts)
+            return self.finish(makers[0](), parts)
         if plain:
             makers += [partial(self.straight, degree, few) for degree in POWERS]
         tried = side_by_side(lambda make: self.judged(make(), few), makers)
@@ -135,36 +137,40 @@ class Plan:
         whole, found = draft.bases[0].trends, []
         for trend in (draft.trend,) if draft.bare else self.trends:
             less = draft.with_trend(trend)
-            told = judge(groups, whole, less.bases[0].trends, 1.0 if draft.bare else self.regs[1])
+            reg = 1.0 if draft.bare else self.regs[1]
+            told = judge(groups, whole, less.bases[0].trends, reg, draft.bare)
             found.append(Tried(less, *told))
         return found
 
-    def sized(self, size: float, scales: Pair, few: list[Part]) -> StructuralDraft:
+    def sized(self, size: float, scales: Pair, z: Basis, few: list[Part]) -> StructuralDraft:
         """The largest trend beside a kernel, its lengthscales of this size."""
-        return self.draft(self.trends[-1], (size * scales[0], scales[1]), few)
+        trend, sized = self.trends[-1], (size * scales[0], scales[1])
+        return self.draft(trend, sized, (self.basis(0, trend, sized[0], few), z))
 
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
         scales = self.plain[0].scales, self.plain[1].scales
-        return self.draft(degree, scales, few, Bare())
+        bases = (self.basis(i, degree, scales[i], few, Bare()) for i in (0, 1))
+        return self.draft(degree, scales, tuple(bases))
 
-    def draft(
-        self, trend: int | None, scales: Pair, few: list[Part], features: FeatureMap | None = None
-    ) -> StructuralDraft:
-        """Coordinates at these lengthscales, coarse ones where they are yet to be judged."""
-        sides = zip(self.kernels, scales, self.tunes, strict=True)
-        kernels = tuple(k.scaled(s) if k and tuned else k for k, s, tuned in sides)
-        teachers = [part for part in few if part.teaches]
+    def draft(self, trend: int | None, scales: Pair, bases: Pair) -> StructuralDraft:
+        """Coordinates at these lengthscales."""
+        return StructuralDraft(trend, tuple(map(self._kernel, (0, 1), scales)), scales, bases)
 
-        def basis(i: int) -> Basis:
-            points = together(teachers, "XZ"[i])
-            own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
-            with hushed():  # of a rank that is used up the last fit will tell
-                return Basis(
-                    self.plain[i].with_degree(trend), own.fit(points, kernels[i] or "linear")
-                )
+    def basis(
+        self, i: int, trend: int | None, scales, few: list[Part], features: FeatureMap | None = None
+    ) -> Basis:
+        """Of one side, coarse where it is yet to be judged."""
+        points = together([part for part in few if part.teaches], "XZ"[i])
+        own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
+        with hushed():  # of a rank that is used up the last fit will tell
+            own.fit(points, self._kernel(i, scales) or "linear")
+        return Basis(self.plain[i].with_degree(trend), own)
 
-        return StructuralDraft(trend, kernels, scales, (basis(0), basis(1)))
+    def _kernel(self, i: int, scales: np.ndarray) -> Any:
+        """At these lengthscales, where they are searched; None where nothing bends."""
+        kernel = self.kernels[i]
+        return kernel.scaled(scales) if kernel and self.tunes[i] else kernel
 
     def fine(self, draft: StructuralDraft, few: list[Part]) -> StructuralDraft:
         """The draft with landmarks as close together as tuned lengthscales ask for."""
