@@ -10,7 +10,7 @@ import numpy as np
 from ..core.summary import Block, Line, Summary
 from .basis import Basis
 from .fit import StructuralFit
-from .inference import average_slope, endogeneity_of, strength
+from .inference import anderson_rubin, average_slope, endogeneity_of, strength
 from .rows import kind_of
 
 WAYS = {
@@ -142,6 +142,9 @@ def _tests(fit: StructuralFit) -> Block:
     ]
     if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
+        if len(found.names) == 1 and not np.isnan(fit.specification_p):
+            robust = anderson_rubin(fit, 0.95)
+            lines.append(Line("slope of a line, robust", robust.intervals, str(robust)))
     if not np.isnan(fit.specification_p):  # some rows have both regressors and outcome
         test = endogeneity_of(fit)
         lines.append(Line("endogeneity, p-value", test.p_value, str(test)))
