@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
-from scipy.stats import f_oneway, norm
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import f, f_oneway, norm
 
 import kernelmean as km
 from kernelmean.instruments.inference import endogeneity
@@ -291,3 +291,61 @@ class TestNames:
         data = km.datasets.make_iv_demand(30, random_state=40)
         roles = km.KernelIV(split=0.5).fit(data.X, data.y, data.Z, data.C).roles_
         assert (roles.regressors, roles.instruments) == (["x0", "c0", "c1"], ["z0", "c0", "c1"])
+
+
+# ------------------------------------------------------------------------- weak instruments
+def line(strength: float, seed: int, n: int = 200):
+    rng = np.random.default_rng(seed)
+    Z, c, e = rng.normal(size=(n, 2)), rng.normal(size=(n, 1)), rng.normal(size=n)
+    x = strength * Z[:, 0] + 0.5 * c[:, 0] + e + rng.normal(size=n)
+    return x[:, None], x + c[:, 0] + 2 * e, Z, c
+
+
+@pytest.mark.parametrize(("strength", "shape"), [(1.0, 1), (0.02, 0), (0.12, 0)])
+def test_anderson_rubin_is_the_set_of_f_tests_that_do_not_refuse(strength, shape):
+    X, y, Z, C = line(strength, 80)
+    iv = km.KernelIV({"*": "linear"}).fit(X, y, Z, C)
+    found = iv.anderson_rubin(level=0.9)
+    grid = np.linspace(-30, 30, 2401) + 1e-7
+    inside = np.zeros(len(grid), dtype=bool)
+    ones = np.column_stack([np.ones(len(y)), C])
+    for j, theta in enumerate(grid):
+        u = y - theta * X[:, 0]
+        short, long = (
+            np.sum((u - A @ np.linalg.lstsq(A, u, rcond=None)[0]) ** 2)
+            for A in (ones, np.column_stack([ones, Z]))
+        )
+        F = (short - long) / 2 / (long / (len(y) - 4))
+        inside[j] = f.sf(F, 2, len(y) - 4) >= 0.1
+    told = np.zeros(len(grid), dtype=bool)
+    for low, high in found.intervals:
+        told |= (grid >= low) & (grid <= high)
+    assert_array_equal(told, inside)
+    assert np.isfinite(found.intervals).all() == bool(shape)
+    assert str(found).startswith("90% [")
+
+
+def test_anderson_rubin_holds_its_level_however_weak():
+    held = 0
+    for seed in range(200):
+        X, y, Z, C = line(0.05, 1000 + seed, 100)
+        found = km.KernelIV({"*": "linear"}).fit(X, y, Z, C).anderson_rubin(level=0.8)
+        held += any(low <= 1.0 <= high for low, high in found.intervals)
+    assert 0.8 - 0.085 <= held / 200 <= 0.8 + 0.085  # three standard errors
+
+
+def test_anderson_rubin_is_for_one_regressor():
+    X, y, Z, _ = line(1.0, 80)
+    iv = km.KernelIV({"*": "linear"}).fit(np.hstack([X, X**2]), y, np.hstack([Z, Z**2]))
+    with pytest.raises(ValueError, match="one endogenous regressor"):
+        iv.anderson_rubin()
+
+
+def test_params_and_conf_int():
+    X, y, Z, C = line(1.0, 80)
+    iv = km.KernelIV({"*": "linear"}).fit(X, y, Z, C)
+    limits = iv.conf_int(0.9)
+    assert list(iv.params.index) == list(limits.index) == ["x0", "c0"]
+    for j, name in enumerate(limits.index):
+        one = iv.average_derivative(column=j, level=0.9)
+        assert_allclose([iv.params[name], *limits.loc[name]], [one.value, one.low, one.high])

@@ -51,6 +51,17 @@ def projected(oracle: slow.Dense, y: np.ndarray, xi: float) -> np.ndarray:
     return np.array(errors)
 
 
+def controlled(oracle: slow.Dense, errors: np.ndarray) -> np.ndarray:
+    """Errors less their ridge regression, from the other rows, on x − E[x | z] in rows left out."""
+    V = (oracle.Phi - oracle.M)[:, 1 : max(oracle.trends, 1)]
+    left = []
+    for i in range(N):
+        others = np.arange(N) != i
+        A = V[others].T @ V[others] / N + 1e-3 * np.eye(V.shape[1])
+        left.append(errors[i] - V[i] @ np.linalg.solve(A, V[others].T @ errors[others] / N))
+    return np.array(left)
+
+
 def stage_of(oracle: slow.Dense, y: np.ndarray) -> second_stage.SecondStage:
     M = oracle.M
     return second_stage.SecondStage.of(M.T @ M / N, M.T @ y / N, oracle.trends, N, y @ y / N)
@@ -69,44 +80,49 @@ def test_evidence_is_a_gaussian_density(degree):
 @pytest.mark.parametrize("degree", [None, 0, 1])
 def test_losses_are_those_of_refits(degree):
     oracle, y = dense(1.0, degree)
-    loss = second_stage.CausalLeaveOneOut.of(stage_of(oracle, y), oracle.Phi, oracle.M, y, N)
+    V = (oracle.Phi - oracle.M)[:, 1 : max(oracle.trends, 1)]
+    loss = second_stage.CausalLeaveOneOut.of(stage_of(oracle, y), oracle.Phi, oracle.M, y, N, V)
     regs = [1e-3, 1e-1]
     found = loss.judged(regs)
     for i, xi in enumerate(regs):
         assert_allclose(found.projected[i], projected(oracle, y, xi) ** 2, rtol=1e-6)
         refits = slow.causal_errors(oracle.Phi, oracle.M, y, xi, degree, 1)
         assert found.causal[i] == pytest.approx(np.mean(refits**2), rel=1e-7)
+        assert_allclose(found.controlled[i], controlled(oracle, refits) ** 2, rtol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("degree", [0, 1])
 def test_the_fit_has_the_regulariser_that_the_rule_takes(degree):
-    """Three judges by refits and dense matrices."""
+    """Four judges by refits and dense matrices."""
     X, y, Z = confounded()
     settings = {"reg_stage1": 1e-2, "trend": degree, "features": km.Exact()}
     iv = km.KernelIV(KX, KZ, **settings).fit(X, y, Z)
     own = dense(1.0, degree)[0].M[:, 1 if degree == 0 else 2 :]
     regs = second_stage.XI * np.sum(own**2) / N
-    causal, errors, likely = [], [], []
+    causal, errors, likely, clean = [], [], [], []
     for xi in regs:
         oracle, target = dense(xi, degree)
         causal.append(oracle.loss2())
         errors.append(projected(oracle, target, xi) ** 2)
         likely.append(evidence(oracle, target, xi))
+        refits = slow.causal_errors(oracle.Phi, oracle.M, target, xi, degree, 1)
+        clean.append(controlled(oracle, refits) ** 2)
     left = [i for i in range(len(regs)) if causal[i] <= 2 * min(causal)]
-    least = min(left, key=lambda i: errors[i].mean())
 
-    def clearly_above(i: int) -> bool:
-        gap = errors[i] - errors[least]
-        return i != least and gap.mean() > 2.5 * gap.std() / N**0.5
+    def unbeaten(left: list[int], errors: list, t: float) -> list[int]:
+        least = min(left, key=lambda i: errors[i].mean())
+        gaps = {i: errors[i] - errors[least] for i in left if i != least}
+        return [i for i in left if i == least or gaps[i].mean() <= t * gaps[i].std() / N**0.5]
 
-    left = [i for i in left if not clearly_above(i)]
+    left = unbeaten(left, errors, 2.5)
     left = [i for i in left if likely[i] >= max(likely[j] for j in left) - 3]
+    left = unbeaten(left, clean, 2.0)
     assert iv.reg_stage2_ == pytest.approx(regs[min(left, key=lambda i: causal[i])], rel=1e-6)
 
 
 def test_no_judge_decides_alone():
-    """Wild, clearly wrong on the instruments' side, unlikely, pulled: what is left is taken."""
+    """Wild, clearly wrong on the instruments' side, unlikely, pulled, not: the last is taken."""
     rng = np.random.default_rng(40)
     fair = rng.exponential(size=200)
     noise = rng.normal(size=(2, 200))
@@ -114,15 +130,35 @@ def test_no_judge_decides_alone():
     rows = np.array([fair, fair + 0.5 + 0.1 * rng.random(200), fair, *(fair + noise)])
     causal = np.array([9.0, 1.0, 1.1, 1.3, 1.2])
     likely = np.array([0.0, 5.0, -9.0, -0.5, -1.0])
-    verdict = judges.Judged(causal, rows, likely)
+    none = np.zeros(5, dtype=bool)
+    verdict = judges.Judged(causal, rows, rows, likely, none)
     # the first explodes, the instruments contradict the second, the prior the third
     assert_array_equal(verdict.admissible(), [3, 4])
     assert verdict.best() == 4
+    # a fourth judge sees through the one that is pulled
+    clean = rows + np.array([0, 0, 0, 0, 1.0])[:, None] * (1 + 0.1 * rng.random(200))
+    assert judges.Judged(causal, rows, clean, likely, none).best() == 3
+
+
+def test_least_squares_do_not_refuse_what_has_a_kernel():
+    """Their first stage has less noise: among kernels only kernels refuse by it."""
+    rng = np.random.default_rng(40)
+    fair = rng.exponential(size=200)
+    rows = np.array([fair, fair + 0.5, fair + 2.0]) + 0.1 * rng.random((3, 200))
+    causal, likely = np.ones(3), np.array([9.0, 1.0, 0.0])
+    bare = np.array([True, False, False])
+    assert_array_equal(judges.Judged(causal, rows, rows, likely, bare).admissible(), [0, 1])
+    assert_array_equal(judges.Judged(causal, rows, rows, likely, ~bare).admissible(), [0])
 
 
 def test_together_keeps_the_order():
     rng = np.random.default_rng(40)
-    parts = [judges.Judged(rng.random(k), rng.random((k, 7)), rng.random(k)) for k in (2, 3)]
+
+    def some(k: int) -> judges.Judged:
+        rows = rng.random((2, k, 7))
+        return judges.Judged(rng.random(k), *rows, rng.random(k), np.zeros(k, dtype=bool))
+
+    parts = [some(2), some(3)]
     whole = judges.Judged.together(parts)
     assert_array_equal(whole.causal[2:], parts[1].causal)
     assert whole.projected.shape == (5, 7)

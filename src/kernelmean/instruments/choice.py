@@ -37,8 +37,8 @@ class StructuralDraft(Saveable):
     def with_trend(self, trend: int | None) -> StructuralDraft:
         """The same coordinates of regressors beside another trend."""
         old = self.bases[0]
-        powers = replace(old.polynomial, powers=0 if trend is None else trend + 1)
-        return replace(self, trend=trend, bases=(Basis(powers, old.features), self.bases[1]))
+        basis = Basis(old.polynomial.with_degree(trend), old.features)
+        return replace(self, trend=trend, bases=(basis, self.bases[1]))
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,20 @@ class Tried:
     regs: np.ndarray
     judged: Judged
 
-    def values(self, points: np.ndarray, i: int) -> tuple[np.ndarray, np.ndarray]:
-        """h at points for the i-th ξ, and R with RRᵀ its covariance a posteriori."""
+    def values(self, points: np.ndarray, i: int) -> np.ndarray:
+        """h at points for the i-th ξ."""
+        return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
+
+    def spread(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
+        """Σ w (covariance of h a posteriori + (h − taken)(h − taken)ᵀ) over ξ, at points."""
+        some = weights > UNLIKELY
+        regs, weights = self.regs[some], weights[some]
+        if not len(regs):
+            return np.zeros((len(points), len(points)))
         Phi = self.draft.bases[0].numbers(points)
-        return Phi @ self.stage.coefficients(self.regs[i]), Phi @ self.stage.root(self.regs[i])
+        coefs = np.column_stack([self.stage.coefficients(reg) for reg in regs])
+        apart = (Phi @ coefs - taken[:, None]) * weights**0.5
+        return Phi @ self.stage.posterior(regs, weights) @ Phi.T + apart @ apart.T
 
 
 @dataclass(frozen=True)
@@ -90,12 +100,10 @@ class Choice:
         weights *= [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         points = X[evenly(len(X), POINTS)]
-        taken = owner[best][0].values(points, owner[best][1])[0]
-        total = np.zeros((len(points), len(points)))
-        for j in np.flatnonzero(weights > UNLIKELY):
-            h, R = owner[j][0].values(points, owner[j][1])
-            R = np.column_stack([R, h - taken])
-            total += weights[j] * (R @ R.T)
+        taken = owner[best][0].values(points, owner[best][1])
+        shares = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
+        pairs = zip(tried, shares, strict=True)
+        total = np.sum([one.spread(points, share, taken) for one, share in pairs], axis=0)
         gain = None if line is None else _gain(*judged.projected[[line, best]])
         return cls(owner[best][0].draft, owner[weights.argmax()][0].draft, points, total, gain)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import f as fisher
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
@@ -90,6 +91,29 @@ class Strength(Saveable):
         rows = zip(self.names, self.partial_r2, self.f, self.df, strict=True)
         words = [f"{n}: partial R² {r:.3f}, F {f:.1f} on {d:.1f} df" for n, r, f, d in rows]
         return "; ".join(words) + (" (weak: below 10)" if self.weak else "")
+
+
+@dataclass(frozen=True)
+class AndersonRubin(Saveable):
+    """Slopes of a straight line that the instruments do not refuse, however weak they are.
+
+    Attributes
+    ----------
+    name : str
+        The endogenous regressor.
+    intervals : tuple of (float, float)
+        One interval; two rays, or the whole line, where instruments are weak; none where they
+        refuse every straight line.
+    level : float
+    """
+
+    name: str
+    intervals: tuple[tuple[float, float], ...]
+    level: float
+
+    def __str__(self) -> str:
+        parts = [f"[{low:.4g}, {high:.4g}]" for low, high in self.intervals]
+        return f"{100 * self.level:g}% {' or '.join(parts) or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -240,6 +264,35 @@ class StructuralInference:
         check_is_fitted(self)
         return strength(self._fit)
 
+    @property
+    def params(self):
+        """Average derivatives over the training rows, by regressor, as a pandas Series."""
+        return self._estimates(0.95)["value"].rename("parameter")
+
+    def conf_int(self, level=0.95):
+        """Their limits, a DataFrame with columns `lower` and `upper`."""
+        found = self._estimates(level)
+        return found[["low", "high"]].set_axis(["lower", "upper"], axis=1)
+
+    def _estimates(self, level: float):
+        import pandas as pd
+
+        check_is_fitted(self)
+        names = self._fit.roles.regressors
+        found = [vars(average_slope(self._fit, j, level)) for j in range(len(names))]
+        return pd.DataFrame(found, index=names)
+
+    def anderson_rubin(self, *, level=0.95) -> AndersonRubin:
+        """Slopes θ for which y − θx, given C, does not go with the instruments; one regressor.
+
+        {θ : (uᵀPu/k)/(uᵀ(I − P)u/(n − k − p)) ≤ F quantile}, u = y − θx and P the projection on
+        Z, both less their regression on the p columns (1, C). The level holds with instruments of
+        any strength where the effect is a straight line (Anderson and Rubin 1949), which standard
+        errors do not claim. Of the rows the model keeps, at most 10,000.
+        """
+        check_is_fitted(self)
+        return anderson_rubin(self._fit, check_level(level))
+
     def endogeneity_test(self) -> Endogeneity:
         """Whether regression would have done: distance of h from kernel ridge, with a p-value.
 
@@ -300,6 +353,34 @@ def strength(fit: StructuralFit) -> Strength:
     n = max(fit.sizes[0], len(X))
     f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
     return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra))
+
+
+def anderson_rubin(fit: StructuralFit, level: float) -> AndersonRubin:
+    """The set of `KernelIV.anderson_rubin`."""
+    (X, Z, y), roles = fit.sample, fit.roles
+    if len(roles.x) > 1 or np.isnan(fit.specification_p):
+        raise ValueError(
+            f"anderson_rubin needs one endogenous regressor, and rows with X and y; here are "
+            f"{len(roles.x)} regressors, {list(roles.x)}"
+        )
+    given = np.column_stack([np.ones(len(y)), X[:, 1:] - X[:, 1:].mean(0)])
+    less = _rest(given, np.column_stack([X[:, 0], y, Z[:, : len(roles.z)]]))
+    pair, k, p = less[:, :2], len(roles.z), given.shape[1]
+    rest = _rest(less[:, 2:], pair)
+    bound = fisher.ppf(level, k, len(y) - k - p) * k / (len(y) - k - p)
+    (a, b), (_, c) = pair.T @ pair - (1.0 + bound) * rest.T @ rest  # aθ² − 2bθ + c ≤ 0
+    root = (b * b - a * c) ** 0.5 if b * b > a * c else np.nan
+    if np.isnan(root):
+        intervals = [] if a > 0 else [(-np.inf, np.inf)]
+    else:
+        low, high = sorted(((b - root) / a, (b + root) / a))
+        intervals = [(low, high)] if a > 0 else [(-np.inf, low), (high, np.inf)]
+    return AndersonRubin(roles.x[0], tuple((float(i), float(j)) for i, j in intervals), level)
+
+
+def _rest(columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """What a linear regression on the columns leaves of the targets."""
+    return targets - columns @ np.linalg.lstsq(columns, targets, rcond=None)[0]
 
 
 def endogeneity_of(fit: StructuralFit) -> Endogeneity:

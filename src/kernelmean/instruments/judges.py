@@ -1,4 +1,4 @@
-"""Which of several structural functions is believed: three judges, none of which decides alone.
+"""Which of several structural functions is believed: four judges, none of which decides alone.
 
 - The *causal loss*, (1/n) Σ(y_i − h⁻ⁱ(x_i))², is large where h explodes; under confounding it is
   pulled towards the regression of y on X.
@@ -8,15 +8,20 @@
   that are not seen it asks for what the prior expects; it overstates differences where the prior is
   not a good one.
 
+- The *controlled loss* is the causal one of what of y − h(x) does not go with x − E[x | z], in a
+  straight line. Where confounding works through these residuals, as in a triangular model, it has
+  no pull and far less noise; where it does not, it is not worse than the causal loss.
+
 So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
 above the least (a paired t over the rows), those within three units of the best evidence are
-admissible; the one of least causal loss is taken. With fewer than 200 rows a column a straight line
+admissible; of those whose controlled loss is within the noise of the least, the one of least
+causal loss is taken. With fewer than 200 rows a column a straight line
 is taken before that, unless the best evidence is 200d/n units above its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +30,7 @@ from scipy.special import softmax
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
+NEAR = 2.0  # t of a difference between controlled losses
 FEW = 200.0  # rows a column, below which a straight line is preferred
 TEMPER = 2.0  # what evidence is divided by, for it overstates
 
@@ -35,24 +41,34 @@ class Judged:
 
     causal: np.ndarray  # (candidates,); zeros where no row has both regressors and outcome
     projected: np.ndarray  # squared errors, row by row
+    controlled: np.ndarray  # squared errors, row by row
     evidence: np.ndarray  # (candidates,)
+    bare: np.ndarray  # (candidates,): whether it is two-stage least squares
 
     @classmethod
     def together(cls, several: Iterable[Judged]) -> Judged:
         """The candidates of all."""
-        parts = zip(*((j.causal, j.projected, j.evidence) for j in several), strict=True)
+        parts = zip(*(vars(judged).values() for judged in several), strict=True)
         return cls(*(np.concatenate(part) for part in parts))
 
     def fair(self) -> np.ndarray:
         """Numbers of the candidates that neither loss refuses."""
         tame = np.flatnonzero(self.causal <= WILD * self.causal.min())
-        errors = self.projected[tame]
-        return tame[paired_t(errors, errors[errors.mean(1).argmin()]) <= CLEAR]
+        return self._among(tame, lambda some: _unbeaten(self.projected[some], CLEAR))
 
     def admissible(self) -> np.ndarray:
         """Numbers of the candidates that no judge refuses."""
-        fair = self.fair()
-        return fair[self.evidence[fair] >= self.evidence[fair].max() - BEHIND]
+        near = lambda some: self.evidence[some] >= self.evidence[some].max() - BEHIND  # noqa: E731
+        return self._among(self.fair(), near)
+
+    def _among(self, some: np.ndarray, holds: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Of some, who holds among all, or with a kernel among those that have one.
+
+        The first stage of least squares is another, with less noise in y − E[h(X) | z].
+        """
+        own = some[~self.bare[some]]
+        groups = (group[holds(group)] for group in (some, own) if len(group))
+        return np.unique(np.concatenate(list(groups)))
 
     def weights(self) -> np.ndarray:
         """Posterior probabilities of the fair candidates, tempered; 0 of the others."""
@@ -70,7 +86,13 @@ class Judged:
         if enough > 1 and plain is not None and plain in fair:
             left_behind = self.evidence[fair].max() - self.evidence[plain]
             left = np.array([plain]) if left_behind <= enough else left
+        left = left[_unbeaten(self.controlled[left], NEAR)]
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
+
+
+def _unbeaten(errors: np.ndarray, t: float) -> np.ndarray:
+    """Whose mean is at most t standard errors of the difference above the least."""
+    return paired_t(errors, errors[errors.mean(1).argmin()]) <= t
 
 
 def paired_t(errors: np.ndarray, other: np.ndarray) -> np.ndarray:

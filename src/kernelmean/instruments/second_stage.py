@@ -18,6 +18,7 @@ from .groups import Group, merged, summed
 from .judges import Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
+CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
@@ -86,12 +87,12 @@ class SecondStage:
         q = self.rest - float(self.c @ (self.c * self.grid.shrink(reg)))
         return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
 
-    def root(self, reg: float) -> Array:
-        """R with RRᵀ = σ²A⁻¹/m, the covariance of the coefficients a posteriori."""
-        xp, p = arrays.namespace(self.c), self.trends
-        head = self.G[:, :p] @ xp.linalg.cholesky(self.inverse)
-        tail = self.G[:, p:] * self.grid.shrink(reg) ** 0.5
-        return (self.noise(reg) / self.m) ** 0.5 * xp.concat([head, tail], axis=1)
+    def posterior(self, regs, weights) -> Array:
+        """Σ w σ²A⁻¹/m over several ξ, σ²A⁻¹/m being the covariance a posteriori for one."""
+        parts = [w * self.noise(reg) / self.m for reg, w in zip(regs, weights, strict=True)]
+        shrink = sum(part * self.grid.shrink(reg) for reg, part in zip(regs, parts, strict=True))
+        head, tail = self.G[:, : self.trends], self.G[:, self.trends :]
+        return sum(parts) * (head @ self.inverse @ head.T) + (tail * shrink) @ tail.T
 
     def evidence(self, reg: float) -> float:
         """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².
@@ -126,10 +127,11 @@ class CausalLeaveOneOut:
     w: Array
     g0: Array
     x0: Array
+    V: np.ndarray  # standardised columns of x − E[x | z]
     known: bool = True  # regressors beside outcomes, not their embeddings alone
 
     @classmethod
-    def of(cls, stage: SecondStage, Phi, M, y, m: int) -> CausalLeaveOneOut:
+    def of(cls, stage: SecondStage, Phi, M, y, m: int, V=None) -> CausalLeaveOneOut:
         xp, p = arrays.namespace(M), stage.trends
         MG = M @ stage.G
         XG = MG if Phi is M else Phi @ stage.G
@@ -138,7 +140,8 @@ class CausalLeaveOneOut:
         g0, x0 = xp.sum(pull * T, axis=1) / m, xp.sum(pull * X, axis=1) / m
         u, w = y - T @ stage.start, y - X @ stage.start
         XR, MR = XG[:, p:], MG[:, p:]
-        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0, Phi is not M)
+        V = np.zeros((len(y), 0)) if V is None else V
+        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0, V, Phi is not M)
 
     def __call__(self, reg: float) -> float:
         errors = self.errors([reg])[1]
@@ -154,11 +157,21 @@ class CausalLeaveOneOut:
         pull = self.x0[:, None] + self.XM @ D / self.m
         return projected, self.w[:, None] - self.XR @ b + pull * projected
 
-    def judged(self, regs) -> Judged:
+    def judged(self, regs, bare: bool = False) -> Judged:
         """What the judges say of h at each ξ."""
-        projected, causal = (arrays.to_numpy(part).T ** 2 for part in self.errors(regs))
+        projected, causal = map(arrays.to_numpy, self.errors(regs))
+        controlled = without(self.V, causal) if self.known else projected
         evidence = np.array([self.stage.evidence(float(reg)) for reg in regs])
-        return Judged(self.known * causal.mean(1), projected, evidence)
+        mean = self.known * (causal**2).mean(0)
+        kinds = np.full(len(evidence), bare)
+        return Judged(mean, projected.T**2, controlled.T**2, evidence, kinds)
+
+
+def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """What a ridge regression on V leaves of errors in rows left out."""
+    n = len(V)
+    say = np.linalg.solve(V.T @ V / n + CONTROL * np.eye(V.shape[1]), V.T / n)
+    return (errors - V @ (say @ errors)) / (1.0 - (V * say.T).sum(1))[:, None]
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
@@ -202,7 +215,7 @@ def of_moments(moments: Moments, trends: int) -> SecondStage:
 
 
 def judge(
-    groups: list[Group], leave: int, keep: int, reg: float | None
+    groups: list[Group], leave: int, keep: int, reg: float | None, bare: bool
 ) -> tuple[SecondStage, np.ndarray, Judged]:
     """Stage 2 without columns `keep` to `leave`, values of ξ, and what the judges say of them."""
     learners = [g for g in groups if g.outcome]
@@ -216,9 +229,10 @@ def judge(
         second[np.ix_(columns, columns)], target[columns], keep, moments.n, power
     )
     own = M[:, columns]
-    loss = CausalLeaveOneOut.of(stage, own if Phi is M else Phi[:, columns], own, y, moments.n)
+    V = left_of_regressors(Phi, M, learners[0])
+    loss = CausalLeaveOneOut.of(stage, own if Phi is M else Phi[:, columns], own, y, moments.n, V)
     regs = candidates(stage) if reg is None else np.array([reg])
-    return stage, regs, loss.judged(regs)
+    return stage, regs, loss.judged(regs, bare)
 
 
 def second_moments(learners: list[Group]) -> Moments:
@@ -229,7 +243,15 @@ def second_moments(learners: list[Group]) -> Moments:
 
 def causal_leave_one_out(stage: SecondStage, learners: list[Group]) -> CausalLeaveOneOut:
     """The causal loss over a few of the complete rows."""
-    return CausalLeaveOneOut.of(stage, *complete_rows(learners), stage.m)
+    Phi, M, y = complete_rows(learners)
+    V = left_of_regressors(Phi, M, learners[0])
+    return CausalLeaveOneOut.of(stage, Phi, M, y, stage.m, V)
+
+
+def left_of_regressors(Phi, M, group: Group) -> np.ndarray:
+    """x − E[x | z], standardised, of a plane's columns; none where there is no plane."""
+    slopes = slice(1, group.basis_x.polynomial.slopes)
+    return arrays.to_numpy(Phi[:, slopes]) - arrays.to_numpy(M[:, slopes])
 
 
 def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
