@@ -1,5 +1,5 @@
-"""The jobs of `kernelmean demo`: one file each, with a `TITLE` and a `run(quick)`."""
+"""The jobs of `kernelmean demo`: one file each, with a `JOB`."""
 
 from __future__ import annotations
 
-JOBS = ("fish", "schooling", "engel", "influenza", "approval", "sp500", "volatility")
+JOBS = ("savings", "sunspots", "pacific", "influenza", "approval", "sp500", "schooling")
