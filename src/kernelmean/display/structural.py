@@ -86,7 +86,7 @@ class StructuralCurveDisplay(Display):
         number = check_column(column, names)
         x = points[:, number]
         grid = np.linspace(np.quantile(x, 0.025), np.quantile(x, 0.975), n_grid)
-        path = np.tile(np.median(points, axis=0), (n_grid, 1))
+        path = np.tile(np.quantile(points, 0.5, axis=0, method="inverted_cdf"), (n_grid, 1))
         path[:, number] = grid
         rows, coef = estimator.basis_x_.transform(path), estimator.coef_
         band = confidence_limits(rows, coef, estimator.covariance_, level, simultaneous=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,41 +26,88 @@ def trend_inverse(second: np.ndarray, n: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Polynomial(Saveable):
-    """Columns [1, u, u², …]: powers of the standardised columns u, without interactions.
+    """Columns [1, v, u, u², …]: what enters in a straight line, then powers, no interactions.
 
-    `powers` is 0 for no columns at all, 1 for the constant, 2 for a plane, ….
+    u are the standardised columns; v those of them that are `straight`, and indicators of every
+    level but the first of `categories`. `powers` is 0 for no columns at all, 1 for the constant
+    and v, 2 for a plane, ….
     """
 
     powers: int
     middle: Array
     spread: Array
+    straight: tuple[int, ...] = ()
+    categories: tuple[tuple[int, tuple[float, ...]], ...] = ()  # a column and its levels
 
     @classmethod
-    def of(cls, points, powers: int) -> Polynomial:
+    def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
         """Standardised by the mean and deviation of `points`."""
         xp = arrays.namespace(points)
         spread = xp.std(points, axis=0)
         spread = xp.where(spread > 0, spread, xp.ones_like(spread))
-        return cls(powers, xp.mean(points, axis=0), spread)
+        return cls(powers, xp.mean(points, axis=0), spread, tuple(straight), tuple(categories))
+
+    def with_degree(self, degree: int | None) -> Polynomial:
+        """The same columns up to another power."""
+        return replace(self, powers=0 if degree is None else degree + 1)
+
+    @property
+    def bent(self) -> list[int]:
+        """Columns of which there are powers."""
+        plain = {*self.straight, *(j for j, _ in self.categories)}
+        return [j for j in range(self.middle.shape[0]) if j not in plain]
 
     @property
     def width(self) -> int:
-        return 1 + (self.powers - 1) * self.middle.shape[0] if self.powers else 0
+        return 1 + self.once + (self.powers - 1) * len(self.bent) if self.powers else 0
+
+    @property
+    def scales(self) -> np.ndarray:
+        """1 for columns that may have a kernel beside this, ∞ for the others."""
+        scales = np.full(self.middle.shape[0], np.inf)
+        scales[self.bent] = 1.0
+        return scales
+
+    @property
+    def once(self) -> int:
+        """Number of columns that have no powers."""
+        return len(self.straight) + sum(len(levels) - 1 for _, levels in self.categories)
 
     def __call__(self, points) -> Array:
-        xp = arrays.namespace(points)
         u = (points - self.middle) / self.spread
-        one = xp.ones((points.shape[0], 1), dtype=u.dtype, device=getattr(u, "device", None))
-        columns = [one, *(u**k for k in range(1, self.powers))]
+        xp = arrays.namespace(u)
+        bent, straight = (
+            arrays.take(u, np.array(c, int), axis=1) for c in (self.bent, self.straight)
+        )
+        columns = [xp.ones_like(u[:, :1]), straight]
+        for j, levels in self.categories:
+            alike = points[:, j : j + 1] == arrays.like(np.array(levels[1:]), u)[None, :]
+            columns.append(xp.astype(alike, u.dtype))
+        columns += [bent**k for k in range(1, self.powers)]
         return xp.concat(columns, axis=1)[:, : self.width]
 
     def derivative(self, points, column: int) -> Array:
         """∂/∂x_column of every column, (n, width)."""
-        xp = arrays.namespace(points)
-        u = (points[:, column : column + 1] - self.middle[column]) / self.spread[column]
-        mine = xp.asarray(np.arange(self.middle.shape[0]) == column, dtype=u.dtype)[None, :]
-        slopes = [k * u ** (k - 1) / self.spread[column] * mine for k in range(1, self.powers)]
-        return xp.concat([xp.zeros_like(u), *slopes], axis=1)[:, : self.width]
+        u = (points[:, column] - self.middle[column]) / self.spread[column]
+        slopes = 0.0 * self(points)
+        if column in self.straight and self.powers:
+            slopes[:, 1 + self.straight.index(column)] = 1.0 / self.spread[column]
+        if column in self.bent:
+            ahead, step = 1 + self.once, len(self.bent)
+            for k in range(1, self.powers):
+                place = ahead + (k - 1) * step + self.bent.index(column)
+                slopes[:, place] = k * u ** (k - 1) / self.spread[column]
+        return slopes
+
+    def check(self, points, names: Sequence[str]) -> None:
+        """Refuse levels that were not there in fitting."""
+        for j, levels in self.categories:
+            new = np.setdiff1d(arrays.to_numpy(points[:, j]), levels)
+            if len(new):
+                raise ValueError(
+                    f"column {names[j]!r} has {new[0]:g}, a category that the model was not "
+                    f"fitted on; it knows {[f'{level:g}' for level in levels]}"
+                )
 
 
 class Bare(FeatureMap):

@@ -37,8 +37,8 @@ class StructuralDraft(Saveable):
     def with_trend(self, trend: int | None) -> StructuralDraft:
         """The same coordinates of regressors beside another trend."""
         old = self.bases[0]
-        powers = replace(old.polynomial, powers=0 if trend is None else trend + 1)
-        return replace(self, trend=trend, bases=(Basis(powers, old.features), self.bases[1]))
+        basis = Basis(old.polynomial.with_degree(trend), old.features)
+        return replace(self, trend=trend, bases=(basis, self.bases[1]))
 
 
 @dataclass(frozen=True)

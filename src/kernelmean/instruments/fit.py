@@ -77,7 +77,8 @@ class Plan:
     """What is asked for, kernels resolved; pairs are of the regressors and of the instruments."""
 
     split: str  # the way of sharing rows
-    kernels: Pair  # at the lengthscales that the search starts from
+    kernels: Pair  # at the lengthscales that the search starts from; None where all is straight
+    plain: tuple[Polynomial, Polynomial]  # what stands beside them, of degree 0
     trends: tuple[int | None, ...]  # to choose from
     tunes: tuple[bool, bool]  # whether lengthscales are searched
     regs: tuple[float | None, float | None]  # of stage 1 and stage 2
@@ -89,8 +90,8 @@ class Plan:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         few = thinned_parts(parts, SEARCH_ROWS)
         plain = len(self.trends) > 1 and all(self.tunes)
-        if plain and _tell_no_more_than_a_line(few):
-            return self.finish(self.straight(1, few), parts)
+        if None in self.kernels or (plain and self._tell_no_more_than_a_line(few)):
+            return self.finish(self.straight(self.trends[-1] or 1, few), parts)
         scales = self._scales(few)
         makers = [partial(self.sized, size, scales, few) for size in self.sizes]
         if len(makers) == len(self.trends) == 1:
@@ -103,6 +104,12 @@ class Plan:
         columns = max(X.shape[1], few[0].Z.shape[1])
         choice = Choice.of(list(itertools.chain(*tried)), X, columns)
         return self.widened(choice, parts, few)
+
+    def _tell_no_more_than_a_line(self, few: list[Part]) -> bool:
+        """Whether regressors, or instruments, have as few different rows as fix a plane."""
+        rows = (arrays.to_numpy(together(few, name)) for name in "XZ")
+        bent = (side[:, plain.bent] for side, plain in zip(rows, self.plain, strict=True))
+        return any(len(np.unique(side, axis=0)) <= side.shape[1] + 1 for side in bent)
 
     def widened(self, choice: Choice, parts: list[Part], few: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
@@ -120,17 +127,16 @@ class Plan:
         """Factors of all lengthscales of the regressors."""
         if not self.tunes[0]:
             return (1.0,)
-        return AROUND if len(self.roles.regressors) > 1 else SIZES
+        return AROUND if len(self.plain[0].bent) > 1 else SIZES
 
     def judged(self, draft: StructuralDraft, few: list[Part]) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
         groups, *_ = self._embedded(draft, few, _mean_outcome(few))
-        d, whole = few[0].X.shape[1], draft.bases[0].trends
-        found = []
+        whole, found = draft.bases[0].trends, []
         for trend in (draft.trend,) if draft.bare else self.trends:
-            keep = 0 if trend is None else 1 + trend * d
-            told = judge(groups, whole, keep, 1.0 if draft.bare else self.regs[1])
-            found.append(Tried(draft.with_trend(trend), *told))
+            less = draft.with_trend(trend)
+            told = judge(groups, whole, less.bases[0].trends, 1.0 if draft.bare else self.regs[1])
+            found.append(Tried(less, *told))
         return found
 
     def sized(self, size: float, scales: Pair, few: list[Part]) -> StructuralDraft:
@@ -139,23 +145,24 @@ class Plan:
 
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
-        ones = np.ones(few[0].X.shape[1]), np.ones(few[0].Z.shape[1])
-        return self.draft(degree, ones, few, Bare())
+        scales = self.plain[0].scales, self.plain[1].scales
+        return self.draft(degree, scales, few, Bare())
 
     def draft(
         self, trend: int | None, scales: Pair, few: list[Part], features: FeatureMap | None = None
     ) -> StructuralDraft:
         """Coordinates at these lengthscales, coarse ones where they are yet to be judged."""
         sides = zip(self.kernels, scales, self.tunes, strict=True)
-        kernels = tuple(k.scaled(s) if tuned else k for k, s, tuned in sides)
+        kernels = tuple(k.scaled(s) if k and tuned else k for k, s, tuned in sides)
         teachers = [part for part in few if part.teaches]
-        powers = 0 if trend is None else trend + 1
 
         def basis(i: int) -> Basis:
             points = together(teachers, "XZ"[i])
             own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
             with hushed():  # of a rank that is used up the last fit will tell
-                return Basis(Polynomial.of(points, powers), own.fit(points, kernels[i]))
+                return Basis(
+                    self.plain[i].with_degree(trend), own.fit(points, kernels[i] or "linear")
+                )
 
         return StructuralDraft(trend, kernels, scales, (basis(0), basis(1)))
 
@@ -203,22 +210,16 @@ class Plan:
         """The shape of both kernels: one scale per column, as far as they are searched."""
         known = complete(few, self.split)
         if not any(self.tunes) or not known:
-            return np.ones(few[0].X.shape[1]), np.ones(few[0].Z.shape[1])
-        powers = 0 if self.trends[-1] is None else self.trends[-1] + 1
+            return self.plain[0].scales, self.plain[1].scales
+        beside = tuple(part.with_degree(self.trends[-1]) for part in self.plain)
         points, y = (together(known, "X"), together(known, "Z")), together(known, "y")
         regs = self.regs[::-1]
-        return seek_scales(self.kernels, points, y, powers, self.tunes, regs, self.verbose)
+        return seek_scales(self.kernels, points, y, beside, self.tunes, regs, self.verbose)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""
         fine = self.features is None and tuned
         return clone(otherwise) if fine else as_feature_map(self.features)
-
-
-def _tell_no_more_than_a_line(few: list[Part]) -> bool:
-    """Whether regressors, or instruments, have as few different rows as fix a plane."""
-    sides = (arrays.to_numpy(together(few, name)) for name in "XZ")
-    return any(len(np.unique(rows, axis=0)) <= rows.shape[1] + 1 for rows in sides)
 
 
 def _mean_outcome(parts: list[Part]) -> float:

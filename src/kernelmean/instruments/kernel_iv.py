@@ -29,8 +29,10 @@ from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel
 from ..regression.lengthscales import TUNABLE
+from .basis import Polynomial
 from .choice import StructuralDraft
 from .fit import Plan, StructuralFit
+from .forms import LINEAR, Forms, forms_of
 from .formula import Design, read_formula
 from .groups import Part
 from .inference import StructuralInference
@@ -53,9 +55,13 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel_x, kernel_z : Kernel, str, scikit-learn kernel or callable
+    kernel_x, kernel_z : Kernel, str, scikit-learn kernel, callable or dict
         Kernels on the regressors (X, C) and on the instruments (Z, C). By name: a product over
-        columns, each with a lengthscale of its own.
+        columns, each with a lengthscale of its own. A dict gives the form of each column, by name
+        or number: a kernel, "linear" (a straight line, which is not penalised) or "category" (a
+        shift for each value), "*" for all other regressors. Columns of C keep it as instruments,
+        and `kernel_x` may name columns of Z, too. Where nothing bends, this is two-stage least
+        squares.
     reg_stage1, reg_stage2 : float, optional
         λ and ξ, per sample. None chooses them as above; under a share, by the paper's
         causal validation: λ minimises the stage-1 loss on the stage-2 rows, ξ minimises
@@ -185,8 +191,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             If Z is missing, or anything is malformed, non-finite or constant.
         """
         parts, roles = self._check(X, y, Z, C)
-        plan = self._plan(thinned_parts(parts, SEARCH_ROWS), roles)
-        return self._adopt(plan.fit(parts))
+        return self._adopt(self._plan(parts, roles).fit(parts))
 
     @classmethod
     def from_formula(cls, formula, data, **parameters) -> KernelIV:
@@ -252,10 +257,13 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         if self.design_ is not None and column_names(X) is not None:
             X, C = self.design_.regressors(X, C)
         if self.roles_.c and C is None:
-            return self.roles_.joined(X)
-        points = as_points(X, "X", one_d=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return points if C is None else self.roles_.beside(points, C)
+            points = self.roles_.joined(X)
+        else:
+            points = as_points(X, "X", one_d=False)
+            validate_data(self, X, reset=False, skip_check_array=True)
+            points = points if C is None else self.roles_.beside(points, C)
+        self.basis_x_.polynomial.check(points, self.roles_.regressors)
+        return points
 
     @property
     def features_x_(self) -> FeatureMap:
@@ -327,51 +335,84 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             return [rows.part(X, Z, outcome)], roles
         return share(self.split, self.random_state, X, Z, outcome), roles
 
-    def _plan(self, few: list[Part], roles: Roles) -> Plan:
+    def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
+        few = thinned_parts(parts, SEARCH_ROWS)
         known = [part for part in few if part.teaches or kind_of(self.split) != "samples"]
         X, Z = together(known, "X"), together(few, "Z")
+        forms = forms_of(self.kernel_x, self.kernel_z, roles)
+        plain = self._plain(forms, parts, roles)
+        kernels = self._kernel("x", X, roles, forms[0]), self._kernel("z", Z, roles, forms[1])
+        straight = any(form is not None and len(form.bent) < len(form.each) for form in forms)
         return Plan(
             kind_of(self.split),
-            (self._kernel("x", X, roles), self._kernel("z", Z, roles)),
-            self._trends(few),
-            self._tunes,
+            kernels,
+            plain,
+            self._trends(few, straight),
+            self._tunes(forms),
             (self.reg_stage1, self.reg_stage2),
             self.features,
             self.verbose,
             roles,
         )
 
-    def _kernel(self, side: str, points, roles: Roles) -> Kernel:
-        """At the lengthscale that these points suggest."""
+    def _plain(self, forms: tuple, parts: list[Part], roles: Roles) -> tuple:
+        """The columns beside either kernel, of degree 0."""
+        teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
+        found = []
+        for side, form, names in zip(
+            "XZ", forms, (roles.regressors, roles.instruments), strict=True
+        ):
+            points = together(teachers, side)
+            if form is None:
+                found.append(Polynomial.of(points, 1))
+                continue
+            levels = form.levels(parts, side, names)
+            found.append(Polynomial.of(points, 1, form.those(LINEAR), levels))
+        return tuple(found)
+
+    def _kernel(self, side: str, points, roles: Roles, form: Forms | None) -> Kernel | None:
+        """At the lengthscale that these points suggest; None where every column is straight."""
+        name = f"kernel_{side}"
+        given = getattr(self, name) if form is None else form.kernel(name)
+        if given is None:
+            return None
         return fitted_kernel(
-            getattr(self, f"kernel_{side}"),
+            given,
             points,
             names=roles.for_kernel(side),
-            name=f"kernel_{side}",
+            name=name,
             columnwise=True,
             argument=f"({side.upper()}, C)",
         )
 
-    def _trends(self, few: list[Part]) -> tuple[int | None, ...]:
+    def _trends(self, few: list[Part], straight: bool) -> tuple[int | None, ...]:
         """The degrees to choose from: a plane needs rows enough, and numbers, in every column."""
+        if self.trend is None and straight:
+            raise ValueError(
+                'trend is None, but columns enter in straight lines or as categories; "auto" or a '
+                "degree is needed, for they stand beside an intercept"
+            )
         if self.trend != "auto":
             return (None if self.trend is None else int(self.trend),)
         if kind_of(self.split) == "share":
-            return (None,)
+            return (0,) if straight else (None,)
         n, columns = sum(p.n for p in few), max(few[0].X.shape[1], few[0].Z.shape[1])
         indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
         return (0, 1) if n >= 10 * columns and not indexed else (0,)
 
-    @property
-    def _tunes(self) -> tuple[bool, bool]:
+    def _tunes(self, forms: tuple) -> tuple[bool, bool]:
         """Whether the lengthscales of the regressors, and of the instruments, are searched."""
-        if self.tune_lengthscale != "auto":
-            return self.tune_lengthscale, self.tune_lengthscale
-        if kind_of(self.split) == "share" or learns_from_pairs(self.features):
-            return False, False
-        x, z = (isinstance(k, str) and k in TUNABLE for k in (self.kernel_x, self.kernel_z))
-        return x, z
+
+        def tuned(kernel, form: Forms | None) -> bool:
+            used = [kernel] if form is None else [form.each[j] for j in form.bent]
+            if not used or self.tune_lengthscale != "auto":
+                return bool(used) and self.tune_lengthscale
+            if kind_of(self.split) == "share" or learns_from_pairs(self.features):
+                return False
+            return all(isinstance(k, str) and k in TUNABLE for k in used)
+
+        return tuned(self.kernel_x, forms[0]), tuned(self.kernel_z, forms[1])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fit")

@@ -47,31 +47,35 @@ def seek_scales(
     kernels: Pair,
     points: Pair,
     y,
-    powers: int,
+    beside: tuple[Polynomial, Polynomial],
     free: tuple[bool, bool],
     regs: Pair,
     verbose: Verbose,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scales of the lengthscales of both kernels, from evenly spaced rows.
 
-    `powers` are those of the polynomial beside the kernels; `free` says which scales move.
+    `beside` are the polynomials beside the kernels; `free` says which scales move. Columns that
+    have no kernel get the scale ∞.
     """
     data = [arrays.to_numpy(part) for part in (*points, y)]
     at: Pair = (None, None)
     for limit in track(ROWS, description="Lengthscales", verbose=verbose):
-        X, Z, target = _thinned(data, limit)
-        search = Search(
-            Scaled(kernels[0], X),
-            Scaled(kernels[1], Z),
-            Polynomial.of(X, powers)(X),
-            Polynomial.of(Z, powers)(Z),
-            (target - target.mean()) / (target.std() or 1.0),
-            free,
-            regs,
-            at,
-        )
-        at = search.found()
-    return 10.0 ** at[0][:-1], 10.0 ** at[1][:-1]
+        *sides, target = _thinned(data, limit)
+        maps = map(_scaled, kernels, sides, beside)
+        trends = (polynomial(points) for polynomial, points in zip(beside, sides, strict=True))
+        y = (target - target.mean()) / (target.std() or 1.0)
+        at = Search(*maps, *trends, y, free, regs, at).found()
+    found = []
+    for u, points, polynomial in zip(at, data, beside, strict=False):
+        scales = np.full(points.shape[1], np.inf)
+        scales[polynomial.bent] = 10.0 ** u[:-1]
+        found.append(scales)
+    return found[0], found[1]
+
+
+def _scaled(kernel, points: np.ndarray, beside: Polynomial) -> Scaled:
+    """Coordinates of the columns that have a kernel."""
+    return Scaled(kernel.on(beside.bent, points.shape[1]), points[:, beside.bent])
 
 
 def _thinned(data: list, limit: int) -> list:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.summary import Block, Line, Summary
+from .basis import Basis
 from .fit import StructuralFit
 from .inference import average_slope, endogeneity_of, strength
 from .rows import kind_of
@@ -59,7 +60,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
         return [Block(side, [least, powers]) for side in sides]
     trend = "none" if degree is None else f"polynomial of degree {degree}"
     of_x, of_z = (
-        _kernel(fit.draft.kernels[i], fit.draft.bases[i].features.rank_, names)
+        _kernel(fit.draft.kernels[i], fit.draft.bases[i], names)
         for i, names in enumerate((fit.roles.regressors, fit.roles.instruments))
     )
     return [
@@ -68,16 +69,21 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     ]
 
 
-def _kernel(kernel, rank: int, names: list[str]) -> list[Line]:
+def _kernel(kernel, basis: Basis, names: list[str]) -> list[Line]:
     """The kernel, its lengthscale along each column, and the number of coordinates."""
-    scale = getattr(kernel, "lengthscale", None)
+    bent, rank = basis.polynomial.bent, basis.features.rank_
+    own = kernel.on(bent, len(names)) if len(bent) < len(names) else kernel
+    scale = getattr(own, "lengthscale", None)
     if scale is None:
         lines = [Line("kernel", kernel, repr(kernel))]
     else:
-        each = np.broadcast_to(np.asarray(scale, dtype=float), len(names))
-        named = zip(names, each, strict=True)
-        lines = [Line("kernel", kernel, type(kernel).__name__)]
-        lines += [Line.of(f"lengthscale of {name}", float(s)) for name, s in named]
+        each = np.broadcast_to(np.asarray(scale, dtype=float), len(bent))
+        named = zip(bent, each, strict=True)
+        lines = [Line("kernel", kernel, type(own).__name__)]
+        lines += [Line.of(f"lengthscale of {names[j]}", float(s)) for j, s in named]
+    lines += [Line(names[j], "linear", "a straight line") for j in basis.polynomial.straight]
+    for j, levels in basis.polynomial.categories:
+        lines.append(Line(names[j], "category", f"{len(levels)} categories"))
     return [*lines, Line("coordinates", rank, f"{rank:,}")]
 
 

@@ -97,7 +97,9 @@ class OnColumns(Kernel):
                 parts.append((places, kernel.on(kept, len(cols))))
         if not parts:
             raise ValueError(f"{self!r} looks at none of the columns {list(columns)}")
-        return OnColumns(tuple(parts))
+        (places, alone), *rest = parts
+        whole = not rest and places == tuple(range(len(columns)))
+        return alone if whole else OnColumns(tuple(parts))
 
     def self_convolved(self, d: int) -> Kernel:
         return self._map(lambda cols, k: k.self_convolved(len(cols)))

@@ -13,6 +13,8 @@ import typer
 
 from ...core.moments import block_rows, row_blocks
 from ...display import CURVE, DATA, StructuralCurveDisplay
+from ...instruments.basis import Basis
+from ...instruments.forms import CATEGORY, LINEAR, OTHERS
 from ...instruments.formula import Design, names_of, read_formula
 from ...instruments.inference import (
     WEAK,
@@ -28,10 +30,10 @@ from ...kernels import Kernel as AnyKernel
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
-from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
+from ..command import Command, Data, KernelName, Names, Shared, columns, option
 from ..errors import UserError, noted, refusals
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..tables import Table, complete
+from ..tables import Table, complete, split_names
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -59,6 +61,21 @@ def read_split(text: str) -> str | float | int:
     return value
 
 
+def read_kernel(text: str) -> str | dict[str, str]:
+    """`--kernel`: a name, or column=form by commas, where "*" stands for all other columns."""
+    if text in KernelName.__members__:
+        return {OTHERS: LINEAR} if text == LINEAR else text
+    pairs = dict(part.rpartition("=")[::2] for part in split_names(text, "--kernel"))
+    forms = [*KernelName, CATEGORY]
+    odd = [form for column, form in pairs.items() if form not in forms or not column]
+    if odd:
+        raise UserError(
+            f"--kernel is {text!r}; one of {', '.join(KernelName)}, or forms of columns such as "
+            f"age=gaussian,*=linear are needed (a form is one of {', '.join(forms)})"
+        )
+    return pairs
+
+
 def read_trend(text: str) -> str | int | None:
     """`--trend`: auto, none or a degree."""
     if text in ("auto", "none"):
@@ -77,7 +94,7 @@ class Settings(Shared):
     z: Annotated[Names | None, columns("--z", "Instrument(s)")] = None
     c: Annotated[Names | None, columns("--c", "Exogenous column(s)")] = None
     formula: Annotated[str | None, option(SAY, "--formula")] = None
-    kernel: Kernel = KernelName.gaussian
+    kernel: Annotated[Any, option(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
     split: Annotated[Any, option(SAY, "--split", read_split, "SPLIT")] = "loo"
     trend: Annotated[Any, option(SAY, "--trend", read_trend, "DEGREE")] = "auto"
     tune: Annotated[bool | None, option(SAY, "--tune")] = None
@@ -91,18 +108,25 @@ class Settings(Shared):
     def centred(self) -> bool:
         """Whether the outcome's mean is taken away: the model has no intercept of its own."""
         share = kind_of(self.split) == "share"
-        return self.trend is None or (self.trend == "auto" and share)
+        return self.trend is None or (self.trend == "auto" and share and not self.straight)
+
+    @property
+    def straight(self) -> bool:
+        """Whether some columns have no kernel, and stand beside an intercept."""
+        return (
+            isinstance(self.kernel, dict) and {LINEAR, CATEGORY} & {*self.kernel.values()} != set()
+        )
 
     @property
     def searched(self) -> bool:
         """Whether lengthscales are searched."""
         return kind_of(self.split) != "share" if self.tune is None else self.tune
 
-    def model(self, kernel_x: str | AnyKernel, kernel_z: str | AnyKernel) -> KernelIV:
+    def model(self) -> KernelIV:
         """The estimator, not fitted."""
         return KernelIV(
-            kernel_x,
-            kernel_z,
+            self.kernel,
+            "gaussian" if isinstance(self.kernel, dict) else self.kernel,
             split=self.split,
             trend=self.trend,
             tune_lengthscale="auto" if self.tune is None else self.tune,
@@ -244,14 +268,10 @@ class Analysis:
         frame, columns = data.frame, data.columns
         check_rows(frame)
         y, X, Z, C = parts(frame, columns)
-        kernel_x = named(settings.kernel, frame[columns.regressors])
-        kernel_z = named(settings.kernel, frame[[*columns.z, *columns.c]])
         centre = float(y.mean()) if settings.centred else 0.0
         with noted() as said:
-            model = settings.model(kernel_x, kernel_z).fit(X, y - centre, Z, C)
+            model = settings.model().fit(X, y - centre, Z, C)
         model.design_ = data.design
-        if settings.kernel == "linear" and not model.trend_ and uneven(frame.drop(columns=y.name)):
-            said.append(SAY("units"))
         return cls(data, settings, model, _ridge(model, frame, columns, centre), centre, said)
 
     @property
@@ -297,7 +317,7 @@ class Analysis:
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""
-        medians = self.frame[self.columns.regressors].median()
+        medians = self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
         rows = pd.DataFrame([medians] * len(values), index=pd.Index(values, name=column))
         rows = rows.assign(**{column: rows.index})
         return self._evaluate(rows.to_numpy(), simultaneous=True).set_axis(rows.index)
@@ -382,19 +402,6 @@ def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Columns, centre: float
         return None
     points, y = known[columns.regressors].to_numpy(), known[columns.y].to_numpy()
     return ridge_coefficients(model.basis_x_, points, y - centre)
-
-
-def named(kernel: str, points: pd.DataFrame) -> str | AnyKernel:
-    """The kernel of that name; the linear one with an intercept as large as the columns."""
-    if kernel != "linear":
-        return str(kernel)
-    return Linear(offset=float((points.dropna().to_numpy() ** 2).sum(axis=1).mean()))
-
-
-def uneven(points: pd.DataFrame) -> bool:
-    """Whether columns lie far from zero, or differ much in size."""
-    spread = points.std()
-    return bool((points.mean().abs() > 3 * spread).any() or spread.max() > 10 * spread.min())
 
 
 def check_rows(frame: pd.DataFrame) -> None:
@@ -502,8 +509,8 @@ def facts(a: Analysis) -> list[Fact]:
     values = {
         "Rows": number(len(a.frame)),
         "Rows in stage 1 and stage 2": f"{m.n_stage1_:,} and {m.n_stage2_:,}",
-        "Kernel on the regressors": words.kernel_words(m.kernel_x_, c.regressors),
-        "Kernel on the instruments": words.kernel_words(m.kernel_z_, [*c.z, *c.c]),
+        "Kernel on the regressors": _kernel(m, m.basis_x_, c.regressors),
+        "Kernel on the instruments": _kernel(m, m.basis_z_, [*c.z, *c.c]),
         "Trend beside the kernel": beside.get(m.trend_, f"a polynomial of degree {m.trend_}"),
         "Regulariser of stage 1, λ": number(m.reg_stage1_),
         "Regulariser of stage 2, ξ": number(m.reg_stage2_),
@@ -526,8 +533,24 @@ def facts(a: Analysis) -> list[Fact]:
     )
 
 
+def _kernel(model: KernelIV, basis: Basis, columns: list[str]) -> str:
+    """The form of each column, with lengthscales."""
+    plain, said = basis.polynomial, []
+    if not model.basis_z_.features.rank_:
+        return "none: two-stage least squares"
+    if len(plain.bent) < len(columns):
+        kernel = basis.features.kernel_.on(plain.bent, len(columns))
+    else:
+        kernel = basis.features.kernel_
+    said.append(words.kernel_words(kernel, [columns[j] for j in plain.bent]))
+    for word, found in (("straight line", plain.straight), ("category", dict(plain.categories))):
+        if found:
+            said.append(f"{word}: {names([columns[j] for j in found])}")
+    return "; ".join(said)
+
+
 def _alike(a: Analysis) -> str:
-    if isinstance(a.model.kernel_x_, Linear):
+    if not a.model.basis_z_.features.rank_:
         return SAY("straight")
     return f"{SAY('alike')} {SAY('searched' if a.settings.searched else 'medial')}"
 
@@ -629,7 +652,7 @@ def _design(a: Analysis) -> str:
 def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
     others = [c for c in a.columns.regressors if c != column]
-    medians = words.values_words(a.frame[others].median())
+    medians = words.values_words(a.frame[others].quantile(0.5, interpolation="lower"))
     caption = SAY(
         "curve",
         x=column,
