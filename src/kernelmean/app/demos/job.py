@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..command import Command
-from ..report import Block, Code, Figure, Grid, Note, Numbers, Prose, Report, Section
+from ..report import Block, Code, Grid, Note, Numbers, Prose, Report, Section
 from ..words import Texts
 
 Tables = Mapping[str, pd.DataFrame]
@@ -60,13 +60,10 @@ class Job:
 
     def _chosen(self, report: Report) -> list[Block]:
         """Figures by name, tables by section, in the order of `shown`."""
-        figures = {block.name: block for block in report.figures()}
-        tables = {section.title: section.blocks for section in report.sections}
-        found: list[Block] = []
-        for name in self.shown:
-            kept = [figures[name]] if name in figures else tables[name]
-            found += [b for b in kept if isinstance(b, Grid | Numbers | Figure)]
-        return list(dict.fromkeys(found))
+        found: dict[str, list[Block]] = {figure.name: [figure] for figure in report.figures()}
+        for section in report.sections:
+            found[section.title] = [b for b in section.blocks if isinstance(b, Grid | Numbers)]
+        return [block for name in self.shown for block in found[name]]
 
 
 def command_called(name: str) -> Command:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ...datasets import load_schooling
+from ..report import Block, Numbers
+from ..words import Texts
 from .job import Job, Tables
+from .savings import effect
 
-TABLE = load_schooling
-COLUMNS = "age,agesq,black,smsa,south,smsa66"
+SAY = Texts("schooling")
 
 
 def tables() -> Tables:
@@ -14,10 +16,18 @@ def tables() -> Tables:
     return {"schooling.csv": load_schooling().frame}
 
 
+def beside(made: Tables) -> list[Block]:
+    """The straight line of the textbook."""
+    line = effect(made["schooling.csv"], "educ", "nearc4", ["age", "black", "south", "smsa"], 3)
+    return [Numbers(SAY.facts({"Two-stage least squares": line}))]
+
+
 JOB = Job(
     "schooling",
     "Schooling: what a year at school does to wages",
     tables,
-    "",
-    ["curve-educ"],
+    "iv schooling.csv --y lwage --x educ --z nearc4 --c age,black,south,smsa "
+    "--kernel black=linear,south=linear,smsa=linear",
+    ["curve-educ", "The first stage"],
+    beside,
 )
