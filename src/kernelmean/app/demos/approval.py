@@ -68,7 +68,7 @@ def kalman(past: pd.DataFrame, now: pd.DataFrame) -> tuple[np.ndarray, np.ndarra
         k_endog=len(c),
         k_states=1,
         design=c[:, None],
-        obs_cov=np.cov((X - np.outer(z, c)).T),
+        obs_cov=np.atleast_2d(np.cov((X - np.outer(z, c)).T)),
         transition=[[a]],
         selection=[[1.0]],
         state_cov=[[np.var(z[1:] - a * z[:-1])]],
