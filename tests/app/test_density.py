@@ -12,7 +12,6 @@ import pytest
 
 import kernelmean as km
 from kernelmean.app.commands.density import Densities, Rows, Settings, answers, headline, report
-from kernelmean.app.demos import engel
 from kernelmean.app.report import Code
 from kernelmean.app.words import SHOWN
 
@@ -174,17 +173,3 @@ def test_refusals_are_one_line_and_write_nothing(refused, table, arguments, word
     table.assign(kind="red", flat=3, gaps=gaps).to_csv("data.csv", index=False)
     table[["dose"]].to_csv("few.csv", index=False)
     assert words in refused("density", "data.csv", *arguments)
-
-
-def test_engel_straight_lines_are_quantile_regression():
-    """Koenker and Bassett: as many rows below the line as its level says."""
-    table = km.datasets.load_engel()
-    lines = engel.straight_quantiles(table.X, table.target, table.X, [0.25, 0.75])
-    below = (table.target.to_numpy()[:, None] <= lines + 1e-9).mean(axis=0)
-    np.testing.assert_allclose(below, [0.25, 0.75], atol=2 / len(table.X))
-    # slopes of the median line from Koenker and Hallock (2001), fig. 1
-    (ends,) = engel.straight_quantiles(
-        table.X, table.target, pd.DataFrame({"income": [0.0, 1.0]}), [0.5]
-    ).T
-    assert ends[1] - ends[0] == pytest.approx(0.56, abs=0.005)
-    assert ends[0] == pytest.approx(81.5, abs=0.05)

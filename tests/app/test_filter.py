@@ -1,9 +1,8 @@
-"""`kernelmean filter`: results, files, refusals; and the approval job of the demo."""
+"""`kernelmean filter`: results, files, refusals."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,6 @@ from kernelmean.app.commands.filter import (
     report,
     to_tune,
 )
-from kernelmean.app.demos import approval
 from kernelmean.app.page import html
 from kernelmean.app.series import Rows, average, rmse
 from kernelmean.app.tables import read_table
@@ -305,57 +303,3 @@ def test_one_row_and_one_step(tables):
     page = report(a, "one.csv")
     assert len(page.figures()) == 2
     assert "nan" not in html(page)
-
-
-# ---------------------------------------------------------------- the demo
-
-
-@pytest.fixture(scope="module")
-def polls() -> pd.DataFrame:
-    pytest.importorskip("river")
-    return approval.load_approval()
-
-
-def test_approval_data(polls):
-    assert polls.shape == (1001, 6)
-    assert not polls.isna().any(axis=None)
-    assert (str(polls.index[0].date()), str(polls.index[-1].date())) == ("2017-03-01", "2019-11-26")
-    assert (polls.index[1:] - polls.index[:-1] == pd.Timedelta("1D")).all()
-
-
-def test_polls_of_a_week_before(polls):
-    X = approval.observations(polls, approval.BEFORE)
-    assert X.shape == (1001, 10)
-    scales = polls[list(approval.POLLS)].iloc[[700, 693]].to_numpy() / X.iloc[
-        700
-    ].to_numpy().reshape(2, 5)
-    np.testing.assert_allclose(scales[0], scales[1], rtol=0.05)  # days 1 to 600, or 8 days earlier
-    np.testing.assert_allclose(X[:600].std(), 1.0)
-
-
-def test_the_kalman_filter_by_its_own_recursion(polls):
-    """Predict, gain, update, with numbers in place of matrices: the polls' mean alone."""
-    pytest.importorskip("statsmodels")
-    z, x = polls[approval.STATE], polls[list(approval.POLLS)].mean(axis=1)
-    found = approval.by_kalman(x.to_frame(), z)
-    middle, centre = z[:600].mean(), x[:600].mean()
-    past, seen = (z[:600] - middle).to_numpy(), (x - centre).to_numpy()
-    a = past[:-1] @ past[1:] / (past[:-1] @ past[:-1])
-    c = seen[:600] @ past / (past @ past)
-    q, r = np.var(past[1:] - a * past[:-1]), np.cov(seen[:600] - c * past)
-    mean, var, track = 0.0, past.var(), []
-    for value in seen[600:]:
-        gain = var * c / (c * c * var + r)
-        mean, var = mean + gain * (value - c * mean), (1 - gain * c) * var
-        track.append((mean, var))
-        mean, var = a * mean, a * a * var + q
-    means, variances = np.transpose(track)
-    np.testing.assert_allclose(found.filtered, means + middle, atol=1e-6)
-    half = (found.upper - found.lower) / 2
-    np.testing.assert_allclose(half, approval.NORMAL * np.sqrt(variances), atol=1e-6)
-
-
-def test_approval_without_river_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "river.datasets", None)
-    with pytest.raises(ImportError, match=r'pip install "kernelmean\[app\]"'):
-        approval.load_approval()

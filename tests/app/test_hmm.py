@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from kernelmean.app.commands.hmm import (
     regimes,
     report,
 )
-from kernelmean.app.demos import sp500
 from kernelmean.app.page import html
 from kernelmean.app.report import Code
 from kernelmean.app.series import Rows
@@ -319,69 +317,3 @@ def test_numbers_may_name_the_rows(run, table):
     assert run("hmm", "data.csv", *ASKED, "--time", "day", "--no-refine").exit_code == 0
     states = pd.read_csv("kernelmean-hmm/states.csv")
     np.testing.assert_allclose(states["day"], np.arange(200) / 4)
-
-
-# ---------------------------------------------------------------- the demo
-
-
-@pytest.fixture(scope="module")
-def returns() -> pd.DataFrame:
-    pytest.importorskip("arch")
-    return sp500.load_returns()
-
-
-def test_returns(returns):
-    assert returns.shape == (5030, 1)
-    assert (str(returns.index[0].date()), str(returns.index[-1].date())) == (
-        "1999-01-05",
-        "2018-12-31",
-    )
-    assert returns[sp500.RETURN].min() == pytest.approx(-9.47, abs=0.005)  # 15 October 2008
-    assert returns[sp500.RETURN].idxmin() == pd.Timestamp("2008-10-15")
-
-
-def test_normal_regimes_are_filtered_by_their_own_recursion(returns):
-    """Predict, weigh by the normal densities, with loops: statsmodels' likelihood of each day."""
-    from scipy import stats
-    from statsmodels.tsa.api import MarkovRegression
-
-    column = returns[sp500.RETURN][:600]
-    found = sp500.normal_regimes(column, 500, 2)
-    assert found.sds[0] < found.sds[1]
-    model = MarkovRegression(
-        column[:500].to_numpy(), k_regimes=2, trend="c", switching_variance=True
-    )
-    fitted = model.fit(em_iter=sp500.ITERATIONS, disp=False).params
-    stay, leave, *rest = fitted
-    assert model.param_names[:4] == ["p[0->0]", "p[1->0]", "const[0]", "const[1]"]
-    Q = np.array([[stay, 1 - stay], [leave, 1 - leave]])
-    p = np.array([leave, 1 - stay]) / (1 - stay + leave)
-    means, sds = np.array(rest[:2]), np.sqrt(rest[2:])
-    logs = []
-    for y in column:
-        joint = p * stats.norm.pdf(y, means, sds)
-        logs.append(np.log(joint.sum()))
-        p = (joint / joint.sum()) @ Q
-    np.testing.assert_allclose(found.log_predictive, logs[500:], atol=1e-6)
-
-
-def test_garch_by_its_own_recursion(returns):
-    """σ²_t = ω + α ε²_{t−1} + β σ²_{t−1}: after some days where it began does not matter."""
-    from arch import arch_model
-    from scipy import stats
-
-    column = returns[sp500.RETURN][:1200]
-    params = arch_model(column[:1000], vol="GARCH", dist="t").fit(disp="off").params
-    mu, omega, alpha, beta, nu = params
-    variance, logs = column.var(), []
-    for y in column:
-        scale = np.sqrt(variance * (nu - 2) / nu)
-        logs.append(stats.t.logpdf(y, nu, mu, scale))
-        variance = omega + alpha * (y - mu) ** 2 + beta * variance
-    np.testing.assert_allclose(sp500.garch(column, 1000), logs[1000:], atol=1e-6)
-
-
-def test_sp500_without_arch_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "arch.data", None)
-    with pytest.raises(ImportError, match=r'pip install "kernelmean\[app\]"'):
-        sp500.load_returns()

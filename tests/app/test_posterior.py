@@ -11,7 +11,6 @@ import pytest
 
 import kernelmean as km
 from kernelmean.app.commands.posterior import Posteriors, RuleName, Settings, answers, report
-from kernelmean.app.demos.influenza import infer, with_derived
 from kernelmean.app.words import SHOWN
 
 OPTIONS = ("--latent", "a,b", "--observed", "c,d", "--at", "new.csv")
@@ -117,17 +116,3 @@ def test_a_prior_far_from_the_pairs_is_said(run, tables):
     result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "far.csv")
     assert result.exit_code == 0, result.output
     assert "not to be trusted" in " ".join(result.stdout.split())
-
-
-@pytest.mark.slow
-def test_influenza_against_rejection():
-    """Accepting the nearest of many simulations is slow and simple, and cannot share a mistake."""
-    outbreak = km.datasets.load_influenza()
-    mean = with_derived(infer(outbreak, 1500)).mean()
-    rng = np.random.default_rng(5)
-    theta = np.array([1.8, 0.5]) * np.exp(0.5 * rng.standard_normal((20_000, 2)))
-    counts = km.datasets.simulate_sir(theta, rng)
-    gap = ((np.sqrt(counts) - np.sqrt(outbreak.in_bed)) ** 2).sum(axis=1)
-    kept = theta[np.argsort(gap)[:100]]
-    np.testing.assert_allclose(mean[:2], kept.mean(axis=0), rtol=0.12)
-    assert mean[2] == pytest.approx((kept[:, 0] / kept[:, 1]).mean(), rel=0.15)

@@ -27,8 +27,6 @@ from kernelmean.app.commands.ssm import (
     report,
     rivals,
 )
-from kernelmean.app.demos import volatility
-from kernelmean.app.demos.sp500 import load_returns
 from kernelmean.app.errors import noted
 from kernelmean.app.page import html
 from kernelmean.app.report import Code
@@ -427,78 +425,3 @@ def test_files_that_cannot_be_used(refused, table, what, words):
 )
 def test_refusals(refused, table, arguments, words):
     assert words in refused("ssm", "data.csv", *arguments)
-
-
-# ---------------------------------------------------------------- the demo
-
-
-@pytest.fixture(scope="module")
-def market() -> volatility.Volatility:
-    pytest.importorskip("arch")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(volatility, "QUICK", 600)
-        return volatility.Volatility.of(load_returns(), quick=True)
-
-
-class TestVolatility:
-    @pytest.mark.slow
-    def test_scores_by_hand(self, market):
-        squares = market.squares[market.n :]
-        ours, flat = (market.variances[name][market.n :] for name in (volatility.OURS, "Constant"))
-        assert market.qlike(volatility.OURS) == pytest.approx(
-            np.mean(np.log(ours) + squares / ours)
-        )
-        assert np.ptp(flat) == 0
-        assert market.qlike(volatility.OURS) < market.qlike("Constant") - 0.3
-
-    @pytest.mark.slow
-    def test_nothing_is_learned_from_the_days_held_out(self, monkeypatch):
-        pytest.importorskip("arch")
-        monkeypatch.setattr(volatility, "QUICK", 60)
-        returns = load_returns()
-        changed = returns.copy()
-        n = round(0.7 * len(returns))
-        changed.iloc[n + 5 :] *= 3.0
-        first, second = (volatility.Volatility.of(r, quick=True) for r in (returns, changed))
-        for name in first.variances:
-            np.testing.assert_allclose(
-                first.variances[name][: n + 6], second.variances[name][: n + 6], err_msg=name
-            )
-
-    def test_calibration_is_the_best_constant(self):
-        """QLIKE as a function of the constant has its least value there."""
-        rng = np.random.default_rng(40)
-        r, variance = rng.normal(size=50), rng.uniform(0.5, 3.0, 50)
-        best = volatility.calibrated(variance, r, 40)
-        losses = [
-            np.mean(np.log(c * best[:40]) + r[:40] ** 2 / (c * best[:40])) for c in (0.99, 1, 1.01)
-        ]
-        assert losses[1] == min(losses)
-
-    def test_moving_average_and_gjr_by_their_recursions(self):
-        pytest.importorskip("arch")
-        from arch import arch_model
-
-        r = load_returns().iloc[:1500, 0].to_numpy()
-        average = volatility.moving_average(r, 1000)
-        weights = 0.06 * 0.94 ** np.arange(1499)
-        assert average[-1] == pytest.approx(weights @ r[-2::-1] ** 2, rel=1e-6)
-        found = volatility.gjr(r, 1000)
-        shape = {"mean": "Constant", "p": 1, "o": 1, "q": 1, "rescale": False}
-        params = arch_model(r[:1000], **shape).fit(disp="off").params
-        theirs = arch_model(r, **shape).fix(params).conditional_volatility ** 2
-        np.testing.assert_allclose(found[500:], theirs[500:], rtol=1e-6)  # it begins elsewhere
-
-    @pytest.mark.parametrize(
-        ("ours", "words"), [(1.0, "are level"), (30.0, "GARCH(1,1) is ahead"), (None, "model is")]
-    )
-    def test_the_verdict_is_that_of_the_numbers(self, market, ours, words):
-        variances = dict(market.variances)
-        mean = variances[volatility.GARCH]
-        variances[volatility.OURS] = mean * ours if ours else mean
-        if ours is None:
-            variances[volatility.GARCH] = 30.0 * mean
-        assert words in volatility._verdict(replace(market, variances=variances))
-
-    def test_days_without_change_are_missing(self):
-        assert np.isnan(volatility.logs(np.array([0.0, 1.0]))[:, 0]).tolist() == [True, False]

@@ -144,20 +144,30 @@ class Command:
             for p in every
         ]
 
-    def register(self, app: typer.Typer) -> None:
-        """Add the command to the console application."""
+    def register(self, app: typer.Typer, do: Callable[..., Any] | None = None) -> None:
+        """Add the command to a console application; what it does, unless told, is all of it."""
 
-        def call(**given: Any) -> None:
-            self(**given)
+        def call(**given: Any) -> Any:
+            return (do or self)(**given)
 
         parameters = self.parameters()
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in parameters}
         app.command(self.name, help=self.help)(call)
 
+    def answer(self, words: list[str]) -> Report:
+        """What the command finds when these words are typed after it; nothing is written."""
+        app = typer.Typer(add_completion=False)
+        self.register(app, lambda **given: self.run(self._options(given), **given))
+        return typer.main.get_command(app)(words, standalone_mode=False)
+
+    def _options(self, given: dict[str, Any]) -> Talk:
+        """The options, taken out of all that is given."""
+        return self.options(**{f.name: given.pop(f.name) for f in fields(self.options)})
+
     def __call__(self, **given: Any) -> None:
         """Do the work, write its files, show it."""
-        options = self.options(**{f.name: given.pop(f.name) for f in fields(self.options)})
+        options = self._options(given)
         folder = getattr(options, "out", None)
         if folder is not None:
             check_folder(folder)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
 from datetime import UTC, datetime
 from typing import Any
 
 from ..core.version import __version__
-from .report import STYLE, Figure, Report, Section, anchor
+from .report import Figure, Report, Section, anchor
 
 
 def html(report: Report, *more: Section) -> str:
@@ -30,20 +29,9 @@ def html(report: Report, *more: Section) -> str:
     )
 
 
-def picture(figure: Figure, form: str) -> bytes:
-    """The drawing as the content of a PNG or SVG file."""
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    metadata = {"Date": None} if form == "svg" else {}
-    with mpl.rc_context(STYLE):
-        figure.drawing.savefig(buffer, format=form, dpi=200, metadata=metadata)
-    return buffer.getvalue()
-
-
 def _source(figure: Figure) -> str:
     """The drawing as an address that holds it."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(picture(figure, 'svg')).decode()}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(figure.svg).decode()}"
 
 
 def _kind(block: Any) -> str:

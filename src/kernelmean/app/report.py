@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,6 +143,16 @@ class Figure:
                     axes.set_axis_off()
                 _plain_logarithms(axes)
         return drawing
+
+    @cached_property
+    def svg(self) -> bytes:
+        """The content of an SVG file."""
+        import matplotlib as mpl
+
+        buffer = io.BytesIO()
+        with mpl.rc_context(STYLE):
+            self.drawing.savefig(buffer, format="svg", dpi=200, metadata={"Date": None})
+        return buffer.getvalue()
 
 
 def _plain_logarithms(axes: Any) -> None:

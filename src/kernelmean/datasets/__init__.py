@@ -5,7 +5,15 @@ from .epidemic import Outbreak, load_influenza, simulate_sir
 from .hidden import HiddenMarkov, HMMData, load_mnist, make_digit_hmm, make_hmm
 from .instruments import IVData, make_iv_demand, make_iv_linear, make_iv_sigmoid
 from .statespace import ScalarStateSpace, StateSpaceData, make_state_space
-from .tables import IVTable, OutcomeTable, load_engel, load_fulton_fish, load_schooling, load_wages
+from .tables import (
+    IVTable,
+    OutcomeTable,
+    load_engel,
+    load_fulton_fish,
+    load_savings,
+    load_schooling,
+    load_wages,
+)
 from .trajectories import DYNAMICS, StateSpace, Trajectory, make_hidden_angle, make_rotation
 
 __all__ = [
@@ -25,6 +33,7 @@ __all__ = [
     "load_fulton_fish",
     "load_influenza",
     "load_mnist",
+    "load_savings",
     "load_schooling",
     "load_wages",
     "make_conditional_density",

