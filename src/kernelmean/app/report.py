@@ -54,10 +54,9 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to type, and the files they read: texts by name, written beside the page."""
+    """Lines to type."""
 
     text: str
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
