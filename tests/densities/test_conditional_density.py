@@ -933,3 +933,16 @@ def test_deviations_that_depend_on_x():
     low, high = model.predict_interval([[0.1], [0.9]], 0.8)
     assert_allclose(high - low, 2 * norm.ppf(0.9) * np.array([0.2, 1.0]), rtol=0.35)
     assert math.isclose(model.score(X, y), np.mean(model.score_samples(X, y)))
+
+
+@pytest.mark.parametrize("units", [(1000.0, 1.0), (1.0, 1000.0), (1 / 3, 7.0)])
+def test_units_do_not_turn_the_search(units):
+    """Few rows, where λ of the location would otherwise be as small as rounding errors allow."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.3 * rng.normal(size=60)
+    plain = km.ConditionalDensity().fit(X, y).predict(X)
+    other = (
+        km.ConditionalDensity().fit(X * [units[0], 1.0], y * units[1]).predict(X * [units[0], 1])
+    )
+    assert_allclose(other / units[1], plain, atol=1e-7)

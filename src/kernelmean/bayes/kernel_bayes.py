@@ -176,7 +176,8 @@ class KernelBayes(Saveable, BaseEstimator):
         check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
         check_library(points_z, points_x, "Z", "the rows of X")
         self.one_output_, self.latent_names_ = as_floats(Z, "Z").ndim == 1, column_names(Z)
-        self.points_, self._found = frozen(points_z), {}
+        self.points_ = frozen(points_z)
+        self._found: dict[str, tuple[tuple, float]] = {}
         self._fit_latents(
             fitted_kernel(
                 self.kernel_z, points_z, names=column_names(Z), name="kernel_z", argument="Z"
@@ -411,7 +412,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _once(self, name: str, key: tuple, search: Callable[[], float]) -> float:
         """What a search finds, sought anew only where the key is another than the last time."""
-        found = vars(self).setdefault("_found", {})  # a file has none
+        found = self.__dict__.setdefault("_found", {})  # a file has none
         known = found.get(name)
         same = known is not None and all(
             np.array_equal(arrays.to_numpy(a), arrays.to_numpy(b))

@@ -28,6 +28,7 @@ STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
 ROUGHLY = 10, 1e-4  # the same while ties are compared
 RANK = 100  # landmarks of the search
 START = -3.0  # log10 of λ
+REGS = (-7.0, 1.0)  # of the same in the search: below, rounding errors decide where it goes
 DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
 HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
@@ -177,7 +178,7 @@ class LocationSearch:
         self.scaled = Scaled(kernel, X, RANK)
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
-        self._bounds = [around] * self.d + [LINE_DECADES, REG_DECADES]
+        self._bounds = [around] * self.d + [LINE_DECADES, REGS]
         self._u = np.append(np.full(self.d, middle), [0.0, START])
         self._tie = np.inf
         if start is not None:

@@ -10,6 +10,7 @@ from ..core.checks import Array, hushed
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
 from ..core.moments import canonical_order, evenly
 from ..core.saving import Saveable
+from ..core.threads import cores
 from ..features.landmarks import Nystroem
 
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
@@ -36,7 +37,7 @@ def best_scale(kernel_x, points_x, Psi) -> float:
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
         return LeaveOneOut.of(Phi, targets, grid).best(coarse=len(rows) // 2)[1]
 
-    return minimise_log10(loss, *SCALES, points=9, precision=PRECISION)[0]
+    return minimise_log10(loss, *SCALES, points=9, precision=PRECISION, n_jobs=cores())[0]
 
 
 @dataclass(frozen=True)
