@@ -284,8 +284,9 @@ def _products(weights, moves, first, sequences, backward: bool = False) -> np.nd
     def settled(states):
         return states / np.maximum(states @ ones, WEAK)[:, None]
 
-    ways = {"backward": backward, "same": _same_entries, "settled": settled}
-    states = sweep(step, weights, first, sequences, **ways)
+    states = sweep(
+        step, weights, first, sequences, backward=backward, same=_same_entries, settled=settled
+    )
     total = states @ ones
     return states / total[:, None] if total.min() > FAINT else None
 

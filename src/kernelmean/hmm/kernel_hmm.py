@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
 from ..chains.draft import Draft
-from ..chains.estimator import ChainEstimator, version2
+from ..chains.estimator import ChainEstimator
 from ..chains.options import EM, as_em
 from ..chains.order import Order
 from ..core import arrays
@@ -344,8 +344,3 @@ class KernelHMM(ChainEstimator):
             text = f"{100 * share:.3g}% of rows, {stays[k]:.4g} rows on end, mean {mean}"
             lines.append(Line(f"state {k}", (share, stays[k], means[k]), text))
         return [Block("States", lines)]
-
-    @classmethod
-    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
-        """The state of today of what version 1 has saved."""
-        return version2(cls, state)
