@@ -132,7 +132,7 @@ class KernelStateSpace(SpaceAnswers):
         Its three terms: moments, λ₁, λ₂.
     history_ : array
         Mean log-likelihood of a row by iteration of EM, each row left out of the laws it is
-        judged by: of the best start, at the first bandwidth. The iteration with the largest one
+        judged by: of the best start, at the bandwidth taken. The iteration with the largest one
         is taken; after it the likelihood of rows left out may fall.
     converged_ : bool
     bandwidth_ : float, tuple or None
