@@ -345,12 +345,12 @@ class Refinement:
         EM on a half sets out from `first`, or (with `Effort.more`) from that half of `near`.
         """
         smoothing, seen = self.smoothing(bandwidth), self.rows.seen
-        found, effort = HeldOut.blank(self.rows), self.effort
-        onwards = near is not None and effort.more is not None
-        steps = effort.more if onwards else effort.half_iter
-        for i, used in enumerate(self.rows.halves(STRETCHES)):
-            half, from_ = replace(self.rows, used=used), near.climbs[i] if onwards else first
-            learned = self._climb_on(half, smoothing, from_.gamma, from_.chain, steps)
+        found, starts, steps = HeldOut.blank(self.rows), [first, first], self.effort.half_iter
+        if near is not None and self.effort.more is not None:
+            starts, steps = near.climbs, self.effort.more
+        for used, start in zip(self.rows.halves(STRETCHES), starts, strict=True):
+            half = replace(self.rows, used=used)
+            learned = self._climb_on(half, smoothing, start.gamma, start.chain, steps)
             found.climbs.append(learned)
             found.take(seen & ~used, judged(smoothing, half, learned))
         return found

@@ -290,14 +290,14 @@ class ChainEstimator(Saveable, BaseEstimator):
             lines.append(Line.of("λ of kernel Bayes' rule", reg))
         return lines
 
+    @classmethod
+    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of today of what version 1 has saved."""
+        names = {"_laws": "laws_", "_bayes": "rule_", "_space": "space_"}
+        return {names.get(k, k): v for k, v in with_old_keywords(cls, state).items()}
+
 
 def _text(bandwidth) -> str:
     if bandwidth is None:
         return "none"
     return ", ".join(f"{width:.4g}" for width in np.atleast_1d(bandwidth))
-
-
-def version2(cls: type, state: dict[str, Any]) -> dict[str, Any]:
-    """The state of today of an estimator that version 1 has saved."""
-    names = {"_laws": "laws_", "_bayes": "rule_", "_space": "space_"}
-    return {names.get(k, k): v for k, v in with_old_keywords(cls, state).items()}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
 from ..chains.draft import Draft
-from ..chains.estimator import ChainEstimator, version2
+from ..chains.estimator import ChainEstimator
 from ..chains.options import EM, as_em
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
 from ..chains.rows import gaps_in
@@ -400,8 +400,3 @@ class KernelHMM(ChainEstimator):
         for K, score in scores.items():
             lines.append(Line.of(f"log-likelihood of a row held out, {K} states", score))
         return [Block("States", lines)]
-
-    @classmethod
-    def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
-        """The state of today of what version 1 has saved."""
-        return version2(cls, state)

@@ -131,7 +131,8 @@ class Plan(drafts.Plan):
         More are judged at the bandwidth and with the guard of fewer; those taken get their own.
         """
         if len(spaces) == 1:
-            return self.of_dimension(draft, *spaces[0], hopeless)
+            space, known = spaces[0]
+            return self.of_dimension(draft, space, known, hopeless)
         best: Fit | None = None
         tried: dict[int, float] = {}
         for space, known in spaces:
@@ -353,7 +354,8 @@ class Learner:
             search, held = search.guarded(self.stronger(), found, factor, held)
         else:
             held = search.held_out(factor, found)
-        judged = Held(numbers, held, factor, search.guard_of.strength * len(self.latent.nodes))
+        strength = cast(LinearGuard, search.guard_of).strength
+        judged = Held(numbers, held, factor, strength * len(self.latent.nodes))
         if self.settings.bandwidth is None:
             factor = search.narrowed(factor)
         found = search.anew(search.smoothing(factor), found)

@@ -160,9 +160,10 @@ class ObservationForecast(ShiftedLaw):
 
     def at(self, rows) -> ObservationForecast:
         """Some of the laws."""
-        parts = {"shift": self.shift, "extra": self.extra}
-        moved = {k: None if part is None else part[rows] for k, part in parts.items()}
-        return replace(self, states=self.states[rows], **moved)
+        some = replace(self, states=self.states[rows])
+        if self.shift is None:
+            return some
+        return replace(some, shift=self.shift[rows], extra=self.extra[rows])
 
     def mean(self) -> Array:
         """E y, (n, d)."""

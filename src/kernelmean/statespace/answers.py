@@ -1,0 +1,427 @@
+"""What a fitted state-space model answers: states, forecasts, draws, laws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..chains.estimator import ChainEstimator
+from ..chains.rows import Rows
+from ..core import arrays
+from ..core.checks import (
+    Array,
+    as_levels,
+    as_points,
+    check_columns,
+    check_count,
+    check_level,
+    frozen,
+    generator,
+    warn_numerical,
+)
+from ..core.interval import Interval
+from ..core.labels import Labels
+from ..core.threads import doors
+from ..embedding.embedding import MeanEmbedding
+from . import particles
+from .backbone import FittedBackbone
+from .course import Course
+from .options import Particles, as_filter
+from .results import (
+    LatentBelief,
+    LatentResult,
+    NodeModel,
+    ObservationForecast,
+    StateForecast,
+    latent_names,
+)
+from .space import Space
+
+OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
+FEW, MANY = 2, 0.05  # that many, and that share of all, are no news
+
+
+@doors(
+    "filter",
+    "smooth",
+    "predict",
+    "one_step",
+    "predict_quantile",
+    "predict_interval",
+    "log_predictive",
+    "forecast",
+)
+class SpaceAnswers(ChainEstimator):
+    """The methods of a fitted `KernelStateSpace`."""
+
+    nodes_: np.ndarray
+    space_: Space
+    kernel_x_: Any
+    # as files from before these were have them
+    backbone_: FittedBackbone | None = None
+    inputs_ = 0
+    range_: np.ndarray | None = None
+
+    # ------------------------------------------------------------ states
+
+    def course(self, X, lengths=None, inputs=None) -> tuple[Rows, Course | None]:
+        """The rows that states are filtered from, and how they lie along the backbone, if any.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`.
+        """
+        rows = self.rows(X, lengths)
+        inputs = as_inputs(inputs, len(rows.seen), self.inputs_)
+        course = None
+        if self.backbone_ is not None:
+            course = Course.of(self.chain_, self.backbone_, rows, inputs)
+            rows = course.rows
+        self._look_out(rows)
+        return rows, course
+
+    def _look_out(self, rows: Rows) -> None:
+        """A word where many rows lie where none of training has been."""
+        if self.range_ is None or not rows.seen.any():
+            return
+        margin = OUT * (self.range_[1] - self.range_[0])
+        points = arrays.to_numpy(rows.there)
+        low, high = self.range_[0] - margin, self.range_[1] + margin
+        out = ((points < low) | (points > high)).any(axis=1)
+        if out.sum() > max(FEW, MANY * len(out)):
+            what = "rows of X" if self.backbone_ is None else "innovations of X"
+            warn_numerical(
+                f"{out.sum()} of {len(out)} {what} lie outside the range that was learned from: "
+                "forecasts are those of the guard, a straight line",
+            )
+
+    def filter(self, X, lengths=None, inputs=None) -> LatentResult:
+        """Law of the latent state of every row given the rows up to it.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            A row with NaN is a missing observation.
+        lengths : sequence of int, optional
+        inputs : array or DataFrame of shape (n, k), optional
+            As in `fit`.
+        """
+        rows, _ = self.course(X, lengths, inputs)
+        if not self._by_particles:
+            return self._laws(self.chain_.filtered(rows), rows, X)
+        found = self._particles(rows, keep=True)
+        assert found.particles is not None
+        assert found.weights is not None
+        shares = [self.space_.latent.shares(x) for x in found.particles]
+        p = np.stack([w @ s for w, s in zip(found.weights, shares, strict=True)])
+        mean, variance = (arrays.like(a, rows.points) for a in found.moments)
+        return self._laws(p, rows, X, (mean, variance))
+
+    def smooth(self, X, lengths=None, inputs=None) -> LatentResult:
+        """Law of the latent state of every row given its whole sequence.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`. (With particles too, smoothing is on the nodes.)
+        """
+        rows, _ = self.course(X, lengths, inputs)
+        return self._laws(self.chain_.smoothed(rows), rows, X)
+
+    def _laws(self, p: np.ndarray, rows: Rows, X, moments=None) -> LatentResult:
+        nodes, p = (arrays.like(a, rows.points) for a in (self.nodes_, p))
+        laws = MeanEmbedding.of_parts(nodes, p, None, self.kernel_x_)
+        labels = Labels(latent_names(self.nodes_.shape[1]), Labels.of(X).index)
+        return LatentResult(laws, labels, moments)
+
+    # ------------------------------------------------------------ observations
+
+    def predict(self, X, lengths=None, inputs=None) -> Array:
+        """One-step forecasts E[y_t | y_1, ..., y_{t-1}] of every row, (n, d).
+
+        The first row of a sequence gets the mean of the rows of training. For the rows after those
+        of training give both, `predict(X)[n:]`: a series that begins anew knows nothing of what was
+        before.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`.
+        """
+        return self.one_step(X, lengths, inputs)
+
+    def one_step(self, X, lengths=None, inputs=None) -> Array:
+        """As `predict`."""
+        rows, course = self.course(X, lengths, inputs)
+        if not self._by_particles:
+            return self._laws_of(rows, course).mean()
+        return self._moved(arrays.like(self._particles(rows).mean, rows.points), course)
+
+    def predict_quantile(self, X, q, lengths=None, inputs=None) -> Array:
+        """Quantiles of y_t given y_1, ..., y_{t-1}, (n, d) for one level, (n, k, d) for k.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`.
+        q : float or sequence of float
+            Levels between 0 and 1.
+        """
+        as_levels(q)
+        rows, course = self.course(X, lengths, inputs)
+        if self._by_particles:
+            result, rng = self._particles(rows, keep=True), generator(self.random_state)
+            ends = particles.forecast_quantile(self._node_model, result, q, rng)
+            return self._moved(arrays.like(ends, rows.points), course)
+        return self._laws_of(rows, course).quantile(q)
+
+    def _laws_of(self, rows: Rows, course: Course | None) -> ObservationForecast:
+        """Of every row, given the rows before."""
+        chain = self.chain_
+        laws = ObservationForecast(chain, chain.predicted(rows))
+        if course is None:
+            return laws
+        shift, change = course.track.mean, course.line.transform
+        return replace(laws, shift=shift, extra=course.extra, transform=change)
+
+    def _moved(self, ends: Array, course: Course | None) -> Array:
+        """Innovations, (n, ..., d), as observations."""
+        if course is None:
+            return ends
+        shift = course.track.mean
+        shift = shift[:, None] if ends.ndim == 3 else shift
+        return arrays.like(course.line.transform.back(arrays.to_numpy(ends) + shift), ends)
+
+    def predict_interval(self, X, level=0.95, lengths=None, inputs=None) -> Interval:
+        """Central interval of y_t given y_1, ..., y_{t-1}: lower and upper ends, (n, d) each.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`.
+        level : float
+        """
+        level = check_level(level)
+        ends = self.predict_quantile(X, [0.5 - level / 2, 0.5 + level / 2], lengths, inputs)
+        return Interval(ends[:, 0, :], ends[:, 1, :])
+
+    def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
+        """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`.
+        """
+        rows, course = self.course(X, lengths, inputs)
+        if self._by_particles:
+            found = self._particles(rows).loglik
+        else:
+            found = self.chain_.log_predictive(rows)
+        if course is None:
+            return found
+        found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
+        wide = np.flatnonzero(course.seen & ~rows.seen)
+        if len(wide):
+            laws, Y = self._laws_of(rows, course).at(wide), arrays.to_numpy(self.rows(X).points)
+            found[wide] = [laws.at([i]).log_density(Y[[t]])[0, 0] for i, t in enumerate(wide)]
+        return found
+
+    def forecast(
+        self, X, steps: int, lengths=None, inputs=None, inputs_ahead=None
+    ) -> StateForecast:
+        """Laws of the observations 1, ..., `steps` rows after `X`.
+
+        Parameters
+        ----------
+        X, lengths, inputs
+            As for `filter`; with several sequences, the forecasts of the first come first.
+        steps : int
+        inputs_ahead : array or DataFrame of shape (steps, k), optional
+            Inputs of the rows that are forecast; of several sequences below each other.
+        """
+        check_count(steps, "steps")
+        rows, course = self.course(X, lengths, inputs)
+        chain, count = self.chain_, len(rows.sequences)
+        known = as_inputs(inputs_ahead, steps * count, self.inputs_, "inputs_ahead")
+        states = chain.ahead(rows, steps)
+        labels = Labels.of(X)
+        labels = labels.ahead(steps) if count == 1 else Labels(labels.columns)
+        laws = StateForecast(
+            arrays.like(states, rows.points), chain.mixture(states), chain.spread, labels
+        )
+        if course is None:
+            return laws
+        shift, extra = course.ahead(chain, states.reshape(count, steps, -1), known)
+        return replace(laws, shift=shift, extra=extra, transform=course.line.transform)
+
+    def sample_paths(
+        self, X, steps: int, n: int = 100, lengths=None, random_state=None, inputs=None,
+        inputs_ahead=None,
+    ) -> Array:  # fmt: skip
+        """Ways that the series may go on after `X`, drawn: (n, steps, d).
+
+        Parameters
+        ----------
+        X, steps, inputs, inputs_ahead
+            As for `forecast`; one sequence.
+        n : int
+            How many.
+        random_state : int, Generator or None
+            None is the model's own.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> X = km.datasets.make_state_space("linear", 300, random_state=0).X
+        >>> model = km.KernelStateSpace(em=km.EM(n_init=1)).fit(X)
+        >>> model.sample_paths(X, steps=5, n=20, random_state=0).shape
+        (20, 5, 1)
+        """
+        check_count(steps, "steps")
+        check_count(n, "n")
+        rows, course = self.course(X, lengths, inputs)
+        if len(rows.sequences) != 1:
+            raise ValueError(f"lengths has {len(rows.sequences)} entries; one sequence is needed")
+        known = as_inputs(inputs_ahead, steps, self.inputs_, "inputs_ahead")
+        rng = generator(self.random_state if random_state is None else random_state)
+        chain = self.chain_
+        found = chain.paths(chain.filtered(rows)[-1], n, steps, rng)
+        if course is not None:
+            found = course.line.paths(course.track.last[0], found, known, rng)
+        return arrays.like(found, rows.points)
+
+    def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
+        """A sequence of observations, (n, d), and of its latent states on the nodes.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, Generator or None
+            None is the model's own.
+        """
+        X, states = self.draw(n_samples, random_state)
+        if self.backbone_ is not None:
+            rng = generator(self.random_state if random_state is None else random_state)
+            first, e = self.backbone_.first, arrays.to_numpy(X)[None]
+            X = arrays.like(self.backbone_.paths(first, e, None, rng)[0], X)
+        return X, arrays.like(self.nodes_[states], X)
+
+    def start(self, prior=None, inputs=None) -> LatentBelief:
+        """The belief before the first observation, to be carried on one step at a time.
+
+        After `update` it is the law of the row just seen; `predict` first, for the next one.
+
+        Parameters
+        ----------
+        prior : array of shape (m,), optional
+            Probabilities of the nodes; None is `startprob_`.
+        inputs : array of shape (1, k), optional
+            Of the first row.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> data = km.datasets.make_state_space("linear", 500, random_state=0)
+        >>> belief = km.KernelStateSpace().fit(data.X).start()
+        >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
+        True
+        """
+        first = as_inputs(inputs, 1, self.inputs_)
+        return LatentBelief(self.chain_, prior, self.columns, self.nodes_, self.backbone_, first)
+
+    # ------------------------------------------------------------ laws
+
+    def emission_at(self, x) -> MeanEmbedding:
+        """A batch of embedded laws of y given x: between nodes, mixtures of those at the nodes.
+
+        In several dimensions by regression on ψ(x): weights may be negative.
+
+        Parameters
+        ----------
+        x : array of shape (k, n_latent)
+        """
+        return self.chain_.mixture(self.interpolated(x))
+
+    def transition_at(self, x) -> MeanEmbedding:
+        """A batch of embedded laws of the next state given x, on the nodes (as `emission_at`).
+
+        Parameters
+        ----------
+        x : array of shape (k, n_latent)
+        """
+        weights = self.interpolated(x) @ self.transmat_
+        return MeanEmbedding.of_parts(frozen(self.nodes_), weights, None, self.kernel_x_)
+
+    def interpolated(self, x) -> np.ndarray:
+        """Shares of the nodes in points of the latent space, (k, m).
+
+        Parameters
+        ----------
+        x : array of shape (k, n_latent)
+        """
+        check_is_fitted(self)
+        d = self.nodes_.shape[1]
+        x = arrays.to_numpy(as_points(x, "x", one_d=d == 1))
+        check_columns(x, d, "x", "the latent space")
+        # in between two nodes shares are never negative
+        return self.space_.latent.shares(x) if d == 1 else self.space_.interpolation(x)
+
+    def recovered(self) -> NodeModel:
+        """The learned model as one to draw from, with densities anywhere in the latent space.
+
+        Of a model without a backbone.
+
+        Returns
+        -------
+        NodeModel
+            With the verbs of `particles.StateSpace`, which the particle filter and
+            `as_particles_model` take.
+        """
+        if self.backbone_ is not None:
+            raise ValueError(
+                "the model has a backbone, beside which states are of its innovations; fit with "
+                "backbone=None for one to draw from"
+            )
+        return self._node_model
+
+    @property
+    def _node_model(self) -> NodeModel:
+        return NodeModel(self.chain_, self.space_.latent)
+
+    @property
+    def latent_bandwidth_(self) -> float:
+        """Of the transition density between nodes."""
+        check_is_fitted(self)
+        return self.space_.latent.jitter
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _by_particles(self) -> bool:
+        return isinstance(as_filter(self.inference), Particles)
+
+    def _particles(self, rows: Rows, keep: bool = False) -> particles.ParticleResult:
+        Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
+        n = as_filter(self.inference).n
+        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, keep)
+
+
+def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:
+    """Known inputs of n rows, as many columns as there were in fitting."""
+    if count == 0 or (count is None and inputs is None):
+        if inputs is not None:
+            raise ValueError(f"{name} were given, and none in fitting")
+        return None
+    if inputs is None:
+        raise ValueError(f"{name} is None; the model was fitted with {count} of them")
+    found = arrays.to_numpy(as_points(inputs, name))
+    if found.shape[0] != n:
+        raise ValueError(f"{name} has {found.shape[0]} rows; {n} are needed")
+    if count is not None:
+        check_columns(found, count, name, "those of fitting")
+    return found
