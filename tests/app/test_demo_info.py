@@ -32,7 +32,7 @@ def test_demo_on_real_data(demo_run):
     figures = ["approval.png", *engel, "fish.png", *influenza, "schooling.png", *sp500]
     figures += volatility
     tables = ["approval-now.csv", "approval-past.csv", "engel.csv", "epidemics.csv", "fish.csv"]
-    tables += ["outbreak.csv", "returns.csv"]
+    tables += ["outbreak.csv", "returns.csv", "volatility.csv"]
     assert sorted(os.listdir(folder)) == sorted([*figures, *tables, "index.html"])
     assert (folder / "fish.png").read_bytes().startswith(b"\x89PNG")
     for words in (

@@ -21,6 +21,7 @@ from . import yours
 from .sp500 import RETURN, TRAINING, dated, load_returns
 
 TITLE = "S&P 500: how volatile tomorrow will be"
+DAYS = 1_000  # in the file beside the page
 SAY = Texts("volatility")
 LEVEL = 0.9
 QUICK = 1500  # days learned from
@@ -157,8 +158,8 @@ def run(quick: bool) -> Section:
         _ahead(v),
         Prose(SAY("source")),
         *yours(
-            "ssm returns.csv --columns return --time date --log-squares --forecast 20",
-            {"returns.csv": dated(v.returns)},
+            "ssm volatility.csv --columns return --time date --log-squares --forecast 20",
+            {"volatility.csv": dated(v.returns[-DAYS:])},
         ),
     ]
     return Section(TITLE, blocks)
