@@ -83,7 +83,7 @@ def escape_bars(app, what, name, obj, options, lines):
 def indices_beside(mathml):
     """The index of a letter with an accent stands beside it; docutils puts it underneath."""
     ElementTree.register_namespace("", MATHML)
-    tree = ElementTree.fromstring(mathml)
+    tree = ElementTree.fromstring(mathml.replace("&ApplyFunction;", "\u2061"))
     for both in list(tree.iter(f"{{{MATHML}}}munderover")):
         letter, index, accent = both
         if accent.text in ACCENTS:

@@ -989,7 +989,7 @@ def test_text_columns_of_a_data_frame_are_named():
         ("kernel_y", lambda b: km.ConditionalEmbedding(kernel_y=b).fit(good(), good())),
         ("kernel", lambda b: km.DensityRatio(kernel=b).fit(good(), good())),
         ("kernel", lambda b: km.MeanEmbedding(good(), kernel=b)),
-        ("kernel", lambda b: km.Nystroem().fit(good(), b)),
+        ("kernel", lambda b: km.Nystroem().fit(good(), kernel=b)),
         ("kernel_x", lambda b: km.KernelIV(kernel_x=b).fit(good(), good()[:, 0], good())),
         ("kernel_z", lambda b: km.KernelIV(kernel_z=b).fit(good(), good()[:, 0], good())),
         ("kernel_x", lambda b: fit_filter(*moved(), kernel_x=b)),

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 from sklearn.base import clone, is_regressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
@@ -15,6 +16,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import kernelmean as km
+
+
+@pytest.fixture(autouse=True)
+def without_routing():
+    """scikit-learn's default, which importing skada changes for the whole process."""
+    with config_context(enable_metadata_routing=False):
+        yield
 
 
 class InstrumentedByX(km.KernelIV):

@@ -30,18 +30,18 @@ class FeatureMap(Saveable, BaseEstimator):
 
     learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
-    def fit(self, X, y=None, kernel=None) -> FeatureMap:
+    def fit(self, X, y=None, kernel="gaussian") -> FeatureMap:
         """Choose the coordinates from the rows of `X`; of rows elsewhere, from a few of them.
 
         Parameters as for `fit_transform`.
         """
         if is_far(X):
-            self._fit_far(aligned(X=X), _kernel_of(y) if kernel is None else kernel)
+            self._fit_far(aligned(X=X), y if _is_kernel(y) else kernel)
         else:
             self.fit_transform(X, y, kernel)
         return self
 
-    def fit_transform(self, X, y=None, kernel=None) -> Any:
+    def fit_transform(self, X, y=None, kernel="gaussian") -> Any:
         """Choose the coordinates from `X` and return those of its rows, shape (n, r).
 
         Parameters
@@ -50,11 +50,11 @@ class FeatureMap(Saveable, BaseEstimator):
         y : ignored
             For pipelines. A kernel may stand here, which then need not be named.
         kernel : Kernel, str, scikit-learn kernel or callable
-            The Gaussian at the median distance when left out.
+            The Gaussian stands at the median distance.
         """
         if is_far(X):
             return self.fit(X, y, kernel).transform(X)
-        chosen: Any = as_kernel(_kernel_of(y) if kernel is None else kernel)
+        chosen: Any = as_kernel(y if _is_kernel(y) else kernel)
         points = chosen.checked(X, "X")
         self._match_names(X, reset=True)
         self.kernel_ = chosen.resolve(points)
@@ -146,5 +146,5 @@ class FeatureMap(Saveable, BaseEstimator):
         raise ValueError(f"{type(self).__name__} features have no derivative")
 
 
-def _kernel_of(y) -> Any:
-    return y if isinstance(y, str | Kernel) or callable(y) else "gaussian"
+def _is_kernel(y) -> bool:
+    return isinstance(y, str | Kernel) or callable(y)
