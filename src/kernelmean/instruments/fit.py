@@ -150,8 +150,8 @@ class Plan:
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
         scales = self.plain[0].scales, self.plain[1].scales
-        bases = (self.basis(i, degree, scales[i], few, Bare()) for i in (0, 1))
-        return self.draft(degree, scales, tuple(bases))
+        x, z = (self.basis(i, degree, scales[i], few, Bare()) for i in (0, 1))
+        return self.draft(degree, scales, (x, z))
 
     def draft(self, trend: int | None, scales: Pair, bases: Pair) -> StructuralDraft:
         """Coordinates at these lengthscales."""
@@ -223,10 +223,10 @@ class Plan:
         known = complete(few, self.split)
         if not any(self.tunes) or not known:
             return self.plain[0].scales, self.plain[1].scales
-        beside = tuple(part.with_degree(self.trends[-1]) for part in self.plain)
+        x, z = (part.with_degree(self.trends[-1]) for part in self.plain)
         points, y = (together(known, "X"), together(known, "Z")), together(known, "y")
         regs = self.regs[::-1]
-        return seek_scales(self.kernels, points, y, beside, self.tunes, regs, self.verbose)
+        return seek_scales(self.kernels, points, y, (x, z), self.tunes, regs, self.verbose)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""

@@ -71,12 +71,10 @@ def seek_scales(
             regs,
             at,
         ).found()
-    found = []
-    for u, points, polynomial in zip(at, data, beside, strict=False):
-        scales = np.full(points.shape[1], np.inf)
+    found = beside[0].scales, beside[1].scales
+    for scales, u, polynomial in zip(found, at, beside, strict=True):
         scales[polynomial.bent] = 10.0 ** u[:-1]
-        found.append(scales)
-    return found[0], found[1]
+    return found
 
 
 def _scaled(kernel, points: np.ndarray, beside: Polynomial) -> Scaled:
