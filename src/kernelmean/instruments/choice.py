@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays import EPS
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from .basis import Basis
@@ -72,6 +73,8 @@ class Choice:
 
     Attributes
     ----------
+    share : float
+        ξ of what is taken, by the size it is measured by.
     draft, carrier : StructuralDraft
         What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
     points : array of shape (k, d)
@@ -83,6 +86,7 @@ class Choice:
         squares, and its standard error.
     """
 
+    share: float
     draft: StructuralDraft
     carrier: StructuralDraft
     points: np.ndarray
@@ -100,12 +104,13 @@ class Choice:
         weights *= [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         points = X[evenly(len(X), POINTS)]
-        taken = owner[best][0].values(points, owner[best][1])
-        shares = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
-        pairs = zip(tried, shares, strict=True)
-        total = np.sum([one.spread(points, share, taken) for one, share in pairs], axis=0)
+        one, i = owner[best]
+        taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
+        parts = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
+        pairs = zip(tried, parts, strict=True)
+        total = np.sum([t.spread(points, part, taken) for t, part in pairs], axis=0)
         gain = None if line is None else _gain(*judged.projected[[line, best]])
-        return cls(owner[best][0].draft, owner[weights.argmax()][0].draft, points, total, gain)
+        return cls(share, one.draft, owner[weights.argmax()][0].draft, points, total, gain)
 
     def spread(self, basis: Basis) -> np.ndarray:
         """The covariance in these coordinates."""

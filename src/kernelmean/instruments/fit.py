@@ -115,7 +115,7 @@ class Plan:
 
     def widened(self, choice: Choice, parts: list[Part], few: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
-        fit = self.finish(self.fine(choice.draft, few), parts)
+        fit = self.finish(self.fine(choice.draft, few), parts, choice.share)
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier, few).bases[0].features)
         own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
@@ -150,8 +150,8 @@ class Plan:
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
         scales = self.plain[0].scales, self.plain[1].scales
-        bases = (self.basis(i, degree, scales[i], few, Bare()) for i in (0, 1))
-        return self.draft(degree, scales, tuple(bases))
+        x, z = (self.basis(i, degree, scales[i], few, Bare()) for i in (0, 1))
+        return self.draft(degree, scales, (x, z))
 
     def draft(self, trend: int | None, scales: Pair, bases: Pair) -> StructuralDraft:
         """Coordinates at these lengthscales."""
@@ -191,8 +191,13 @@ class Plan:
         groups = [part.group(*draft.bases, middle) for part in parts]
         return groups, *embed(groups, self.regs[0], self.split)
 
-    def finish(self, draft: StructuralDraft, parts: list[Part]) -> StructuralFit:
-        """Both stages on these rows, in the coordinates of the draft."""
+    def finish(
+        self, draft: StructuralDraft, parts: list[Part], share: float | None = None
+    ) -> StructuralFit:
+        """Both stages on these rows, in the coordinates of the draft.
+
+        `share` is ξ, by the size it is measured by, where the rows that it was chosen on are all.
+        """
         few, trends = thinned_parts(parts, SEARCH_ROWS), draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
@@ -200,7 +205,8 @@ class Plan:
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
-        stage, xi, loss_2, m = regress(groups, self.regs[1], trends, self.split)
+        share = share if few is parts else None
+        stage, xi, loss_2, m = regress(groups, self.regs[1], trends, self.split, share)
         coef = stage.coefficients(xi)
         covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
         known = complete(groups, self.split)
@@ -217,10 +223,10 @@ class Plan:
         known = complete(few, self.split)
         if not any(self.tunes) or not known:
             return self.plain[0].scales, self.plain[1].scales
-        beside = tuple(part.with_degree(self.trends[-1]) for part in self.plain)
+        x, z = (part.with_degree(self.trends[-1]) for part in self.plain)
         points, y = (together(known, "X"), together(known, "Z")), together(known, "y")
         regs = self.regs[::-1]
-        return seek_scales(self.kernels, points, y, beside, self.tunes, regs, self.verbose)
+        return seek_scales(self.kernels, points, y, (x, z), self.tunes, regs, self.verbose)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""

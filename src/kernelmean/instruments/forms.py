@@ -87,7 +87,7 @@ def _by_name(asked, names: Sequence[str], more: Sequence[str], argument: str) ->
     told: dict[str, Any] = {}
     for key, form in asked.items():
         if isinstance(key, int | np.integer) and 0 <= key < len(names):
-            told[names[key]] = form
+            told[names[int(key)]] = form
             continue
         # a category of a formula, C(region), is several columns: C(region)[T.north], …
         mine = [n for n in (*names, *more) if n == key or n.startswith(f"{key}[")]

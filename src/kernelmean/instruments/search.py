@@ -60,17 +60,21 @@ def seek_scales(
     data = [arrays.to_numpy(part) for part in (*points, y)]
     at: Pair = (None, None)
     for limit in track(ROWS, description="Lengthscales", verbose=verbose):
-        *sides, target = _thinned(data, limit)
-        maps = map(_scaled, kernels, sides, beside)
-        trends = (polynomial(points) for polynomial, points in zip(beside, sides, strict=True))
-        y = (target - target.mean()) / (target.std() or 1.0)
-        at = Search(*maps, *trends, y, free, regs, at).found()
-    found = []
-    for u, points, polynomial in zip(at, data, beside, strict=False):
-        scales = np.full(points.shape[1], np.inf)
+        X, Z, target = _thinned(data, limit)
+        at = Search(
+            _scaled(kernels[0], X, beside[0]),
+            _scaled(kernels[1], Z, beside[1]),
+            beside[0](X),
+            beside[1](Z),
+            (target - target.mean()) / (target.std() or 1.0),
+            free,
+            regs,
+            at,
+        ).found()
+    found = beside[0].scales, beside[1].scales
+    for scales, u, polynomial in zip(found, at, beside, strict=True):
         scales[polynomial.bent] = 10.0 ** u[:-1]
-        found.append(scales)
-    return found[0], found[1]
+    return found
 
 
 def _scaled(kernel, points: np.ndarray, beside: Polynomial) -> Scaled:

@@ -189,14 +189,19 @@ def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
 
 
 def regress(
-    groups: list[Group], reg: float | None, trends: int, split: str
+    groups: list[Group], reg: float | None, trends: int, split: str, share: float | None
 ) -> tuple[SecondStage, float, float, int]:
-    """Stage 2 of the rows with outcomes, ξ, its loss and the number of those rows."""
+    """Stage 2 of the rows with outcomes, ξ, its loss and the number of those rows.
+
+    ξ is given, or the share known of the size that it is measured by, or chosen.
+    """
     learners = [g for g in groups if g.outcome]
     stage = of_moments(second_moments(learners), trends)
     if split == "share":
         return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size), stage.m
     loss = causal_leave_one_out(stage, learners)
+    if reg is None and share is not None:
+        reg = share * max(stage.size, arrays.EPS)
     if reg is None:
         regs = candidates(stage)
         reg = float(regs[loss.judged(regs).best()])
