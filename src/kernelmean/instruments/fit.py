@@ -95,7 +95,8 @@ class Plan:
             return self.finish(self.straight(self.trends[-1] or 1, few), parts)
         scales = self._scales(few)
         z = self.basis(1, self.trends[-1], scales[1], few)
-        makers = [partial(self.sized, size, scales, z, few) for size in self.sizes]
+        known = (scales[1], z)
+        makers = [partial(self.sized, size * scales[0], known, few) for size in self.sizes]
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
         if plain:
@@ -142,10 +143,31 @@ class Plan:
             found.append(Tried(less, *told))
         return found
 
-    def sized(self, size: float, scales: Pair, z: Basis, few: list[Part]) -> StructuralDraft:
-        """The largest trend beside a kernel, its lengthscales of this size."""
-        trend, sized = self.trends[-1], (size * scales[0], scales[1])
-        return self.draft(trend, sized, (self.basis(0, trend, sized[0], few), z))
+    def sized(
+        self, x: np.ndarray, known: tuple[np.ndarray, Basis], few: list[Part]
+    ) -> StructuralDraft:
+        """The largest trend beside a kernel of these lengthscales.
+
+        `known` are those of the instruments, and their coordinates.
+        """
+        trend, (z, basis) = self.trends[-1], known
+        finer = self._passed(x, z)
+        if not np.array_equal(finer, z):
+            basis = self.basis(1, trend, finer, few)
+        return self.draft(trend, (x, finer), (self.basis(0, trend, x, few), basis))
+
+    def _passed(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """Scales of the instruments' kernel through which what h says of exogenous columns passes.
+
+        E[φ(x, c) | z, c] bends along c as φ does: a smoother stage 1 would leave h free there.
+        """
+        (own, others), finer = self.plain, z.copy()
+        places = {column - len(self.roles.z): k for k, column in enumerate(others.bent)}
+        for k, column in enumerate(own.bent):
+            place = places.get(column - len(self.roles.x)) if column >= len(self.roles.x) else None
+            if place is not None:
+                finer[place] = min(z[place], x[k])
+        return finer
 
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
