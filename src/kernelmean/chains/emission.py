@@ -326,15 +326,17 @@ class Smoothing:
 
     @classmethod
     def of(cls, points, kernel: Kernel, guard_of: GuardRule = Guard.of) -> Smoothing:
-        distinct, row, count = np.unique(
+        distinct, found, count = np.unique(
             arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
         )
-        row = row.reshape(-1)
+        row: np.ndarray | slice = found.reshape(-1)
         coordinates = coordinates_of(arrays.like(distinct, points), kernel, RANK)
-        atom = count >= max(ATOM * len(row), 2) if not isinstance(kernel, Delta) else count > 0
-        if len(distinct) == len(row):  # in the order of the rows, so that nothing is looked up
-            coordinates = coordinates.reordered(points, row)
-            distinct, atom, row = arrays.to_numpy(points), atom[row], slice(None)
+        n = len(points)
+        atom = count >= max(ATOM * n, 2) if not isinstance(kernel, Delta) else count > 0
+        if len(distinct) == n:  # in the order of the rows, so that nothing is looked up
+            order, row = found.reshape(-1), slice(None)
+            coordinates = coordinates.reordered(points, order)
+            distinct, atom = arrays.to_numpy(points), atom[order]
         own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
         return cls(kernel, coordinates, distinct, row, own, atom, guard_of)
 

@@ -155,7 +155,7 @@ class FittedChain:
             X[here] = arrays.to_numpy(draws(law, len(here), rng, self.spread))
             if self.variates is None and self.laws.guard.whitening is not None:  # a large share
                 guard = self.laws.guard
-                share = guard.strength[k] / (guard.strength[k] + guard.counts[k])
+                share = (guard.strength / (guard.strength + guard.counts))[k]
                 normal = here[rng.random(len(here)) < share]
                 X[normal] = guard.draws(int(k), len(normal), rng)
         return X
