@@ -37,6 +37,7 @@ REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
+ROUGHLY = 0.01  # error of the mass of a law, where a share of a wide one is chosen
 REG_STEP = 10**0.25  # towards larger λ
 
 
@@ -249,7 +250,7 @@ class Plan:
     def _widened(self, fit: Fit, score: DensityScore, Y: np.ndarray) -> Fit:
         """With a wide law, its share by the densities of rows left out, and what these gain."""
         points, rows = arrays.to_numpy(fit.points), evenly(len(Y), WIDE_ROWS)
-        whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole()
+        whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole(ROUGHLY)
         left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / whole
         wide = Wide.of(points, self.wide or MOST)
         if self.wide is None:

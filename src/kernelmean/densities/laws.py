@@ -234,9 +234,9 @@ class MovedLaws(Law):
             parts.append(np.einsum("ir,ri->i", left[who], K))
         return np.concatenate(parts)
 
-    def whole(self) -> np.ndarray:
-        """∫ max(q, 0) of each law, (m,)."""
+    def whole(self, error: float = 3e-4) -> np.ndarray:
+        """∫ max(q, 0) of each law, (m,); of several columns with this relative error."""
         if self._d == 1:
             return Line(self._embedding).normaliser
-        mass, _ = self._embedding.negative_mass()
+        mass, _ = self._embedding.negative_mass(error=error)
         return 1.0 + arrays.to_numpy(mass)

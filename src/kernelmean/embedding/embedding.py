@@ -285,19 +285,21 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         return recovery.log_density(self.normalised(), Y, self._width(bandwidth))
 
-    def negative_mass(self, bandwidth=None) -> tuple[Array, Array]:
+    def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
 
         Exact (0) without negative weights. On the line it is a sum over the cells of a grid, to
         1e-6 or so; on the circle, by the trapezoidal rule; in the plane, for a kernel that is a
         product over columns, a sum over two grids, up to 7e10 products of points, features and
         nodes. Elsewhere it is an average over draws from the negative weights, twice as many until
-        its standard error is below 3e-4 (1 + N); they are evenly spread and always the same.
+        its standard error is small enough; they are evenly spread and always the same.
 
         Parameters
         ----------
         bandwidth : float or sequence of float, optional
             As for `density`.
+        error : float
+            Standard error, by 1 + N, that is small enough.
 
         Returns
         -------
@@ -308,9 +310,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         Warns
         -----
         NumericalWarning
-            If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N).
+            If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N), or over what is asked.
         """
-        return recovery.negative_mass(self.normalised(), self._width(bandwidth))
+        return recovery.negative_mass(self.normalised(), self._width(bandwidth), error)
 
     def cdf(self, Y, bandwidth="own") -> Array:
         """Distribution function of each column at the rows of Y.

@@ -43,7 +43,9 @@ def has_line(m: WeightedPoints) -> bool:
     return m.points.shape[1] == 1 and m.kernel.reach(NEGLIGIBLE) is not None
 
 
-def negative_mass(m: WeightedPoints, bandwidth) -> tuple[np.ndarray, np.ndarray]:
+def negative_mass(
+    m: WeightedPoints, bandwidth, aim: float = MASS_ERROR
+) -> tuple[np.ndarray, np.ndarray]:
     """∫ max(−q, 0) of each member of a batch, and the standard errors (0 where not by draws)."""
     kernel = m.kernel.smoothing(bandwidth)
     nothing = np.zeros(len(m))
@@ -54,7 +56,7 @@ def negative_mass(m: WeightedPoints, bandwidth) -> tuple[np.ndarray, np.ndarray]
     if m.points.shape[1] == 1 and kernel.turn() is not None:
         return _around(m, kernel), nothing
     columns = _two_columns(m, kernel)
-    return _by_draws(m, kernel) if columns is None else _in_the_plane(m, columns)
+    return _by_draws(m, kernel, aim) if columns is None else _in_the_plane(m, columns, aim)
 
 
 def _around(m: WeightedPoints, kernel: Kernel) -> np.ndarray:
@@ -88,7 +90,9 @@ def _two_columns(m: WeightedPoints, kernel: Kernel) -> list[Kernel] | None:
     return columns if work <= PLANE_WORK else None
 
 
-def _in_the_plane(m: WeightedPoints, columns: list[Kernel]) -> tuple[np.ndarray, np.ndarray]:
+def _in_the_plane(
+    m: WeightedPoints, columns: list[Kernel], aim: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Sums over two grids half a cell apart: their mean, and how far they are from it.
 
     Cells are halved (once, twice) for members that need it.
@@ -97,7 +101,7 @@ def _in_the_plane(m: WeightedPoints, columns: list[Kernel]) -> tuple[np.ndarray,
     for cells in PLANE_CELLS:
         one, other = (_sum_over_grid(m[some], columns, cells, offset) for offset in (0.25, 0.75))
         mass[some], error[some] = 0.5 * (one + other), 0.5 * np.abs(one - other)
-        some = some[error[some] > MASS_ERROR * (1.0 + mass[some])]
+        some = some[error[some] > aim * (1.0 + mass[some])]
         if not len(some):
             break
     return mass, error
@@ -150,7 +154,9 @@ def even_nodes(
 # ---------------------------------------------------------------- importance sampling
 
 
-def _by_draws(m: WeightedPoints, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+def _by_draws(
+    m: WeightedPoints, kernel: Kernel, aim: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Twice as many draws until every member's standard error is small enough."""
     mass, error = np.zeros(len(m)), np.zeros(len(m))
     some = np.flatnonzero(np.concatenate([(w < 0).any(axis=1) for w in m.weight_blocks()]))
@@ -158,9 +164,9 @@ def _by_draws(m: WeightedPoints, kernel: Kernel) -> tuple[np.ndarray, np.ndarray
     most = max(FIRST_DRAWS, min(MOST_DRAWS, MOST_WORK // len(m.points)))
     while len(some) and draws <= most:
         mass[some], error[some] = _average(m[some], kernel, draws)
-        some = some[error[some] > MASS_ERROR * (1.0 + mass[some])]
+        some = some[error[some] > aim * (1.0 + mass[some])]
         draws *= 2
-    rough = error > ROUGH * (1.0 + mass)
+    rough = error > max(aim, ROUGH) * (1.0 + mass)
     if rough.any():
         warn_numerical(
             f"the integral of the positive part of {rough.sum()} densities is known to a standard "

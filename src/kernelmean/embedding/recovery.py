@@ -84,10 +84,12 @@ def log_density(m: WeightedPoints, Y, bandwidth) -> Array:
         return arrays.namespace(p).log(p)
 
 
-def negative_mass(m: WeightedPoints, bandwidth) -> tuple[Array, Array]:
+def negative_mass(
+    m: WeightedPoints, bandwidth, aim: float = positive_part.MASS_ERROR
+) -> tuple[Array, Array]:
     """∫ max(−q, 0) of a normalised embedding, and its standard error."""
     bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    both = positive_part.negative_mass(m.members(), bandwidth)
+    both = positive_part.negative_mass(m.members(), bandwidth, aim)
     mass, error = (arrays.like(a if m.batch is not None else a[0], m.points) for a in both)
     return mass, error
 
