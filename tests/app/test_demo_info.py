@@ -18,8 +18,7 @@ from kernelmean.app import main
 from kernelmean.app.commands import demo, info
 from kernelmean.app.report import Numbers, Prose, Section
 
-TABLES = ["savings", "sunspots", "pacific", "epidemics", "school", "polls-past", "polls-new"]
-TABLES += ["sp500", "schooling"]
+TABLES = ["savings", "sunspots", "pacific", "epidemics", "school", "sp500", "schooling"]
 
 
 @pytest.mark.slow
@@ -35,7 +34,6 @@ def test_demo_on_real_data(demo_run):
         "against 31.0 for AR(1)",
         "in_half_a_year",
         "days_ill",
-        "polls-new.csv",
         "State 2 holds in",
         "The instruments are weak for educ",
     ):

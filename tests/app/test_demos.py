@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app.demos import approval, influenza, pacific, savings, sp500, sunspots
+from kernelmean.app.demos import influenza, pacific, savings, sp500, sunspots
 
 
 def test_sp500():
@@ -22,15 +22,6 @@ def test_sp500():
     assert worst["day"] == pd.Timestamp("2008-10-15")
 
 
-def test_approval():
-    pytest.importorskip("river")
-    past, now = approval.tables().values()
-    assert (len(past), len(now)) == (600, 401)
-    assert not past.isna().any(axis=None)
-    assert (str(past["day"].iloc[0]), str(now["day"].iloc[-1])) == ("2017-03-01", "2019-11-26")
-    np.testing.assert_array_equal(past["gallup_before"][7:], past["gallup"][:-7])
-
-
 def test_sunspots_and_the_pacific():
     pytest.importorskip("statsmodels")
     (years,) = sunspots.tables().values()
@@ -41,36 +32,10 @@ def test_sunspots_and_the_pacific():
     np.testing.assert_allclose(months["winter"] ** 2 + months["spring"] ** 2, 1, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("job", "module"), [(sp500, "arch.data.sp500"), (approval, "river.datasets")]
-)
-def test_without_its_data_a_job_says_what_to_install(job, module, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
+def test_without_its_data_a_job_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arch.data.sp500", None)
     with pytest.raises(ImportError, match=r'pip install "kernelmean\[app\]"'):
-        job.tables()
-
-
-def test_the_kalman_filter_by_its_own_recursion(monkeypatch):
-    """Predict, gain, update, with numbers in place of matrices: one poll that is the mean."""
-    pytest.importorskip("river")
-    pytest.importorskip("statsmodels")
-    past, now = (
-        part.assign(one=part[approval.POLLS].mean(axis=1)) for part in approval.tables().values()
-    )
-    monkeypatch.setattr(approval, "SEEN", ["one"])
-    filtered, _, sd = approval.kalman(past, now)
-    middle, centre = past[approval.STATE].mean(), past["one"].mean()
-    z, x = (past[approval.STATE] - middle).to_numpy(), (past["one"] - centre).to_numpy()
-    a, c = z[:-1] @ z[1:] / (z[:-1] @ z[:-1]), x @ z / (z @ z)
-    q, r = np.var(z[1:] - a * z[:-1]), np.cov(x - c * z)
-    mean, var, means = 0.0, z.var(), []
-    for value in now["one"] - centre:
-        gain = var * c / (c * c * var + r)
-        mean, var = mean + gain * (value - c * mean), (1 - gain * c) * var
-        means.append(mean)
-        last, mean, var = var, a * mean, a * a * var + q
-    np.testing.assert_allclose(filtered, np.array(means) + middle, atol=1e-6)
-    assert sd == pytest.approx(last**0.5, rel=1e-6)
+        sp500.tables()
 
 
 def test_two_stage_least_squares_of_one_instrument_is_a_ratio():

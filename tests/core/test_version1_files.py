@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from version1_questions import NEEDS, QUESTIONS, answers
 
 import kernelmean as km
@@ -46,7 +46,8 @@ def test_files_answer_as_they_did(name, recorded):
             assert np.isfinite(told[question]).all()
             continue
         if expected.dtype.kind in "US":
-            assert_array_equal(told[question], expected)
+            lines = told[question].item().splitlines()  # more may be said today
+            assert [line for line in expected.item().splitlines() if line not in lines] == []
             continue
         finite = np.abs(expected[np.isfinite(expected)])
         size = finite.max(initial=0.0)

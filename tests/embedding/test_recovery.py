@@ -656,7 +656,7 @@ class TestMarginal:
             last.kernel(last.points),
             km.Gaussian(2.0)(m.points[:, [2]]) * km.Periodic(1.0, period=24.0)(m.points[:, [1]]),
         )
-        assert m.marginal(1).kernel == km.on_columns({0: km.Periodic(1.0, period=24.0)})
+        assert m.marginal(1).kernel == km.Periodic(1.0, period=24.0)
 
     def test_of_angles_keeps_the_period(self):
         m = plane(kernel=km.Periodic((0.5, 0.6), period=(24.0, 360.0)))

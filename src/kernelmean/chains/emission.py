@@ -331,7 +331,7 @@ class Smoothing:
         )
         row: np.ndarray | slice = found.reshape(-1)
         coordinates = coordinates_of(arrays.like(distinct, points), kernel, RANK)
-        n = len(points)
+        n = points.shape[0]
         atom = count >= max(ATOM * n, 2) if not isinstance(kernel, Delta) else count > 0
         if len(distinct) == n:  # in the order of the rows, so that nothing is looked up
             order, row = found.reshape(-1), slice(None)

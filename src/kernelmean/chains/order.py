@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..core.checks import check_choice, check_positive
 from ..core.extras import require
@@ -61,6 +60,8 @@ class Order(int):
         """
         best = max(self.scores.values(), default=0.0)
         rows = [(K, s, best - s, self.errors.get(K)) for K, s in self.scores.items()]
+        import pandas as pd
+
         frame = pd.DataFrame(rows, columns=["states", "score", "behind", "error"])
         return frame.set_index("states")
 

@@ -29,7 +29,7 @@ ROUGHLY = 10, 1e-4  # the same while ties are compared
 RANK = 100  # landmarks of the search
 START = -3.0  # log10 of λ
 REGS = (-7.0, 1.0)  # of the same in the search: below, rounding errors decide where it goes
-DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
+DIGITS = 3  # of logarithms: beyond what data say, rounding errors would be carried on
 HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 

@@ -310,7 +310,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         Warns
         -----
         NumericalWarning
-            If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N), or over what is asked.
+            If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N), or
+            over what is asked.
         """
         return recovery.negative_mass(self.normalised(), self._width(bandwidth), error)
 

@@ -154,9 +154,7 @@ def even_nodes(
 # ---------------------------------------------------------------- importance sampling
 
 
-def _by_draws(
-    m: WeightedPoints, kernel: Kernel, aim: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _by_draws(m: WeightedPoints, kernel: Kernel, aim: float) -> tuple[np.ndarray, np.ndarray]:
     """Twice as many draws until every member's standard error is small enough."""
     mass, error = np.zeros(len(m)), np.zeros(len(m))
     some = np.flatnonzero(np.concatenate([(w < 0).any(axis=1) for w in m.weight_blocks()]))

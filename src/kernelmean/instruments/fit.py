@@ -151,22 +151,22 @@ class Plan:
         `known` are those of the instruments, and their coordinates.
         """
         trend, (z, basis) = self.trends[-1], known
-        finer = self._passed(x, z)
+        finer = self._passed(x, z, few)
         if not np.array_equal(finer, z):
             basis = self.basis(1, trend, finer, few)
         return self.draft(trend, (x, finer), (self.basis(0, trend, x, few), basis))
 
-    def _passed(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    def _passed(self, x: np.ndarray, z: np.ndarray, few: list[Part]) -> np.ndarray:
         """Scales of the instruments' kernel through which what h says of exogenous columns passes.
 
         E[φ(x, c) | z, c] bends along c as φ does: a smoother stage 1 would leave h free there.
         """
-        (own, others), finer = self.plain, z.copy()
-        places = {column - len(self.roles.z): k for k, column in enumerate(others.bent)}
-        for k, column in enumerate(own.bent):
-            place = places.get(column - len(self.roles.x)) if column >= len(self.roles.x) else None
-            if place is not None:
-                finer[place] = min(z[place], x[k])
+        teachers, finer = [part for part in few if part.teaches], z.copy()
+        X, Z = (arrays.to_numpy(together(teachers, side)) for side in "XZ")
+        for scale, column in zip(x, self.plain[0].bent, strict=True):
+            for k, other in enumerate(self.plain[1].bent):
+                if np.array_equal(X[:, column], Z[:, other]):
+                    finer[k] = min(z[k], scale)
         return finer
 
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:

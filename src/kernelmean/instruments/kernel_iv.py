@@ -381,8 +381,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def _kernel(self, side: str, points, roles: Roles, form: Forms | None) -> Kernel | None:
         """At the lengthscale that these points suggest; None where every column is straight."""
         name = f"kernel_{side}"
-        given = getattr(self, name) if form is None else form.kernel(name)
-        if given is None:
+        given: Any = getattr(self, name) if form is None else form.kernel(name)
+        if form is not None and given is None:
             return None
         return fitted_kernel(
             given,

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-JOBS = ("savings", "sunspots", "pacific", "influenza", "approval", "sp500", "schooling")
+JOBS = ("savings", "sunspots", "pacific", "influenza", "sp500", "schooling")
