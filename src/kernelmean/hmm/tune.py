@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
@@ -117,5 +116,8 @@ def _stretches(rows: Rows, parts: list[slice], names) -> tuple[Any, list[int]]:
     points, xp = arrays.take(rows.points, numbers, axis=0), arrays.namespace(rows.points)
     gaps = (~rows.seen[:, None] if rows.gaps is None else rows.gaps)[numbers]
     points = xp.where(arrays.like(gaps, points), float("nan"), points) if gaps.any() else points
-    points = points if names is None else pd.DataFrame(points, columns=list(names))
+    if names is not None:
+        import pandas as pd
+
+        points = pd.DataFrame(points, columns=list(names))
     return points, [s.stop - s.start for s in parts]

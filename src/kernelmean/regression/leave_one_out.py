@@ -109,7 +109,7 @@ class LeaveOneOut(Saveable):
         reg, least = minimise_log10(lambda r: loss(r * size), *DECADES, precision=precision)
         if one_se:
             few = self.thinned(coarse)
-            slack = standard_error(few.rows(reg * size)) * (len(self.d) / len(few.d)) ** 0.5
+            slack = standard_error(few.rows(reg * size)) * (self.d.shape[0] / few.d.shape[0]) ** 0.5
             reg = heaviest_within(lambda r: loss(r * size), reg, least + slack, DECADES[1])
         return reg * size, self(reg * size)
 
