@@ -26,10 +26,19 @@ HERE = Path(__file__).resolve()
 SEED = 71
 
 
-def instruments(km) -> tuple[Callable, Callable]:
-    data = km.datasets.make_iv_demand(1000, random_state=SEED)
-    fit = lambda: km.KernelIV().fit(data.X, data.y, Z=data.Z, C=data.C)  # noqa: E731
-    return fit, lambda model: np.mean((np.ravel(model.predict(data.X, data.C)) - data.y) ** 2)
+def demand(n: int) -> Callable:
+    def job(km) -> tuple[Callable, Callable]:
+        data = km.datasets.make_iv_demand(n, random_state=SEED)
+        fit = lambda: km.KernelIV().fit(data.X, data.y, Z=data.Z, C=data.C)  # noqa: E731
+        return fit, lambda model: np.mean((model.predict(data.grid) - data.truth(data.grid)) ** 2)
+
+    return job
+
+
+def sigmoid(km) -> tuple[Callable, Callable]:
+    data = km.datasets.make_iv_sigmoid(5000, random_state=SEED)
+    fit = lambda: km.KernelIV().fit(data.X, data.y, Z=data.Z)  # noqa: E731
+    return fit, lambda model: np.mean((model.predict(data.grid) - data.truth(data.grid)) ** 2)
 
 
 def pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -39,9 +48,25 @@ def pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, mean, mean + 0.3 * rng.normal(size=n) * (1 + (X[:, 2] > 0))
 
 
-def density(km) -> tuple[Callable, Callable]:
-    X, _, y = pairs(1000)
-    return lambda: km.ConditionalDensity().fit(X, y), lambda model: -model.score(X, y)
+def density(columns: int) -> Callable:
+    def job(km) -> tuple[Callable, Callable]:
+        X, _, y = pairs(1000)
+        X = X[:, :columns]
+        return lambda: km.ConditionalDensity().fit(X, y), lambda model: -model.score(X, y)
+
+    return job
+
+
+def posterior(km) -> tuple[Callable, Callable]:
+    X, mean, y = pairs(10_000)
+    fit = lambda: km.KernelBayes().fit(X[:, :1], y)  # noqa: E731
+
+    def both():
+        model = fit()
+        model.predict(X[:1000, :1])
+        return model
+
+    return both, lambda model: np.mean((model.predict(X[:1000, :1]) - np.sin(X[:1000, 0])) ** 2)
 
 
 def regression(km) -> tuple[Callable, Callable]:
@@ -50,9 +75,12 @@ def regression(km) -> tuple[Callable, Callable]:
     return fit, lambda model: np.mean((model.predict(X) - mean) ** 2)
 
 
-def regimes(km) -> tuple[Callable, Callable]:
-    data = km.datasets.make_hmm("separated", 5000, random_state=SEED)
-    return lambda: km.KernelHMM(2, random_state=0).fit(data.X), lambda model: -model.score(data.X)
+def regimes(n: int) -> Callable:
+    def job(km) -> tuple[Callable, Callable]:
+        X = km.datasets.make_hmm("separated", n, random_state=SEED).X
+        return lambda: km.KernelHMM(2, random_state=0).fit(X), lambda model: -model.score(X)
+
+    return job
 
 
 def states(km) -> tuple[Callable, Callable]:
@@ -62,10 +90,16 @@ def states(km) -> tuple[Callable, Callable]:
 
 
 JOBS = {
-    "KernelIV, demand, 1,000": instruments,
-    "ConditionalDensity, 1,000 x 3": density,
+    "KernelIV, demand, 1,000": demand(1000),
+    "KernelIV, demand, 5,000": demand(5000),
+    "KernelIV, sigmoid, 5,000": sigmoid,
+    "ConditionalDensity, 1,000 x 1": density(1),
+    "ConditionalDensity, 1,000 x 3": density(3),
     "ConditionalEmbedding, tuned, 5,000 x 3": regression,
-    "KernelHMM, 5,000": regimes,
+    "KernelBayes, 10,000, and 1,000 predictions": posterior,
+    "KernelHMM, 2,000": regimes(2000),
+    "KernelHMM, 5,000": regimes(5000),
+    "KernelHMM, 20,000": regimes(20_000),
     "KernelStateSpace, 1,000": states,
 }
 

@@ -43,7 +43,7 @@ class Rows(FarAway):
     Parameters
     ----------
     source : array, memory map, DataFrame, path or iterable
-        A path names a Parquet file, a folder of such files, or is a pattern, "data/*.parquet"
+        A path names a Parquet file, a folder of such files, or is a pattern, ``data/*.parquet``
         (extra `app`). An iterable gives blocks (arrays, DataFrames, or tuples of aligned ones), the
         same ones whenever it is gone through: a list, or an object with `__iter__`; not a
         generator, which ends after one pass.

@@ -22,7 +22,7 @@ class ConformalDensity(Saveable):
     With F, p the distribution functions and densities at m rows (x_i, y_i) that these were not
     learned from,
 
-        a_i = max_c |2F_c(y_ic | x_i) − 1|,    r_i = P(p(Y | x_i) > p(y_i | x_i)),
+        a_i = max_c abs(2 F_c(y_ic; x_i) − 1),    r_i = P(p(Y; x_i) > p(y_i; x_i)),
 
     are the levels of the interval and of the highest-density region that just hold y_i. At a level
     1 − α the intervals are those of the density at the level a_(k), and regions those at r_(k), the
