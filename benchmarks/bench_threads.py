@@ -58,7 +58,7 @@ def density(columns: int) -> Callable:
 
 
 def posterior(km) -> tuple[Callable, Callable]:
-    X, mean, y = pairs(10_000)
+    X, _, y = pairs(10_000)
     fit = lambda: km.KernelBayes().fit(X[:, :1], y)  # noqa: E731
 
     def both():

@@ -95,8 +95,8 @@ class Plan:
             return self.finish(self.straight(self.trends[-1] or 1, few), parts)
         scales = self._scales(few)
         z = self.basis(1, self.trends[-1], scales[1], few)
-        known = (scales[1], z)
-        makers = [partial(self.sized, size * scales[0], known, few) for size in self.sizes]
+        smooth = (scales[1], z)
+        makers = [partial(self.sized, size * scales[0], smooth, few) for size in self.sizes]
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
         if plain:
@@ -144,13 +144,13 @@ class Plan:
         return found
 
     def sized(
-        self, x: np.ndarray, known: tuple[np.ndarray, Basis], few: list[Part]
+        self, x: np.ndarray, smooth: tuple[np.ndarray, Basis], few: list[Part]
     ) -> StructuralDraft:
         """The largest trend beside a kernel of these lengthscales.
 
-        `known` are those of the instruments, and their coordinates.
+        `smooth` are those of the instruments as they were found, and their coordinates.
         """
-        trend, (z, basis) = self.trends[-1], known
+        trend, (z, basis) = self.trends[-1], smooth
         finer = self._passed(x, z, few)
         if not np.array_equal(finer, z):
             basis = self.basis(1, trend, finer, few)

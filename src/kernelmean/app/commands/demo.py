@@ -18,7 +18,7 @@ from ..demos.job import Job
 from ..errors import UserError
 from ..files import write_all
 from ..page import html
-from ..report import Code, Prose, Report, Section
+from ..report import Block, Code, Prose, Report, Section
 from ..terminal import out
 
 INDEX = "index.html"
@@ -57,7 +57,7 @@ def run(settings: Settings) -> Report:
 def page(sections: list[Section], count: int, settings: Settings) -> Report:
     """What is there so far."""
     rest = "" if len(sections) == count else f" ({len(sections)} of {count}; reload for the rest)"
-    lead = [
+    lead: list[Block] = [
         Prose(
             "Each section is a question, the command that answers it, and how others do on the "
             "same rows. The tables lie beside this page; yours go through the same commands:"
