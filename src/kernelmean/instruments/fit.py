@@ -163,10 +163,9 @@ class Plan:
         """
         teachers, finer = [part for part in few if part.teaches], z.copy()
         X, Z = (arrays.to_numpy(together(teachers, side)) for side in "XZ")
-        for scale, column in zip(x, self.plain[0].bent, strict=True):
-            for k, other in enumerate(self.plain[1].bent):
-                if np.array_equal(X[:, column], Z[:, other]):
-                    finer[k] = min(z[k], scale)
+        for column, other in itertools.product(self.plain[0].bent, self.plain[1].bent):
+            if np.array_equal(X[:, column], Z[:, other]):
+                finer[other] = min(z[other], x[column])
         return finer
 
     def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
