@@ -28,7 +28,7 @@ def test_demo_on_real_data(demo_run):
     files = [*(f"{name}.csv" for name in TABLES), "index.html"]
     assert sorted(os.listdir(folder)) == sorted(files)
     page = (folder / "index.html").read_text()
-    assert page.count("<figure") >= 10
+    assert page.count("<figure") == 9
     for words in (
         "What nettfa gains when p401k goes from 0 to 1.00",
         "against 31.0 for AR(1)",
