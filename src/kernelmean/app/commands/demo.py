@@ -42,15 +42,15 @@ def jobs() -> list[Job]:
 def run(settings: Settings) -> Report:
     """Run the library on real data, and show what it found on one page."""
     todo, sections = jobs(), []
+    write_all(settings.out, {})
     for position, job in enumerate(todo, start=1):
         with settings.stage(f"{position}/{len(todo)} {job.title}", bars=True):
             try:
-                write_all(settings.out, {})
                 sections.append(job.section(settings.out, settings.quick))
             except ImportError as err:
                 raise UserError(str(err)) from err
-            # the page can be read while the rest is at work
-            write_all(settings.out, {INDEX: html(page(sections, len(todo), settings))})
+            if position < len(todo):  # the page can be read while the rest is at work
+                write_all(settings.out, {INDEX: html(page(sections, len(todo), settings))})
     return page(sections, len(todo), settings)
 
 

@@ -317,10 +317,18 @@ class Analysis:
         found = self.predict(self.data.regressors(rows))
         return rows.join(found.rename(columns=lambda name: free_name(name, rows)))
 
+    @cached_property
+    def medians(self) -> pd.Series:
+        """Of the regressors, among their own values: an indicator stays 0 or 1."""
+        return self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
+
+    def grid(self, column: str) -> np.ndarray:
+        """Where a column is drawn."""
+        return np.linspace(*self.frame[column].quantile([0.025, 0.975]), 200)
+
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""
-        medians = self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
-        rows = pd.DataFrame([medians] * len(values), index=pd.Index(values, name=column))
+        rows = pd.DataFrame([self.medians] * len(values), index=pd.Index(values, name=column))
         rows = rows.assign(**{column: rows.index})
         return self._evaluate(rows.to_numpy(), simultaneous=True).set_axis(rows.index)
 
@@ -329,13 +337,13 @@ class Analysis:
         values = np.unique(self.frame[column].dropna())
         return (float(values[0]), float(values[1])) if len(values) == 2 else None
 
-    def effect(self, column: str, along: str, values: np.ndarray) -> Interval:
-        """What moving a column of two values does along another; the limits hold at once."""
-        medians = self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
-        rows = pd.DataFrame([medians] * len(values)).assign(**{along: values})
+    def effect(
+        self, column: str, ends: tuple[float, float], along: str, values: np.ndarray
+    ) -> Interval:
+        """What a column does from end to end, along another; the limits hold at once."""
+        rows = pd.DataFrame([self.medians] * len(values)).assign(**{along: values})
         low, high = (
-            self.model.basis_x_.transform(rows.assign(**{column: end}).to_numpy())
-            for end in self.ends(column) or ()
+            self.model.basis_x_.transform(rows.assign(**{column: end}).to_numpy()) for end in ends
         )
         m = self.model
         return confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
@@ -343,7 +351,7 @@ class Analysis:
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
         x, y = self.frame[column], self.frame[self.columns.y]
-        grid = np.linspace(x.quantile(0.025), x.quantile(0.975), 200)
+        grid = self.grid(column)
         curve, keep = self.partial(column, grid), sample(len(x))
         return StructuralCurveDisplay(
             grid,
@@ -663,24 +671,27 @@ def _design(a: Analysis) -> str:
 
 def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
-    others = [c for c in a.columns.regressors if c != column]
-    medians = words.values_words(a.frame[others].quantile(0.5, interpolation="lower"))
     caption = SAY(
         "curve",
         x=column,
         y=a.columns.y,
         level=level_words(a.level),
         seen="" if a.plain is None else SAY("seen"),
-        held=" " + SAY("medians", held=medians) if others else "",
+        held=_held(a, column),
     )
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
 
-def effect_figure(a: Analysis, column: str, along: str) -> Figure:
+def _held(a: Analysis, *moved: str) -> str:
+    """At which values the other columns are held, at the end of a caption."""
+    others = a.medians.drop(list(moved))
+    return " " + SAY("medians", held=words.values_words(others)) if len(others) else ""
+
+
+def effect_figure(a: Analysis, column: str, ends: tuple[float, float], along: str) -> Figure:
     """What a column of two values does, as an exogenous one moves."""
-    x = a.frame[along]
-    grid = np.linspace(x.quantile(0.025), x.quantile(0.975), 200)
-    found = a.effect(column, along, grid)
+    grid = a.grid(along)
+    found = a.effect(column, ends, along, grid)
 
     def plot(axes: Any) -> None:
         axes.fill_between(grid, found.lower, found.upper, color=CURVE, alpha=0.15, lw=0)
@@ -688,11 +699,9 @@ def effect_figure(a: Analysis, column: str, along: str) -> Figure:
         axes.axhline(0, color=DATA, lw=0.8)
         axes.set(xlabel=along, ylabel=f"effect on {a.columns.y}")
 
-    low, high = (number(end) for end in a.ends(column) or ())
+    low, high = map(number, ends)
     known = {"x": column, "y": a.columns.y, "along": along, "low": low, "high": high}
-    others = [c for c in a.columns.regressors if c not in (column, along)]
-    held = " " + SAY("medians", held=names(others)) if others else ""
-    caption = SAY("effect", level=level_words(a.level), held=held, **known)
+    caption = SAY("effect", level=level_words(a.level), held=_held(a, column, along), **known)
     return Figure(f"effect-{column}-{along}", caption, plot)
 
 
@@ -736,8 +745,9 @@ def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report
     """The answer, with predictions for `rows` of a file."""
     curves: list[Block] = []
     for column in a.columns.x:
-        if a.ends(column) and a.columns.c:
-            curves += [effect_figure(a, column, along) for along in a.columns.c[:DRAWN_ALONG]]
+        ends, along = a.ends(column), a.columns.c[:DRAWN_ALONG]
+        if ends is not None and along:
+            curves += [effect_figure(a, column, ends, other) for other in along]
         else:
             curves += [curve_figure(a, column)]
         curves += [curve_table(a, column)]

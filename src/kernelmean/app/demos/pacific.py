@@ -8,6 +8,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.linear_model import QuantileRegressor
 
 from ...densities.conditional_density import ConditionalDensity
+from ...metrics import pinball
 from ..report import Block, Grid
 from ..words import Texts, percent
 from .job import Job, Tables
@@ -67,8 +68,7 @@ def _each(model, X: pd.DataFrame, y: pd.Series, n: int) -> np.ndarray:
 
 
 def _judged(Q: np.ndarray, y: np.ndarray) -> list[str]:
-    gap, q = y[:, None] - Q, np.array(LEVELS)
-    loss = np.maximum(q * gap, (q - 1) * gap).mean()
+    loss = pinball(y[:, None], Q, LEVELS).mean()
     inside = (Q[:, 0] <= y) & (y <= Q[:, -1])
     return [f"{loss:.3f}", percent(inside.mean()), f"{(Q[:, -1] - Q[:, 0]).mean():.1f} °C"]
 
