@@ -324,7 +324,8 @@ class Analysis:
 
     def grid(self, column: str) -> np.ndarray:
         """Where a column is drawn."""
-        return np.linspace(*self.frame[column].quantile([0.025, 0.975]), 200)
+        low, high = self.frame[column].quantile([0.025, 0.975])
+        return np.linspace(low, high, 200)
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""
