@@ -32,8 +32,8 @@ SEEDS = range(40, 44)
 def exact(model: slow.FiniteHMM) -> tuple:
     """Moments without a sample, in the coordinates of a delta kernel; and the tensor."""
     mean, T = model.law @ model.table, model.triples
-    once = np.ones(1, dtype=bool)
-    moments = Moments(mean, np.diag(mean), model.pairs, model.skips, mean, mean, once, 1)
+    once = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
+    moments = Moments(mean, np.diag(mean), model.pairs, model.skips, mean, mean, 2, 1, once)
 
     def third(left, right):
         return np.einsum("xyz,xa,yb,zc->abc", T, left, right, right)

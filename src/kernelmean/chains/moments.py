@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array
+from ..core.checks import Array, as_points
 from ..core.moments import block_rows
-from ..core.sequences import neighbours, triples_of
+from ..core.rows import Rows, merged
+from ..core.sequences import triples_of
 from ..features.base import FeatureMap
 
 
@@ -56,12 +58,21 @@ class Coordinates:
             return self.kept[rows, :]
         return self.features.transform(self.points[rows, :])
 
-    def blocks(self, overlap: int = 0) -> Iterator[tuple[slice, Array]]:
-        """Blocks of rows, each with as many rows more as it shares with the next."""
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Blocks of rows."""
         n, step = self.points.shape[0], block_rows(self.features.rank_)
-        for start in range(0, max(n - overlap, 1), step):
-            rows = slice(start, min(start + step + overlap, n))
+        for start in range(0, max(n, 1), step):
+            rows = slice(start, min(start + step, n))
             yield rows, self[rows]
+
+    def run(self, of: Callable, seen: np.ndarray, first: np.ndarray, by=None) -> Run:
+        """Sums `of` the coordinates, or of their products with a matrix `by`."""
+        D = None if by is None else arrays.like(by, self.points)
+        parts = (
+            Run.over(of, Phi if D is None else Phi @ D, seen[rows], first[rows])
+            for rows, Phi in self.blocks()
+        )
+        return reduce(merged, parts)
 
     def gather(self, weights: np.ndarray) -> Array:
         """Φᵀ times weights of the rows, (n, k)."""
@@ -72,6 +83,74 @@ class Coordinates:
         """Φ times a matrix (r, k)."""
         D = arrays.like(directions, self.points)
         return np.concatenate([arrays.to_numpy(Phi @ D) for _, Phi in self.blocks()])
+
+
+@dataclass(frozen=True)
+class FarCoordinates(Coordinates):
+    """Of rows that are elsewhere; `points` are some of them.
+
+    Attributes
+    ----------
+    rows : Rows
+        Of tuples: observations and, where there are several sequences, whether one begins there.
+    """
+
+    rows: Rows
+
+    def run(self, of: Callable, seen: np.ndarray, first: np.ndarray, by=None) -> Run:
+        """Sums over all rows, those of each block made where it is."""
+        return self.rows.reduce(_run_of, self.features, of, by)
+
+
+def _run_of(block: tuple, features: FeatureMap, of: Callable, by) -> Run:
+    points = as_points(block[0], "X", one_d=False)
+    seen = np.ones(points.shape[0], dtype=bool)
+    first = np.asarray(block[1], dtype=bool) if len(block) > 1 else ~seen
+    return Coordinates(features, points, None).run(of, seen, first, by)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows that follow each other: sums over them, and the two at either end.
+
+    Attributes
+    ----------
+    of : callable
+        From rows to a tuple of sums over them, over neighbours and over triples.
+    sums : tuple
+    head, tail : tuple of arrays
+    """
+
+    of: Callable
+    sums: tuple
+    head: tuple
+    tail: tuple
+
+    @classmethod
+    def over(cls, of: Callable, *rows) -> Run:
+        """Of rows of aligned arrays."""
+        ends = (tuple(a[side, ...] for a in rows) for side in (slice(2), slice(-2, None)))
+        return cls(of, of(*rows), *ends)
+
+    def merge(self, other: Run) -> Run:
+        """Both: with the pairs and triples that go on from the one to the other."""
+        middle = Run.over(self.of, *_joined(self.tail, other.head))
+        apart = self.of(*self.tail), self.of(*other.head)
+        terms = zip(self.sums, other.sums, middle.sums, *apart, strict=True)
+        sums = tuple(a + b + (both - one - two) for a, b, both, one, two in terms)
+        head = tuple(a[:2, ...] for a in _joined(self.head, other.head))
+        tail = tuple(a[-2:, ...] for a in _joined(self.tail, other.tail))
+        return Run(self.of, sums, head, tail)
+
+
+def _joined(earlier: tuple, later: tuple) -> list:
+    return [arrays.namespace(a).concat([a, b], axis=0) for a, b in zip(earlier, later, strict=True)]
+
+
+def _links(seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether rows t and t+1, and t+2 as well, are of one sequence, and observed."""
+    linked = seen[:-1] & seen[1:] & ~first[1:]
+    return linked, linked[:-1] & linked[1:]
 
 
 # ------------------------------------------------------------ moments
@@ -89,9 +168,9 @@ class Moments:
         C₁₁ = E φ(Y)φ(Y)ᵀ, C₁₂ = E φ(Y_1)φ(Y_2)ᵀ over neighbours, and C₁₃ over triples.
     earlier, later : arrays of shape (r,)
         Means of the first and of the second of two neighbours.
-    triples : bool array of shape (n - 2,)
-        Whether rows t, t+1, t+2 are of one sequence, and observed.
-    n_pairs : int
+    n_pairs, n_triples : int
+    steps : tuple of bool arrays of shape (n,)
+        Whether each row is observed, and whether a sequence begins with it.
     """
 
     mean: np.ndarray
@@ -100,46 +179,50 @@ class Moments:
     skips: np.ndarray
     earlier: np.ndarray
     later: np.ndarray
-    triples: np.ndarray
     n_pairs: int
+    n_triples: int
+    steps: tuple[np.ndarray, np.ndarray]
 
     @classmethod
     def of(cls, coordinates: Coordinates, seen: np.ndarray, sequences) -> Moments:
-        """Sums over blocks of rows; rows that are not `seen` are left out."""
-        linked, triples = neighbours(seen, sequences), triples_of(seen, sequences)
-        sums: list[np.ndarray] = []
-        for rows, Phi in coordinates.blocks(overlap=2):
-            start, m = rows.start, Phi.shape[0]
-            own = m if rows.stop == len(seen) else m - 2  # rows that no later block counts
-            here, pair = seen[start : start + own], linked[start : start + min(own, m - 1)]
-            terms = [
-                _sum(Phi[:own, :], here),
-                _product(Phi, here, 0),
-                _product(Phi, pair, 1),
-                _product(Phi, triples[start : start + m - 2], 2),
-                _sum(Phi[: len(pair), :], pair),
-                _sum(Phi[1 : 1 + len(pair), :], pair),
-            ]
-            sums = terms if not sums else [x + y for x, y in zip(sums, terms, strict=True)]
-        n, n_pairs, n_triples = (int(rows.sum()) for rows in (seen, linked, triples))
+        """Sums over rows; those that are not `seen` are left out."""
+        triples_of(seen, sequences)
+        first = np.zeros(len(seen), dtype=bool)
+        first[[s.start for s in sequences]] = True
+        *sums, n, n_pairs, n_triples = coordinates.run(_terms, seen, first).sums
         counts = (n, n, n_pairs, n_triples, n_pairs, n_pairs)
-        mean, second, pairs, skips, earlier, later = (
-            total / count for total, count in zip(sums, counts, strict=True)
-        )
-        return cls(mean, second, pairs, skips, earlier, later, triples, n_pairs)
+        means = (total / count for total, count in zip(sums, counts, strict=True))
+        return cls(*means, int(n_pairs), int(n_triples), (seen, first))
 
     def third(self, coordinates: Coordinates, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """T_abc = E (φ(Y_1)ᵀu¹_a)(φ(Y_2)ᵀu_b)(φ(Y_3)ᵀu_c), u¹ and u the columns given."""
-        K = left.shape[1]
-        both = arrays.like(np.concatenate([left, right], axis=1), coordinates.points)
-        T = np.zeros((K, K, K))
-        for rows, Phi in coordinates.blocks(overlap=2):
-            A = arrays.to_numpy(Phi @ both)
-            use = self.triples[rows.start : rows.stop - 2]
-            first, second, third = A[:-2, :K][use], A[1:-1, K:][use], A[2:, K:][use]
-            for b in range(K):
-                T[:, b, :] += first.T @ (second[:, b, None] * third)
-        return T / self.triples.sum()
+        both = np.concatenate([left, right], axis=1)
+        (T,) = coordinates.run(partial(_third, left.shape[1]), *self.steps, both).sums
+        return T / self.n_triples
+
+
+def _terms(Phi, seen: np.ndarray, first: np.ndarray) -> tuple:
+    """Sums that `Moments` are means of, and how many there are."""
+    linked, triples = _links(seen, first)
+    return (
+        _sum(Phi, seen),
+        _product(Phi, seen, 0),
+        _product(Phi, linked, 1),
+        _product(Phi, triples, 2),
+        _sum(Phi[:-1, :], linked),
+        _sum(Phi[1:, :], linked),
+        *(rows.sum() for rows in (seen, linked, triples)),
+    )
+
+
+def _third(K: int, A, seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray]:
+    """Σ a¹_t ⊗ a_{t+1} ⊗ a_{t+2}, (K, K, K), of rows [a¹, a]."""
+    A, (_, use) = arrays.to_numpy(A), _links(seen, first)
+    first_, second, third = (A[i : i + len(use)][use] for i in range(3))
+    T = np.zeros((K, K, K))
+    for b in range(K):
+        T[:, b, :] = first_[:, :K].T @ (second[:, K + b, None] * third[:, K:])
+    return (T,)
 
 
 def _sum(Phi, use: np.ndarray) -> np.ndarray:

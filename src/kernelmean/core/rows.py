@@ -103,7 +103,10 @@ class Rows(FarAway):
 
     def few(self, limit: int) -> Any:
         """At most `limit` rows, evenly spaced: the same ones whatever the blocks."""
-        rows = evenly(self.n, limit)
+        return self.take(evenly(self.n, limit))
+
+    def take(self, rows: np.ndarray) -> Any:
+        """Rows by their numbers, which ascend."""
         starts = np.cumsum([0, *self.sizes])
         cuts = np.searchsorted(rows, starts)
         wanted = [rows[i:j] - start for start, (i, j) in zip(starts, pairwise(cuts), strict=False)]

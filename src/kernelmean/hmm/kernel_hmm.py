@@ -9,14 +9,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
-from ..chains.draft import Draft
+from ..chains.draft import POINTS, Draft
 from ..chains.estimator import ChainEstimator
+from ..chains.moments import FarCoordinates, Moments
 from ..chains.options import EM, as_em
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
-from ..chains.rows import gaps_in
+from ..chains.rows import Rows, gaps_in
 from ..core import arrays
 from ..core.checks import Array, check_choice
+from ..core.elsewhere import aligned, is_far
 from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
+from ..core.sequences import check_sequences
 from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import Delta
@@ -24,6 +27,7 @@ from . import tune
 from .learn import Fit, Plan
 
 ALGORITHMS = ("viterbi", "map")
+PIECES = 200  # stretches of rows elsewhere, which choices are made on
 DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
 
 
@@ -176,6 +180,29 @@ class KernelHMM(ChainEstimator):
     noun = "Hidden Markov model"
 
     # ------------------------------------------------------------ learning
+
+    def begun(self, X, lengths) -> Draft:
+        """Of rows that are elsewhere: some stretches of them, and the moments of all."""
+        if not is_far(X):
+            return super().begun(X, lengths)
+        if self.refine:
+            raise ValueError(
+                "refine is True, but EM goes along all rows, forwards and backwards, many times; "
+                "refine=False learns from sums over rows, wherever they are"
+            )
+        every = aligned(X=X)
+        sequences, seen = check_sequences(lengths, every.n), np.broadcast_to(True, every.n)
+        if lengths is not None:
+            first = np.zeros(every.n, dtype=np.uint8)
+            first[[s.start for s in sequences]] = 1
+            every = aligned(X=X, first=first)
+        whole = Rows.of(np.empty((every.n, 0)), seen, sequences)
+        numbers, some = whole.stretches(POINTS, PIECES)
+        few = super().begun(every.take(numbers)[0], [s.stop - s.start for s in some.sequences])
+        own, rows = few.coordinates, few.rows
+        coordinates = FarCoordinates(own.features, own.points, own.kept, every)
+        moments = Moments.of(coordinates, rows.seen, rows.sequences)
+        return replace(few, coordinates=coordinates, moments=moments)
 
     def draft(self, X, lengths=None) -> Draft:
         """Training rows, some of them there in part, and their moments.
