@@ -50,3 +50,157 @@ def test_moments_of_neighbours_go_on_from_block_to_block(lengths, limit, monkeyp
 def test_em_along_rows_elsewhere_is_refused():
     with pytest.raises(ValueError, match="refine is True, but EM goes along all rows"):
         km.KernelHMM(2).fit(km.Rows(normal(50), step=20))
+
+
+# -------------------------------------------------------------------------------- densities
+@pytest.fixture
+def gathered(monkeypatch):
+    """Sums in cells, however few the rows; a function that makes cells narrower."""
+    monkeypatch.setattr("kernelmean.densities.cells.SEARCH_ROWS", 10)
+    return lambda fine: monkeypatch.setattr("kernelmean.densities.cells.FINE", fine)
+
+
+def pairs(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    X = normal(n)
+    return X, np.sin(2 * X[:, 0]) + (0.2 + 0.2 * (X[:, 1] > 0)) * normal(n, 1, 1)[:, 0]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"location": False}, {"reg": 1e-3, "bandwidth": 0.3}],
+    ids=["location", "none", "no intercept"],
+)
+def test_a_density_of_rows_in_cells_is_that_of_the_rows(given, gathered, tmp_path):
+    """All that is chosen is chosen on all rows here, so only sums in cells are others."""
+    X, y = pairs()
+    new, at = normal(5, seed=7), np.linspace(-2, 2, 41)
+    theirs = km.ConditionalDensity(**given).fit(X, y)
+    ours = km.ConditionalDensity(**given)
+    for fine, atol in [(1 / 16, 2e-3), (1e-4, 2e-6)]:
+        gathered(fine)
+        ours.fit(km.Rows(uneven(X)), km.Rows(uneven(y)))
+        assert abs(np.log10(ours.reg_ / theirs.reg_)) < 0.02  # as precisely as it is sought
+        assert ours.bandwidth_ == pytest.approx(theirs.bandwidth_, rel=1e-9)
+        expected = theirs.pdf(at, new, paired=False)
+        assert_allclose(ours.pdf(at, new, paired=False), expected, atol=atol * expected.max())
+        assert_allclose(ours.predict(new), theirs.predict(new), atol=atol)
+        assert_allclose(ours.predict_interval(new), theirs.predict_interval(new), atol=5 * atol)
+    ours.save(tmp_path / "density.km")
+    assert_allclose(km.load(tmp_path / "density.km").predict(new), ours.predict(new))
+    assert "300" in str(ours.summary())
+
+
+def test_a_density_has_sums_of_all_rows_and_choices_of_a_few(gathered, monkeypatch):
+    monkeypatch.setattr("kernelmean.densities.conditional_density.SEARCH_ROWS", 60)
+    gathered(1e-3)
+    X, y = pairs(600)
+    model = km.ConditionalDensity(
+        km.Gaussian(1.0), 0.2, 1e-2, km.RandomFourier(30, random_state=0), intercept=True
+    )
+    lazy = da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=70)
+    new, at = normal(5, seed=7), np.linspace(-2, 2, 41)
+    ours, theirs = clone(model).fit(*lazy), model.fit(X, y)
+    assert ours.points_x_.shape == (60, 2)
+    assert_allclose(ours.pdf(at, new, False), theirs.pdf(at, new, False), atol=1e-4)
+    for refused in (ours.conformalize, ours.loo_score):
+        with pytest.raises(ValueError, match="needs the rows of the fit, which are elsewhere"):
+            refused()
+
+
+def test_several_columns_are_not_gathered(gathered):
+    rows = km.Rows(normal(100), step=30)
+    with pytest.raises(ValueError, match="X has 2 columns and 100 rows, which are elsewhere"):
+        km.EmbeddedDensity().fit(rows)
+    with pytest.raises(ValueError, match="y has 2 columns and 100 rows, which are elsewhere"):
+        km.ConditionalDensity().fit(rows, rows)
+
+
+@pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2.0, 300)], ids=["equal", "weights"])
+def test_a_density_of_points_in_cells(weights, gathered):
+    y = pairs()[1][:, None]
+    at = np.linspace(-2, 2, 41)[:, None]
+    theirs = km.EmbeddedDensity().fit(y, sample_weight=weights)
+    for fine, atol in [(1 / 16, 2e-3), (1e-4, 2e-6)]:
+        gathered(fine)
+        ours = km.EmbeddedDensity().fit(km.Rows(uneven(y)), sample_weight=weights)
+        assert_allclose(ours.bandwidth_, theirs.bandwidth_)
+        assert_allclose(ours.pdf(at), theirs.pdf(at), atol=atol)
+        assert "300" in str(ours.summary())
+
+
+# ------------------------------------------------------------------------- kernel Bayes' rule
+@pytest.fixture
+def few(monkeypatch):
+    """How many rows are looked at."""
+    return lambda n: monkeypatch.setattr("kernelmean.bayes.kernel_bayes.SEARCH_ROWS", n)
+
+
+def observed(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    Z = normal(n)
+    return Z + 0.5 * normal(n, 2, 1), Z
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"), [("importance", False), ("importance", True), ("squared", False)]
+)
+def test_posteriors_of_all_rows(rule, told, few, tmp_path):
+    few(60)
+    X, Z = observed()
+    kernels = dict.fromkeys(["kernel_x", "kernel_z"], km.Gaussian(1.0))
+    features = km.RandomFourier(30, random_state=0)
+    model = km.KernelBayes(rule, **kernels, reg=1e-2, reg_prior=1e-2, features=features)
+    theirs = clone(model).fit(X, Z)
+    prior, new = 0.3 * normal(50, seed=3) + 0.4, normal(7, seed=7)
+    more = (X[:3], Z[:3] + 0.1, 0.2) if told else None
+    lazy = da.from_array(X, chunks=(70, 2)), da.from_array(Z, chunks=(70, 2))
+    for rows in ((km.Rows(uneven(X)), km.Rows(uneven(Z))), lazy):
+        ours = clone(model).fit(*rows)
+        assert ours.points_.shape == (60, 2)
+        expected = theirs.predict(new, prior, more)
+        assert_allclose(ours.predict(new, prior, more), expected, atol=1e-9)
+        in_blocks = ours.predict(da.from_array(new, chunks=(3, 2)), prior, more)
+        assert_allclose(in_blocks.compute(), expected, atol=1e-9)
+        law = ours.posterior(new, prior, more)  # on sixty of the latents
+        assert np.abs(law.mean() - expected).mean() < 0.3
+    ours.save(tmp_path / "bayes.km")
+    again = km.load(tmp_path / "bayes.km")
+    assert_allclose(again.predict(new, prior, more), expected, atol=1e-9)
+    with pytest.raises(ValueError, match="prior is another one than before this model was saved"):
+        again.predict(new, prior + 1)
+
+
+def test_a_regulariser_for_all_rows_is_chosen_on_a_few(few):
+    """At every row looked at, leaving it out of all rows: dense, by hand."""
+    few(200)
+    X, Z = observed(2000)
+    features = km.RandomFourier(30, random_state=0)
+    given = {"kernel_x": km.Gaussian(1.0), "kernel_z": km.Gaussian(1.0), "features": features}
+    ours = km.KernelBayes(**given, reg_prior=1e-2, selection="loo_min").fit(km.Rows(X, 300), Z)
+    Phi, Psi = ours.features_x_.transform(X), ours.features_z_.transform(Z)
+    second = Psi.T @ Psi / 2000
+    U = Psi[np.linspace(0, 1999, 200).astype(int)]  # the prior: that of the latents looked at
+    r = np.maximum(Psi @ np.linalg.solve(second + 1e-2 * np.eye(30), U.mean(0)), 0.0)
+
+    def loss(reg: float) -> float:
+        A = Phi.T @ (r[:, None] * Phi) / 2000 + reg * np.eye(30)
+        H = Phi @ np.linalg.solve(A, Phi.T * r / 2000)
+        left_out = ((Psi - H @ Psi) ** 2).sum(1) / (1 - H.diagonal()) ** 2
+        return float((r * left_out)[np.linspace(0, 1999, 200).astype(int)].sum())
+
+    found = ours.regularisers()[1]
+    assert min(map(loss, 10.0 ** np.arange(-8, 1, 0.25))) > loss(found) * (1 - 1e-4)
+
+
+def test_what_leaving_out_changes_is_in_proportion():
+    """λ of ten thousand rows out of many is that of the loss, not of its value in the sample."""
+    from kernelmean.core.solves import EigenGrid
+    from kernelmean.regression.leave_one_out import LeaveOneOut
+
+    X = normal(3000, 40)
+    Psi = X[:, :3] + normal(3000, 3, 1)
+    some = np.arange(0, 3000, 10)
+    grid = EigenGrid.of(X.T @ X / 3000)
+    C = grid.vectors.T @ (X.T @ Psi) / 3000
+    loss = LeaveOneOut.of(X[some], Psi[some], grid, n=3000, C=C)
+    for reg in (1e-3, 1e-1, 1.0):
+        assert loss.estimate(100)(reg) == pytest.approx(loss(reg), rel=0.2)

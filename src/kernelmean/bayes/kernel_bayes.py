@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,10 +24,13 @@ from ..core.checks import (
     column_names,
     frozen,
 )
-from ..core.elsewhere import by_blocks
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.interval import Interval
 from ..core.labels import Labels
+from ..core.minimise import SEARCH_ROWS
+from ..core.moments import Moments, accumulate, block_rows, row_blocks
 from ..core.parameters import check_parameters, choice, optional, positive
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
@@ -34,8 +38,10 @@ from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
+from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..features.landmarks import Further, Landmarks
+from ..features.sums import sums
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from .density_ratio import DensityRatio, solve_ratio
@@ -129,6 +135,8 @@ class KernelBayes(Saveable, BaseEstimator):
     }
     latent_names_: list[str] | None = None  # a file of version 1 has none
     density_: ConditionalDensity | None = None  # of the rule "density"
+    _far: Rows | None = None  # the pairs, where `points_` are some of them
+    _of_some = False
 
     def __init__(
         self,
@@ -153,10 +161,26 @@ class KernelBayes(Saveable, BaseEstimator):
         self.tune_lengthscale = tune_lengthscale
 
     def state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_found"}
+        found = {
+            name: value for name, value in vars(self).items() if name not in ("_found", "_far")
+        }
+        every = self._found.get("every") if self._of_some else None
+        return found if every is None else {**found, "_found": {"every": every}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_far": None}  # type: ignore[misc]
+
+    def before_blocks(self, prior=None, supervision=None, **_) -> None:
+        """Find once what depends on the prior alone."""
+        self.regularisers(prior, supervision)
 
     def fit(self, X, Z) -> KernelBayes:
         """Learn from pairs of observation and latent.
+
+        Arrays and DataFrames of Dask, and `Rows`, are summed where they are. Of more than 10,000
+        rows, kernels, coordinates and regularisers are chosen on 10,000 evenly spaced ones, which
+        carry the weights of posteriors. The operators, and `predict`, are of all: for each prior
+        another pass over them, which a model loaded from a file cannot make any more.
 
         Parameters
         ----------
@@ -166,6 +190,11 @@ class KernelBayes(Saveable, BaseEstimator):
             Latents.
         """
         self._check_settings()
+        given, rows = (X, Z), aligned(X=X, Z=Z) if is_far(X, Z) else None
+        if rows is not None:
+            X, Z = rows.few(SEARCH_ROWS)
+            rows = rows if rows.n > SEARCH_ROWS else None
+        self._far, self._of_some = rows, rows is not None
         points_x = as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)
         if Z is None:
@@ -184,11 +213,13 @@ class KernelBayes(Saveable, BaseEstimator):
             )
         )
         if self.rule == "density":
-            self._fit_density(X, Z)
+            self._fit_density(*given)
             return self
         self._fit_observations(
             fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x"), points_x
         )
+        if rows is not None:
+            self.regularisers()  # a pass for the prior of the latents
         return self
 
     def posterior(self, X, prior=None, supervision=None) -> MeanEmbedding | MovedLaws:
@@ -217,13 +248,20 @@ class KernelBayes(Saveable, BaseEstimator):
         """
         if self.density_ is not None:
             return self._reweighted(self.density_.at(X), prior, supervision)
+        rows, left, right = self._factors(X, prior, supervision)
+        m = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
+        return m.carrying(labels=Labels.of(X, self.latent_names_))
+
+    def _factors(self, X, prior, supervision) -> tuple[_Rows, Array, Array]:
+        """The rows behind posteriors, whose weights on them are left rightᵀ."""
         coordinates, points = self._coordinates(X)
         rows = self._rows(prior, supervision)
         if rows.further is not None:
             coordinates = rows.further.widened(points, coordinates)
-        left, right = bayes_factors(rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule)
-        m = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
-        return m.carrying(labels=Labels.of(X, self.latent_names_))
+        second = None if rows.every is None else rows.every.second
+        return rows, *bayes_factors(
+            rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule, second
+        )
 
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
@@ -239,6 +277,9 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def predict(self, X, prior=None, supervision=None) -> Array:
         """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
+        if self._of_some and self.density_ is None:
+            rows, left, _ = self._factors(X, prior, supervision)
+            return like_target(rows.every.mean(left), self.one_output_)  # type: ignore[union-attr]
         return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
@@ -277,7 +318,10 @@ class KernelBayes(Saveable, BaseEstimator):
         self.kernel_z_ = kernel_z
         self.features_z_ = as_target_map(self.features)
         self._Q = self.features_z_.fit_transform(self.points_, kernel_z)
-        self._second_z = self._Q.T @ self._Q / self._Q.shape[0]
+        if self._far is None:
+            self._second_z = self._Q.T @ self._Q / self._Q.shape[0]
+        else:
+            self._second_z = sums(self._far, ["zz"], z=(1, self.features_z_)).mean("zz")
 
     def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
         if self.tune_lengthscale:
@@ -321,7 +365,7 @@ class KernelBayes(Saveable, BaseEstimator):
         found = self._Q @ coefficients
         covered_shares(found, _coverage(U, m, self.kernel_z_))  # warns where little is covered
         none = not bool(arrays.namespace(found).any(found > 0))
-        return lambda z: self.features_z_.transform(z) @ coefficients + float(none)
+        return partial(_ratio_at, self.features_z_, coefficients, float(none))
 
     def _coordinates(self, X) -> tuple[Array, Array]:
         points = as_new_points(self, X)
@@ -333,8 +377,24 @@ class KernelBayes(Saveable, BaseEstimator):
         """The pairs with their shares under the prior, and the supervision below them."""
         m = self._prior(prior)
         beta, reg_prior = self._shares(m)
-        rows = _Rows(self._Phi, beta, self._Q, self.points_, reg_prior)
+        every = self._every(m) if self._of_some else None
+        rows = _Rows(self._Phi, beta, self._Q, self.points_, reg_prior, every=every)
         return rows if supervision is None else self._append(rows, *unpack_supervision(supervision))
+
+    def _every(self, m: MeanEmbedding) -> Every:
+        """Sums over all rows, by their shares under the prior."""
+
+        def found() -> tuple:
+            if self._far is None:
+                raise ValueError(
+                    "prior is another one than before this model was saved, and its rows are "
+                    "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
+                )
+            ratio, maps = self._ratio(m), (self.features_x_, self.features_z_)
+            moments = self._far.reduce(_tilted, *maps, ratio, self.rule == "importance")
+            return moments.n, *(moments.mean(name) for name in moments.names)
+
+        return Every(*self._once("every", (m.points, m.weights), found))
 
     def _prior(self, prior) -> MeanEmbedding:
         if prior is None:
@@ -398,8 +458,16 @@ class KernelBayes(Saveable, BaseEstimator):
         Psi_s = self.features_z_.transform(points)
         xp = arrays.namespace(Phi_s)
         shares = arrays.like(each_strength(strength, Phi_s.shape[0]), Phi_s)
+        every, reg = rows.every, None
+        if every is not None:
+            reg = self._reg(rows)
+            ones = xp.ones_like(points[:, :1])
+            told = xp.concat([points, ones], axis=1)
+            every = every.beside(Phi_s, shares, told if A is None else A @ told, further)
         return replace(
             rows,
+            every=every,
+            reg=reg,
             Phi=xp.concat([Phi, Phi_s], axis=0),
             beta=xp.concat([xp.clip(rows.beta, 0.0, None), shares]),
             Psi=xp.concat([rows.Psi, Psi_s if A is None else A @ Psi_s], axis=0),
@@ -410,7 +478,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ settings
 
-    def _once(self, name: str, key: tuple, search: Callable[[], float]) -> float:
+    def _once(self, name: str, key: tuple, search: Callable[[], Any]) -> Any:
         """What a search finds, sought anew only where the key is another than the last time."""
         found = self.__dict__.setdefault("_found", {})  # a file has none
         known = found.get(name)
@@ -423,6 +491,8 @@ class KernelBayes(Saveable, BaseEstimator):
         return found[name][1]
 
     def _reg(self, rows: _Rows) -> float:
+        if rows.reg is not None:
+            return rows.reg
         if self.reg is not None or rows.Phi is not self._Phi:  # of supervision nothing is kept
             return self._choose_reg(rows)
         key = rows.beta, self.selection, self.tune_lengthscale
@@ -437,11 +507,15 @@ class KernelBayes(Saveable, BaseEstimator):
             how = "loo" if self.rule == "importance" else "heldout"
         if not how.startswith("loo"):
             return choose_by_folds(Phi, beta, Psi, self.rule, balance=how == "balance")
-        d = arrays.namespace(beta).clip(beta, 0.0, None)
-        grid = solves.EigenGrid.of(Phi.T @ (d[:, None] * Phi))
+        d, n, C, every = arrays.namespace(beta).clip(beta, 0.0, None), None, None, rows.every
+        if every is None:
+            grid = solves.EigenGrid.of(Phi.T @ (d[:, None] * Phi))
+        else:
+            n, grid = every.n, solves.EigenGrid.of(every.second)
+            d, C = d * (Phi.shape[0] / n), grid.vectors.T @ every.cross
         # a lengthscale tuned to the data leaves no slack for a heavier regulariser
         one_se = how == "loo" and not self.tune_lengthscale
-        return LeaveOneOut.of(Phi, Psi, grid, d).best(one_se)[0]
+        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C).best(one_se)[0]
 
     def _check_settings(self) -> None:
         check_parameters(self)
@@ -497,6 +571,8 @@ class _Rows:
     reg_prior: float | None
     A: Array | None = None  # weights of the supervision's targets on their points
     further: Further | None = None  # coordinates that the supervision adds
+    every: Every | None = None  # sums, where the pairs here are some of them
+    reg: float | None = None  # where it was chosen already
 
     def spread(self, right) -> Array:
         """Weights on rows turned into weights on points."""
@@ -505,6 +581,59 @@ class _Rows:
         n = right.shape[0] - self.A.shape[0]
         xp = arrays.namespace(right)
         return xp.concat([right[:n, :], self.A.T @ right[n:, :]], axis=0)
+
+
+@dataclass(frozen=True)
+class Every:
+    """Means over all pairs, weighted by the ratio: of products of their coordinates and of latents.
+
+    Attributes
+    ----------
+    n : int
+    second : array of shape (r, r)
+    cross : array of shape (r, r_z)
+    told : array of shape (r, d_z + 1)
+        With the latents, and one.
+    """
+
+    n: int
+    second: Array
+    cross: Array
+    told: Array
+
+    def mean(self, left) -> Array:
+        """Of the latents, under posteriors with weights left times the coordinates of pairs."""
+        found = left @ self.told
+        return found[:, :-1] / found[:, -1:]
+
+    def beside(self, Phi, shares, told, further: Further | None) -> Every:
+        """With further rows, and the coordinates they add."""
+        second, own = self.second, self.told
+        if further is not None:
+            second = further.padded(further.padded(second).T)
+            own = further.padded(own.T).T
+        D = shares[:, None]
+        return replace(self, second=second + Phi.T @ (D * Phi), told=own + Phi.T @ (D * told))
+
+
+def _tilted(
+    block: tuple, features_x: FeatureMap, features_z: FeatureMap, ratio: Callable, floor: bool
+) -> Moments:
+    """Sums of d φφᵀ, d φψᵀ and d φ[z, 1]ᵀ over a block, d the ratio of the prior to its latents."""
+
+    def columns(X, Z) -> dict[str, Array]:
+        xp, Phi, d = arrays.namespace(Z), features_x.transform(X), ratio(Z)
+        d = xp.clip(d, 0.0, None) if floor else d
+        told = xp.concat([Z, xp.ones_like(Z[:, :1])], axis=1)
+        return {"a": d[:, None] * Phi, "x": Phi, "q": features_z.transform(Z), "t": told}
+
+    tables = (as_points(table, name) for table, name in zip(block, "XZ", strict=True))
+    blocks = row_blocks(*tables, rows=block_rows(features_x.rank_ + features_z.rank_))
+    return accumulate(blocks, ("ax", "aq", "at"), columns)
+
+
+def _ratio_at(features: FeatureMap, coefficients, more: float, z) -> Array:
+    return features.transform(z) @ coefficients + more
 
 
 def _coverage(U, m: MeanEmbedding, kernel: Kernel) -> float:

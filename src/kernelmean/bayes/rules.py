@@ -75,7 +75,9 @@ def product_rule(c: ConditionalEmbedding, m) -> MeanEmbedding:
     return MeanEmbedding.of_parts(pairs, *marginal.factors, kernel)
 
 
-def bayes_factors(Phi, beta, coordinates, reg: float, rule: str) -> tuple[Array, Array]:
+def bayes_factors(
+    Phi, beta, coordinates, reg: float, rule: str, second=None
+) -> tuple[Array, Array]:
     """Factors of the posterior weights of kernel Bayes' rule: W = left rightᵀ, shape (batch, n).
 
     importance: left = φ(x)ᵀ(ΦᵀDΦ + λI)⁻¹, right = DΦ with D = diag(max(β, 0));
@@ -94,13 +96,16 @@ def bayes_factors(Phi, beta, coordinates, reg: float, rule: str) -> tuple[Array,
     reg : float
         λ or δ.
     rule : {"importance", "squared"}
+    second : array of shape (r, r), optional
+        ΦᵀDΦ, or C, where Φ has some of the rows only.
     """
+    xp = arrays.namespace(Phi)
+    shares = xp.clip(beta, 0.0, None) if rule == "importance" else beta
+    right = shares[:, None] * Phi
+    second = Phi.T @ right if second is None else second
     if rule == "importance":
-        right = arrays.namespace(beta).clip(beta, 0.0, None)[:, None] * Phi
-        left = solves.ridge(Phi.T @ right, reg).solve_rows(coordinates)
-        return left, right
-    right = beta[:, None] * Phi
-    values, vectors = arrays.namespace(Phi).linalg.eigh(Phi.T @ right)
+        return solves.ridge(second, reg).solve_rows(coordinates), right
+    values, vectors = xp.linalg.eigh(second)
     return ((coordinates @ vectors) * solves.squared_filter(values, reg)) @ vectors.T, right
 
 

@@ -48,7 +48,12 @@ def by_blocks(*names: str, tables: tuple[str, ...] = ("X",)) -> Callable[[type],
 
 
 def in_blocks(estimator, name: str, tables: dict, others: dict) -> Any:
-    """What a method answers for aligned tables, and other arguments, block by block."""
+    """What a method answers for aligned tables, and other arguments, block by block.
+
+    What blocks have in common, a method `before_blocks` of the estimator finds once.
+    """
+    if hasattr(estimator, "before_blocks"):
+        estimator.before_blocks(**others)
     return aligned(**tables).answers(_answer, estimator, name, tuple(tables), others)
 
 

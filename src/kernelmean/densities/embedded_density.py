@@ -19,9 +19,9 @@ from ..core.checks import (
     frozen,
     refuse_far,
 )
-from ..core.elsewhere import by_blocks
+from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.labels import Labels
-from ..core.minimise import minimise_log10
+from ..core.minimise import SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -30,6 +30,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..kernels import Kernel, fitted_kernel
 from .bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
+from .cells import enough, weighted
 
 ROWS = 2000  # that the search looks at
 
@@ -72,12 +73,17 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     array([0.4])
     """
 
+    _n: int | None = None  # rows; a file of an earlier version has not counted them
+
     def __init__(self, kernel="gaussian", bandwidth=None):
         self.kernel = kernel
         self.bandwidth = bandwidth
 
     def fit(self, X, y=None, sample_weight=None) -> EmbeddedDensity:
         """Take the points, and choose the bandwidth unless it is given.
+
+        Of more than 10,000 rows that are elsewhere (Dask, `Rows`), a single column, the points are
+        nodes a sixteenth of the bandwidth apart, between which all rows are shared.
 
         Parameters
         ----------
@@ -91,18 +97,30 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         ValueError
             On malformed input, or columns without spread when the bandwidth is to be chosen.
         """
+        rows = None
+        if is_far(X, sample_weight):
+            given = {} if sample_weight is None else {"sample_weight": sample_weight}
+            rows = aligned(X=X, **given)
+            X, *few = rows.few(SEARCH_ROWS)
+            sample_weight = few[0] if few else None
         points = frozen(as_points(X, "X", min_rows=2, one_d=False))
         validate_data(self, X, skip_check_array=True)
         weights = _normalised(sample_weight, points)
+        rows = enough(rows, points.shape[1], "X")
+        self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
         if self.bandwidth is None:
-            kernel = kernel.scaled(_best_factor(points, weights, kernel))
+            kernel = kernel.scaled(_best_factor(points, weights, kernel, self._n))
+        self.loo_score_ = _score(*_thinned(points, weights, ROWS), kernel)
+        if rows is not None:
+            cells = weighted(rows, kernel)
+            points = frozen(cells.points)
+            weights = cells.sums[:, 0] / cells.sums.sum()
         self.bandwidth_ = np.broadcast_to(kernel.lengthscale, (points.shape[1],)).copy()
         labels = Labels(Labels.of(X).columns)
         m = MeanEmbedding(points, weights, kernel)
         self.embedding_ = m.carrying(tuple(self.bandwidth_.tolist()), labels)
-        self.loo_score_ = _score(*_thinned(points, weights, ROWS), kernel)
         return self
 
     def loo_score(self, bandwidth=None) -> float:
@@ -142,7 +160,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         m = self.embedding_
         names = names_like(self, m.points.shape[1])
         widths = bandwidth_lines(self.bandwidth_, names, self.bandwidth)
-        n, kind = m.points.shape[0], type(m.kernel).__name__
+        n, kind = self._n or m.points.shape[0], type(m.kernel).__name__
         return Summary(
             "Density of " + ", ".join(names),
             [
@@ -164,9 +182,9 @@ def _normalised(weights, points) -> Array:
     return weights / total
 
 
-def _best_factor(points, weights, kernel: Kernel) -> float:
-    """The bandwidth, as a multiple of that of the kernel, by the score."""
-    n, d = points.shape
+def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
+    """The bandwidth for n rows, as a multiple of that of the kernel, by the score."""
+    d = points.shape[1]
     X, w = _thinned(points, weights, ROWS)
     X = arrays.like(spread_ties(arrays.to_numpy(X)), X)
 

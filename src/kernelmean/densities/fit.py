@@ -13,6 +13,7 @@ from ..core import arrays
 from ..core.checks import Array, frozen, hushed, warn_numerical
 from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
 from ..core.moments import evenly
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.solves import kept
 from ..embedding.embedding import MeanEmbedding
@@ -20,13 +21,15 @@ from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
+from ..features.sums import sums
 from ..kernels import Kernel, fitted_kernel
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
-from ..regression.support import Support
+from ..regression.support import Support, support_of
 from .bandwidth import spread_ties, with_bandwidth
+from .cells import Cells, laws
 from .laws import MovedLaws
-from .location import Location, LocationSearch
+from .location import LeftOut, Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
 from .search import ROUNDS, DensitySearch
@@ -63,17 +66,20 @@ class Fit(Saveable):
     longest: float = math.inf  # kernel part of the weights of a training row, squared
     wide: Wide | None = None
     gain: tuple[float, float] | None = None  # log density over that of a line with normal errors
+    gathered: Array | None = None  # sums over rows elsewhere, beside their nodes, the points
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
+        if hasattr(self.features, "indices_"):
+            self.features.indices_ = order[self.features.indices_]
+        if self.gathered is not None:
+            return self
         back = np.argsort(order)
         smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
         points = frozen(arrays.take(self.points, back, axis=0))
         location = self.location
         if location is not None:
             location = replace(location, residuals=points)
-        if hasattr(self.features, "indices_"):
-            self.features.indices_ = order[self.features.indices_]
         return replace(self, X=X, points=points, smoother=smoother, location=location)
 
     def laws(self, points) -> MovedLaws:
@@ -87,6 +93,7 @@ class Fit(Saveable):
 
         Without a move: where a law lies is taken from its row, which is then its residual.
         """
+        self.check_rows("conformalize")
         some = evenly(self.points.shape[0], limit)
         P, points = (arrays.to_numpy(A) for A in (self.smoother.P, self.points))
         W = (P[some] * arrays.to_numpy(self.smoother.shrink(self.reg) / len(P))) @ P.T
@@ -96,9 +103,19 @@ class Fit(Saveable):
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
         return MovedLaws(m, None, self.wide), points[some]
 
+    def check_rows(self, what: str) -> None:
+        """Refuse what looks at the rows of the fit one by one, where they are gathered."""
+        if self.gathered is not None:
+            raise ValueError(
+                f"{what} needs the rows of the fit, which are elsewhere: here are sums over them. "
+                "Give it rows X and y, or fit to rows.few(10_000)"
+            )
+
     @cached_property
     def right(self) -> Array:
         """The weights of any x are left(x) rightᵀ."""
+        if self.gathered is not None:
+            return self.gathered
         return self.smoother.P if self.intercept else with_ones(self.smoother.P)
 
     def nearest(self, points) -> Array:
@@ -129,7 +146,7 @@ class Fit(Saveable):
         if self.intercept:
             return self._shortened(left)
         xp = arrays.namespace(left)
-        total = left @ xp.sum(self.smoother.P, axis=0)
+        total = left @ xp.sum(self.right[:, 1:], axis=0)
         lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
         if bool(xp.any(lost > 0)):
             warn_numerical(
@@ -137,7 +154,7 @@ class Fit(Saveable):
                 "zero; the marginal density is given there"
             )
         kept = left * (1.0 - lost)[:, None]
-        return xp.concat([(lost / self.points.shape[0])[:, None], kept], axis=1)
+        return xp.concat([(lost / self.smoother.n)[:, None], kept], axis=1)
 
 
 def kernel_part(left, smoother: Smoother) -> Array:
@@ -192,7 +209,7 @@ class Plan:
         line = None
         if with_location:
             line = self._seek_location(X, Y)
-            location = self._location(X, Y, line)
+            location, _ = self._location(X, Y, line)
             if self.choice and not location.explains:
                 return None
             Y = location.residuals
@@ -216,7 +233,7 @@ class Plan:
         line = draft.line
         if line is not None:
             line = self._seek_location(X, Y, line)
-            Y = self._location(X, Y, line).residuals
+            Y = self._location(X, Y, line)[0].residuals
         return Draft(draft.search.on(X, Y), line)
 
     @staticmethod
@@ -226,30 +243,42 @@ class Plan:
         some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
         return X[some], spread_ties(Y[some])
 
-    def finish(self, draft: Draft, X, Y) -> Fit:
-        """With the parameters of the draft and all rows."""
-        location = None if draft.line is None else self._location(X, Y, draft.line)
+    def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
+        """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
+        location, left_out = None, None
+        if draft.line is not None:
+            location, left_out = self._location(X, Y, draft.line, rows)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        kernel_y: Any = self.kernel_y.smoothing(draft.bandwidth(points.shape[0]))
+        kernel_y: Any = self.kernel_y.smoothing(draft.bandwidth(rows.n if rows else Y.shape[0]))
         features, Phi = self._coordinates(X, kernel_x, Y)
-        smoother = Smoother.of(Phi, self.intercept)
-        exact = isinstance(features, Exact)
-        score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
-        reg = self._choose_reg(score, points, Y, kernel_y) if self.reg is None else self.reg
+        exact, support, cells = isinstance(features, Exact), Support.of(X), None
+        if rows is None:
+            smoother = Smoother.of(Phi, self.intercept)
+            score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
+        else:
+            smoother = Smoother.among(Phi, self.intercept, sums(rows, ("x", "xx"), x=(0, features)))
+            cells = laws(rows, kernel_y, features, smoother, left_out)
+            score = DensityScore.among(smoother, points, cells, kernel_y)
+            support = support_of(rows)
+            if location is not None and location.beyond is not None:
+                location = replace(location, beyond=replace(location.beyond, support=support))
+        reg = self._choose_reg(score, points, Y, kernel_y, cells) if self.reg is None else self.reg
         fit = Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
-            Support.of(X), longest(smoother, reg) if self.intercept else math.inf,
+            support, longest(smoother, reg) if self.intercept else math.inf,
         )  # fmt: skip
+        if cells is not None:
+            fit = replace(fit, points=frozen(cells.points), gathered=frozen(cells.sums))
         if self.wide == 0:
             return fit
-        return self._widened(fit, score.thinned(WIDE_ROWS), arrays.to_numpy(Y))
+        return self._widened(fit, score.thinned(WIDE_ROWS), *map(arrays.to_numpy, (points, Y)))
 
-    def _widened(self, fit: Fit, score: DensityScore, Y: np.ndarray) -> Fit:
+    def _widened(self, fit: Fit, score: DensityScore, points: np.ndarray, Y: np.ndarray) -> Fit:
         """With a wide law, its share by the densities of rows left out, and what these gain."""
-        points, rows = arrays.to_numpy(fit.points), evenly(len(Y), WIDE_ROWS)
+        rows = evenly(len(Y), WIDE_ROWS)
         whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole(ROUGHLY)
         left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / whole
         wide = Wide.of(points, self.wide or MOST)
@@ -259,7 +288,7 @@ class Plan:
         return replace(fit, wide=wide, gain=gain(wide.log_mixed(left_out, points[rows]), simple))
 
     @staticmethod
-    def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
+    def _choose_reg(score: DensityScore, points, Y, kernel_y, cells: Cells | None) -> float:
         """λ by the score, ties drawn apart as they were in the search.
 
         Of those that score alike the largest: with short lengthscales any λ gives rows left out
@@ -267,8 +296,11 @@ class Plan:
         """
         nudges = spread_ties(arrays.to_numpy(Y)) - arrays.to_numpy(Y)
         if nudges.any():
-            apart = Target.of(points + arrays.like(nudges, points), kernel_y)
-            score = DensityScore.of(score.smoother, apart)
+            apart = points + arrays.like(nudges, points)
+            if cells is None:
+                score = DensityScore.of(score.smoother, Target.of(apart, kernel_y))
+            else:
+                score = DensityScore.among(score.smoother, apart, cells, kernel_y)
         few = score.thinned(SEARCH_ROWS)
         reg, _ = minimise_log10(few, *REGS, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
@@ -281,10 +313,12 @@ class Plan:
             line.round()
         return line
 
-    def _location(self, X, Y, line: LocationSearch) -> Location:
+    def _location(
+        self, X, Y, line: LocationSearch, rows: Rows | None = None
+    ) -> tuple[Location, LeftOut]:
         scales, size = line.found
         kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        return Location.of(X, Y, kernel, self._feature_map(), size)
+        return Location.of(X, Y, kernel, self._feature_map(), size, rows)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):

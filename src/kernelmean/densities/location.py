@@ -10,8 +10,10 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.minimise import descend, minimise_log10
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
+from ..features.sums import sums
 from ..kernels import Kernel
 from ..regression.lengthscales import (
     REG_DECADES,
@@ -88,6 +90,35 @@ class Beyond(Saveable):
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Coordinates (line(x), φ(x))."""
+
+    line: Slopes
+    features: FeatureMap
+
+    @property
+    def rank_(self) -> int:
+        return self.features.rank_ + len(self.line.mean)
+
+    def transform(self, X) -> Array:
+        return arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """y_i − m⁻ⁱ(x_i) of any rows among those that m was learned from."""
+
+    coordinates: Beside
+    smoother: Smoother
+    means: Array
+    reg: float
+
+    def __call__(self, X, Y) -> Array:
+        P = self.smoother.rotated(self.coordinates.transform(X))
+        return self.smoother.left_out(P, Y, self.means, self.reg)
+
+
+@dataclass(frozen=True)
 class Location(Saveable):
     """m(x) = a + coefᵀ(line(x), φ(x)), by ridge regression with a free intercept a.
 
@@ -116,19 +147,29 @@ class Location(Saveable):
     beyond: Beyond | None = None
 
     @classmethod
-    def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
-        """At a fixed kernel and size of the line, λ by leave-one-out."""
+    def of(
+        cls, X, Y, kernel: Kernel, features: FeatureMap, size: float, rows: Rows | None = None
+    ) -> tuple[Location, LeftOut]:
+        """At a fixed kernel and size of the line, λ by leave-one-out; and its residuals anywhere.
+
+        Of `rows` that are elsewhere, X and Y are some.
+        """
         line = Slopes.of(arrays.to_numpy(X), size)
         with hushed():  # a rank that is used up loses nothing but precision
             Phi = features.fit_transform(X, kernel)
-        smoother = Smoother.of(arrays.namespace(X).concat([line(X), Phi], axis=1), intercept=True)
+        both = Beside(line, features)
+        Phi = arrays.namespace(X).concat([line(X), Phi], axis=1)
+        if rows is None:
+            smoother = Smoother.of(Phi, intercept=True)
+            means = smoother.P.T @ Y / smoother.n
+        else:
+            every = sums(rows, ("x", "xx", "xy", "y"), x=(0, both), y=(1, None))
+            smoother = Smoother.among(Phi, True, every)
+            means = smoother.projected(every.mean("xy"), every.mean("y"))
         scale = arrays.namespace(Y).std(Y, axis=0)
-        means = smoother.P.T @ Y / smoother.n
 
         def residuals(reg: float) -> Array:
-            fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
-            left = arrays.namespace(Y).clip(1.0 - smoother.leverage(reg), 1e-10, None)
-            return (Y - fitted) / left[:, None]
+            return smoother.left_out(smoother.P, Y, means, reg)
 
         def loss(reg: float) -> float:
             return float(arrays.namespace(Y).mean((residuals(reg) / scale) ** 2))
@@ -141,15 +182,15 @@ class Location(Saveable):
         fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
         beyond = Beyond.of(X, features.kernel_, fitted)
         explains = _explains(Y, left, scale)
-        return cls(line, features, intercept, coef, reg, best, left, explains, beyond)
+        found = cls(line, features, intercept, coef, reg, best, left, explains, beyond)
+        return found, LeftOut(both, smoother.alone(), means, reg)
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
         return self._learned(X) if self.beyond is None else self.beyond(self._learned, X)
 
     def _learned(self, X) -> Array:
-        Phi = arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
-        return self.intercept + Phi @ self.coef
+        return self.intercept + Beside(self.line, self.features).transform(X) @ self.coef
 
 
 def _explains(Y, residuals, scale) -> bool:

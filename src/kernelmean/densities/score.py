@@ -25,6 +25,7 @@ from ..kernels import Kernel
 from ..regression.leave_one_out import SAFE
 from ..regression.lengthscales import Scaled
 from ..regression.smoother import Smoother
+from .cells import Cells
 
 FINE = 1e-7  # of the trace, in coordinates of Y
 COARSE = 1e-4  # the same, while scales are searched
@@ -88,6 +89,15 @@ class DensityScore:
     def of(cls, smoother: Smoother, target: Target) -> DensityScore:
         C = tuple(smoother.P.T @ Psi / smoother.n for Psi in target)
         return cls._at(smoother, smoother.P, target, C)
+
+    @classmethod
+    def among(cls, smoother: Smoother, points, cells: Cells, kernel: Kernel) -> DensityScore:
+        """At some rows, learned from all, which are gathered in cells."""
+        m = points.shape[0]
+        every = Target.of(np.concatenate([points, cells.points]), kernel)
+        B = cells.sums if smoother.centre is not None else cells.sums[:, 1:]
+        C = tuple(B.T @ Psi[m:] / smoother.n for Psi in every)
+        return cls._at(smoother, smoother.P, every.take(np.arange(m)), C)
 
     @classmethod
     def _at(cls, smoother: Smoother, P, target: Target, C: tuple) -> DensityScore:

@@ -55,6 +55,7 @@ class LeaveOneOut(Saveable):
     inner: Array  # C Cᵀ, (r, r)
     norms: Array  # ‖ψ_i‖², (n,)
     d: Array
+    whole: float = 1.0  # rows that C is of, for each of those looked at
 
     @classmethod
     def of(cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None) -> LeaveOneOut:
@@ -64,7 +65,8 @@ class LeaveOneOut(Saveable):
         if d is None:
             d = arrays.namespace(Phi).full_like(norms, 1.0 / (n or P.shape[0]))
         C = P.T @ (d[:, None] * Psi) if C is None else C
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d)
+        whole = (n or P.shape[0]) / P.shape[0]
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, whole)
 
     def __call__(self, reg: float) -> float:
         xp = arrays.namespace(self.P)
@@ -128,13 +130,13 @@ class LeaveOneOut(Saveable):
 
         def loss(reg: float) -> float:
             shrink = self.grid.shrink(reg)
-            within = every + float(own @ (shrink * (shrink * self.grid.values - 2.0)))
+            within = float(own @ (shrink * (shrink * self.grid.values - 2.0)))
             left = few._left(shrink) ** 2
             if float(xp.min(left)) < SAFE**2:
                 more = float(xp.sum((1.0 - left) * few.rows(reg)))
             else:
                 more = few._squares(few.d * (1.0 - left) / left, shrink)
-            return max(within + scale * more, 0.0)
+            return max(every + within / self.whole + scale * more, 0.0)
 
         return loss
 
@@ -146,4 +148,4 @@ class LeaveOneOut(Saveable):
         rows = evenly(n, limit)
         P, cross = (arrays.take(A, rows, axis=0) for A in (self.P, self.cross))
         norms, d = (arrays.take(a, rows, axis=0) for a in (self.norms, self.d))
-        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d)
+        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d, self.whole * n / len(rows))

@@ -7,10 +7,11 @@ covariance of the coordinates; they sum to one. Without the intercept these are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core import arrays, solves
 from ..core.checks import Array
+from ..core.moments import Moments
 from ..core.saving import Saveable
 
 
@@ -21,7 +22,7 @@ class Smoother(Saveable):
     Attributes
     ----------
     P : array of shape (n, r)
-        The rows; with an intercept, the first column is one.
+        The rows, or some of `total`; with an intercept, the first column is one.
     grid : EigenGrid
         Of ΦᵀΦ/n, or of the covariance.
     centre : array of shape (r − 1,) or None
@@ -31,6 +32,7 @@ class Smoother(Saveable):
     P: Array
     grid: solves.EigenGrid
     centre: Array | None
+    total: int | None = None
 
     @classmethod
     def of(cls, Phi, intercept: bool) -> Smoother:
@@ -41,9 +43,35 @@ class Smoother(Saveable):
         P = Phi @ grid.vectors
         return cls(P if centre is None else with_ones(P), grid, centre)
 
+    @classmethod
+    def among(cls, Phi, intercept: bool, every: Moments) -> Smoother:
+        """Of some rows, in the eigenbasis of the moments "x" and "xx" of all."""
+        centre, second = every.mean("x") if intercept else None, every.mean("xx")
+        if centre is not None:
+            second = second - centre[:, None] * centre[None, :]
+        bare = cls(Phi[:0, ...], solves.EigenGrid.of(second), centre, every.n)
+        return replace(bare, P=bare.rotated(Phi))
+
     @property
     def n(self) -> int:
-        return int(self.P.shape[0])
+        return int(self.P.shape[0]) if self.total is None else self.total
+
+    def alone(self) -> Smoother:
+        """Without its rows."""
+        return replace(self, P=self.P[:0, ...], total=self.n)
+
+    def projected(self, cross, mean) -> Array:
+        """PᵀΨ/n from ΦᵀΨ/n and the means of Ψ."""
+        if self.centre is None:
+            return self.grid.vectors.T @ cross
+        own = self.grid.vectors.T @ (cross - self.centre[:, None] * mean[None, :])
+        return arrays.namespace(own).concat([mean[None, :], own], axis=0)
+
+    def left_out(self, P, Y, means, reg: float) -> Array:
+        """Y less the ridge regression on P, each row left out of its own; `means` are PᵀY/n."""
+        fitted = (P * self.shrink(reg)[None, :]) @ means
+        left = arrays.namespace(Y).clip(1.0 - self.leverage(reg, P), 1e-10, None)
+        return (Y - fitted) / left[:, None]
 
     def rotated(self, Phi) -> Array:
         """Coordinates of new points in the same basis."""
