@@ -426,7 +426,7 @@ FUNCTIONS: dict[str, Callable] = {
     "apply": lambda b: in_memory("ConditionalEmbedding").apply(b),
     "a prior": lambda b: in_memory("KernelBayes").predict(X, prior=b),
     "a numerator": lambda b: km.DensityRatio().fit(X, b),
-    "bayes_rule": lambda b: km.bayes_rule(b, Z, None, X[0]),
+    "bayes_rule": lambda b: km.bayes_rule(X, Z, b, X[0]),
     "estimate_order": lambda b: km.estimate_order(b),
     "smooth": lambda b: in_memory("KernelBayesFilter").smooth(b),
     "decode": lambda b: in_memory("KernelHMM").decode(b),
