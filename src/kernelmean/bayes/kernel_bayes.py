@@ -28,7 +28,7 @@ from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, accumulate, block_rows, row_blocks
+from ..core.moments import Moments
 from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -41,7 +41,7 @@ from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..features.landmarks import Further, Landmarks
-from ..features.sums import sums
+from ..features.sums import in_slices, sums
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from .density_ratio import DensityRatio, solve_ratio
@@ -161,11 +161,8 @@ class KernelBayes(Saveable, BaseEstimator):
         self.tune_lengthscale = tune_lengthscale
 
     def state(self) -> dict[str, Any]:
-        found = {
-            name: value for name, value in vars(self).items() if name not in ("_found", "_far")
-        }
-        every = self._found.get("every") if self._of_some else None
-        return found if every is None else {**found, "_found": {"every": every}}
+        left = ("_far",) if self._of_some else ("_far", "_found")  # sums over rows stay
+        return {name: value for name, value in super().state().items() if name not in left}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_far": None}  # type: ignore[misc]
@@ -390,8 +387,10 @@ class KernelBayes(Saveable, BaseEstimator):
                     "prior is another one than before this model was saved, and its rows are "
                     "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
                 )
-            ratio, maps = self._ratio(m), (self.features_x_, self.features_z_)
-            moments = self._far.reduce(_tilted, *maps, ratio, self.rule == "importance")
+            far, maps = self._far, (self.features_x_, self.features_z_)
+            width, floor = sum(map_.rank_ for map_ in maps), self.rule == "importance"
+            given = *maps, self._ratio(m), floor
+            moments = far.reduce(in_slices, far.names, width, _tilted, *given)
             return moments.n, *(moments.mean(name) for name in moments.names)
 
         return Every(*self._once("every", (m.points, m.weights), found))
@@ -616,20 +615,14 @@ class Every:
         return replace(self, second=second + Phi.T @ (D * Phi), told=own + Phi.T @ (D * told))
 
 
-def _tilted(
-    block: tuple, features_x: FeatureMap, features_z: FeatureMap, ratio: Callable, floor: bool
-) -> Moments:
-    """Sums of d φφᵀ, d φψᵀ and d φ[z, 1]ᵀ over a block, d the ratio of the prior to its latents."""
-
-    def columns(X, Z) -> dict[str, Array]:
-        xp, Phi, d = arrays.namespace(Z), features_x.transform(X), ratio(Z)
-        d = xp.clip(d, 0.0, None) if floor else d
-        told = xp.concat([Z, xp.ones_like(Z[:, :1])], axis=1)
-        return {"a": d[:, None] * Phi, "x": Phi, "q": features_z.transform(Z), "t": told}
-
-    tables = (as_points(table, name) for table, name in zip(block, "XZ", strict=True))
-    blocks = row_blocks(*tables, rows=block_rows(features_x.rank_ + features_z.rank_))
-    return accumulate(blocks, ("ax", "aq", "at"), columns)
+def _tilted(X, Z, features_x: FeatureMap, features_z: FeatureMap, ratio: Callable, floor: bool):
+    """Sums of d φφᵀ, d φψᵀ and d φ[z, 1]ᵀ, d the ratio of the prior to the latents."""
+    xp, Phi, d = arrays.namespace(Z), features_x.transform(X), ratio(Z)
+    d = xp.clip(d, 0.0, None) if floor else d
+    told = xp.concat([Z, xp.ones_like(Z[:, :1])], axis=1)
+    moments = Moments("ax", "aq", "at")
+    moments.add(a=d[:, None] * Phi, x=Phi, q=features_z.transform(Z), t=told)
+    return moments
 
 
 def _ratio_at(features: FeatureMap, coefficients, more: float, z) -> Array:

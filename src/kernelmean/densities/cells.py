@@ -8,18 +8,16 @@ row shared between the two beside it: sums and means are kept, and variances gro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from ..core import arrays
-from ..core.checks import as_points, as_vector
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import block_rows, row_blocks
-from ..core.rows import Rows, merged
+from ..core.rows import Rows
 from ..features.base import FeatureMap
+from ..features.sums import in_slices
 from ..regression.smoother import Smoother, with_ones
 from .location import LeftOut
 
@@ -90,30 +88,25 @@ def width(kernel: Any) -> float:
 
 def weighted(rows: Rows, kernel: Any) -> Cells:
     """Of a column, and its weights if there are any."""
-    return rows.reduce(_weights_of, width(kernel))
+    return rows.reduce(in_slices, rows.names, 1, _weights_of, width(kernel))
 
 
-def _weights_of(block: tuple, step: float) -> Cells:
-    y = arrays.to_numpy(as_points(block[0], "X"))[:, 0]
-    w = block[1] if len(block) > 1 else None
-    P = np.ones(len(y)) if w is None else arrays.to_numpy(as_vector(w, "sample_weight", n=len(y)))
-    return Cells.of(step, y, P[:, None])
+def _weights_of(X, *given) -> Cells:
+    *weights, step = given
+    return Cells.of(step, arrays.to_numpy(X)[:, 0], weights[0] if weights else np.ones_like(X))
 
 
 def laws(
     rows: Rows, kernel: Any, features: FeatureMap, smoother: Smoother, errors: LeftOut | None
 ) -> Cells:
     """Of outcomes, or of residuals; summed are ones and P."""
-    return rows.reduce(_laws_of, width(kernel), features, smoother.alone(), errors)
+    given = width(kernel), features, smoother.alone(), errors
+    return rows.reduce(in_slices, rows.names, features.rank_, _laws_of, *given)
 
 
 def _laws_of(
-    block: tuple, step: float, features: FeatureMap, smoother: Smoother, errors: LeftOut | None
+    X, Y, step: float, features: FeatureMap, smoother: Smoother, errors: LeftOut | None
 ) -> Cells:
-    tables = (arrays.to_numpy(as_points(A, name)) for A, name in zip(block, "Xy", strict=True))
-    parts = []
-    for X, Y in row_blocks(*tables, rows=block_rows(features.rank_)):
-        P = smoother.rotated(features.transform(X))
-        e = Y if errors is None else errors(X, Y)
-        parts.append(Cells.of(step, e[:, 0], with_ones(P) if smoother.centre is None else P))
-    return reduce(merged, parts)
+    P = smoother.rotated(features.transform(X))
+    e = Y if errors is None else errors(X, Y)
+    return Cells.of(step, e[:, 0], with_ones(P) if smoother.centre is None else P)

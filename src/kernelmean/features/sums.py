@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
 
-from ..core.checks import Array, as_points
-from ..core.moments import Moments, accumulate, block_rows, row_blocks
-from ..core.rows import Rows
+from ..core.checks import as_points
+from ..core.moments import Moments, block_rows, row_blocks
+from ..core.rows import Rows, merged
+from ..core.threads import streamed
 from .base import FeatureMap
 
 
@@ -22,17 +25,27 @@ def sums(rows: Rows, names: Sequence[str], **features: tuple[int, FeatureMap | N
     **features
         For each letter the number of a table, and the map of its rows; None is the rows themselves.
     """
-    return rows.reduce(_of_block, names, features, rows.names)
+    width = sum(map_.rank_ for _, map_ in features.values() if map_ is not None)
+    return rows.reduce(in_slices, rows.names, width, _sums, names, features)
 
 
-def _of_block(block: tuple, names, features: dict, tables: tuple[str, ...]) -> Moments:
-    checked = [as_points(table, name) for table, name in zip(block, tables, strict=True)]
+def in_slices(block: tuple, names: Sequence[str], width: int, of: Callable, *given) -> Any:
+    """`of(*tables, *given)` of a block's tables as points, slice by slice, merged.
 
-    def coordinates(*points) -> dict[str, Array]:
-        return {
+    Slices have so many rows as fit in memory `width` columns wide.
+    """
+    tables = (as_points(A, name) for A, name in zip(block, names, strict=True))
+    parts = streamed(lambda some: of(*some, *given), row_blocks(*tables, rows=block_rows(width)))
+    return reduce(merged, parts)
+
+
+def _sums(*points_names_features) -> Moments:
+    *points, names, features = points_names_features
+    moments = Moments(*names)
+    moments.add(
+        **{
             letter: points[i] if map_ is None else map_.transform(points[i])
             for letter, (i, map_) in features.items()
         }
-
-    width = sum(map_.rank_ for _, map_ in features.values() if map_ is not None)
-    return accumulate(row_blocks(*checked, rows=block_rows(width)), names, coordinates)
+    )
+    return moments
