@@ -20,7 +20,6 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map
-from ..features.sums import sums
 from ..kernels import fitted_kernel
 
 SCORE_ROWS = 5_000  # that are left out, one by one, in the score
@@ -107,7 +106,7 @@ class DensityRatio(Saveable, BaseEstimator):
         share = float(self.relative)
         n, second = Phi.shape[0], Phi.T @ Phi / Phi.shape[0]
         if rows is not None:
-            all_rows = sums(rows, ["xx"], x=(0, self.features_))
+            all_rows = rows.partial("xx", x=self.features_)
             n, second = all_rows.n, all_rows.mean("xx")
         solved = solve_ratio(Phi, second, U, m, self.reg, share, n)
         self.coef_, self.reg_, A = solved

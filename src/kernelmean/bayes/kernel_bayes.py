@@ -41,7 +41,6 @@ from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..features.landmarks import Further, Landmarks
-from ..features.sums import in_slices, sums
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from .density_ratio import DensityRatio, solve_ratio
@@ -318,7 +317,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if self._far is None:
             self._second_z = self._Q.T @ self._Q / self._Q.shape[0]
         else:
-            self._second_z = sums(self._far, ["zz"], z=(1, self.features_z_)).mean("zz")
+            self._second_z = self._far.partial("zz", z=(1, self.features_z_)).mean("zz")
 
     def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
         if self.tune_lengthscale:
@@ -387,10 +386,10 @@ class KernelBayes(Saveable, BaseEstimator):
                     "prior is another one than before this model was saved, and its rows are "
                     "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
                 )
-            far, maps = self._far, (self.features_x_, self.features_z_)
+            maps = self.features_x_, self.features_z_
             width, floor = sum(map_.rank_ for map_ in maps), self.rule == "importance"
             given = *maps, self._ratio(m), floor
-            moments = far.reduce(in_slices, far.names, width, _tilted, *given)
+            moments = self._far.in_slices(_tilted, width, *given)
             return moments.n, *(moments.mean(name) for name in moments.names)
 
         return Every(*self._once("every", (m.points, m.weights), found))

@@ -12,7 +12,6 @@ from ..core import arrays
 from ..core.checks import Array, as_points
 from ..core.moments import block_rows
 from ..core.rows import Rows, merged
-from ..core.sequences import triples_of
 from ..features.base import FeatureMap
 
 
@@ -185,11 +184,21 @@ class Moments:
 
     @classmethod
     def of(cls, coordinates: Coordinates, seen: np.ndarray, sequences) -> Moments:
-        """Sums over rows; those that are not `seen` are left out."""
-        triples_of(seen, sequences)
+        """Sums over rows; those that are not `seen` are left out.
+
+        Raises
+        ------
+        ValueError
+            If there are no triples.
+        """
         first = np.zeros(len(seen), dtype=bool)
         first[[s.start for s in sequences]] = True
         *sums, n, n_pairs, n_triples = coordinates.run(_terms, seen, first).sums
+        if not n_triples:
+            raise ValueError(
+                "X has no three rows in a row, of one sequence and without NaN; the model is "
+                "learned from such triples"
+            )
         counts = (n, n, n_pairs, n_triples, n_pairs, n_pairs)
         means = (total / count for total, count in zip(sums, counts, strict=True))
         return cls(*means, int(n_pairs), int(n_triples), (seen, first))

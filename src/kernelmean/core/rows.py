@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from . import arrays
-from .checks import FarAway, as_floats, check_count, check_finite, check_lengths, is_dask
+from .checks import FarAway, as_floats, as_points, check_count, check_finite, check_lengths, is_dask
 from .extras import require
-from .moments import evenly
+from .moments import Moments, block_rows, evenly, row_blocks
 from .threads import streamed
 
 FAN = 8  # sums that are merged at a time
@@ -137,6 +137,41 @@ class Rows(FarAway):
         parts = self.map(partial(unless_empty, function), *given)
         return _in_tree((part for part in parts if part is not None), merge)
 
+    def in_slices(self, function: Callable, width: int, *given) -> Any:
+        """`function(*tables, *given)` of slices that fit in memory `width` columns wide, merged."""
+        return self.reduce(_sliced, self.names, width, function, *given)
+
+    def partial(self, *names: str, **maps) -> Moments:
+        """Sums over these rows of coordinates and of their products.
+
+        Those of rows on other machines are merged with them: `here.merge(there)`; `Moments` can be
+        pickled.
+
+        Parameters
+        ----------
+        *names : str
+            "x" for Σφ_x, "yx" for Σφ_yφ_xᵀ, …; one letter for each of `maps`.
+        **maps : feature map or None
+            What has `transform` and `rank_`; None is the rows themselves. Where blocks are tuples,
+            pairs of the number of a table and a map.
+
+        Returns
+        -------
+        Moments
+
+        Examples
+        --------
+        >>> import numpy as np, kernelmean as km
+        >>> X = np.random.default_rng(0).normal(size=(100, 2))
+        >>> here, there = km.Rows(X[:40]), km.Rows(X[40:])
+        >>> both = here.partial("xx", x=None).merge(there.partial("xx", x=None))
+        >>> both.n, np.allclose(both.sums["xx"], X.T @ X)
+        (100, True)
+        """
+        pairs = {key: m if isinstance(m, tuple) else (0, m) for key, m in maps.items()}
+        width = sum(m.rank_ for _, m in pairs.values() if m is not None)
+        return self.in_slices(_moments, max(width, 1), names, pairs)
+
     def answers(self, function: Callable, *given) -> Rows:
         """`function(block, *given)` of every block, computed whenever it is read."""
         return Rows._of([_Table(_Mapped(self, function, given))], alone=True)
@@ -172,6 +207,24 @@ def _itself(block):
 
 def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
     return numbered(function, i, block[0] if alone else block, *given)
+
+
+def _sliced(block, names: tuple[str, ...], width: int, function: Callable, *given) -> Any:
+    tables = block if isinstance(block, tuple) else (block,)
+    named = enumerate(tables)
+    points = (as_points(A, names[i] if names else f"table {i} of rows") for i, A in named)
+    slices = row_blocks(*points, rows=block_rows(width))
+    return reduce(merged, streamed(lambda some: function(*some, *given), slices))
+
+
+def _moments(*given) -> Moments:
+    *points, names, maps = given
+    values = {
+        key: points[i] if m is None else m.transform(points[i]) for key, (i, m) in maps.items()
+    }
+    moments = Moments(*names)
+    moments.add(**values)
+    return moments
 
 
 def unless_empty(function: Callable, block, *given):

@@ -17,7 +17,6 @@ from ..core import arrays
 from ..core.minimise import SEARCH_ROWS
 from ..core.rows import Rows
 from ..features.base import FeatureMap
-from ..features.sums import in_slices
 from ..regression.smoother import Smoother, with_ones
 from .location import LeftOut
 
@@ -88,7 +87,7 @@ def width(kernel: Any) -> float:
 
 def weighted(rows: Rows, kernel: Any) -> Cells:
     """Of a column, and its weights if there are any."""
-    return rows.reduce(in_slices, rows.names, 1, _weights_of, width(kernel))
+    return rows.in_slices(_weights_of, 1, width(kernel))
 
 
 def _weights_of(X, *given) -> Cells:
@@ -101,7 +100,7 @@ def laws(
 ) -> Cells:
     """Of outcomes, or of residuals; summed are ones and P."""
     given = width(kernel), features, smoother.alone(), errors
-    return rows.reduce(in_slices, rows.names, features.rank_, _laws_of, *given)
+    return rows.in_slices(_laws_of, features.rank_, *given)
 
 
 def _laws_of(

@@ -22,7 +22,6 @@ from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
-from ..features.sums import sums
 from ..kernels import Kernel, fitted_kernel
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
@@ -262,7 +261,7 @@ class Plan:
             smoother = Smoother.of(Phi, self.intercept)
             score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
         else:
-            smoother = Smoother.among(Phi, self.intercept, sums(rows, ("x", "xx"), x=(0, features)))
+            smoother = Smoother.among(Phi, self.intercept, rows.partial("x", "xx", x=features))
             cells = laws(rows, kernel_y, features, smoother, left_out)
             score = DensityScore.among(smoother, points, cells, kernel_y)
             support = support_of(rows)

@@ -13,7 +13,6 @@ from ..core.minimise import descend, minimise_log10
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
-from ..features.sums import sums
 from ..kernels import Kernel
 from ..regression.lengthscales import (
     REG_DECADES,
@@ -163,7 +162,7 @@ class Location(Saveable):
             smoother = Smoother.of(Phi, intercept=True)
             means = smoother.P.T @ Y / smoother.n
         else:
-            every = sums(rows, ("x", "xx", "xy", "y"), x=(0, both), y=(1, None))
+            every = rows.partial("x", "xx", "xy", "y", x=both, y=(1, None))
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
         scale = arrays.namespace(Y).std(Y, axis=0)

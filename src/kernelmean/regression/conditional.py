@@ -35,7 +35,6 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
-from ..features.sums import sums
 from ..kernels import fitted_kernel
 from .leave_one_out import LeaveOneOut, best_scale
 from .support import Support, support_of
@@ -313,7 +312,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """Sums over all rows, of which Φ and Ψ may be a few."""
         names = "xx", "xy", "xt"
         if rows is not None:
-            return sums(rows, names, x=(0, self.features_x_), y=(1, self.features_y_), t=(1, None))
+            y = 1, self.features_y_
+            return rows.partial(*names, x=self.features_x_, y=y, t=(1, None))
         moments = Moments(*names)
         moments.add(x=Phi, y=Psi, t=self.points_)
         return moments
