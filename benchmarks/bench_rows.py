@@ -1,6 +1,6 @@
 """Rows that are made as they are read: time and memory of fits beside plain sums of products.
 
-`python benchmarks/bench_rows.py [--quick] [--rows 1e6 1e7]`: processor seconds of this process,
+`python benchmarks/bench_rows.py [--quick] [--rows 1e6 1e7] [--only WORD]`: processor seconds of this process,
 rows per second, and the most memory it had. Rows are made by a formula (four columns: x, y, and two
 instruments), in blocks of 100,000, so that nothing but the sums is kept; making them is timed too.
 """
@@ -50,6 +50,22 @@ def structural(rows: km.Rows):
     return km.KernelIV(tune_lengthscale=False).fit(rows[0], rows[1], rows[2])
 
 
+def density(rows: km.Rows):
+    return km.ConditionalDensity().fit(rows[2], rows[1])
+
+
+def points(rows: km.Rows):
+    return km.EmbeddedDensity().fit(rows[0])
+
+
+def bayes(rows: km.Rows):
+    return km.KernelBayes().fit(rows[2], rows[1])
+
+
+def hidden(rows: km.Rows):
+    return km.KernelHMM(2, refine=False, random_state=0).fit(rows[0])
+
+
 def ratio(rows: km.Rows):
     return km.DensityRatio().fit(rows[2], np.random.default_rng(0).normal(0.3, 1, (2000, 2)))
 
@@ -87,6 +103,10 @@ JOBS = {
     "DensityRatio": ratio,
     "ConditionalEmbedding": embedding,
     "KernelIV": structural,
+    "ConditionalDensity": density,
+    "EmbeddedDensity": points,
+    "KernelBayes": bayes,
+    "KernelHMM(refine=False)": hidden,
 }
 
 
@@ -94,10 +114,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rows", type=float, nargs="+", default=[1e6, 1e7])
+    parser.add_argument("--only", default="", help="jobs whose names have this")
     given = parser.parse_args()
     print(f"{'rows':>12} {'job':40} {'seconds':>8} {'rows/s':>11} {'MiB':>6}")
     for n in [100_000] if given.quick else map(int, given.rows):
-        for name, job in JOBS.items():
+        for name, job in ((name, job) for name, job in JOBS.items() if given.only in name):
             start = time.process_time()
             job(km.Rows(Lazy(n)))
             took = time.process_time() - start
