@@ -23,6 +23,7 @@ from ..core.checks import (
     check_library,
     column_names,
     frozen,
+    hushed,
 )
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.interval import Interval
@@ -388,7 +389,8 @@ class KernelBayes(Saveable, BaseEstimator):
                 )
             maps = self.features_x_, self.features_z_
             width, floor = sum(map_.rank_ for map_ in maps), self.rule == "importance"
-            given = *maps, self._ratio(m), floor
+            with hushed():  # `_shares` said what the latents do not cover
+                given = *maps, self._ratio(m), floor
             moments = self._far.in_slices(_tilted, width, *given)
             return moments.n, *(moments.mean(name) for name in moments.names)
 
