@@ -60,6 +60,12 @@ html_theme = "furo"
 html_title = "kernelmean"
 html_static_path = ["_static"]
 html_css_files = ["kernelmean.css"]
+html_sidebars = {
+    "**": [
+        *("sidebar/brand.html", "sidebar/versions.html", "sidebar/search.html"),
+        *("sidebar/scroll-start.html", "sidebar/navigation.html", "sidebar/scroll-end.html"),
+    ]
+}
 html_math_renderer = "mathml"  # drawn by the browser itself: no script, no network
 
 SIZES = re.compile(r"\\[bB]ig(?![A-Za-z])")  # brackets of MathML grow by themselves
