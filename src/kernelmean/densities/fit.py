@@ -15,6 +15,7 @@ from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..core.solves import kept
+from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
@@ -25,6 +26,7 @@ from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
+from .bending import chosen_bend
 from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
@@ -63,6 +65,7 @@ class Fit(Saveable):
     longest: float = math.inf  # kernel part of the weights of a training row, squared
     wide: Wide | None = None
     gain: tuple[float, float] | None = None  # log density over that of a line with normal errors
+    bend: Bend | None = None  # of y: points and laws before it are on the bent scale
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
@@ -80,12 +83,13 @@ class Fit(Saveable):
         """At rows of X."""
         m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
         shift = None if self.location is None else arrays.to_numpy(self.location(points))
-        return MovedLaws(m, shift, self.wide)
+        return MovedLaws(m, shift, self.wide, self.bend)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
 
-        Without a move: where a law lies is taken from its row, which is then its residual.
+        Without a move: where a law lies is taken from its row, which is then its residual; on a
+        bent scale, where it matters where that is, from the mean learned with the row.
         """
         some = evenly(self.points.shape[0], limit)
         P, points = (arrays.to_numpy(A) for A in (self.smoother.P, self.points))
@@ -94,7 +98,13 @@ class Fit(Saveable):
         W /= kept(W[own])[:, None]
         W[own] = 0.0
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
-        return MovedLaws(m, None, self.wide), points[some]
+        if self.bend is None:
+            return MovedLaws(m, None, self.wide), points[some]
+        shift, rows = None, points[some]
+        if self.location is not None:
+            shift = arrays.to_numpy(self.location(arrays.take(self.X, some, axis=0)))
+            rows = rows + shift
+        return MovedLaws(m, shift, self.wide, self.bend), self.bend.back(rows)
 
     @cached_property
     def right(self) -> Array:
@@ -182,6 +192,17 @@ class Plan:
     tune: bool
     choice: bool  # whether a location is compared with none
     wide: Any  # share of the wide law; None is sought
+    bend: Bend | None = None  # what follows is on its scale
+
+    def bent(self, X, Y) -> tuple[Plan, Array]:
+        """With a bent scale for Y, if rows left out are clearly more likely on it; and Y on it."""
+        d, whole = X.shape[1], arrays.to_numpy(Y)
+        kernel = self.kernel_x.scaled(np.full(d, d**0.5)) if self.tune else self.kernel_x
+        found = chosen_bend(*self._few(FEW, X, Y), kernel) if self.choice else None
+        if found is None:
+            return self, Y
+        bend = replace(found, low=whole.min(axis=0), high=whole.max(axis=0))
+        return replace(self, bend=bend), arrays.like(bend(whole), Y)
 
     def draft(self, X, Y, with_location: bool) -> Draft | None:
         """Scales and bandwidth, sought on a few hundred rows.
@@ -242,6 +263,7 @@ class Plan:
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
             Support.of(X), longest(smoother, reg) if self.intercept else math.inf,
+            bend=self.bend,
         )  # fmt: skip
         if self.wide == 0:
             return fit
@@ -255,8 +277,12 @@ class Plan:
         wide = Wide.of(points, self.wide or MOST)
         if self.wide is None:
             wide = wide.chosen(left_out, points[rows])
+        ours, bend = wide.log_mixed(left_out, points[rows]), fit.bend
+        if bend is not None:
+            Y = bend.back(Y)
+            ours += bend.log_steepness(Y[rows]).sum(axis=1)
         simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
-        return replace(fit, wide=wide, gain=gain(wide.log_mixed(left_out, points[rows]), simple))
+        return replace(fit, wide=wide, gain=gain(ours, simple))
 
     @staticmethod
     def _choose_reg(score: DensityScore, points, Y, kernel_y) -> float:
@@ -284,7 +310,7 @@ class Plan:
     def _location(self, X, Y, line: LocationSearch) -> Location:
         scales, size = line.found
         kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        return Location.of(X, Y, kernel, self._feature_map(), size)
+        return Location.of(X, Y, kernel, self._feature_map(), size, self.bend)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):

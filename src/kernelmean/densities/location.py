@@ -11,6 +11,7 @@ from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.minimise import descend, minimise_log10
 from ..core.saving import Saveable
+from ..embedding.bend import Bend
 from ..features.base import FeatureMap
 from ..kernels import Kernel
 from ..regression.lengthscales import (
@@ -57,7 +58,7 @@ class Beyond(Saveable):
 
     With x̄ the nearest point of the box of the data and d the range of m − ℓ at the training rows,
     m(x) is ℓ(x) + clip(m(x̄) − ℓ(x̄), d): as learned at the training rows, continuous, and outside
-    the data a line.
+    the data a line: on the scale of y, if m is on a bent one.
     """
 
     support: Support
@@ -66,25 +67,31 @@ class Beyond(Saveable):
     slope: Array  # (d, d_y)
     low: Array
     high: Array
+    bend: Bend | None = None
 
     @classmethod
-    def of(cls, X, kernel: Kernel, fitted) -> Beyond:
+    def of(cls, X, kernel: Kernel, fitted, bend: Bend | None) -> Beyond:
         """From the training rows and m there."""
         rows, m = arrays.to_numpy(X), arrays.to_numpy(fitted)
+        m = m if bend is None else bend.back(m)
         centre, spread = rows.mean(axis=0), rows.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         standard = (rows - centre) / spread
         slope = np.linalg.lstsq(standard, m - m.mean(axis=0), rcond=HARDLY)[0] / spread[:, None]
         off = m - (rows - centre) @ slope
         values = (arrays.like(a, X) for a in (centre, slope, off.min(axis=0), off.max(axis=0)))
-        return cls(Support.of(X), kernel, *values)
+        return cls(Support.of(X), kernel, *values, bend)
 
     def __call__(self, learned: Callable, X) -> Array:
         """m(x) for the rows of X, where `learned` is m in the box."""
         near = self.support.nearest(X, self.kernel)
-        off = learned(near) - (near - self.centre) @ self.slope
+        m = learned(near)
+        if self.bend is not None:
+            m = arrays.like(self.bend.back(arrays.to_numpy(m)), m)
+        off = m - (near - self.centre) @ self.slope
         off = arrays.namespace(X).clip(off, self.low, self.high)
-        return off + (X - self.centre) @ self.slope
+        m = off + (X - self.centre) @ self.slope
+        return m if self.bend is None else arrays.like(self.bend(arrays.to_numpy(m)), m)
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,9 @@ class Location(Saveable):
     beyond: Beyond | None = None
 
     @classmethod
-    def of(cls, X, Y, kernel: Kernel, features: FeatureMap, size: float) -> Location:
+    def of(
+        cls, X, Y, kernel: Kernel, features: FeatureMap, size: float, bend: Bend | None = None
+    ) -> Location:
         """At a fixed kernel and size of the line, λ by leave-one-out."""
         line = Slopes.of(arrays.to_numpy(X), size)
         with hushed():  # a rank that is used up loses nothing but precision
@@ -139,7 +148,7 @@ class Location(Saveable):
         intercept = solved[0, :] - smoother.centre @ coef
         left = residuals(reg)
         fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
-        beyond = Beyond.of(X, features.kernel_, fitted)
+        beyond = Beyond.of(X, features.kernel_, fitted, bend)
         explains = _explains(Y, left, scale)
         return cls(line, features, intercept, coef, reg, best, left, explains, beyond)
 
