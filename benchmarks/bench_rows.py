@@ -1,8 +1,9 @@
 """Rows that are made as they are read: time and memory of fits beside plain sums of products.
 
-`python benchmarks/bench_rows.py [--quick] [--rows 1e6 1e7] [--only WORD]`: processor seconds of this process,
-rows per second, and the most memory it had. Rows are made by a formula (four columns: x, y, and two
-instruments), in blocks of 100,000, so that nothing but the sums is kept; making them is timed too.
+`python benchmarks/bench_rows.py [--quick] [--rows 1e6 1e7] [--only WORD]`: processor seconds of
+this process, rows per second, and the most memory it had. Rows are made by a formula (four columns:
+x, y, and two instruments), in blocks of 100,000, so that nothing but the sums is kept; making them
+is timed too.
 """
 
 from __future__ import annotations

@@ -73,17 +73,21 @@ def pairs(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
     "given",
     [
         pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"kernel_y": "gaussian"}, marks=pytest.mark.slow),
         {"location": False, "bandwidth": 0.3, "tune_lengthscale": False},
         {"location": True, "bandwidth": 0.3, "reg": 1e-3, "tune_lengthscale": False},
         {"bandwidth": 0.3, "reg": 1e-3},
     ],
-    ids=["all chosen", "no location", "location", "no intercept"],
+    ids=["all chosen", "bent", "no location", "location", "no intercept"],
 )
 def test_a_density_of_rows_in_cells_is_that_of_the_rows(given, gathered, tmp_path):
     """All that is chosen is chosen on all rows here, so only sums in cells are others."""
     X, y = pairs()
+    skewed = "kernel_y" in given
+    y = np.exp(1.5 * y) if skewed else y
     new, at = normal(5, seed=7), np.linspace(-2, 2, 41)
     theirs = km.ConditionalDensity(**given).fit(X, y)
+    assert (theirs.bend_ is not None) == skewed
     ours = km.ConditionalDensity(**given)
     for fine, atol in [(1 / 16, 2e-3), (1e-4, 2e-6)]:
         gathered(fine)

@@ -16,9 +16,10 @@ from scipy.sparse import csr_matrix
 from ..core import arrays
 from ..core.minimise import SEARCH_ROWS
 from ..core.rows import Rows
+from ..embedding.bend import Bend
 from ..features.base import FeatureMap
 from ..regression.smoother import Smoother, with_ones
-from .location import LeftOut
+from .location import Location
 
 FINE = 1 / 16  # of the bandwidth, from node to node
 
@@ -96,16 +97,22 @@ def _weights_of(X, *given) -> Cells:
 
 
 def laws(
-    rows: Rows, kernel: Any, features: FeatureMap, smoother: Smoother, errors: LeftOut | None
+    rows: Rows,
+    kernel: Any,
+    features: FeatureMap,
+    smoother: Smoother,
+    location: Location | None,
+    bend: Bend | None,
 ) -> Cells:
-    """Of outcomes, or of residuals; summed are ones and P."""
-    given = width(kernel), features, smoother.alone(), errors
+    """Of outcomes, or of residuals, on a bent scale if there is one; summed are ones and P."""
+    given = width(kernel), features, smoother.alone(), location, bend
     return rows.in_slices(_laws_of, features.rank_, *given)
 
 
 def _laws_of(
-    X, Y, step: float, features: FeatureMap, smoother: Smoother, errors: LeftOut | None
+    X, Y, step: float, features: FeatureMap, smoother: Smoother, location: Location | None, bend
 ) -> Cells:
     P = smoother.rotated(features.transform(X))
-    e = Y if errors is None else errors(X, Y)
+    Y = Y if bend is None else bend.transform(Y)
+    e = Y if location is None else location.left_out(X, Y)
     return Cells.of(step, e[:, 0], with_ones(P) if smoother.centre is None else P)

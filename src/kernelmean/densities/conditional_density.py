@@ -41,7 +41,7 @@ from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Periodic, fitted_kernel
 from ..regression.lengthscales import TUNABLE
 from ..regression.smoother import Smoother
-from . import rival
+from . import bending, rival
 from .bandwidth import bandwidth_lines, with_bandwidth
 from .cells import enough
 from .conformal import ConformalDensity
@@ -79,14 +79,17 @@ class ConditionalDensity(Saveable, BaseEstimator):
     smoothing kernel, of integral one, with the bandwidth γ. Bandwidth, lengthscales and λ minimise
     the leave-one-out score in closed form, M = (1/n) Σ_i [∫ q⁻ⁱ(y|x_i)² dy − 2 q⁻ⁱ(y_i|x_i)].
 
-    When λ is chosen, three things are added to the estimator of the thesis. An intercept, which is
+    When λ is chosen, four things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
     nothing. And, where it has the smaller score, a location: the density is that of residuals
     around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out
     residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a
-    distribution that moves along need not be learned anew at every x. And a small share of a wide
-    law, so that no density is zero: where q is not positive nothing was seen, which is not to say
-    that nothing can be.
+    distribution that moves along need not be learned anew at every x. A bent scale, where y is
+    skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s
+    is small, times B′(y); c and s are those under which rows left out of a regression are most
+    likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
+    are on the scale of y. And a small share of a wide law, so that no density is zero: where q is
+    not positive nothing was seen, which is not to say that nothing can be.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
@@ -117,6 +120,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         "auto" is True where λ is chosen, False where it is given.
     location : "auto" or bool
         "auto" compares both where λ and the bandwidth are chosen, and is False where one is given.
+        A bent scale is looked for where "auto" compares; True and False leave y as it is.
     tune_lengthscale : "auto" or bool
         Whether the lengthscales of X are scaled: all by one factor, or each column by its own, as
         loosely tied to the others as what is found on half of the rows says for the other half
@@ -145,6 +149,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         Share of the wide law.
     location_ : Location or None
         The smooth mean m, a function of rows of X.
+    bend_ : Bend or None
+        The bent scale B, a function of rows of y, with its inverse `back`; `location_`, `points_`,
+        `bandwidth_` and `loo_score_` are on it.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
         X, and Y or its residuals; of more than 10,000 rows elsewhere 10,000 of X, and the nodes
         that sums over Y are gathered at.
@@ -177,8 +184,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         **dict.fromkeys(("intercept", "location", "tune_lengthscale"), auto),
     }
     _fit: Fit
-    wide: Any = 0.0  # a file of an earlier version has neither
+    wide: Any = 0.0  # a file of an earlier version has none of these
     wide_ = 0.0
+    bend_ = None
 
     def __init__(
         self,
@@ -230,7 +238,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         rows = enough(rows, points_y.shape[1], "y")
         order = canonical_order(points_x, points_y)
         rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
-        plan = self._plan(rows_x, rows_y, column_names(X))
+        plan, rows_y = self._plan(rows_x, rows_y, column_names(X)).bent(rows_x, rows_y)
         fit = plan.finish(self._search(plan, rows_x, rows_y), rows_x, rows_y, rows)
         self._adopt(fit.in_order(order, points_x))
         return self
@@ -301,7 +309,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             `to_frame`.
         """
         laws = self._laws(X)
-        if laws.wide is not None or (laws.shift is not None and len(laws) > 1):
+        if laws.wide or laws.bend or (laws.shift is not None and len(laws) > 1):
             return laws
         if laws.shift is None:
             return laws.embedding
@@ -415,7 +423,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""
         check_is_fitted(self)
-        n, d = self._fit.smoother.n, self.points_.shape[1]
+        n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         smooths = Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)
@@ -426,6 +434,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             [
                 Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
                 self.features_.block("Kernel on X", names_like(self, self.n_features_in_)),
+                *([] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]),
                 Block("Smoothing of y", [smooths, *widths]),
                 Block(
                     "Fit",
@@ -510,7 +519,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         self._fit = fit
         self.kernel_x_, self.kernel_y_, self.features_ = fit.kernel_x, fit.kernel_y, fit.features
         self.scales_, self.intercept_, self.location_ = fit.scales, fit.intercept, fit.location
-        self.points_x_, self.points_ = fit.X, fit.points
+        self.points_x_, self.points_, self.bend_ = fit.X, fit.points, fit.bend
         self.wide_ = 0.0 if fit.wide is None else fit.wide.share
         self.reg_, self.loo_score_ = fit.reg, fit.score
         d = fit.points.shape[1]

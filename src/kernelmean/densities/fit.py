@@ -17,6 +17,7 @@ from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.solves import kept
 from ..core.stages import stage
+from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
@@ -27,9 +28,10 @@ from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support, support_of
 from .bandwidth import spread_ties, with_bandwidth
+from .bending import chosen_bend
 from .cells import Cells, laws
 from .laws import MovedLaws
-from .location import LeftOut, Location, LocationSearch
+from .location import Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
 from .search import ROUNDS, DensitySearch
@@ -67,6 +69,7 @@ class Fit(Saveable):
     wide: Wide | None = None
     gain: tuple[float, float] | None = None  # log density over that of a line with normal errors
     gathered: Array | None = None  # sums over rows elsewhere, beside their nodes, the points
+    bend: Bend | None = None  # of y: points and laws before it are on the bent scale
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
@@ -86,12 +89,13 @@ class Fit(Saveable):
         """At rows of X."""
         m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
         shift = None if self.location is None else arrays.to_numpy(self.location(points))
-        return MovedLaws(m, shift, self.wide)
+        return MovedLaws(m, shift, self.wide, self.bend)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
 
-        Without a move: where a law lies is taken from its row, which is then its residual.
+        Without a move: where a law lies is taken from its row, which is then its residual; on a
+        bent scale, where it matters where that is, from the mean learned with the row.
         """
         self.check_rows("conformalize")
         some = evenly(self.points.shape[0], limit)
@@ -101,7 +105,13 @@ class Fit(Saveable):
         W /= kept(W[own])[:, None]
         W[own] = 0.0
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
-        return MovedLaws(m, None, self.wide), points[some]
+        if self.bend is None:
+            return MovedLaws(m, None, self.wide), points[some]
+        shift, rows = None, points[some]
+        if self.location is not None:
+            shift = arrays.to_numpy(self.location(arrays.take(self.X, some, axis=0)))
+            rows = rows + shift
+        return MovedLaws(m, shift, self.wide, self.bend), self.bend.back(rows)
 
     def check_rows(self, what: str) -> None:
         """Refuse what looks at the rows of the fit one by one, where they are gathered."""
@@ -199,6 +209,17 @@ class Plan:
     tune: bool
     choice: bool  # whether a location is compared with none
     wide: Any  # share of the wide law; None is sought
+    bend: Bend | None = None  # what follows is on its scale
+
+    def bent(self, X, Y) -> tuple[Plan, Array]:
+        """With a bent scale for Y, if rows left out are clearly more likely on it; and Y on it."""
+        d, whole = X.shape[1], arrays.to_numpy(Y)
+        kernel = self.kernel_x.scaled(np.full(d, d**0.5)) if self.tune else self.kernel_x
+        found = chosen_bend(*self._few(FEW, X, Y), kernel) if self.choice else None
+        if found is None:
+            return self, Y
+        bend = replace(found, low=whole.min(axis=0), high=whole.max(axis=0))
+        return replace(self, bend=bend), arrays.like(bend(whole), Y)
 
     @stage("scales on few rows")
     def draft(self, X, Y, with_location: bool) -> Draft | None:
@@ -210,7 +231,7 @@ class Plan:
         line = None
         if with_location:
             line = self._seek_location(X, Y)
-            location, _ = self._location(X, Y, line)
+            location = self._location(X, Y, line)
             if self.choice and not location.explains:
                 return None
             Y = location.residuals
@@ -235,7 +256,7 @@ class Plan:
         line = draft.line
         if line is not None:
             line = self._seek_location(X, Y, line)
-            Y = self._location(X, Y, line)[0].residuals
+            Y = self._location(X, Y, line).residuals
         return Draft(draft.search.on(X, Y), line)
 
     @staticmethod
@@ -248,9 +269,7 @@ class Plan:
     @stage("all rows")
     def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
-        location, left_out = None, None
-        if draft.line is not None:
-            location, left_out = self._location(X, Y, draft.line, rows)
+        location = None if draft.line is None else self._location(X, Y, draft.line, rows)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
@@ -262,7 +281,7 @@ class Plan:
             score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
         else:
             smoother = Smoother.among(Phi, self.intercept, rows.partial("x", "xx", x=features))
-            cells = laws(rows, kernel_y, features, smoother, left_out)
+            cells = laws(rows, kernel_y, features, smoother, location, self.bend)
             score = DensityScore.among(smoother, points, cells, kernel_y)
             support = support_of(rows)
             if location is not None and location.beyond is not None:
@@ -271,7 +290,7 @@ class Plan:
         fit = Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
-            support, longest(smoother, reg) if self.intercept else math.inf,
+            support, longest(smoother, reg) if self.intercept else math.inf, bend=self.bend,
         )  # fmt: skip
         if cells is not None:
             fit = replace(fit, points=frozen(cells.points), gathered=frozen(cells.sums))
@@ -287,8 +306,12 @@ class Plan:
         wide = Wide.of(points, self.wide or MOST)
         if self.wide is None:
             wide = wide.chosen(left_out, points[rows])
+        ours, bend = wide.log_mixed(left_out, points[rows]), fit.bend
+        if bend is not None:
+            Y = bend.back(Y)
+            ours += bend.log_steepness(Y[rows]).sum(axis=1)
         simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
-        return replace(fit, wide=wide, gain=gain(wide.log_mixed(left_out, points[rows]), simple))
+        return replace(fit, wide=wide, gain=gain(ours, simple))
 
     @staticmethod
     def _choose_reg(score: DensityScore, points, Y, kernel_y, cells: Cells | None) -> float:
@@ -316,12 +339,10 @@ class Plan:
             line.round()
         return line
 
-    def _location(
-        self, X, Y, line: LocationSearch, rows: Rows | None = None
-    ) -> tuple[Location, LeftOut]:
+    def _location(self, X, Y, line: LocationSearch, rows: Rows | None = None) -> Location:
         scales, size = line.found
         kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        return Location.of(X, Y, kernel, self._feature_map(), size, rows)
+        return Location.of(X, Y, kernel, self._feature_map(), size, self.bend, rows)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ..core.checks import (
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows, row_blocks
+from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import Line
@@ -41,16 +43,21 @@ class MovedLaws(Law):
         A law that each takes a share of, before it is moved: whatever has a bandwidth (densities,
         quantiles, intervals, regions, the mode of one column, draws). Moments and probabilities
         are those of the weighted points alone.
+    bend : Bend, optional
+        The laws are those of B⁻¹(y), y as above: in one column all is exact or as precise as
+        without; the mode of several is B⁻¹ of theirs.
     """
 
     def __init__(
-        self, embedding: MeanEmbedding, shift: np.ndarray | None, wide: Wide | None = None
-    ):
-        self._embedding, self.shift, self.wide = embedding, shift, wide
+        self, embedding: MeanEmbedding, shift: np.ndarray | None,
+        wide: Wide | None = None, bend: Bend | None = None,
+    ):  # fmt: skip
+        self._embedding, self.shift, self.wide, self.bend = embedding, shift, wide, bend
 
     def carrying(self, *known) -> MovedLaws:
         """The same with what an estimator knows of them, as `MeanEmbedding.carrying`."""
-        return MovedLaws(self._embedding.carrying(*known), self.shift, self.wide)
+        m = self._embedding.carrying(*known)
+        return MovedLaws(m, self.shift, self.wide, self.bend)
 
     @property
     def embedding(self) -> MeanEmbedding:
@@ -71,29 +78,44 @@ class MovedLaws(Law):
         return len(self._embedding)
 
     def __getitem__(self, index: int) -> MeanEmbedding:
-        """One of the laws, on points of its own, without its share of the wide law."""
+        """One of the laws, on points of its own, without its share of the wide law.
+
+        From a bent scale its bandwidth is right only where that has the slope one.
+        """
         m = self._embedding[index]
+        if self.bend is not None:
+            points = arrays.to_numpy(m.points)
+            return m.moved(arrays.like(self._placed(points[None], [index])[0] - points, m.points))
         return m if self.shift is None else m.moved(arrays.like(self.shift[index], m.points))
 
     def __call__(self, Y) -> Array:
         """The embeddings as functions at rows of Y, as `MeanEmbedding`: without the wide law."""
         m = self._embedding
-        if self.shift is None:
+        if self._as_weighted:
             return m(Y)
         return arrays.namespace(m.points).stack([self[b](Y) for b in range(len(self))])
 
     def tilted(self, factor: Callable) -> MovedLaws:
         """The laws whose densities are `factor` times these, as `MeanEmbedding.tilted`."""
         m = self._embedding
-        if self.shift is None:
+        if self._as_weighted:
             return MovedLaws(m.tilted(factor), None)
-        each = [tilts(factor, m.points + s) for s in arrays.like(self.shift, m.points)]
-        return MovedLaws(m.tilted_by(arrays.namespace(m.points).stack(each)), self.shift)
+        each = [tilts(factor, self[b].points) for b in range(len(self))]
+        tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
+        return MovedLaws(tilted, self.shift, None, self.bend)
 
     # ------------------------------------------------------------ answers
 
     def mean(self) -> Array:
-        return self._moved(arrays.to_numpy(self._embedding.mean()))
+        if self.bend is None:
+            return self._like(self._placed(self._embedding.mean()))
+        return self._of_each(lambda m: m.mean())
+
+    def std(self) -> Array:
+        return self._embedding.std() if self.bend is None else self._of_each(lambda m: m.std())
+
+    def cov(self) -> Array:
+        return self._embedding.cov() if self.bend is None else self._of_each(lambda m: m.cov())
 
     def quantile(self, q) -> Array:
         levels = as_levels(q)
@@ -119,7 +141,7 @@ class MovedLaws(Law):
 
     def mode(self) -> Array:
         if self._d > 1:
-            return self._moved(arrays.to_numpy(self._embedding.mode()))
+            return self._like(self._placed(self._embedding.mode()))
         (line,) = self._lines()
         return self._like(line.mode()[:, None])
 
@@ -130,32 +152,33 @@ class MovedLaws(Law):
         if self._d > 1:
             draws = arrays.to_numpy(self._embedding.sample(n, rng))
             draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
-            return self._like(draws if self.shift is None else draws + self.shift[:, None, :])
+            return self._like(self._placed(draws))
         (line,) = self._lines()
         return self._like(line.sample(n, rng)[..., None])
 
     def probability(self, event: Callable) -> Array:
-        if self.shift is None:
+        if self._as_weighted:
             return self._embedding.probability(event)
-        found = [arrays.to_numpy(self[b].probability(event)) for b in range(len(self))]
-        return self._like(np.stack(found))
+        return self._of_each(lambda m: m.probability(event))
 
     def density(self, Y) -> Array:
-        p, moved = self._table(self.rows(Y))
-        return self._like(p if self.wide is None else self.wide.mixed(p, moved))
+        Y = self.rows(Y)
+        return self._like(self._density(Y, *self._table(Y)))
 
     def log_density(self, Y) -> Array:
         """log of `density`: −∞ where that is zero, and finite where there is a wide law."""
-        return self._like(self._log(*self._table(self.rows(Y))))
+        Y = self.rows(Y)
+        return self._like(self._log_density(Y, *self._table(Y)))
 
     def density_of_pairs(self, Y) -> Array:
         """Density of law b at row b of Y, (m,)."""
-        p, moved = self._pairs(self.rows(Y))
-        return self._like(p if self.wide is None else self.wide.mixed(p, moved))
+        Y = self.rows(Y)
+        return self._like(self._density(Y, *self._pairs(Y)))
 
     def log_density_of_pairs(self, Y) -> Array:
         """Its logarithm."""
-        return self._like(self._log(*self._pairs(self.rows(Y))))
+        Y = self.rows(Y)
+        return self._like(self._log_density(Y, *self._pairs(Y)))
 
     def cdf(self, Y, paired: bool) -> Array:
         """Distribution functions per column: of law b at row b, (m, d), or at all, (m, k, d)."""
@@ -186,8 +209,27 @@ class MovedLaws(Law):
     def _like(self, values: np.ndarray) -> Array:
         return arrays.like(values, self._embedding.points)
 
-    def _moved(self, values: np.ndarray) -> Array:
-        return self._like(values if self.shift is None else values + self.shift)
+    @property
+    def _as_weighted(self) -> bool:
+        """Whether the points of all laws are those of the embedding."""
+        return self.shift is None and self.bend is None
+
+    def _placed(self, values: np.ndarray, law: Any = slice(None)) -> np.ndarray:
+        """Where values of the laws before any move (m, ..., d), or of one of them, come to lie."""
+        if self.shift is not None:
+            shift = self.shift[law]
+            values = values + shift.reshape(len(shift), *[1] * (values.ndim - 2), -1)
+        return values if self.bend is None else self.bend.back(values)
+
+    def _before(self, Y: np.ndarray) -> np.ndarray:
+        """Rows (m, d), or (1, k, d) for all laws, before any move."""
+        Y = Y if self.bend is None else self.bend(Y)
+        if self.shift is None:
+            return Y
+        return Y - (self.shift if Y.ndim == 2 else self.shift[:, None, :])
+
+    def _of_each(self, answer: Callable) -> Array:
+        return self._like(np.stack([arrays.to_numpy(answer(self[b])) for b in range(len(self))]))
 
     def _lines(self) -> Iterator[Line]:
         """The densities of each column, at the kernel's own lengthscale, which is γ."""
@@ -195,29 +237,33 @@ class MovedLaws(Law):
         for j in range(self._d):
             own = m if self._d == 1 else m.marginal([j])
             shift = None if self.shift is None else self.shift[:, j]
-            yield Line(own, None, shift, None if self.wide is None else self.wide.on(j))
+            wide, bend = (None if a is None else a.on(j) for a in (self.wide, self.bend))
+            yield Line(own, None, shift, wide, bend)
 
-    def _log(self, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        if self.wide is not None:
-            return self.wide.log_mixed(p, moved)
+    def _density(self, Y: np.ndarray, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
+        p = p if self.wide is None else self.wide.mixed(p, moved)
+        return p if self.bend is None else p * np.exp(self.bend.log_steepness(Y).sum(axis=-1))
+
+    def _log_density(self, Y: np.ndarray, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
-            return np.log(p)
+            found = np.log(p) if self.wide is None else self.wide.log_mixed(p, moved)
+        return found if self.bend is None else found + self.bend.log_steepness(Y).sum(axis=-1)
 
     def _table(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positive parts (m, k) of every law at all rows of Y, and the rows before any move."""
-        moved = Y[None, :, :] - (0.0 if self.shift is None else self.shift[:, None, :])
+        moved = self._before(Y[None, :, :])
         if self._d == 1:
             line = Line(self._embedding)
-            return line.pdf(Y[:, 0] if self.shift is None else moved[..., 0]), moved
+            return line.pdf(moved[0, :, 0] if self.shift is None else moved[..., 0]), moved
         if self.shift is None:
-            p = self._embedding.density(arrays.like(Y, self._embedding.points))
+            p = self._embedding.density(arrays.like(moved[0], self._embedding.points))
             return arrays.to_numpy(p), moved
         q = self._smooth(moved.reshape(-1, self._d), np.repeat(np.arange(len(self)), len(Y)))
         return np.maximum(q.reshape(len(self), -1), 0.0) / self.whole()[:, None], moved
 
     def _pairs(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The positive part of law b at row b of Y, (m,), and the rows before any move."""
-        moved = Y if self.shift is None else Y - self.shift
+        moved = self._before(Y)
         if self._d == 1 and len(Y) * self._embedding.points.shape[0] > EVALUATIONS:
             return Line(self._embedding).pdf(moved)[:, 0], moved
         q = self._smooth(moved, np.arange(len(Y)))

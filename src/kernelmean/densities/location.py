@@ -12,6 +12,7 @@ from ..core.checks import Array, hushed
 from ..core.minimise import descend, minimise_log10
 from ..core.rows import Rows
 from ..core.saving import Saveable
+from ..embedding.bend import Bend
 from ..features.base import FeatureMap
 from ..kernels import Kernel
 from ..regression.lengthscales import (
@@ -58,7 +59,7 @@ class Beyond(Saveable):
 
     With x̄ the nearest point of the box of the data and d the range of m − ℓ at the training rows,
     m(x) is ℓ(x) + clip(m(x̄) − ℓ(x̄), d): as learned at the training rows, continuous, and outside
-    the data a line.
+    the data a line: on the scale of y, if m is on a bent one.
     """
 
     support: Support
@@ -67,25 +68,31 @@ class Beyond(Saveable):
     slope: Array  # (d, d_y)
     low: Array
     high: Array
+    bend: Bend | None = None
 
     @classmethod
-    def of(cls, X, kernel: Kernel, fitted) -> Beyond:
+    def of(cls, X, kernel: Kernel, fitted, bend: Bend | None) -> Beyond:
         """From the training rows and m there."""
         rows, m = arrays.to_numpy(X), arrays.to_numpy(fitted)
+        m = m if bend is None else bend.back(m)
         centre, spread = rows.mean(axis=0), rows.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         standard = (rows - centre) / spread
         slope = np.linalg.lstsq(standard, m - m.mean(axis=0), rcond=HARDLY)[0] / spread[:, None]
         off = m - (rows - centre) @ slope
         values = (arrays.like(a, X) for a in (centre, slope, off.min(axis=0), off.max(axis=0)))
-        return cls(Support.of(X), kernel, *values)
+        return cls(Support.of(X), kernel, *values, bend)
 
     def __call__(self, learned: Callable, X) -> Array:
         """m(x) for the rows of X, where `learned` is m in the box."""
         near = self.support.nearest(X, self.kernel)
-        off = learned(near) - (near - self.centre) @ self.slope
+        m = learned(near)
+        if self.bend is not None:
+            m = arrays.like(self.bend.back(arrays.to_numpy(m)), m)
+        off = m - (near - self.centre) @ self.slope
         off = arrays.namespace(X).clip(off, self.low, self.high)
-        return off + (X - self.centre) @ self.slope
+        m = off + (X - self.centre) @ self.slope
+        return m if self.bend is None else arrays.like(self.bend(arrays.to_numpy(m)), m)
 
 
 @dataclass(frozen=True)
@@ -101,20 +108,6 @@ class Beside:
 
     def transform(self, X) -> Array:
         return arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """y_i − m⁻ⁱ(x_i) of any rows among those that m was learned from."""
-
-    coordinates: Beside
-    smoother: Smoother
-    means: Array
-    reg: float
-
-    def __call__(self, X, Y) -> Array:
-        P = self.smoother.rotated(self.coordinates.transform(X))
-        return self.smoother.left_out(P, Y, self.means, self.reg)
 
 
 @dataclass(frozen=True)
@@ -144,14 +137,22 @@ class Location(Saveable):
     residuals: Array
     explains: bool
     beyond: Beyond | None = None
+    smoother: Smoother | None = None  # that of rows elsewhere
 
     @classmethod
     def of(
-        cls, X, Y, kernel: Kernel, features: FeatureMap, size: float, rows: Rows | None = None
-    ) -> tuple[Location, LeftOut]:
-        """At a fixed kernel and size of the line, λ by leave-one-out; and its residuals anywhere.
+        cls,
+        X,
+        Y,
+        kernel: Kernel,
+        features: FeatureMap,
+        size: float,
+        bend: Bend | None = None,
+        rows: Rows | None = None,
+    ) -> Location:
+        """At a fixed kernel and size of the line, λ by leave-one-out.
 
-        Of `rows` that are elsewhere, X and Y are some.
+        X and Y may be some of `rows`; Y is on the bent scale, `rows` are as they came.
         """
         line = Slopes.of(arrays.to_numpy(X), size)
         with hushed():  # a rank that is used up loses nothing but precision
@@ -162,13 +163,15 @@ class Location(Saveable):
             smoother = Smoother.of(Phi, intercept=True)
             means = smoother.P.T @ Y / smoother.n
         else:
-            every = rows.partial("x", "xx", "xy", "y", x=both, y=(1, None))
+            every = rows.partial("x", "xx", "xy", "y", x=both, y=(1, bend))
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
         scale = arrays.namespace(Y).std(Y, axis=0)
 
         def residuals(reg: float) -> Array:
-            return smoother.left_out(smoother.P, Y, means, reg)
+            fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
+            left = arrays.namespace(Y).clip(1.0 - smoother.leverage(reg), 1e-10, None)
+            return (Y - fitted) / left[:, None]
 
         def loss(reg: float) -> float:
             return float(arrays.namespace(Y).mean((residuals(reg) / scale) ** 2))
@@ -179,14 +182,22 @@ class Location(Saveable):
         intercept = solved[0, :] - smoother.centre @ coef
         left = residuals(reg)
         fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
-        beyond = Beyond.of(X, features.kernel_, fitted)
+        beyond = Beyond.of(X, features.kernel_, fitted, bend)
         explains = _explains(Y, left, scale)
-        found = cls(line, features, intercept, coef, reg, best, left, explains, beyond)
-        return found, LeftOut(both, smoother.alone(), means, reg)
+        alone = None if rows is None else smoother.alone()
+        return cls(line, features, intercept, coef, reg, best, left, explains, beyond, alone)
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
         return self._learned(X) if self.beyond is None else self.beyond(self._learned, X)
+
+    def left_out(self, X, Y) -> Array:
+        """The residuals of any rows among those elsewhere that it was learned from."""
+        assert self.smoother is not None
+        Phi = Beside(self.line, self.features).transform(X)
+        h = self.smoother.leverage(self.reg, self.smoother.rotated(Phi))
+        left = arrays.namespace(Y).clip(1.0 - h, 1e-10, None)
+        return (Y - self.intercept - Phi @ self.coef) / left[:, None]
 
     def _learned(self, X) -> Array:
         return self.intercept + Beside(self.line, self.features).transform(X) @ self.coef

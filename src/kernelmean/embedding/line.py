@@ -18,6 +18,7 @@ from ..core import arrays
 from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..kernels import Kernel
+from .bend import Bend
 from .weighted import WeightedPoints
 from .wide import Wide
 
@@ -54,6 +55,8 @@ class Line:
         Moves each member's density: that of y_b + shift_b.
     wide : Wide, optional
         Every member takes its share of that law, before it is moved.
+    bend : Bend, optional
+        The density is that of B⁻¹(y_b + shift_b). Nodes lie at B⁻¹ of theirs where heights count.
 
     Warns
     -----
@@ -62,9 +65,13 @@ class Line:
         to a bandwidth, at a range of 8,000 bandwidths; gaps without points count nothing.
     """
 
-    def __init__(self, m: WeightedPoints, bandwidth=None, shift=None, wide: Wide | None = None):
+    def __init__(
+        self, m: WeightedPoints, bandwidth=None, shift=None,
+        wide: Wide | None = None, bend: Bend | None = None,
+    ):  # fmt: skip
         self.m, self.kernel, self.wide = m.normalised(), m.kernel.smoothing(bandwidth), wide
         self.shift = None if shift is None else arrays.to_numpy(shift)[:, None]
+        self.bend = bend
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
         self._left, rows = ordered_factors(self.m, order)
@@ -100,16 +107,17 @@ class Line:
         At common points and without a shift exact, otherwise by the parabola of the cell: to about
         1e-4 of its height.
         """
-        if self.shift is None and y.ndim == 1:
+        if self.shift is None and self.bend is None and y.ndim == 1:
             p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
         else:
-            y = self._unshifted(y)
+            own, y = y, self._inward(y)
             p = np.concatenate([cells.pdf(y[rows]) for cells, rows in self._signed_blocks()])
-        return p if self.wide is None else self.wide.mixed(p, y[..., None])
+        p = p if self.wide is None else self.wide.mixed(p, y[..., None])
+        return p if self.bend is None else p * np.exp(self.bend.log_steepness(own))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Distribution functions (batch, m) at points (m,) or (batch, m)."""
-        return self._each(lambda cells, y: cells.cdf(y), self._unshifted(y))
+        return self._each(lambda cells, y: cells.cdf(y), self._inward(y))
 
     # ------------------------------------------------------------ functions of probabilities
 
@@ -119,35 +127,39 @@ class Line:
         Levels 0 and 1 are the ends of the grid, beyond which 1e-8 of the mass is left out.
         """
         levels = np.broadcast_to(levels, (len(self.m), np.shape(levels)[-1]))
-        return self._shifted(self._each(lambda cells, u: cells.quantile(u), levels))
+        return self._outward(self._each(lambda cells, u: cells.quantile(u), levels))
 
     def shortest(self, level: float) -> np.ndarray:
         """Ends (batch, 2) of the narrowest interval of mass `level`."""
-        return self._shifted(self._each(lambda cells: cells.shortest(level)))
+        return self._points(lambda cells: cells.shortest(level))
 
     def threshold(self, level: float) -> np.ndarray:
         """The height c at which {y : p(y) ≥ c} has mass `level`, (batch,)."""
-        return self._each(lambda cells: cells.threshold(level) / _whole(cells.whole[:, 0]))
+        heights = [cells.threshold(level) / _whole(cells.whole[:, 0]) for cells, _ in self._own()]
+        return np.concatenate(heights)
 
     def regions(self, level: float) -> list[np.ndarray]:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""
-        found = [region for cells, _ in self._blocks() for region in cells.regions(level)]
-        if self.shift is None:
+        found = [region for cells, _ in self._own() for region in cells.regions(level)]
+        if self.shift is None or self.bend is not None:
             return found
         return [ends + by for ends, by in zip(found, self.shift, strict=True)]
 
     def mass_above(self, y: np.ndarray) -> np.ndarray:
         """Mass of {z : p(z) > p(y)}, y (batch, 1) a point of each member, (batch,)."""
-        return self._each(lambda cells, y: cells.mass_above(cells.height(y)), self._unshifted(y))
+        heights = self._each(lambda cells, z: cells.height(z), self._inward(y))
+        if self.bend is not None:
+            heights = heights * np.exp(self.bend.log_steepness(y))
+        return np.concatenate([cells.mass_above(heights[rows]) for cells, rows in self._own()])
 
     def mode(self) -> np.ndarray:
         """Where the density is highest, (batch,)."""
-        return self._shifted(self._each(lambda cells: cells.mode()[:, None]))[:, 0]
+        return self._points(lambda cells: cells.mode()[:, None])[:, 0]
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """`n` draws from each member, by the inverse of its distribution function, (batch, n)."""
         draws = self._each(lambda cells: cells.quantile(rng.random((len(cells.q), n))))
-        return self._shifted(draws)
+        return self._outward(draws)
 
     # ------------------------------------------------------------ inside
 
@@ -168,11 +180,26 @@ class Line:
         parts = [answer(cells, *(a[rows] for a in aligned)) for cells, rows in self._blocks()]
         return np.concatenate(parts)
 
-    def _shifted(self, y: np.ndarray) -> np.ndarray:
-        return y if self.shift is None else y + self.shift
+    def _points(self, answer: Callable) -> np.ndarray:
+        """What depends on how high the density is, not on distribution functions alone."""
+        found = np.concatenate([answer(cells) for cells, _ in self._own()])
+        return found if self.bend is not None else self._outward(found)
 
-    def _unshifted(self, y: np.ndarray) -> np.ndarray:
+    def _own(self) -> Iterator[tuple[_Cells, slice]]:
+        """Tables on the scale of y: before any shift, unless the scale is bent."""
+        for cells, rows in self._blocks():
+            if self.bend is not None:
+                z = cells.nodes if self.shift is None else cells.nodes + self.shift[rows]
+                cells = cells.bent(self.bend, z)
+            yield cells, rows
+
+    def _outward(self, z: np.ndarray) -> np.ndarray:
+        z = z if self.shift is None else z + self.shift
+        return z if self.bend is None else self.bend.back(z)
+
+    def _inward(self, y: np.ndarray) -> np.ndarray:
         y = np.broadcast_to(y, (len(self.m), y.shape[-1]))
+        y = y if self.bend is None else self.bend(y)
         return y if self.shift is None else y - self.shift
 
 
@@ -300,16 +327,17 @@ def _runs(first: int, last: int) -> Iterator[slice]:
 
 
 class _Cells:
-    """Tables of a block of members: q and F at the nodes t, both (b, nodes)."""
+    """Tables of a block of members: q and F at nodes t, common (nodes,) or of each (b, nodes)."""
 
     def __init__(self, t: np.ndarray, q: np.ndarray, F: np.ndarray):
-        self.t, self.width, self.q = t, np.diff(t), q
+        self.nodes, self.q, cells = t, q, (len(q), q.shape[1] - 1)
+        self.t, self.width = np.broadcast_to(t, q.shape), np.broadcast_to(np.diff(t), cells)
         change = np.diff(F, axis=1)
         self.mean = change / self.width
         mixed, above = self._mixed(np.zeros((len(q), 1)))
         mass = np.where(above, change, 0.0)
         rows, cells = np.nonzero(mixed)
-        mass[rows, cells] = self.width[cells] * self._parabolas(rows, cells).area(1.0)
+        mass[rows, cells] = self.width[rows, cells] * self._parabolas(rows, cells).area(1.0)
         self.mass = mass
         self.to = np.concatenate([np.zeros((len(q), 1)), np.cumsum(mass, axis=1)], axis=1)
         self.whole = self.to[:, -1:]
@@ -323,8 +351,15 @@ class _Cells:
         q, F = np.maximum(self.q, 0.0) / _whole(self.whole), self.to / _whole(self.whole)
         a = wide.share
         return _Cells(
-            self.t, wide.mixed(q, self.t[:, None]), (1 - a) * F + a * wide.distribution(self.t)
+            self.nodes,
+            wide.mixed(q, self.nodes[:, None]),
+            (1 - a) * F + a * wide.distribution(self.nodes),
         )
+
+    def bent(self, bend: Bend, z: np.ndarray) -> _Cells:
+        """Positive parts on the scale of y, where the nodes are B⁻¹(z)."""
+        y = bend.back(z)
+        return _Cells(y, np.maximum(self.q, 0.0) * np.exp(bend.log_steepness(y)), self.to)
 
     def _mixed(self, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cells where the parabola is not on one side of a height (b, 1), and those above it.
@@ -348,14 +383,15 @@ class _Cells:
 
     def _at(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The cells of points, and where in them, from 0 to 1; the ends stand for the outside."""
-        cells = np.clip(np.searchsorted(self.t, y) - 1, 0, len(self.width) - 1)
-        return cells, np.clip((y - self.t[cells]) / self.width[cells], 0.0, 1.0)
+        cells = np.clip(np.searchsorted(self.nodes, y) - 1, 0, len(self.nodes) - 2)
+        start, end = self.nodes[cells], self.nodes[cells + 1]
+        return cells, np.clip((y - start) / (end - start), 0.0, 1.0)
 
     def height(self, y: np.ndarray) -> np.ndarray:
         """The positive part of q."""
         cells, s = self._at(y)
         value = self._parabolas(self._rows(), cells).value(s)
-        inside = (y >= self.t[0]) & (y <= self.t[-1])
+        inside = (y >= self.nodes[0]) & (y <= self.nodes[-1])
         return np.where(inside, np.maximum(value, 0.0), 0.0)
 
     def pdf(self, y: np.ndarray) -> np.ndarray:
@@ -363,8 +399,9 @@ class _Cells:
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         cells, s = self._at(y)
-        part = self.width[cells] * self._parabolas(self._rows(), cells).area(s)
-        below = self.to[self._rows(), cells] + part
+        rows = self._rows()
+        part = self.width[rows, cells] * self._parabolas(rows, cells).area(s)
+        below = self.to[rows, cells] + part
         return np.minimum(below / _whole(self.whole), 1.0)
 
     # ------------------------------------------------------------ functions of probabilities
@@ -380,15 +417,16 @@ class _Cells:
         total, away = _whole(self.whole), 2.0 * self._rows()
         table = (self.to / total + away).ravel()
         at = np.searchsorted(table, (mass / total + away).ravel()).reshape(mass.shape)
-        return np.clip(at - self._rows() * len(self.t) - 1, 0, len(self.width) - 1)
+        nodes = self.q.shape[1]
+        return np.clip(at - self._rows() * nodes - 1, 0, nodes - 2)
 
     def _invert(self, mass: np.ndarray) -> np.ndarray:
         """Where the mass so far reaches `mass`, (b, k)."""
         cells, rows = self._cell(mass), np.broadcast_to(self._rows(), mass.shape)
-        missing = (mass - self.to[rows, cells]) / self.width[cells]
+        missing = (mass - self.to[rows, cells]) / self.width[rows, cells]
         parabolas = self._parabolas(rows.ravel(), cells.ravel())
         s = parabolas.solve(missing.ravel()).reshape(mass.shape)
-        return self.t[cells] + self.width[cells] * s
+        return self.t[rows, cells] + self.width[rows, cells] * s
 
     def shortest(self, level: float) -> np.ndarray:
         """From the best node, by golden section on the mass to the left, to the best point."""
@@ -411,11 +449,11 @@ class _Cells:
         cells = self._cell(upto)
         rows = self._rows()
         share = (upto - self.to[rows, cells]) / _whole(self.mass[rows, cells])
-        end = self.t[cells] + self.width[cells] * np.clip(share, 0.0, 1.0)
+        end = self.t[rows, cells] + self.width[rows, cells] * np.clip(share, 0.0, 1.0)
         length = np.where(upto <= self.whole, end - self.t, np.inf)
         best = np.argmin(length, axis=1)[:, None]
         low = self.to[rows, np.maximum(best - 1, 0)]
-        high = self.to[rows, np.minimum(best + 1, len(self.width))]
+        high = self.to[rows, np.minimum(best + 1, self.q.shape[1] - 1)]
         return low, np.minimum(high, self.whole - need)
 
     def threshold(self, level: float) -> np.ndarray:
@@ -436,7 +474,7 @@ class _Cells:
         rows, cells = np.nonzero(mixed)
         c = height[rows, 0]
         over = self._parabolas(rows, cells, c)
-        part = self.width[cells] * (over.area(1.0) + c * over.length())
+        part = self.width[rows, cells] * (over.area(1.0) + c * over.length())
         mass += np.bincount(rows, part, minlength=len(mass))
         return mass / _whole(self.whole[:, 0])
 
@@ -447,23 +485,25 @@ class _Cells:
         low, high = self._parabolas(rows, cells, height[rows, 0]).pieces()
         whole_rows, whole_cells = np.nonzero(above)
         member = np.concatenate([np.tile(rows, 3), whole_rows])
-        start = np.concatenate([self._between(cells, low), self.t[whole_cells]])
-        end = np.concatenate([self._between(cells, high), self.t[whole_cells + 1]])
+        whole = self.t[whole_rows, whole_cells], self.t[whole_rows, whole_cells + 1]
+        start = np.concatenate([self._between(rows, cells, low), whole[0]])
+        end = np.concatenate([self._between(rows, cells, high), whole[1]])
         return _join(member, start, end, len(self.q))
 
-    def _between(self, cells: np.ndarray, s: np.ndarray) -> np.ndarray:
+    def _between(self, rows: np.ndarray, cells: np.ndarray, s: np.ndarray) -> np.ndarray:
         """Points at shares s (3, cells) of their cells; the ends of a cell are the nodes."""
-        inside = self.t[cells] + s * self.width[cells]
-        return np.where(s == 1.0, self.t[cells + 1], inside).ravel()
+        inside = self.t[rows, cells] + s * self.width[rows, cells]
+        return np.where(s == 1.0, self.t[rows, cells + 1], inside).ravel()
 
     def mode(self) -> np.ndarray:
         """The highest node, or the peak of the parabola on either side of it."""
         best = np.argmax(self.q, axis=1)[:, None]
-        cells = np.clip(best + np.array([-1, 0]), 0, len(self.width) - 1)
+        cells = np.clip(best + np.array([-1, 0]), 0, self.width.shape[1] - 1)
         peak, height = self._parabolas(self._rows(), cells).peak()
         which = np.argmax(height, axis=1)[:, None]
         cell, s = (np.take_along_axis(a, which, axis=1)[:, 0] for a in (cells, peak))
-        return self.t[cell] + s * self.width[cell]
+        rows = self._rows()[:, 0]
+        return self.t[rows, cell] + s * self.width[rows, cell]
 
 
 def _join(member: np.ndarray, start: np.ndarray, end: np.ndarray, n: int) -> list[np.ndarray]:

@@ -67,12 +67,6 @@ class Smoother(Saveable):
         own = self.grid.vectors.T @ (cross - self.centre[:, None] * mean[None, :])
         return arrays.namespace(own).concat([mean[None, :], own], axis=0)
 
-    def left_out(self, P, Y, means, reg: float) -> Array:
-        """Y less the ridge regression on P, each row left out of its own; `means` are PᵀY/n."""
-        fitted = (P * self.shrink(reg)[None, :]) @ means
-        left = arrays.namespace(Y).clip(1.0 - self.leverage(reg, P), 1e-10, None)
-        return (Y - fitted) / left[:, None]
-
     def rotated(self, Phi) -> Array:
         """Coordinates of new points in the same basis."""
         if self.centre is None:

@@ -1,0 +1,180 @@
+"""A bent scale of y: laws on it, and when it is chosen."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kernelmean as km
+from kernelmean.densities.laws import MovedLaws
+from kernelmean.embedding.bend import Bend
+from kernelmean.embedding.wide import Wide
+
+BEND = Bend(*(np.array([a]) for a in (0.5, 0.3, 0.4, 6.0)))
+
+
+def skewed(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 2, (n, 1))
+    return X, np.exp(X[:, 0] + 0.5 * rng.standard_normal(n))
+
+
+def exact_log_density(X, y):
+    z = (np.log(y) - X[:, 0]) / 0.5
+    return -0.5 * z**2 - np.log(0.5 * np.sqrt(2 * np.pi)) - np.log(y)
+
+
+class TestBend:
+    y = np.linspace(-20.0, 40.0, 3001)[:, None]
+
+    def test_back_is_the_inverse(self):
+        assert_allclose(BEND.back(BEND(self.y)), self.y, atol=1e-10)
+
+    def test_steepness_is_the_slope(self):
+        h = 1e-5
+        slope = (BEND(self.y + h) - BEND(self.y - h)) / (2 * h)
+        assert_allclose(np.exp(BEND.log_steepness(self.y)), slope, rtol=1e-4)
+
+    def test_a_line_beyond_the_data(self):
+        for far in ([7.0, 8.0, 9.0], [-1.0, -3.0, -5.0]):
+            assert_allclose(np.diff(BEND(np.array(far)[:, None]), 2, axis=0), 0.0, atol=1e-12)
+
+    def test_between_a_line_and_a_logarithm(self):
+        y = np.linspace(1.0, 5.0, 9)[:, None]
+        line, log = (Bend(*(np.array([a]) for a in (0.0, s, 0.9, 6.0))) for s in (1e6, 1e-6))
+        assert_allclose(line(y), y, rtol=1e-9)
+        assert_allclose(log(y), 1e-6 * np.log(2e6 * y), rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def laws():
+    """Three laws with weights of both signs, moved, with a wide share, on the bent scale."""
+    rng = np.random.default_rng(3)
+    points = 0.3 * rng.standard_normal((30, 1))
+    weights = rng.uniform(-0.2, 1.0, (3, 30))
+    m = km.MeanEmbedding(points, weights / weights.sum(axis=1)[:, None], km.Gaussian(0.2))
+    return MovedLaws(m, np.array([[0.0], [0.3], [0.6]]), Wide.of(points, 0.05), BEND)
+
+
+GRID = np.linspace(-15.0, 60.0, 150_001)
+
+
+@pytest.fixture(scope="module")
+def p(laws):
+    straight, h = MovedLaws(laws.embedding, laws.shift, laws.wide), 1e-5
+    slope = (BEND(GRID[:, None] + h) - BEND(GRID[:, None] - h))[:, 0] / (2 * h)
+    return straight.density(BEND(GRID[:, None])) * slope
+
+
+class TestLaws:
+    """Against sums over a fine grid of y, of the density on the scale before times the slope."""
+
+    grid, step = GRID, GRID[1] - GRID[0]
+
+    def test_density(self, laws, p):
+        some = slice(28_000, 50_000, 500)
+        assert_allclose(laws.density(self.grid[some, None]), p[:, some], rtol=1e-3, atol=1e-6)
+        assert_allclose(p.sum(axis=1) * self.step, 1.0, atol=1e-3)
+        rows = self.grid[[30_000, 31_000, 33_000], None]
+        pairs = laws.density_of_pairs(rows)
+        assert_allclose(pairs, np.diag(laws.density(rows)), rtol=1e-3)
+        assert_allclose(laws.log_density_of_pairs(rows), np.log(pairs), rtol=1e-10)
+
+    def test_cdf_and_quantiles(self, laws, p):
+        F = np.cumsum(p, axis=1) * self.step
+        found = laws.quantile([0.1, 0.5, 0.9])[..., 0]
+        for b in range(3):
+            assert_allclose(np.interp(found[b], self.grid, F[b]), [0.1, 0.5, 0.9], atol=1e-3)
+            assert_allclose(laws.cdf(found[b][:, None], False)[b, :, 0], [0.1, 0.5, 0.9], atol=1e-9)
+
+    def test_regions_and_intervals(self, laws, p):
+        shortest, central = laws.interval(0.8, "shortest"), laws.interval(0.8)
+        assert (shortest.upper - shortest.lower < central.upper - central.lower).all()
+        for b, region in enumerate(laws.region(0.8)):
+            inside = (
+                (self.grid[:, None] > region[:, 0]) & (self.grid[:, None] < region[:, 1])
+            ).any(axis=1)
+            assert_allclose(p[b, inside].sum() * self.step, 0.8, atol=2e-3)
+            assert p[b, inside].min() > 0.99 * p[b, ~inside].max()
+            size = np.diff(region).sum()
+            assert size <= (shortest.upper - shortest.lower)[b, 0] + 1e-3
+
+    def test_mode_and_mass_above(self, laws, p):
+        assert_allclose(laws.mode()[:, 0], self.grid[p.argmax(axis=1)], atol=5e-3)
+        y = np.array([[0.4], [1.0], [2.0]])
+        above = [
+            q[q > np.interp(t, self.grid, q)].sum() * self.step
+            for q, t in zip(p, y[:, 0], strict=True)
+        ]
+        assert_allclose(laws.mass_above(y), above, atol=2e-3)
+
+    def test_moments_and_probabilities_are_those_of_the_points(self, laws):
+        at = BEND.back(laws.embedding.points[None] + laws.shift[:, None])[..., 0]
+        w = laws.weights
+        mean = (w * at).sum(axis=1)
+        assert_allclose(laws.mean()[:, 0], mean)
+        assert_allclose(laws.std()[:, 0] ** 2, (w * (at - mean[:, None]) ** 2).sum(axis=1))
+        assert_allclose(laws.probability(lambda y: y[:, 0] > 1.0), (w * (at > 1.0)).sum(axis=1))
+        tilted = laws.tilted(lambda y: 1.0 / (1.0 + y[:, 0] ** 2))
+        expected = w / (1.0 + at**2)
+        assert_allclose(tilted.weights, expected / expected.sum(axis=1)[:, None])
+        assert_allclose(tilted.mean()[:, 0], (tilted.weights * at).sum(axis=1))
+
+    def test_draws(self, laws):
+        draws = laws.sample(4000, 0)[..., 0]
+        for b, F in enumerate(laws.cdf(np.array([[0.7], [1.5]]), False)[..., 0]):
+            assert_allclose((draws[b, :, None] < [0.7, 1.5]).mean(axis=0), F, atol=0.03)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return km.ConditionalDensity().fit(*skewed(300, 0))
+
+
+class TestChoice:
+    def test_better_in_new_rows_where_y_is_skewed(self, model):
+        X, y = skewed(1000, 1)
+        straight = km.ConditionalDensity(location=True).fit(*skewed(300, 0))
+        assert model.bend_.bent.all()
+        assert straight.bend_ is None
+        exact = exact_log_density(X, y).mean()
+        assert exact - model.score(X, y) < 0.5 * (exact - straight.score(X, y))
+
+    def test_it_is_in_the_summary(self, model):
+        assert "Bent scale of y" in model.summary()
+
+    def test_none_where_y_is_normal(self):
+        rng = np.random.default_rng(2)
+        X = rng.standard_normal((300, 1))
+        assert km.ConditionalDensity().fit(X, X[:, 0] + rng.standard_normal(300)).bend_ is None
+
+    def test_units_of_y(self, model):
+        X, y = skewed(300, 0)
+        other = km.ConditionalDensity().fit(X, 1e5 * y)
+        assert_allclose(other.bend_.scale, 1e5 * model.bend_.scale)
+        assert_allclose(other.predict(X[:5]), 1e5 * model.predict(X[:5]), rtol=1e-3)
+
+    def test_outside_the_data_answers_are_a_line(self, model):
+        with pytest.warns(km.NumericalWarning, match="outside"):
+            far = model.predict_quantile([[3.0], [30.0], [57.0]], 0.5)
+        assert_allclose(np.diff(far, 2) / far[-1], 0.0, atol=0.01)
+        assert 0 < far[1] < 30 * model.predict([[2.0]])[0]
+
+    def test_saved_and_loaded(self, model, tmp_path):
+        model.save(tmp_path / "model")
+        again = km.load(tmp_path / "model")
+        assert_allclose(again.predict_quantile([[1.0]], 0.9), model.predict_quantile([[1.0]], 0.9))
+
+    def test_conformal(self, model):
+        X, y = skewed(1000, 4)
+        conformal = model.conformalize()
+        inside = conformal.predict_interval(X, 0.9)
+        assert 0.85 < ((inside.lower <= y) & (y <= inside.upper)).mean() < 0.95
+        assert 0.85 < conformal.contains(X, y, 0.9).mean() < 0.95
+
+    def test_one_of_two_columns(self):
+        X, y = skewed(300, 5)
+        Y = np.stack([y, X[:, 0] + np.random.default_rng(6).standard_normal(300)], axis=1)
+        found = km.ConditionalDensity().fit(X, Y)
+        assert found.bend_.bent.tolist() == [True, False]
+        assert np.isfinite(found.score_samples(X, Y)).all()
+        assert abs(found.sample([[1.0]], 2000, 0)[0].mean(axis=0) - [3.1, 1.0]).max() < 0.4
