@@ -19,7 +19,6 @@ from .rows import (
     merged,
     merged_of,
     numbered,
-    put_together,
     taken,
     unless_empty,
 )
@@ -38,7 +37,7 @@ class DaskRows(Rows):
     def __init__(
         self, blocks: list[tuple], sizes: tuple, likes: list, widths: list, names: tuple[str, ...]
     ):
-        self.blocks, self.sizes, self.names = blocks, sizes, names
+        self.blocks, self.sizes, self.names, self._alone = blocks, sizes, names, False
         self.likes, self.widths = likes, widths
 
     @classmethod
@@ -74,23 +73,9 @@ class DaskRows(Rows):
         lengths = [dask.delayed(length)(block) for block in self.blocks]
         return dask.compute(*lengths)
 
-    @property
-    def n(self) -> int:
-        return sum(self.counts)
-
-    def take(self, rows: np.ndarray) -> list:
-        """Rows of each table by their numbers, which ascend, here."""
-        starts = np.cumsum([0, *self.counts])
-        bounds = np.searchsorted(rows, starts)
-        pieces = [
-            dask.delayed(numbered)(taken, b, block, rows[i:j] - start, self.names)
-            for b, (block, start, i, j) in enumerate(
-                zip(self.blocks, starts, bounds, bounds[1:], strict=False)
-            )
-            if j > i or self.n == 0
-        ]
-        columns = zip(*dask.compute(*pieces), strict=True)
-        return [_named(like, put_together(c)) for like, c in zip(self.likes, columns, strict=True)]
+    def _taken(self, wanted: dict[int, np.ndarray]) -> tuple:
+        task = dask.delayed(partial(_on_named, taken, self.likes), traverse=False)
+        return dask.compute(*(task(i, self.blocks[i], w, self.names) for i, w in wanted.items()))
 
     def map(self, function: Callable, *given) -> Any:
         """`function(block, *given)` for every block, to be computed; what is given travels once."""

@@ -10,7 +10,7 @@ and chunks; `core.dask` has them for what Dask holds.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from itertools import pairwise
@@ -99,7 +99,12 @@ class Rows(FarAway):
     @property
     def n(self) -> int:
         """The number of rows."""
-        return sum(self.sizes)
+        return sum(self.counts)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The same; Dask does not always know sizes before it has counted."""
+        return self.sizes
 
     def few(self, limit: int) -> Any:
         """At most `limit` rows, evenly spaced: the same ones whatever the blocks."""
@@ -107,16 +112,20 @@ class Rows(FarAway):
 
     def take(self, rows: np.ndarray) -> Any:
         """Rows by their numbers, which ascend."""
-        starts = np.cumsum([0, *self.sizes])
-        cuts = np.searchsorted(rows, starts)
-        wanted = [rows[i:j] - start for start, (i, j) in zip(starts, pairwise(cuts), strict=False)]
+        starts = np.cumsum([0, *self.counts])
+        pieces = pairwise(np.searchsorted(rows, starts))
+        every = {b: rows[i:j] - starts[b] for b, (i, j) in enumerate(pieces)}
+        wanted = {b: some for b, some in every.items() if len(some) or not self.n}
+        columns = [put_together(parts) for parts in zip(*self._taken(wanted), strict=True)]
+        return columns[0] if self._alone else columns
 
-        def few_of(i: int, block: tuple) -> tuple:
+    def _taken(self, wanted: dict[int, np.ndarray]) -> Iterable[tuple]:
+        """Rows of some of the blocks, by their numbers there."""
+
+        def of(i: int, block: tuple) -> tuple:
             return numbered(taken, i, block, wanted[i], self.names)
 
-        some = [len(w) > 0 or not self.n for w in wanted]
-        columns = [put_together(parts) for parts in zip(*self._each(few_of, some), strict=True)]
-        return columns[0] if self._alone else columns
+        return self._each(of, wanted)
 
     def map(self, function: Callable, *given) -> Iterator:
         """`function(block, *given)` of every block, in order; blocks are worked on in threads."""
@@ -176,16 +185,16 @@ class Rows(FarAway):
         """`function(block, *given)` of every block, computed whenever it is read."""
         return Rows._of([_Table(_Mapped(self, function, given))], alone=True)
 
-    def _each(self, task: Callable, some: list | None = None) -> Iterator:
+    def _each(self, task: Callable, some: Container | None = None) -> Iterator:
         """task(number, block) of the blocks, or of some, in threads."""
         return streamed(lambda item: task(item[0], item[1]()), self.handles(some))
 
-    def handles(self, some: list | None = None) -> Iterator[tuple[int, Callable]]:
+    def handles(self, some: Container | None = None) -> Iterator[tuple[int, Callable]]:
         """Number of every block, and what reads it."""
         sources = {id(t.source): t.source for t in self._tables if t}
         opened = [source.handles(self._columns(source)) for source in sources.values()]
         for i, handles in enumerate(zip(*opened, strict=True)):
-            if some is None or some[i]:
+            if some is None or i in some:
                 yield i, partial(self._read, dict(zip(sources, handles, strict=True)))
 
     def _columns(self, source) -> list[str] | None:
@@ -211,8 +220,9 @@ def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple
 
 def _sliced(block, names: tuple[str, ...], width: int, function: Callable, *given) -> Any:
     tables = block if isinstance(block, tuple) else (block,)
-    named = enumerate(tables)
-    points = (as_points(A, names[i] if names else f"table {i} of rows") for i, A in named)
+    names = names or tuple(f"table {i} of rows" for i in range(len(tables)))
+    pairs = zip(tables, names, strict=True)
+    points = (as_points(table, name) for table, name in pairs if table is not None)
     slices = row_blocks(*points, rows=block_rows(width))
     return reduce(merged, streamed(lambda some: function(*some, *given), slices))
 

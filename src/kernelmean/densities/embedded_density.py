@@ -99,10 +99,8 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         """
         rows = None
         if is_far(X, sample_weight):
-            given = {} if sample_weight is None else {"sample_weight": sample_weight}
-            rows = aligned(X=X, **given)
-            X, *few = rows.few(SEARCH_ROWS)
-            sample_weight = few[0] if few else None
+            rows = aligned(X=X, sample_weight=sample_weight)
+            X, sample_weight = rows.few(SEARCH_ROWS)
         points = frozen(as_points(X, "X", min_rows=2, one_d=False))
         validate_data(self, X, skip_check_array=True)
         weights = _normalised(sample_weight, points)
