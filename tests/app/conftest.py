@@ -14,6 +14,11 @@ from typer.testing import CliRunner, Result
 from kernelmean.app.cli import app
 
 
+@pytest.fixture(autouse=True)
+def brief(short_searches) -> None:
+    """What a page says does not depend on how long was searched."""
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     """Run the command line in an empty folder."""

@@ -270,6 +270,7 @@ class TestComputation:
         assert_array_equal(scalar.weights, array.weights)
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_columns_in_different_units(self):
         """The default kernel has a lengthscale per column."""
         units, observed = [1.0, 1024.0, 2.0**-10], np.array([0.2, 0.1, 0.0])  # without rounding

@@ -12,6 +12,8 @@ from numpy.testing import assert_allclose
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 strict = pytest.importorskip("array_api_strict")
 
 

@@ -23,6 +23,8 @@ from kernelmean.core.arrays import to_numpy
 from kernelmean.core.elsewhere import aligned
 from kernelmean.core.moments import Moments
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
 dask, dd = (pytest.importorskip(f"dask{part}") for part in ("", ".dataframe"))
 pd, strict = pytest.importorskip("pandas"), pytest.importorskip("array_api_strict")

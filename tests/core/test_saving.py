@@ -21,6 +21,8 @@ from sklearn.metrics import pairwise
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 
 @pytest.fixture
 def data(xy) -> tuple[np.ndarray, ...]:
@@ -139,7 +141,6 @@ def test_conditional_embeddings_and_what_comes_out_of_them(tmp_path, xy):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize(
     "parameters",

@@ -14,6 +14,8 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 KERNELS = [
     km.Gaussian(0.8),
     km.Gaussian((0.5, 2.0)),

@@ -17,6 +17,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 
 @pytest.fixture(autouse=True)
 def without_routing():
@@ -155,7 +157,6 @@ def fewest(estimator) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
-@pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_scikit_learn_checks(estimator):
     """Every check passes but those excused, and none is switched off by a tag: they are counted."""
@@ -314,7 +315,6 @@ class TestDensities:
         assert_allclose(pipe.score(X, y), expected.score(Z, y))
 
     @pytest.mark.slow
-    @pytest.mark.usefixtures("short_searches")
     def test_fit_does_not_change_parameters_and_forgets_the_last_fit(self):
         X, y = self.data(60)
         features = km.Nystroem(tol=1e-3)

@@ -24,6 +24,8 @@ from version1_questions import LINE, PLANE
 import kernelmean as km
 from kernelmean.core.interval import Interval
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 FOLDER = Path(__file__).parents[1] / "data" / "version1"
 AT_MOST = 10  # parameters of a constructor
 

@@ -769,6 +769,7 @@ class TestShapes:
             (8, 1, True), (8, 2, False),
         ],
     )  # fmt: skip
+    @pytest.mark.usefixtures("short_searches")
     def test_every_verb(self, d, n_latent, refine):
         Y = wide()[:, :d] if d > 1 else data(200).X
         bandwidth = None if d == 8 else 0.5
@@ -866,6 +867,7 @@ class TestKernels:
         ],
         ids=str,
     )
+    @pytest.mark.usefixtures("short_searches")
     def test_every_verb(self, parameters):
         X = data(200).X
         m = learner(**{"n_init": 1, "max_iter": 4, **parameters}).fit(X)
@@ -1261,6 +1263,7 @@ class TestCopies:
 # ------------------------------------------------------------ tuning
 
 
+@pytest.mark.usefixtures("short_searches")
 class TestTune:
     X, X_val = data(400, 51).X[:240], data(400, 51).X[240:]
 
@@ -1401,6 +1404,7 @@ SOME = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "way"), [(case, way) for way in WAYS for case in SOME[way]])
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+@pytest.mark.usefixtures("short_searches")
 def test_trouble(case, way):
     """Probabilities, finite scores, draws and forecasts."""
     X = TROUBLE[case]
@@ -1429,6 +1433,7 @@ def test_trouble(case, way):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["heavy tails", "two values", "ten rows"])
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+@pytest.mark.usefixtures("short_searches")
 def test_trouble_with_particles(case):
     X = TROUBLE[case]
     m = learner(inference="particles", n_particles=30, n_nodes=12, bandwidth=None, max_iter=3).fit(
@@ -1463,6 +1468,7 @@ def test_trouble_with_particles(case):
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("short_searches")
 def test_extreme_parameters(parameters):
     X = data(60).X
     m = learner(**{"max_iter": 3, "n_nodes": 9, **parameters}).fit(X)
