@@ -35,7 +35,7 @@ quick: .venv/.with-dev
 
 papers-test: .venv/.with-dev
 	$(PYTEST) tests/papers
-	$(PYTEST) -m "browser or whole" tests/app tests/filtering
+	$(PYTEST) -m "browser or whole" tests
 
 lint: .venv/.with-dev
 	$(BIN)/ruff check .

@@ -48,12 +48,14 @@ def once() -> Callable:
 
 
 @pytest.fixture
-def short_searches(monkeypatch) -> None:
+def short_searches(request, monkeypatch) -> None:
     """Searches for lengthscales, rotations and bandwidths of EM stop after a few steps.
 
     For tests whose assertions do not depend on how good the lengthscales are: refusals, copies,
     repetitions, odd data.
     """
+    if "thorough" in request.keywords:
+        return
     monkeypatch.setattr("kernelmean.instruments.search.STEPS", 4)
     monkeypatch.setattr("kernelmean.densities.search.STEPS", 4)
     monkeypatch.setattr("kernelmean.densities.location.STEPS", 4)

@@ -58,6 +58,7 @@ def trips(tables) -> None:
         pd.concat(parts).to_csv(file, index=False)
 
 
+@pytest.mark.thorough
 def test_files_and_summary(run, tables):
     result = run("filter", "train.csv", "test.csv", *OPTIONS, "--smooth", "--forecast", "3")
     assert result.exit_code == 0, result.output

@@ -61,6 +61,7 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Regimes:
     return Regimes.of(Settings(list(frame), **{"states": 2, **settings}), rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_files_and_summary(run, table):
     result = run("hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here")

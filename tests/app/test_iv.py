@@ -51,6 +51,7 @@ def analysis(market):
     return fitted(market)
 
 
+@pytest.mark.thorough
 def test_files_and_summary(run, csv, market):
     result = run("iv", csv, *MARKET, "--out", "results")
     assert result.exit_code == 0, result.output

@@ -32,6 +32,7 @@ def tables(tmp_path, monkeypatch) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.thorough
 def test_files_and_summary(run, tables):
     result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
     assert result.exit_code == 0, result.output

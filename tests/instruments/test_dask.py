@@ -210,6 +210,7 @@ def cluster():
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_on_a_cluster(sigmoid, cluster):
     data, theirs = sigmoid
     with dask.config.set(scheduler="distributed"):

@@ -24,6 +24,7 @@ from kernelmean.datasets import make_hmm, make_state_space
 from kernelmean.features.landmarks import Exact
 from kernelmean.statespace import learn
 
+pytestmark = pytest.mark.usefixtures("short_searches")
 FAST = {"random_state": 0, "n_init": 2, "max_iter": 8, "bandwidth": 0.4, "n_nodes": 21}
 SEARCH = {"bandwidth": None, "n_nodes": None, "max_iter": 60}  # as users have it
 NAN = float("nan")
@@ -110,6 +111,7 @@ DESIGNS = pytest.mark.parametrize("design", ["linear", "bimodal", "volatility"])
 class TestWhatIsLearned:
     @pytest.mark.slow
     @DESIGNS
+    @pytest.mark.thorough
     def test_forecasts_are_nearly_those_of_the_true_model(self, design):
         """200 rows after 500 of training, beside the exact filter of the law that drew them."""
         d, m = data(700, 41, design), full(design)
@@ -122,6 +124,7 @@ class TestWhatIsLearned:
         assert 0.83 < np.mean((low <= d.X[new]) & (d.X[new] <= high)) < 0.965
 
     @DESIGNS
+    @pytest.mark.thorough
     def test_the_stationary_law_is_where_the_rows_are(self, design):
         """As near as 500 rows drawn from the model come; none is at the last nodes."""
         m = full(design)
@@ -133,6 +136,7 @@ class TestWhatIsLearned:
         assert m.startprob_[[0, 1, -2, -1]].sum() < 0.02
 
     @DESIGNS
+    @pytest.mark.thorough
     def test_the_stationary_law_of_the_observations(self, design):
         """The interval of the first row is that of the data, from far-off forecasts too."""
         m, X = full(design), data(700, 41, design).X[:500]
@@ -143,12 +147,14 @@ class TestWhatIsLearned:
         assert_allclose(ahead.states[-1], m.startprob_, atol=1e-3)
         assert_allclose(ahead.interval(0.9)[0][-1], first[0], atol=0.02 * spread)
 
+    @pytest.mark.thorough
     def test_the_state_is_found_up_to_a_function_of_it(self):
         d, m = data(700, 41), full("linear")
         found, truth = m.filter(d.X).mean()[:, 0], d.model.filter(d.X)[:, 0]
         assert abs(spearmanr(found, truth)[0]) > 0.97
         assert m.smooth(d.X).variance().mean() < m.filter(d.X).variance().mean()
 
+    @pytest.mark.thorough
     def test_emissions_and_transitions(self):
         """E[y | z] goes one way, from one end of the data to the other; z lasts as x does."""
         m = full("linear")
@@ -159,6 +165,7 @@ class TestWhatIsLearned:
         assert np.polyfit(z[:, 0], new, 1)[0] == pytest.approx(0.95, abs=0.08)
 
     @pytest.mark.slow
+    @pytest.mark.thorough
     def test_a_finite_chain(self):
         """Two states three deviations apart: log-densities near those of the truth."""
         Q = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -173,6 +180,7 @@ class TestWhatIsLearned:
         best = mse(X[800:], truth.prior[800:] @ [[0.0], [3.0]])
         assert mse(X[800:], m.predict(X)[800:]) < 1.05 * best
 
+    @pytest.mark.thorough
     def test_refining_helps(self):
         d = data(700, 41, "bimodal")
         rough = km.KernelStateSpace(refine=False, random_state=0).fit(d.X[:500])
@@ -217,6 +225,7 @@ class TestWhatIsLearned:
         assert_allclose(gamma.sum(axis=1), 1.0, rtol=1e-6)
         assert_allclose(gamma, m.smooth(data(200).X).probabilities, atol=0.2)
 
+    @pytest.mark.thorough
     def test_operators_embed_the_laws(self):
         m = full("linear")
         seen = m.startprob_ > 1e-3
@@ -769,7 +778,6 @@ class TestShapes:
             (8, 1, True), (8, 2, False),
         ],
     )  # fmt: skip
-    @pytest.mark.usefixtures("short_searches")
     def test_every_verb(self, d, n_latent, refine):
         Y = wide()[:, :d] if d > 1 else data(200).X
         bandwidth = None if d == 8 else 0.5
@@ -831,6 +839,7 @@ class TestShapes:
             learner(inference="particles", directions=2).fit(wide())
 
     @pytest.mark.slow
+    @pytest.mark.thorough
     def test_a_state_of_two_numbers_is_better_followed_in_two_dimensions(self):
         """A rotation seen in one coordinate needs the speed as well."""
         r = np.random.default_rng(43)
@@ -867,7 +876,6 @@ class TestKernels:
         ],
         ids=str,
     )
-    @pytest.mark.usefixtures("short_searches")
     def test_every_verb(self, parameters):
         X = data(200).X
         m = learner(**{"n_init": 1, "max_iter": 4, **parameters}).fit(X)
@@ -1263,7 +1271,6 @@ class TestCopies:
 # ------------------------------------------------------------ tuning
 
 
-@pytest.mark.usefixtures("short_searches")
 class TestTune:
     X, X_val = data(400, 51).X[:240], data(400, 51).X[240:]
 
@@ -1404,7 +1411,6 @@ SOME = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "way"), [(case, way) for way in WAYS for case in SOME[way]])
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
-@pytest.mark.usefixtures("short_searches")
 def test_trouble(case, way):
     """Probabilities, finite scores, draws and forecasts."""
     X = TROUBLE[case]
@@ -1433,7 +1439,6 @@ def test_trouble(case, way):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["heavy tails", "two values", "ten rows"])
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
-@pytest.mark.usefixtures("short_searches")
 def test_trouble_with_particles(case):
     X = TROUBLE[case]
     m = learner(inference="particles", n_particles=30, n_nodes=12, bandwidth=None, max_iter=3).fit(
@@ -1468,7 +1473,6 @@ def test_trouble_with_particles(case):
     ],
     ids=str,
 )
-@pytest.mark.usefixtures("short_searches")
 def test_extreme_parameters(parameters):
     X = data(60).X
     m = learner(**{"max_iter": 3, "n_nodes": 9, **parameters}).fit(X)
