@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app import files
+from kernelmean.app import files, main
 from kernelmean.app.commands.iv import (
     Analysis,
     Columns,
@@ -504,10 +504,15 @@ def test_as_a_program(csv, tmp_path):
     )
     assert good.returncode == 0, good.stderr
     assert (tmp_path / "out" / "report.html").exists()
-    bad = subprocess.run([*command, "--y", "q"], capture_output=True, text=True, check=False)
-    assert bad.returncode == 2
-    assert bad.stdout == ""
-    assert bad.stderr == "error: Missing option '--x'.\n"
+
+
+def test_a_missing_option_is_one_line(csv, capsys, monkeypatch):
+    """What the program does, in this process."""
+    monkeypatch.setattr(sys, "argv", ["kernelmean", "iv", str(csv), "--y", "q"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr() == ("", "error: Missing option '--x'.\n")
 
 
 # ---------------------------------------------------------------- pieces

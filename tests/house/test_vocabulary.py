@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import pkgutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -221,17 +218,3 @@ def test_every_estimator_is_asked_for_a_summary():
     ours = [c for n, c in classes().items() if hasattr(c, "fit") and n in km.__all__]
     estimators = {c for c in ours if not issubclass(c, km.FeatureMap)}
     assert estimators <= {type(loaded(name)) for name in FITTED}
-
-
-def test_importing_the_package_imports_nothing_that_it_can_do_without():
-    """Beyond what scikit-learn imports itself."""
-    code = (
-        "import json, sys, sklearn.linear_model, scipy.optimize; before = set(sys.modules); "
-        "import kernelmean; print(json.dumps(list(set(sys.modules) - before)))"
-    )
-    command = [sys.executable, "-c", code]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    there = set(json.loads(shown.stdout))
-    late = ("comparators", "datasets", "display", "adapters", "app")
-    others = {"matplotlib", "pandas", "torch", "dask", "typer", "rich"}
-    assert not there & ({f"kernelmean.{part}" for part in late} | others)

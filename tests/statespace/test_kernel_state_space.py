@@ -432,10 +432,11 @@ class TestLaws:
 
 class TestInference:
     @pytest.mark.slow
+    @pytest.mark.thorough
     def test_particles_are_nodes_with_noise(self):
         X = data(120, 46).X
         many = learner(inference="particles", n_particles=800).fit(data(200).X)
-        exact = model()
+        exact = learner().fit(data(200).X)
         sd = X.std()
         assert mse(many.predict(X), exact.predict(X)) < (0.1 * sd) ** 2
         assert many.score(X) == pytest.approx(exact.score(X), abs=0.05 * 120)
@@ -941,6 +942,7 @@ class TestKernels:
 
 
 class TestInput:
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         "kind", ["list", "float32", "frame", "Fortran", "read-only", "integers"]
     )
