@@ -155,6 +155,7 @@ def test_the_code_on_the_page_runs(run, table):
 
 
 class TestNumberOfStates:
+    @pytest.mark.slow
     def test_auto_is_by_correlations(self, run, table):
         result = run("hmm", "data.csv", "--columns", "level", "--no-refine")
         assert result.exit_code == 0, result.output

@@ -463,6 +463,7 @@ def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
 
 
+@pytest.mark.slow
 def test_interrupted_while_importing(tmp_path):
     """Importing the command takes seconds; Ctrl-C there is one line as well."""
     code = (

@@ -418,6 +418,7 @@ class TestRounds:
                 batch_size=100, random_state=0,
             )  # fmt: skip
 
+    @pytest.mark.slow
     def test_a_seed_repeats(self):
         one, other = (self.look(2).weights for _ in range(2))
         assert_array_equal(one, other)

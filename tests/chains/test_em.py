@@ -125,6 +125,7 @@ class TestDensities:
         assert_allclose(np.exp(got), want, rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [km.Gaussian(0.05), km.Gaussian(0.4), km.Matern(1.5, 0.3)])
 def test_densities_on_the_line_integrate_to_one(kernel):
     X, gamma = rows_of(1, True), shares_of(24, 3)
@@ -137,6 +138,7 @@ def test_densities_on_the_line_integrate_to_one(kernel):
         assert total == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_densities_in_the_plane_integrate_to_one():
     X, gamma = rows_of(2, False), shares_of(24, 2)
     laws = Smoothing.of(X, km.Gaussian(0.8)).emissions(gamma)

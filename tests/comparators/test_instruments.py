@@ -368,6 +368,7 @@ def smoother(at, X, bandwidth, degree) -> np.ndarray:
     return np.array([[local_mean(a, X, e, bandwidth, degree) for e in np.eye(len(X))] for a in at])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [0, 1])
 def test_smooth_iv_is_the_dense_formula(degree):
     X, y, Z, C = confounded(15)

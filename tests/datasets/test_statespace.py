@@ -203,6 +203,7 @@ def observe(design, x, y):
     return x - np.log(2) - 1.2703628454614782, stats.norm.logpdf(root, 0, scale) + np.log(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["bimodal", "volatility", "volatility, returns"])
 def test_the_filter_equals_many_particles(design, rng):
     data = draw(design, 40, 47)
@@ -213,6 +214,7 @@ def test_the_filter_equals_many_particles(design, rng):
     assert np.all(np.abs(runs.mean(axis=0) - exact) <= 8 * error + 1e-12)
 
 
+@pytest.mark.slow
 @every_design
 def test_more_and_wider_nodes_change_nothing(design, monkeypatch):
     data = draw(design, 60, 48)

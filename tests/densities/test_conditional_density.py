@@ -105,6 +105,7 @@ def integral(f, cuts, step: float = 0.1) -> float:
 
 
 # --------------------------------------------------------------------- the thesis's estimator
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["gaussian", "laplace", "matern", "gaussian4"])
 @pytest.mark.parametrize("lam", [1e-6, 0.03])
 def test_the_estimator_of_the_thesis(profile, lam):
@@ -157,6 +158,7 @@ def test_weights_of_a_negative_sum():
     assert_allclose(model.pdf(t, at, paired=False)[0], [p(u) for u in t], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_given_parameters_are_kept():
     X, y = wave()
     assert_array_equal(km.ConditionalDensity(bandwidth=0.4).fit(X, y).bandwidth_, [0.4])
@@ -274,6 +276,7 @@ class TestOneColumn:
             assert_allclose(whole, 1.0, atol=2e-4)
         assert np.all(model.pdf(np.linspace(-9, 9, 500), NEW, paired=False) >= 0)
 
+    @pytest.mark.slow
     def test_weights_give_the_density(self, kind):
         """Shifted by the location, with the integral by quadrature."""
         model = fitted(kind)
@@ -444,6 +447,7 @@ class TestTwoColumns:
         axes = [np.linspace(a, b, 241) for a, b in zip(lower, upper, strict=True)]
         return axes, np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
 
+    @pytest.mark.slow
     def test_integral_one_and_marginals(self, location):
         model = fitted_plane(location)
         for x in self.AT[:2, None]:
@@ -516,6 +520,7 @@ class TestTwoColumns:
         with pytest.raises(ValueError, match="y has 2 columns"):
             model.region(self.AT)
 
+    @pytest.mark.slow
     def test_modes(self, location):
         """Nowhere on a mesh is the density much higher."""
         model = fitted_plane(location)
@@ -566,6 +571,7 @@ class TestShapesAndNames:
         with pytest.raises(ValueError, match="feature names"):
             model.pdf(series, frame[["size", "age"]])
 
+    @pytest.mark.slow
     def test_inputs_are_neither_changed_nor_shared(self):
         X, y = wave()
         before = X.copy(), y.copy()
@@ -611,6 +617,7 @@ class TestSymmetries:
         km.ConditionalDensity().fit(X, np.round(y, 1))
         assert_array_equal(np.random.get_state()[1], state)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("location", ["auto", False])
     @pytest.mark.parametrize(("scale", "by"), [(3.0, -7.0), (-1.0, 0.0), (1e-8, 0.0), (1e8, 1e9)])
     def test_rescaled_and_shifted_y(self, scale, by, location):
@@ -626,6 +633,7 @@ class TestSymmetries:
         got = b.pdf(scale * self.T + by, NEW, paired=False)
         assert_allclose(got * size, p, atol=1e-3 * p.max())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("scale", [100.0, 1e-7])
     def test_rescaled_and_shifted_x(self, scale):
         X, y = wave(d=2)
@@ -751,6 +759,7 @@ class TestHardData:
         p = model.pdf([1.0, 1.5], [[0.0]], paired=False)[0]
         assert_allclose(p, norm.pdf([0, 0.5], scale=0.5), rtol=1e-6)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("decimals", [0, 1])
     def test_rounded_y(self, decimals):
         """As wide as it was before the rounding, nearly, and not a spike at each value."""
@@ -791,6 +800,7 @@ class TestHardData:
         assert 0.1 < model.bandwidth_[0] < 2
         assert np.all(np.abs(model.predict_quantile(NEW, 0.5)) < 2)
 
+    @pytest.mark.slow
     def test_heavy_tails_of_x(self):
         X = np.random.default_rng(61).standard_cauchy((200, 1))
         y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(62).normal(size=200)
@@ -804,6 +814,7 @@ class TestHardData:
         assert model.bandwidth_[0] < 1
         assert np.all(np.abs(model.predict_quantile(NEW, 0.5) - np.sin(2 * NEW[:, 0])) < 0.6)
 
+    @pytest.mark.slow
     def test_an_outlier_of_x(self):
         X, y = wave(150)
         X[7] = 1e6
@@ -840,6 +851,7 @@ class TestHardData:
         inside = np.array([[-0.5], [0.0], [0.5]])
         assert_allclose(model.predict_quantile(inside, 0.5), np.exp(inside[:, 0]), atol=0.05)
 
+    @pytest.mark.slow
     def test_y_is_x(self):
         X, _ = wave(100)
         with warnings.catch_warnings():
@@ -935,6 +947,7 @@ def test_deviations_that_depend_on_x():
     assert math.isclose(model.score(X, y), np.mean(model.score_samples(X, y)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [(1000.0, 1.0), (1.0, 1000.0), (1 / 3, 7.0)])
 def test_units_do_not_turn_the_search(units):
     """Few rows, where λ of the location would otherwise be as small as rounding errors allow."""

@@ -73,6 +73,7 @@ print(km.load(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_files_load_where_no_extra_is_installed(tmp_path):
     """A class that a file names is looked for in modules that need nothing optional."""
     km.KernelBayesFilter(reg=0.5).save(tmp_path / "model.km")
