@@ -56,7 +56,7 @@ release-check:
 lowest:
 	.ci/installed $(PYTHON) lowest
 
-bench: .venv/.with-dev
+bench: .venv/.with-bench
 	@set -e; for script in benchmarks/bench_*.py; do \
 	  echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick); \
 	done

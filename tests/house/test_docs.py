@@ -91,6 +91,13 @@ def test_commands_on_the_pages_exist(command, monkeypatch):
     assert {o for o in commands("kernelmean")[command] if o not in shown.stdout} == set()
 
 
+def test_every_command_is_on_its_page_and_in_the_readme():
+    files = list((ROOT / "src" / "kernelmean" / "app" / "commands").glob("[a-z]*.py"))
+    for page in (ROOT / "README.md", ROOT / "docs" / "guide" / "command-line.md"):
+        shown = "".join(fences(page, "console"))
+        assert [f.stem for f in files if f"$ kernelmean {f.stem}" not in shown] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_to_files_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
