@@ -45,7 +45,7 @@ from . import bending, rival
 from .bandwidth import bandwidth_lines, with_bandwidth
 from .cells import enough
 from .conformal import ConformalDensity
-from .fit import Draft, Fit, Plan
+from .fit import Draft, Fit, Plan, better
 from .laws import MovedLaws
 from .score import DensityScore, Target
 from .search import ROUNDS
@@ -81,15 +81,16 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     When λ is chosen, four things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
-    nothing. And, where it has the smaller score, a location: the density is that of residuals
-    around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out
-    residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a
-    distribution that moves along need not be learned anew at every x. A bent scale, where y is
-    skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s
-    is small, times B′(y); c and s are those under which rows left out of a regression are most
-    likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
-    are on the scale of y. And a small share of a wide law, so that no density is zero: where q is
-    not positive nothing was seen, which is not to say that nothing can be.
+    nothing. A location, where rows left out are clearly more likely with it, or else where it has
+    the smaller score: the density is that of residuals around a smooth mean m(x),
+    q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out residuals
+    e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a distribution that
+    moves along need not be learned anew at every x. A bent scale, where y is skewed or has long
+    tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s is small, times
+    B′(y); c and s are those under which rows left out of a regression are most likely, by .05 a row
+    and three standard errors at least, otherwise y stays as it is. All answers are on the scale of
+    y. And a small share of a wide law, so that no density is zero: where q is not positive nothing
+    was seen, which is not to say that nothing can be.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
@@ -507,11 +508,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def _better_draft(self, plan: Plan, X, Y) -> Draft:
         found = side_by_side(lambda where: plan.draft(X, Y, where), self._locations())
         drafts = [draft for draft in found if draft is not None]
-        best = drafts[0]
+        best = drafts[0] if len(drafts) == 1 else better(*drafts)
         if best.search.idle:
             return best
-        if len(drafts) > 1:
-            best = min(drafts, key=lambda draft: draft.search.score())
         best.search.choose_columns()
         return plan.refined(best, X, Y)
 

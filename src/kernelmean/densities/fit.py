@@ -34,7 +34,7 @@ from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
-from .search import ROUNDS, DensitySearch
+from .search import ROUGH_MASS, ROUNDS, DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the rest
@@ -42,7 +42,6 @@ REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
-ROUGHLY = 0.01  # error of the mass of a law, where a share of a wide one is chosen
 REG_STEP = 10**0.25  # towards larger λ
 
 
@@ -196,6 +195,17 @@ class Draft:
         return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
 
 
+def better(plain: Draft, moved: Draft) -> Draft:
+    """By log densities of rows left out, where they differ by a standard error, or else by M.
+
+    M is a matter of where the density is high: a few values that are often the same decide it.
+    """
+    more = moved.search.log_densities() - plain.search.log_densities()
+    if abs(more.mean()) > more.std() / len(more) ** 0.5:
+        return moved if more.mean() > 0 else plain
+    return min(plain, moved, key=lambda draft: draft.search.score())
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is asked for, kernels resolved."""
@@ -301,7 +311,7 @@ class Plan:
     def _widened(self, fit: Fit, score: DensityScore, points: np.ndarray, Y: np.ndarray) -> Fit:
         """With a wide law, its share by the densities of rows left out, and what these gain."""
         rows = evenly(len(Y), WIDE_ROWS)
-        whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole(ROUGHLY)
+        whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole(ROUGH_MASS)
         left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / whole
         wide = Wide.of(points, self.wide or MOST)
         if self.wide is None:

@@ -18,12 +18,11 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.moments import evenly
-from ..core.solves import kept, small_inverse
 from ..features.base import FeatureMap
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel
 from ..regression.leave_one_out import SAFE
-from ..regression.lengthscales import Scaled
+from ..regression.lengthscales import Scaled, residuals_left_out
 from ..regression.smoother import Smoother
 from .cells import Cells
 
@@ -160,30 +159,9 @@ def held_out_score(
 
 def density_loss(Phi, reg: float, target: Target, intercept: bool):
     """M with its gradients with respect to Φ and λ."""
-    n, r = Phi.shape[0], target.narrow.shape[1]
-    Psi = np.hstack([target.narrow, target.wide])
-    if intercept:
-        Phi, Psi0 = Phi - Phi.mean(0), Psi.mean(0)
-    N = small_inverse(Phi.T @ Phi / n, reg)
-    C = Phi.T @ Psi / n
-    NC, T = N @ C, Phi @ N
-    h = (T * Phi).sum(1) / n + (1 / n if intercept else 0.0)
-    left = kept(h)[:, None]
-    F = Phi @ NC
-    if intercept:
-        F += Psi0
-    c = (F - h[:, None] * Psi) / left
-    own = target.narrow
-    value = ((c[:, r:] ** 2).sum() - 2 * (own * c[:, :r]).sum()) / n
-
-    on_c = np.hstack([-2 * own, 2 * c[:, r:]]) / n
-    on_F = on_c / left
-    on_h = (on_F * (c - Psi)).sum(1)
-    on_NC = Phi.T @ on_F
-    on_N = on_NC @ C.T + Phi.T @ (on_h[:, None] * Phi) / n
-    on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
-    on_Phi = on_F @ NC.T + (2 / n) * (on_h[:, None] * T + Phi @ on_A)
-    on_Phi += Psi @ (N @ on_NC).T / n
-    if intercept:
-        on_Phi -= on_Phi.mean(0)
-    return float(value), on_Phi, float(np.trace(on_A))
+    (n, r), Psi = target.narrow.shape, np.hstack([target.narrow, target.wide])
+    off, pullback = residuals_left_out(Phi, Psi, reg, intercept)
+    c = Psi - off
+    own, wide = target.narrow, c[:, r:]
+    value = ((wide**2).sum() - 2 * (own * c[:, :r]).sum()) / n
+    return float(value), *pullback(np.hstack([2 * own, -2 * wide]) / n)

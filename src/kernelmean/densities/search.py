@@ -11,11 +11,14 @@ import numpy as np
 
 from ..core.checks import hushed
 from ..core.minimise import descend, largest, minimise_log10
+from ..embedding.embedding import MeanEmbedding
+from ..embedding.wide import Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
 from ..regression.smoother import Smoother
 from .bandwidth import FIRST, with_bandwidth
+from .laws import MovedLaws
 from .location import DIGITS, RANK, ROUGHLY, TOL
 from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
@@ -26,6 +29,7 @@ STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 LATER = 0.25  # then around the last one
+ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
 PRECISION = 3e-3  # in the logarithm of the bandwidth
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
@@ -117,6 +121,18 @@ class DensitySearch:
         """The score at the parameters as they stand."""
         self._scaled.choose(self._u[:-1])
         return self._by_bandwidth()(self.factor)
+
+    def log_densities(self) -> np.ndarray:
+        """Of rows left out, with a share of a wide law."""
+        self._scaled.choose(self._u[:-1])
+        smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
+        own = DensityScore.of(smoother, self._target()).own(reg)
+        kernel = self.kernel_y.scaled(self.factor)
+        left = smoother.P * (smoother.shrink(reg) / smoother.n)
+        laws = MovedLaws(MeanEmbedding.of_parts(self.Y, left, smoother.P, kernel), None)
+        p = np.maximum(own, 0.0) / laws.whole(ROUGH_MASS)
+        wide = Wide.of(self.Y)
+        return wide.chosen(p, self.Y).log_mixed(p, self.Y)
 
     def settle(self) -> None:
         """The largest bandwidth whose score is not clearly worse than the best.

@@ -68,30 +68,46 @@ class Scaled:
         return slope * np.log(10.0)
 
 
-def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float, np.ndarray, float]:
-    """(1/n) Σ‖φ_i − F_i‖²/(1 − h_i)² with its gradients with respect to Θ and λ.
+def residuals_left_out(Theta, Psi, reg: float, intercept: bool) -> tuple[np.ndarray, Callable]:
+    """(ψ_i − F_i)/(1 − h_i), each row predicted by a ridge regression on the others.
 
-    F = Θ(ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n. With an intercept, which is not
-    penalised, both Θ and Φ are centred and h_i is larger by 1/n.
+    F = Θ(ΘᵀΘ/n + λI)⁻¹ΘᵀΨ/n, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n. With an intercept, which is not
+    penalised, both Θ and Ψ are centred and h_i is larger by 1/n.
+
+    Returns
+    -------
+    off : array of shape (n, r)
+    pullback : callable
+        From the gradient of a loss with respect to `off` to those with respect to Θ and λ.
     """
     n = Theta.shape[0]
     if intercept:
-        Theta, Phi = Theta - Theta.mean(0), Phi - Phi.mean(0)
+        Theta, Psi = Theta - Theta.mean(0), Psi - Psi.mean(0)
     N = small_inverse(Theta.T @ Theta / n, reg)
-    C = Theta.T @ Phi / n
+    C = Theta.T @ Psi / n
     NC, TN = N @ C, Theta @ N
-    left = kept((TN * Theta).sum(1) / n + (1 / n if intercept else 0.0))
-    off = (Phi - Theta @ NC) / left[:, None]
-    on_fit = off * (-2 / n / left[:, None])
-    on_hat = (2 / n) * (off * off).sum(1) / left
-    on_NC = Theta.T @ on_fit
-    on_N = on_NC @ C.T + Theta.T @ (on_hat[:, None] * Theta) / n
-    on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
-    on_Theta = on_fit @ NC.T + (2 / n) * (on_hat[:, None] * TN + Theta @ on_A)
-    on_Theta += Phi @ (N @ on_NC).T / n
-    if intercept:
-        on_Theta -= on_Theta.mean(0)
-    return float((off * off).sum()) / n, on_Theta, float(np.trace(on_A))
+    left = kept((TN * Theta).sum(1) / n + (1 / n if intercept else 0.0))[:, None]
+    off = (Psi - Theta @ NC) / left
+
+    def pullback(on_off: np.ndarray) -> tuple[np.ndarray, float]:
+        on_fit = -on_off / left
+        on_hat = -(on_fit * off).sum(1)[:, None]
+        on_NC = Theta.T @ on_fit
+        on_N = on_NC @ C.T + Theta.T @ (on_hat * Theta) / n
+        on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
+        on_Theta = on_fit @ NC.T + (2 / n) * (on_hat * TN + Theta @ on_A)
+        on_Theta += Psi @ (N @ on_NC).T / n
+        if intercept:
+            on_Theta -= on_Theta.mean(0)
+        return on_Theta, float(np.trace(on_A))
+
+    return off, pullback
+
+
+def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float, np.ndarray, float]:
+    """The mean square of `residuals_left_out` with its gradients with respect to Θ and λ."""
+    off, pullback = residuals_left_out(Theta, Phi, reg, intercept)
+    return float((off * off).sum()) / len(off), *pullback(off * (2 / len(off)))
 
 
 def tied(u: np.ndarray, slope: np.ndarray, tie: float) -> tuple[float, np.ndarray]:

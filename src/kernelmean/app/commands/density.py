@@ -321,7 +321,8 @@ def facts(a: Densities) -> list[Fact]:
     widths = zip(a.y, m.bandwidth_, strict=True)
     values = {
         "Rows": number(len(a.data)),
-        "Form": "around a smooth mean" if about_mean else "of the column itself",
+        "Form": ("around a smooth mean" if about_mean else "of the column itself")
+        + (", on a bent scale" if m.bend_ else ""),
         "Bandwidth": ", ".join(f"{y} {number(width)}" for y, width in widths),
         "Kernel on x": words.kernel_words(m.kernel_x_, a.x),
         "Rank": number(m.features_.rank_),
