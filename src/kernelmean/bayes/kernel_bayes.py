@@ -165,7 +165,7 @@ class KernelBayes(Saveable, BaseEstimator):
         return {name: value for name, value in super().state().items() if name not in left}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_far": None}  # type: ignore[misc]
+        return {**super().__getstate__(), "_far": None}
 
     def before_blocks(self, prior=None, supervision=None, **_) -> None:
         """Find once what depends on the prior alone."""

@@ -200,8 +200,9 @@ class Moments:
                 "learned from such triples"
             )
         counts = (n, n, n_pairs, n_triples, n_pairs, n_pairs)
-        means = (total / count for total, count in zip(sums, counts, strict=True))
-        return cls(*means, int(n_pairs), int(n_triples), (seen, first))
+        means: list = [total / count for total, count in zip(sums, counts, strict=True)]
+        means += [int(n_pairs), int(n_triples), (seen, first)]
+        return cls(*means)
 
     def third(self, coordinates: Coordinates, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """T_abc = E (φ(Y_1)ᵀu¹_a)(φ(Y_2)ᵀu_b)(φ(Y_3)ᵀu_c), u¹ and u the columns given."""
