@@ -11,7 +11,7 @@ from ..core import arrays, solves
 from ..core.checks import as_vector
 from ..core.moments import evenly
 from ..core.progress import Verbose
-from ..core.sequences import check_sequences
+from ..core.sequences import check_sequences, triples_of
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
@@ -59,6 +59,7 @@ class Draft:
     def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Draft:
         """Coordinates of the observations `seen`, and sums over neighbours."""
         sequences = check_sequences(lengths, points.shape[0])
+        triples_of(seen, sequences)
         there = points if seen.all() else arrays.take(points, np.flatnonzero(seen), axis=0)
         if is_constant(there):
             raise ValueError("X is constant: there are no states to tell apart")

@@ -184,21 +184,10 @@ class Moments:
 
     @classmethod
     def of(cls, coordinates: Coordinates, seen: np.ndarray, sequences) -> Moments:
-        """Sums over rows; those that are not `seen` are left out.
-
-        Raises
-        ------
-        ValueError
-            If there are no triples.
-        """
+        """Sums over rows; those that are not `seen` are left out."""
         first = np.zeros(len(seen), dtype=bool)
         first[[s.start for s in sequences]] = True
         *sums, n, n_pairs, n_triples = coordinates.run(_terms, seen, first).sums
-        if not n_triples:
-            raise ValueError(
-                "X has no three rows in a row, of one sequence and without NaN; the model is "
-                "learned from such triples"
-            )
         counts = (n, n, n_pairs, n_triples, n_pairs, n_pairs)
         means: list = [total / count for total, count in zip(sums, counts, strict=True)]
         means += [int(n_pairs), int(n_triples), (seen, first)]

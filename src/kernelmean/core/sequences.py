@@ -39,3 +39,21 @@ def neighbours(seen: np.ndarray, sequences) -> np.ndarray:
     linked = seen[:-1] & seen[1:]
     linked[[s.stop - 1 for s in sequences if s.stop < len(seen)]] = False
     return linked
+
+
+def triples_of(seen: np.ndarray, sequences) -> np.ndarray:
+    """Whether rows t, t+1 and t+2 are of one sequence, and observed all three.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
+    """
+    linked = neighbours(seen, sequences)
+    triples = linked[:-1] & linked[1:]
+    if not triples.any():
+        raise ValueError(
+            "X has no three rows in a row, of one sequence and without NaN; the model is learned "
+            "from such triples"
+        )
+    return triples
