@@ -34,7 +34,8 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
         return None
     columns = [_candidates(y) for y in Y.T]
     which = np.repeat(np.arange(Y.shape[1]), columns[0].shape[1])
-    many = Bend(*np.hstack(columns), Y.min(axis=0)[which], Y.max(axis=0)[which])
+    centre, scale = np.hstack(columns)
+    many = Bend(centre, scale, Y.min(axis=0)[which], Y.max(axis=0)[which])
     left = Location.of(X, many(Y[:, which]), kernel, Nystroem(max_rank=RANK), 1.0).residuals
     found = np.stack([_log_density(e) for e in left.T], axis=1) + many.log_steepness(Y[:, which])
     found = found.reshape(len(Y), Y.shape[1], -1)

@@ -237,7 +237,8 @@ class MovedLaws(Law):
         for j in range(self._d):
             own = m if self._d == 1 else m.marginal([j])
             shift = None if self.shift is None else self.shift[:, j]
-            wide, bend = (None if a is None else a.on(j) for a in (self.wide, self.bend))
+            wide = None if self.wide is None else self.wide.on(j)
+            bend = None if self.bend is None else self.bend.on(j)
             yield Line(own, None, shift, wide, bend)
 
     def _density(self, Y: np.ndarray, p: np.ndarray, moved: np.ndarray) -> np.ndarray:

@@ -80,8 +80,9 @@ class Beyond(Saveable):
         standard = (rows - centre) / spread
         slope = np.linalg.lstsq(standard, m - m.mean(axis=0), rcond=HARDLY)[0] / spread[:, None]
         off = m - (rows - centre) @ slope
-        values = (arrays.like(a, X) for a in (centre, slope, off.min(axis=0), off.max(axis=0)))
-        return cls(Support.of(X), kernel, *values, bend)
+        ends = arrays.like(off.min(axis=0), X), arrays.like(off.max(axis=0), X)
+        box, middle, slope = Support.of(X), arrays.like(centre, X), arrays.like(slope, X)
+        return cls(box, kernel, middle, slope, *ends, bend)
 
     def __call__(self, learned: Callable, X) -> Array:
         """m(x) for the rows of X, where `learned` is m in the box."""

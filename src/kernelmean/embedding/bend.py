@@ -63,5 +63,5 @@ class Bend(Saveable):
 
     def on(self, column: int) -> Bend:
         """That of one column."""
-        parts = (a[[column]] for a in (self.centre, self.scale, self.low, self.high))
-        return Bend(*parts, self.gain)
+        j = [column]
+        return Bend(self.centre[j], self.scale[j], self.low[j], self.high[j], self.gain)

@@ -330,8 +330,9 @@ class _Cells:
     """Tables of a block of members: q and F at nodes t, common (nodes,) or of each (b, nodes)."""
 
     def __init__(self, t: np.ndarray, q: np.ndarray, F: np.ndarray):
-        self.nodes, self.q, cells = t, q, (len(q), q.shape[1] - 1)
-        self.t, self.width = np.broadcast_to(t, q.shape), np.broadcast_to(np.diff(t), cells)
+        self.nodes, self.q = t, q
+        self.t = np.broadcast_to(t, q.shape)
+        self.width = np.broadcast_to(np.diff(t), q[:, 1:].shape)
         change = np.diff(F, axis=1)
         self.mean = change / self.width
         mixed, above = self._mixed(np.zeros((len(q), 1)))
