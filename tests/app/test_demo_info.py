@@ -23,6 +23,7 @@ TABLES = ["savings", "sunspots", "pacific", "epidemics", "school", "sp500", "sch
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_demo_on_real_data(demo_run):
     folder, result = demo_run
     assert result.exit_code == 0, result.output
@@ -42,6 +43,7 @@ def test_demo_on_real_data(demo_run):
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["savings", "schooling"])
 def test_the_line_of_a_job_is_what_made_its_answer(name, demo_run, run, monkeypatch):
     folder, _ = demo_run
@@ -64,6 +66,8 @@ def test_rivals_are_on_the_page_unless_it_has_to_be_quick(name):
     assert all(value for _, value, _ in block.rows)
 
 
+@pytest.mark.slow
+@pytest.mark.whole
 def test_page_of_the_demo_refers_to_nothing_outside_itself(demo_run):
     page = (demo_run[0] / "index.html").read_text()
     assert re.findall(r"""(?:src|href)=["'](?!data:|#)""", page) == []

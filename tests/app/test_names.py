@@ -47,6 +47,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)

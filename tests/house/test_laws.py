@@ -18,6 +18,8 @@ import kernelmean as km
 from kernelmean.kernels.named import BY_NAME
 from kernelmean.kernels.radial import _Radial
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 KERNELS = [
     km.Gaussian(0.8),
     km.Gaussian((0.5, 2.0)),

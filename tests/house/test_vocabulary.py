@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import pkgutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
@@ -26,6 +23,8 @@ import kernelmean as km
 from kernelmean.core.interval import Interval
 from kernelmean.embedding.law import Law
 from kernelmean.statespace.backbone import Transform
+
+pytestmark = pytest.mark.usefixtures("short_searches")
 
 FOLDER = Path(__file__).parents[1] / "data" / "version1"
 AT_MOST = 10  # parameters of a constructor
@@ -291,17 +290,3 @@ def test_every_estimator_is_asked_for_a_summary():
     ours = [c for n, c in classes().items() if hasattr(c, "fit") and n in km.__all__]
     estimators = {c for c in ours if not issubclass(c, km.FeatureMap)}
     assert estimators <= {type(loaded(name)) for name in FITTED}
-
-
-def test_importing_the_package_imports_nothing_that_it_can_do_without():
-    """Beyond what scikit-learn imports itself."""
-    code = (
-        "import json, sys, sklearn.linear_model, scipy.optimize; before = set(sys.modules); "
-        "import kernelmean; print(json.dumps(list(set(sys.modules) - before)))"
-    )
-    command = [sys.executable, "-c", code]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    there = set(json.loads(shown.stdout))
-    late = ("comparators", "datasets", "display", "adapters", "app")
-    others = {"matplotlib", "pandas", "torch", "dask", "typer", "rich"}
-    assert not there & ({f"kernelmean.{part}" for part in late} | others)
