@@ -94,8 +94,8 @@ class Choice:
     gain: tuple[float, float] | None
 
     @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray, columns: int) -> Choice:
-        """By the judges; X are rows, `columns` the larger number of regressors or instruments."""
+    def of(cls, tried: list[Tried], X: np.ndarray, columns: float) -> Choice:
+        """By the judges; X are rows, `columns` those of either side for each row that tells."""
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
         lines = [j for j, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1]

@@ -195,7 +195,8 @@ class StructuralInference:
 
         Returns
         -------
-        array of shape (m,), or (m, columns) when `column` is None and there are several
+        array of shape (m,), or (m, columns) when `column` is None and there are several; NaN along
+        a category
 
         Raises
         ------
@@ -321,8 +322,10 @@ class StructuralInference:
 
 
 def slope_rows(fit: StructuralFit, points, column) -> Array:
-    """∂/∂x_column of every coordinate at the points, (m, width)."""
+    """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
     basis, j = fit.basis, check_column(column, fit.roles.regressors)
+    if j in dict(basis.polynomial.categories):
+        return arrays.namespace(points).full_like(basis.by_blocks(basis.transform, points), np.nan)
     return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 

@@ -15,8 +15,9 @@
 So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
 above the least (a paired t over the rows), those within three units of the best evidence are
 admissible; of those whose controlled loss is within the noise of the least, the one of least
-causal loss is taken. With fewer than 200 rows a column a straight line
-is taken before that, unless the best evidence is 200d/n units above its own.
+causal loss is taken. With fewer than 200 rows a column a straight line is taken before that, unless
+the best evidence is 200d/n units above its own; n are rows, but at most 25 for each different value
+of the instruments.
 """
 
 from __future__ import annotations
@@ -76,13 +77,14 @@ class Judged:
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
-    def best(self, plain: int | None = None, columns: int = 1) -> int:
+    def best(self, plain: int | None = None, columns: float = 0.0) -> int:
         """Number of the candidate that is taken.
 
-        The `plain` one is, unless the evidence objects: with few rows a column it has to be strong.
+        The `plain` one is, unless the evidence objects: with many `columns` for each row it has to
+        be strong.
         """
         left, fair = self.admissible(), self.fair()
-        enough = FEW * columns / self.projected.shape[1]
+        enough = FEW * columns
         if enough > 1 and plain is not None and plain in fair:
             left_behind = self.evidence[fair].max() - self.evidence[plain]
             left = np.array([plain]) if left_behind <= enough else left
