@@ -21,7 +21,7 @@ from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Bare, Basis, Polynomial
-from .choice import Choice, Pair, StructuralDraft, Tried
+from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .first_stage import embed
 from .groups import Part
 from .moment_test import moment_test
@@ -32,7 +32,7 @@ from .second_stage import influence, judge, regress
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
-SIZES = tuple(np.logspace(-0.9, 0.9, 7))  # of one lengthscale, as multiples of the median's
+SIZES = tuple(np.logspace(-SIZE_DECADES, SIZE_DECADES, 7))  # of one lengthscale
 POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found

@@ -21,6 +21,7 @@ from ..core.checks import (
     column_names,
     refuse_far,
     warn_caller,
+    warn_numerical,
 )
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.minimise import SEARCH_ROWS
@@ -42,6 +43,8 @@ from .inference import StructuralInference
 from .roles import Roles
 from .rows import kind_of, share, thinned_parts, together
 from .summary import account
+
+ENDS = {-1.0: "shortest", 1.0: "longest"}
 
 
 @by_blocks("predict", "derivative", tables=("X", "C"))
@@ -111,6 +114,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     kernel_x_, kernel_z_, features_x_, features_z_ : as used
     scales_x_, scales_z_ : arrays of shape (d_x + d_c,), (d_z + d_c,)
         Lengthscales found, as multiples of those the kernels started from.
+    at_bound_ : dict
+        Regressors whose lengthscale stayed at a bound of its search: "shortest" (then there is a
+        warning, too, for h may be rougher) or "longest" (h hardly bends along it).
     n_stage1_, n_stage2_ : int
     roles_ : Roles
         Names of the columns, by the part they play.
@@ -277,6 +283,12 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """Coordinates of the instruments' kernel."""
         return self.basis_z_.features
 
+    @property
+    def at_bound_(self) -> dict[str, str]:
+        """Regressors whose lengthscale is the longest, or the shortest, that was tried."""
+        found = zip(self._fit.roles.regressors, self._fit.draft.at_bound(0), strict=True)
+        return {name: ENDS[end] for name, end in found if end}
+
     def score(self, X, y, C=None, sample_weight=None) -> float:
         """R² of the structural function.
 
@@ -442,6 +454,12 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         self.kernel_x_, self.kernel_z_ = draft.kernels
         self.scales_x_, self.scales_z_ = draft.scales
         self.basis_x_, self.basis_z_ = draft.bases
+        rough = [name for name, end in self.at_bound_.items() if end == "shortest"]
+        if rough:
+            warn_numerical(
+                f"the lengthscale along {', '.join(rough)} is the shortest that was tried: h may "
+                'be rougher than it looks; kernel_x="laplace" takes rough ones'
+            )
         return self
 
     @classmethod

@@ -20,6 +20,12 @@ WAYS = {
     "folds": "folds, each embedded from the others",
 }
 
+BOUNDS = {
+    -1: " (the shortest tried: rougher than the search can follow)",
+    0: "",
+    1: " (the longest tried: hardly bends)",
+}
+
 
 def account(fit: StructuralFit, asked: Mapping[str, Any], formula: str | None) -> Summary:
     """Everything a fitted instrumental-variable regression has to say.
@@ -60,7 +66,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
         return [Block(side, [least, powers]) for side in sides]
     trend = "none" if degree is None else f"polynomial of degree {degree}"
     of_x, of_z = (
-        _kernel(fit.draft.kernels[i], fit.draft.bases[i], names)
+        _kernel(fit.draft.kernels[i], fit.draft.bases[i], fit.draft.at_bound(i), names)
         for i, names in enumerate((fit.roles.regressors, fit.roles.instruments))
     )
     return [
@@ -69,7 +75,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     ]
 
 
-def _kernel(kernel, basis: Basis, names: list[str]) -> list[Line]:
+def _kernel(kernel, basis: Basis, bounds: np.ndarray, names: list[str]) -> list[Line]:
     """The kernel, its lengthscale along each column, and the number of coordinates."""
     bent, rank = basis.polynomial.bent, basis.features.rank_
     own = kernel.on(bent, len(names)) if len(bent) < len(names) else kernel
@@ -80,7 +86,10 @@ def _kernel(kernel, basis: Basis, names: list[str]) -> list[Line]:
         each = np.broadcast_to(np.asarray(scale, dtype=float), len(bent))
         named = zip(bent, each, strict=True)
         lines = [Line("kernel", kernel, type(own).__name__)]
-        lines += [Line.of(f"lengthscale of {names[j]}", float(s)) for j, s in named]
+        lines += [
+            Line.of(f"lengthscale of {names[j]}", float(s), BOUNDS[int(bounds[j])])
+            for j, s in named
+        ]
     lines += [Line(names[j], "linear", "a straight line") for j in basis.polynomial.straight]
     for j, levels in basis.polynomial.categories:
         lines.append(Line(names[j], "category", f"{len(levels)} categories"))
