@@ -58,7 +58,7 @@ def test_columns_without_a_kernel_shift_the_curve(additive, points):
 def test_slopes_of_them(additive, points):
     slopes = additive.derivative(points)
     assert_allclose(slopes[:, 1], slopes[0, 1])
-    assert_allclose(slopes[:, 2], 0.0)
+    assert np.isnan(slopes[:, 2]).all()
 
 
 def test_names_numbers_and_formulas_say_the_same(additive, points):

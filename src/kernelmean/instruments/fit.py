@@ -28,7 +28,7 @@ from .moment_test import moment_test
 from .roles import Roles
 from .rows import complete, together
 from .search import seek_scales
-from .second_stage import influence, judge, regress
+from .second_stage import Equations, candidates, influence, regress
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
@@ -163,12 +163,14 @@ class Plan:
     def judged(self, draft: StructuralDraft) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
         groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
-        whole, found = draft.bases[0].trends, []
+        equations, found = Equations.of(groups), []
+        given = 1.0 if draft.bare else self.regs[1]
         for trend in (draft.trend,) if draft.bare else self.trends:
             less = draft.with_trend(trend)
-            reg = 1.0 if draft.bare else self.regs[1]
-            told = judge(groups, whole, less.bases[0].trends, reg, draft.bare)
-            found.append(Tried(less, *told))
+            keep = less.bases[0].trends
+            stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
+            regs = candidates(stage) if given is None else np.array([given])
+            found.append(Tried(less, stage, regs, loss.judged(regs, draft.bare)))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
