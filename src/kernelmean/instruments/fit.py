@@ -15,6 +15,7 @@ from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.progress import Verbose
 from ..core.saving import Saveable
+from ..core.stages import stage
 from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
@@ -99,7 +100,7 @@ class Plan:
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
         if self.discrete is not None:
-            makers += self.discrete.makers(scales)
+            makers += self.discrete.makers(scales, around=(1.0,))
         tried = side_by_side(lambda make: self.judged(make()), makers)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
@@ -112,12 +113,12 @@ class Plan:
         """Whether two-stage least squares may do as well."""
         return len(self.trends) > 1 and all(self.tunes)
 
-    def makers(self, found: Pair) -> list[Callable[[], StructuralDraft]]:
+    def makers(self, found: Pair, around=AROUND) -> list[Callable[[], StructuralDraft]]:
         """Of drafts of each size and, without kernels, of each degree, from the scales found."""
         several = len(self.plain[0].bent) > 1
         x, z = (scales * plain.scales for scales, plain in zip(found, self.plain, strict=True))
         x = x if several or not self.tunes[0] else self.plain[0].scales
-        sizes = (AROUND if several else SIZES) if self.tunes[0] else (1.0,)
+        sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
         makers = [partial(self.sized, size * x, smooth) for size in sizes]
         powers = POWERS if self.plainer else ()
@@ -160,6 +161,7 @@ class Plan:
         covariance = arrays.like(more, fit.coef) if wider else fit.covariance
         return replace(fit, covariance=covariance, gain=choice.gain)
 
+    @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
         groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
@@ -237,6 +239,7 @@ class Plan:
         groups = [part.group(*draft.bases, middle) for part in parts]
         return groups, *embed(groups, self.regs[0], self.split)
 
+    @stage("both stages")
     def finish(
         self, draft: StructuralDraft, parts: list[Part], share: float | None = None
     ) -> StructuralFit:
@@ -264,6 +267,7 @@ class Plan:
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
         return StructuralFit(draft, self.roles, *told)
 
+    @stage("lengthscales")
     def _scales(self) -> Pair:
         """The shape of both kernels: one scale per column, as far as they are searched."""
         known = complete(self.few, self.split)
