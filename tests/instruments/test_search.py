@@ -349,7 +349,6 @@ def test_which_lengthscales_are_at_a_bound(scales, side, expected):
 
 def test_a_function_rougher_than_the_search_is_told():
     x = np.random.default_rng(3).uniform(size=(200, 1))
-    with pytest.warns(km.NumericalWarning, match="along x0 is the shortest that was tried"):
-        model = km.KernelIV().fit(x, np.sin(60 * x[:, 0]), x)
+    model = km.KernelIV().fit(x, np.sin(60 * x[:, 0]), x)
     assert model.at_bound_ == {"x0": "shortest"}
     assert "the shortest tried" in str(model.summary())

@@ -93,7 +93,7 @@ class Plan:
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
-        if None in self.kernels or (self.plainer and self._tell_no_more_than_a_line()):
+        if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
             return self.finish(self.straight(self.trends[-1] or 1), parts)
         scales = self._scales()
         makers = self.makers(scales)
@@ -125,10 +125,14 @@ class Plan:
         return makers + [partial(self.straight, degree) for degree in powers]
 
     @cached_property
-    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+    def points(self) -> list[Array]:
         """Regressors and instruments of the rows that teach stage 1."""
-        teachers = [part for part in self.few if part.teaches]
-        return tuple(arrays.to_numpy(together(teachers, side)) for side in "XZ")
+        return [together([part for part in self.few if part.teaches], side) for side in "XZ"]
+
+    @cached_property
+    def rows(self) -> list[np.ndarray]:
+        """The same in NumPy."""
+        return [arrays.to_numpy(side) for side in self.points]
 
     @cached_property
     def distinct(self) -> list[int]:
@@ -143,12 +147,10 @@ class Plan:
         pairs = itertools.product(self.plain[0].bent, self.plain[1].bent)
         return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
 
-    def _tell_no_more_than_a_line(self) -> bool:
+    @property
+    def tell_no_more_than_a_line(self) -> bool:
         """Whether regressors, or instruments, have as few different rows as fix a plane."""
-        return any(
-            values <= len(plain.bent) + 1
-            for values, plain in zip(self.distinct, self.plain, strict=True)
-        )
+        return any(k <= len(p.bent) + 1 for k, p in zip(self.distinct, self.plain, strict=True))
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
@@ -178,23 +180,16 @@ class Plan:
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
         """The largest trend beside a kernel of these lengthscales.
 
-        `smooth` are those of the instruments as they were found, and their coordinates.
+        `smooth` are those of the instruments as they were found, and their coordinates. Along
+        exogenous columns E[φ(x, c) | z, c] bends as φ does: a smoother stage 1 would leave h free.
         """
         trend, (z, basis) = self.trends[-1], smooth
-        finer = self._passed(x, z)
-        if not np.array_equal(finer, z):
-            basis = self.basis(1, trend, finer)
-        return self.draft(trend, (x, finer), (self.basis(0, trend, x), basis))
-
-    def _passed(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Scales of the instruments' kernel through which what h says of exogenous columns passes.
-
-        E[φ(x, c) | z, c] bends along c as φ does: a smoother stage 1 would leave h free there.
-        """
         finer = z.copy()
         for column, other in self.shared:
             finer[other] = min(z[other], x[column])
-        return finer
+        if not np.array_equal(finer, z):
+            basis = self.basis(1, trend, finer)
+        return self.draft(trend, (x, finer), (self.basis(0, trend, x), basis))
 
     def straight(self, degree: int) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
@@ -210,17 +205,13 @@ class Plan:
         """Of one side, coarse where it is yet to be judged."""
         own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
         with hushed():  # of a rank that is used up the last fit will tell
-            own.fit(self._points(i), self._kernel(i, scales) or "linear")
+            own.fit(self.points[i], self._kernel(i, scales) or "linear")
         return Basis(self.plain[i].with_degree(trend), own)
 
     def _kernel(self, i: int, scales: np.ndarray) -> Any:
         """At these lengthscales, where they are searched; None where nothing bends."""
         kernel = self.kernels[i]
         return kernel.scaled(scales) if kernel and self.tunes[i] else kernel
-
-    def _points(self, i: int) -> Array:
-        """Rows of one side that teach stage 1, in the library they came in."""
-        return together([part for part in self.few if part.teaches], "XZ"[i])
 
     def fine(self, draft: StructuralDraft) -> StructuralDraft:
         """The draft with landmarks as close together as tuned lengthscales ask for."""
@@ -230,7 +221,7 @@ class Plan:
             if not old.features.rank_ or not self.tunes[i] or self.features is not None:
                 return old
             features = self._feature_map(True, Nystroem(tol=FINE))
-            return Basis(old.polynomial, features.fit(self._points(i), draft.kernels[i]))
+            return Basis(old.polynomial, features.fit(self.points[i], draft.kernels[i]))
 
         return replace(draft, bases=(basis(0), basis(1)))
 

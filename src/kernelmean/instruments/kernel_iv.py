@@ -21,7 +21,6 @@ from ..core.checks import (
     column_names,
     refuse_far,
     warn_caller,
-    warn_numerical,
 )
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.minimise import SEARCH_ROWS
@@ -115,8 +114,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     scales_x_, scales_z_ : arrays of shape (d_x + d_c,), (d_z + d_c,)
         Lengthscales found, as multiples of those the kernels started from.
     at_bound_ : dict
-        Regressors whose lengthscale stayed at a bound of its search: "shortest" (then there is a
-        warning, too, for h may be rougher) or "longest" (h hardly bends along it).
+        Regressors whose lengthscale is at a bound of its search: "longest" (h hardly bends along
+        it) or "shortest" (h may be rougher than the search can follow).
     n_stage1_, n_stage2_ : int
     roles_ : Roles
         Names of the columns, by the part they play.
@@ -454,12 +453,6 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         self.kernel_x_, self.kernel_z_ = draft.kernels
         self.scales_x_, self.scales_z_ = draft.scales
         self.basis_x_, self.basis_z_ = draft.bases
-        rough = [name for name, end in self.at_bound_.items() if end == "shortest"]
-        if rough:
-            warn_numerical(
-                f"the lengthscale along {', '.join(rough)} is the shortest that was tried: h may "
-                'be rougher than it looks; kernel_x="laplace" takes rough ones'
-            )
         return self
 
     @classmethod

@@ -205,8 +205,8 @@ class Equations:
 
     def less(self, keep: int, leave: int) -> Equations:
         """In NumPy, without the columns `keep` to `leave`."""
-        numbers = map(arrays.to_numpy, (self.second, self.target, self.M, self.y))
-        second, target, M, y = numbers
+        given = self.second, self.target, self.M, self.y
+        second, target, M, y = map(arrays.to_numpy, given)
         some = np.r_[:keep, leave : len(target)]
         own = M[:, some]
         Phi = own if self.Phi is self.M else arrays.to_numpy(self.Phi)[:, some]
