@@ -120,9 +120,11 @@ class Plan:
         x = x if several or not self.tunes[0] else self.plain[0].scales
         sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
-        makers = [partial(self.sized, size * x, smooth) for size in sizes]
         powers = POWERS if self.plainer else ()
-        return makers + [partial(self.straight, degree) for degree in powers]
+        return [
+            *(partial(self.sized, size * x, smooth) for size in sizes),
+            *(partial(self.straight, degree) for degree in powers),
+        ]
 
     @cached_property
     def points(self) -> list[Array]:

@@ -364,7 +364,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         plan = self._planned(forms_of(self.kernel_x, self.kernel_z, roles), parts, few, roles)
         if not plan.plainer or isinstance(self.kernel_x, Mapping):
             return plan
-        forms = discrete_forms(self.kernel_x, self.kernel_z, *plan.rows, len(roles.c))
+        X, Z = plan.rows
+        forms = discrete_forms(self.kernel_x, self.kernel_z, X, Z, len(roles.c))
         other = None if forms is None else self._planned(forms, few, few, roles)
         return replace(plan, discrete=other)
 
