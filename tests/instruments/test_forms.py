@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 import kernelmean as km
 from kernelmean.instruments.basis import Polynomial
+from kernelmean.instruments.forms import discrete_forms
 
 
 def table(n: int = 400, seed: int = 70) -> pd.DataFrame:
@@ -57,7 +58,7 @@ def test_columns_without_a_kernel_shift_the_curve(additive, points):
 def test_slopes_of_them(additive, points):
     slopes = additive.derivative(points)
     assert_allclose(slopes[:, 1], slopes[0, 1])
-    assert_allclose(slopes[:, 2], 0.0)
+    assert np.isnan(slopes[:, 2]).all()
 
 
 def test_names_numbers_and_formulas_say_the_same(additive, points):
@@ -146,3 +147,67 @@ def test_bad_forms_are_refused(forms, parameters, message):
 def test_a_new_category_is_refused(additive, points):
     with pytest.raises(ValueError, match=r"'region' has 5, a category"):
         additive.predict(points.assign(region=5.0))
+
+
+# ------------------------------------------------------------------------ few values, unasked
+
+
+def levels_beside(seed: int, n: int = 240, turned: bool = False) -> tuple:
+    """sin(1.5x) and a shift for each of five values of a control, or with its sign turned."""
+    rng = np.random.default_rng(seed)
+    z, e, v = rng.normal(size=(3, n))
+    level = rng.integers(0, 5, n)
+    x = z + 0.6 * e + 0.3 * v
+    shift = np.array([0.0, 1.5, -1.0, 1.2, -1.5])[level]
+    bend = np.sin(1.5 * x) * np.where((level % 2 == 1) & turned, -1.0, 1.0)
+    y = bend + (0.0 if turned else shift) + e
+    return x[:, None], y, z[:, None], level[:, None].astype(float)
+
+
+def test_few_values_are_categories_where_they_only_shift():
+    X, y, Z, C = levels_beside(3)
+    model = km.KernelIV().fit(X, y, Z, C)
+    assert "5 categories" in str(model.summary())
+    shifts = model.contrast(np.ones((5, 1)), np.ones((5, 1)), np.arange(5.0)[:, None]).value
+    assert_allclose(shifts, 0.0, atol=1e-12)
+    at_zero = model.predict(np.zeros((5, 1)), np.arange(5.0)[:, None])
+    assert_allclose(at_zero - at_zero[0], [0.0, 1.5, -1.0, 1.2, -1.5], atol=0.8)
+    between = model.predict(np.zeros((2, 1)), np.array([[1.4], [9.0]]))
+    assert_allclose(between, at_zero[[1, 4]], rtol=1e-12)  # unseen values: the nearest
+    assert_allclose(model.derivative(X[:3], C[:3])[:, 1], np.nan)
+    assert np.isfinite(model.params["x0"])
+
+
+def test_few_values_keep_their_kernel_where_they_turn_the_curve():
+    model = km.KernelIV().fit(*levels_beside(4, turned=True))
+    assert "categories" not in str(model.summary())
+
+
+@pytest.mark.parametrize(
+    ("X", "Z", "exogenous", "expected"),
+    [
+        ([50, 2, 5], [50, 2, 5], 2, (["k", "linear", "category"], ["q", "linear", "category"])),
+        ([50, 2, 5], [50, 2], 0, (["k", "linear", "k"], ["q", "q"])),
+        ([50, 11], [50, 11], 1, None),  # too many values
+        ([2, 5], [50, 2], 0, (["linear", "k"], ["q", "q"])),
+        ([2, 2], [50, 2], 1, None),  # nothing would bend
+        ([50, 5], [5], 1, None),
+    ],
+)
+def test_forms_of_columns_of_few_values(X, Z, exogenous, expected):
+    def columns(counts):
+        return np.column_stack([np.arange(100.0) % count for count in counts])
+
+    found = discrete_forms("k", "q", columns(X), columns(Z), exogenous)
+    assert (found and tuple(list(form.each) for form in found)) == expected
+
+
+def test_instruments_of_few_values_want_evidence_for_more_than_a_line():
+    rng = np.random.default_rng(5)
+    z = rng.integers(0, 5, 600)
+    e = rng.normal(size=600)
+    x = z / 2 + 0.5 * e + 0.5 * rng.normal(size=600)
+    line = km.KernelIV().fit(x[:, None], x + e, z[:, None])
+    bent = km.KernelIV().fit(x[:, None], x**2 + e, z[:, None])
+    assert (line.trend_, line.reg_stage2_ > 1e12) == (1, True)
+    assert (bent.trend_, bent.reg_stage2_ > 1e12) != (1, True)

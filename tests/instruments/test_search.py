@@ -13,6 +13,7 @@ import kernelmean as km
 from kernelmean.core import solves
 from kernelmean.instruments import basis, second_stage
 from kernelmean.instruments import search as searching
+from kernelmean.instruments.choice import StructuralDraft
 from kernelmean.regression import lengthscales
 from kernelmean.regression.leave_one_out import LeaveOneOut
 
@@ -326,3 +327,28 @@ def test_the_inverse_of_a_singular_matrix_is_finite():
     A = A @ A.T
     assert np.isfinite(solves.small_inverse(A, 0.0)).all()
     assert_allclose(solves.small_inverse(A, 0.1), np.linalg.inv(A + 0.1 * np.eye(5)), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("scales", "side", "expected"),
+    [
+        ([10**0.9], 0, [1]),  # a size, which the judges choose
+        ([10**-0.9], 0, [-1]),
+        ([10**0.6], 0, [0]),
+        ([10**0.9], 1, [0]),
+        ([10**1.5], 1, [1]),
+        ([2**0.5 * 10**1.5, 1.0, np.inf], 0, [1, 0, 0]),
+        ([2 * 2**0.5 * 10**1.5, 2**0.5 * 10**-1.5], 0, [1, -1]),
+    ],
+)
+def test_which_lengthscales_are_at_a_bound(scales, side, expected):
+    given = np.array(scales)
+    draft = StructuralDraft(1, (None, None), (given, given), (None, None))
+    assert_array_equal(draft.at_bound(side), expected)
+
+
+def test_a_function_rougher_than_the_search_is_told():
+    x = np.random.default_rng(3).uniform(size=(200, 1))
+    model = km.KernelIV().fit(x, np.sin(60 * x[:, 0]), x)
+    assert model.at_bound_ == {"x0": "shortest"}
+    assert "the shortest tried" in str(model.summary())

@@ -484,3 +484,16 @@ def test_a_loss_from_few_rows_is_the_loss_where_these_stand_for_the_others():
     few = loss.estimate(40)
     assert few is not loss
     assert_allclose([few(reg) for reg in (1e-6, 0.1, 10.0)], [loss(r) for r in (1e-6, 0.1, 10.0)])
+
+
+def test_a_loss_from_few_of_some_rows_has_no_moments_of_the_others():
+    """As above, with as many rows again, of other targets, that only the moments know."""
+    rng = np.random.default_rng(6)
+    Phi, Psi = rng.normal(size=(120, 6)), rng.normal(size=(120, 3))
+    here = np.repeat(np.arange(40), 2)
+    every = np.concatenate([here, np.arange(40, 120)])
+    grid, n = EigenGrid.of(Phi[every].T @ Phi[every] / 160), 160
+    C = grid.vectors.T @ (Phi[every].T @ Psi[every]) / n
+    loss = LeaveOneOut.of(Phi[here], Psi[here], grid, n=n, C=C)
+    few = loss.estimate(40)
+    assert_allclose([few(reg) for reg in (1e-6, 0.1, 10.0)], [loss(r) for r in (1e-6, 0.1, 10.0)])

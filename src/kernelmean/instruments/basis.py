@@ -86,8 +86,10 @@ class Polynomial(Saveable):
         )
         columns = [xp.ones_like(u[:, :1]), straight]
         for j, levels in self.categories:
-            alike = points[:, j : j + 1] == arrays.like(np.array(levels[1:]), u)[None, :]
-            columns.append(xp.astype(alike, u.dtype))
+            apart = xp.abs(points[:, j : j + 1] - arrays.like(np.array(levels), u)[None, :])
+            nearest = xp.argmin(apart, axis=1)[:, None]  # of a level that was not there in fitting
+            alike = [nearest == k for k in range(1, len(levels))]
+            columns.append(xp.astype(xp.concat(alike, axis=1), u.dtype))
         columns += [bent**k for k in range(1, self.powers)]
         return xp.concat(columns, axis=1)[:, : self.width]
 

@@ -10,10 +10,12 @@ import numpy as np
 from ..core.arrays import EPS
 from ..core.moments import evenly
 from ..core.saving import Saveable
+from ..regression.lengthscales import SCALE_DECADES
 from .basis import Basis
 from .judges import Judged
 from .second_stage import SecondStage
 
+SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 of the median's
 POINTS = 300  # at which candidates are compared
 UNLIKELY = 1e-3  # a probability that does not count
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
@@ -34,6 +36,15 @@ class StructuralDraft(Saveable):
     def bare(self) -> bool:
         """Whether this is two-stage least squares."""
         return not self.bases[1].features.rank_
+
+    def at_bound(self, side: int) -> np.ndarray:
+        """1 (−1) for each lengthscale that is as long (short) as the search goes, else 0."""
+        u = np.log10(self.scales[side])
+        bent = np.isfinite(u)
+        alone = side == 0 and bent.sum() == 1
+        off = u - 0.5 * np.log10(max(bent.sum(), 1))
+        reach = SIZE_DECADES if alone else SCALE_DECADES
+        return np.where(bent & (abs(off) > reach - 1e-3), np.sign(off), 0.0)
 
     def with_trend(self, trend: int | None) -> StructuralDraft:
         """The same coordinates of regressors beside another trend."""
@@ -94,8 +105,8 @@ class Choice:
     gain: tuple[float, float] | None
 
     @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray, columns: int) -> Choice:
-        """By the judges; X are rows, `columns` the larger number of regressors or instruments."""
+    def of(cls, tried: list[Tried], X: np.ndarray, columns: float) -> Choice:
+        """By the judges; X are rows, `columns` those of either side for each row that tells."""
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
         lines = [j for j, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1]

@@ -125,9 +125,6 @@ class SplitStage1:
         d = self.grid.shrink(reg)
         return float(self.constant - 2 * self.c @ d + d @ self.G @ d)
 
-    def stage(self, reg: float) -> FirstStage:
-        return FirstStage.of(self.grid, self.cross, reg, self.n)
-
 
 def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, float]:
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
@@ -144,7 +141,7 @@ def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, flo
 
     values = stages[0].grid.values
     reg, value = choose(reg, loss, float(arrays.namespace(values).sum(values)))
-    return [s.stage(reg) for s in stages], reg, value
+    return [FirstStage.of(s.grid, s.cross, reg, s.n) for s in stages], reg, value
 
 
 def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:

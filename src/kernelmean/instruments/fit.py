@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from sklearn.base import clone
 
 from ..core import arrays
 from ..core.checks import Array, hushed
-from ..core.minimise import SEARCH_ROWS
 from ..core.progress import Verbose
 from ..core.saving import Saveable
 from ..core.stages import stage
@@ -22,21 +22,22 @@ from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Bare, Basis, Polynomial
-from .choice import Choice, Pair, StructuralDraft, Tried
+from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .first_stage import embed
 from .groups import Part
 from .moment_test import moment_test
 from .roles import Roles
-from .rows import complete, thinned_parts, together
+from .rows import complete, together
 from .search import seek_scales
-from .second_stage import influence, judge, regress
+from .second_stage import Equations, candidates, influence, regress
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
-SIZES = tuple(np.logspace(-0.9, 0.9, 7))  # of one lengthscale, as multiples of the median's
+SIZES = tuple(np.logspace(-SIZE_DECADES, SIZE_DECADES, 7))  # of one lengthscale
 POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
+ROWS_PER_VALUE = 25  # what a value of the instruments tells, however many rows have it
 
 
 @dataclass(frozen=True)
@@ -87,107 +88,126 @@ class Plan:
     features: FeatureMap | None
     verbose: Verbose
     roles: Roles
+    few: list[Part]  # evenly spaced rows, of which drafts are made
+    discrete: Plan | None = None  # the same, with columns of few values as categories
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
-        few = thinned_parts(parts, SEARCH_ROWS)
-        plain = len(self.trends) > 1 and all(self.tunes)
-        if None in self.kernels or (plain and self._tell_no_more_than_a_line(few)):
-            return self.finish(self.straight(self.trends[-1] or 1, few), parts)
-        scales = self._scales(few)
-        z = self.basis(1, self.trends[-1], scales[1], few)
-        smooth = (scales[1], z)
-        makers = [partial(self.sized, size * scales[0], smooth, few) for size in self.sizes]
+        if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
+            return self.finish(self.straight(self.trends[-1] or 1), parts)
+        scales = self._scales()
+        makers = self.makers(scales)
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
-        if plain:
-            makers += [partial(self.straight, degree, few) for degree in POWERS]
-        tried = side_by_side(lambda make: self.judged(make(), few), makers)
-        known = complete(few, self.split) or few
+        if self.discrete is not None:
+            makers += self.discrete.makers(scales, around=(1.0,))
+        tried = side_by_side(lambda make: self.judged(make()), makers)
+        known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
-        columns = max(X.shape[1], few[0].Z.shape[1])
-        choice = Choice.of(list(itertools.chain(*tried)), X, columns)
-        return self.widened(choice, parts, few)
+        columns = max(X.shape[1], self.few[0].Z.shape[1])
+        rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
+        return self.widened(Choice.of(list(itertools.chain(*tried)), X, columns / rows), parts)
 
-    def _tell_no_more_than_a_line(self, few: list[Part]) -> bool:
+    @property
+    def plainer(self) -> bool:
+        """Whether two-stage least squares may do as well."""
+        return len(self.trends) > 1 and all(self.tunes)
+
+    def makers(self, found: Pair, around=AROUND) -> list[Callable[[], StructuralDraft]]:
+        """Of drafts of each size and, without kernels, of each degree, from the scales found."""
+        several = len(self.plain[0].bent) > 1
+        x, z = (scales * plain.scales for scales, plain in zip(found, self.plain, strict=True))
+        x = x if several or not self.tunes[0] else self.plain[0].scales
+        sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
+        smooth = z, self.basis(1, self.trends[-1], z)
+        powers = POWERS if self.plainer else ()
+        return [
+            *(partial(self.sized, size * x, smooth) for size in sizes),
+            *(partial(self.straight, degree) for degree in powers),
+        ]
+
+    @cached_property
+    def points(self) -> list[Array]:
+        """Regressors and instruments of the rows that teach stage 1."""
+        return [together([part for part in self.few if part.teaches], side) for side in "XZ"]
+
+    @cached_property
+    def rows(self) -> list[np.ndarray]:
+        """The same in NumPy."""
+        return [arrays.to_numpy(side) for side in self.points]
+
+    @cached_property
+    def distinct(self) -> list[int]:
+        """Numbers of different rows of regressors, and of instruments."""
+        bent = (side[:, plain.bent] for side, plain in zip(self.rows, self.plain, strict=True))
+        return [len(np.unique(side, axis=0)) for side in bent]
+
+    @cached_property
+    def shared(self) -> list[tuple[int, int]]:
+        """Columns of the regressors that are columns of the instruments, too."""
+        X, Z = self.rows
+        pairs = itertools.product(self.plain[0].bent, self.plain[1].bent)
+        return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
+
+    @property
+    def tell_no_more_than_a_line(self) -> bool:
         """Whether regressors, or instruments, have as few different rows as fix a plane."""
-        rows = (arrays.to_numpy(together(few, name)) for name in "XZ")
-        bent = (side[:, plain.bent] for side, plain in zip(rows, self.plain, strict=True))
-        return any(len(np.unique(side, axis=0)) <= side.shape[1] + 1 for side in bent)
+        return any(k <= len(p.bent) + 1 for k, p in zip(self.distinct, self.plain, strict=True))
 
-    def widened(self, choice: Choice, parts: list[Part], few: list[Part]) -> StructuralFit:
+    def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
-        fit = self.finish(self.fine(choice.draft, few), parts, choice.share)
+        fit = self.finish(self.fine(choice.draft), parts, choice.share)
         if choice.draft.bare:
-            fit = fit.carried(self.fine(choice.carrier, few).bases[0].features)
+            fit = fit.carried(self.fine(choice.carrier).bases[0].features)
         own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
         Phi = fit.basis.numbers(choice.points)
         wider = np.sum((Phi @ more) * Phi) > np.sum((Phi @ own) * Phi)
         covariance = arrays.like(more, fit.coef) if wider else fit.covariance
         return replace(fit, covariance=covariance, gain=choice.gain)
 
-    @property
-    def sizes(self) -> tuple[float, ...]:
-        """Factors of all lengthscales of the regressors."""
-        if not self.tunes[0]:
-            return (1.0,)
-        return AROUND if len(self.plain[0].bent) > 1 else SIZES
-
     @stage("sizes and trends")
-    def judged(self, draft: StructuralDraft, few: list[Part]) -> list[Tried]:
+    def judged(self, draft: StructuralDraft) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
-        groups, *_ = self._embedded(draft, few, _mean_outcome(few))
-        whole, found = draft.bases[0].trends, []
+        groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
+        equations, found = Equations.of(groups), []
+        given = 1.0 if draft.bare else self.regs[1]
         for trend in (draft.trend,) if draft.bare else self.trends:
             less = draft.with_trend(trend)
-            reg = 1.0 if draft.bare else self.regs[1]
-            told = judge(groups, whole, less.bases[0].trends, reg, draft.bare)
-            found.append(Tried(less, *told))
+            keep = less.bases[0].trends
+            stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
+            regs = candidates(stage) if given is None else np.array([given])
+            found.append(Tried(less, stage, regs, loss.judged(regs, draft.bare)))
         return found
 
-    def sized(
-        self, x: np.ndarray, smooth: tuple[np.ndarray, Basis], few: list[Part]
-    ) -> StructuralDraft:
+    def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
         """The largest trend beside a kernel of these lengthscales.
 
-        `smooth` are those of the instruments as they were found, and their coordinates.
+        `smooth` are those of the instruments as they were found, and their coordinates. Along
+        exogenous columns E[φ(x, c) | z, c] bends as φ does: a smoother stage 1 would leave h free.
         """
         trend, (z, basis) = self.trends[-1], smooth
-        finer = self._passed(x, z, few)
+        finer = z.copy()
+        for column, other in self.shared:
+            finer[other] = min(z[other], x[column])
         if not np.array_equal(finer, z):
-            basis = self.basis(1, trend, finer, few)
-        return self.draft(trend, (x, finer), (self.basis(0, trend, x, few), basis))
+            basis = self.basis(1, trend, finer)
+        return self.draft(trend, (x, finer), (self.basis(0, trend, x), basis))
 
-    def _passed(self, x: np.ndarray, z: np.ndarray, few: list[Part]) -> np.ndarray:
-        """Scales of the instruments' kernel through which what h says of exogenous columns passes.
-
-        E[φ(x, c) | z, c] bends along c as φ does: a smoother stage 1 would leave h free there.
-        """
-        teachers, finer = [part for part in few if part.teaches], z.copy()
-        X, Z = (arrays.to_numpy(together(teachers, side)) for side in "XZ")
-        for column, other in itertools.product(self.plain[0].bent, self.plain[1].bent):
-            if np.array_equal(X[:, column], Z[:, other]):
-                finer[other] = min(z[other], x[column])
-        return finer
-
-    def straight(self, degree: int, few: list[Part]) -> StructuralDraft:
+    def straight(self, degree: int) -> StructuralDraft:
         """Powers of the columns alone on either side: two-stage least squares."""
         scales = self.plain[0].scales, self.plain[1].scales
-        x, z = (self.basis(i, degree, scales[i], few, Bare()) for i in (0, 1))
+        x, z = (self.basis(i, degree, scales[i], Bare()) for i in (0, 1))
         return self.draft(degree, scales, (x, z))
 
     def draft(self, trend: int | None, scales: Pair, bases: Pair) -> StructuralDraft:
         """Coordinates at these lengthscales."""
         return StructuralDraft(trend, tuple(map(self._kernel, (0, 1), scales)), scales, bases)
 
-    def basis(
-        self, i: int, trend: int | None, scales, few: list[Part], features: FeatureMap | None = None
-    ) -> Basis:
+    def basis(self, i: int, trend: int | None, scales, features: FeatureMap | None = None) -> Basis:
         """Of one side, coarse where it is yet to be judged."""
-        points = together([part for part in few if part.teaches], "XZ"[i])
         own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
         with hushed():  # of a rank that is used up the last fit will tell
-            own.fit(points, self._kernel(i, scales) or "linear")
+            own.fit(self.points[i], self._kernel(i, scales) or "linear")
         return Basis(self.plain[i].with_degree(trend), own)
 
     def _kernel(self, i: int, scales: np.ndarray) -> Any:
@@ -195,17 +215,15 @@ class Plan:
         kernel = self.kernels[i]
         return kernel.scaled(scales) if kernel and self.tunes[i] else kernel
 
-    def fine(self, draft: StructuralDraft, few: list[Part]) -> StructuralDraft:
+    def fine(self, draft: StructuralDraft) -> StructuralDraft:
         """The draft with landmarks as close together as tuned lengthscales ask for."""
-        teachers = [part for part in few if part.teaches]
 
         def basis(i: int) -> Basis:
             old = draft.bases[i]
             if not old.features.rank_ or not self.tunes[i] or self.features is not None:
                 return old
             features = self._feature_map(True, Nystroem(tol=FINE))
-            points = together(teachers, "XZ"[i])
-            return Basis(old.polynomial, features.fit(points, draft.kernels[i]))
+            return Basis(old.polynomial, features.fit(self.points[i], draft.kernels[i]))
 
         return replace(draft, bases=(basis(0), basis(1)))
 
@@ -222,14 +240,14 @@ class Plan:
 
         `share` is ξ, by the size it is measured by, where the rows that it was chosen on are all.
         """
-        few, trends = thinned_parts(parts, SEARCH_ROWS), draft.bases[0].trends
+        few, trends = self.few, draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
         groups, lam, loss_1, n = self._embedded(draft, parts, middle)
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
-        share = share if few is parts else None
+        share = share if sum(part.n for part in parts) == sum(part.n for part in few) else None
         stage, xi, loss_2, m = regress(groups, self.regs[1], trends, self.split, share)
         coef = stage.coefficients(xi)
         covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
@@ -243,9 +261,9 @@ class Plan:
         return StructuralFit(draft, self.roles, *told)
 
     @stage("lengthscales")
-    def _scales(self, few: list[Part]) -> Pair:
+    def _scales(self) -> Pair:
         """The shape of both kernels: one scale per column, as far as they are searched."""
-        known = complete(few, self.split)
+        known = complete(self.few, self.split)
         if not any(self.tunes) or not known:
             return self.plain[0].scales, self.plain[1].scales
         x, z = (part.with_degree(self.trends[-1]) for part in self.plain)

@@ -16,6 +16,7 @@ from .roles import Roles
 from .rows import together
 
 LINEAR, CATEGORY, OTHERS = "linear", "category", "*"
+LEVELS = 10  # different values of a column, and rows for each, that may be categories unasked
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,24 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms | None, Forms | No
     exogenous = {name: shared[OTHERS] for name in roles.c if OTHERS in shared}
     told = {OTHERS: rest, **exogenous, **_without_others(shared), **_without_others(own or {})}
     return _form_of_each(asked, roles.regressors), _form_of_each(told, roles.instruments)
+
+
+def discrete_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> tuple[Forms, Forms] | None:
+    """Lines along regressors of two values, categories of exogenous ones that have few more.
+
+    None where there are no such columns, or a side has no others.
+    """
+    n, d = X.shape
+
+    def form(j: int) -> Any:
+        values = len(np.unique(X[:, j]))
+        few = j >= d - exogenous and values <= min(LEVELS, n // LEVELS)
+        return LINEAR if values == 2 else CATEGORY if few else kernel_x
+
+    each = tuple(map(form, range(d)))
+    forms = Forms(each), Forms((kernel_z,) * (Z.shape[1] - exogenous) + each[d - exogenous :])
+    bent = [len(one.bent) for one in forms]
+    return forms if 0 < bent[0] < d and bent[1] else None
 
 
 def _by_name(asked, names: Sequence[str], more: Sequence[str], argument: str) -> dict | None:

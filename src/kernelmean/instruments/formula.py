@@ -289,7 +289,8 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
     """Refuse what Python would compute forever: 9**9**9, "a" * 10**9, poly(x, 10**6)."""
     match node:
         case ast.BinOp(left=left, op=op):
-            raised = isinstance(op, ast.Pow | ast.LShift) and not _has_column(left)
+            number = not any(isinstance(part, ast.Name) for part in ast.walk(left))
+            raised = isinstance(op, ast.Pow | ast.LShift) and number
             cheap = not raised and not any(map(_is_container, ast.walk(node)))
         case ast.Constant(value=int(value)):
             cheap = abs(value) <= 2**53
@@ -304,10 +305,6 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
             f"compute: raise columns to powers, not numbers, and keep numbers below 2⁵³ and "
             f"splines below {MOST_COLUMNS} columns"
         )
-
-
-def _has_column(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Name) for part in ast.walk(node))
 
 
 def _is_container(node: ast.AST) -> bool:

@@ -195,7 +195,8 @@ class StructuralInference:
 
         Returns
         -------
-        array of shape (m,), or (m, columns) when `column` is None and there are several
+        array of shape (m,), or (m, columns) when `column` is None and there are several; NaN along
+        a category
 
         Raises
         ------
@@ -203,11 +204,9 @@ class StructuralInference:
             If the kernel has no derivative (Laplace, Delta), or the column does not exist.
         """
         check_is_fitted(self)
-        width = len(self._fit.roles.regressors)
-        if column is not None or width == 1:
-            return self._slopes(X, C, column or 0) @ self._fit.coef
-        slopes = [self._slopes(X, C, j) @ self._fit.coef for j in range(width)]
-        return arrays.namespace(slopes[0]).stack(slopes, axis=1)
+        columns = range(len(self._fit.roles.regressors)) if column is None else [column]
+        slopes = [self._slopes(X, C, j) @ self._fit.coef for j in columns]
+        return slopes[0] if len(slopes) == 1 else arrays.namespace(slopes[0]).stack(slopes, axis=1)
 
     def derivative_interval(
         self, X, C=None, *, column=0, level=0.95, simultaneous=True
@@ -321,8 +320,10 @@ class StructuralInference:
 
 
 def slope_rows(fit: StructuralFit, points, column) -> Array:
-    """∂/∂x_column of every coordinate at the points, (m, width)."""
+    """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
     basis, j = fit.basis, check_column(column, fit.roles.regressors)
+    if j in dict(basis.polynomial.categories):
+        return arrays.namespace(points).full_like(basis.by_blocks(basis.transform, points), np.nan)
     return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
@@ -385,9 +386,7 @@ def _rest(columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 def endogeneity_of(fit: StructuralFit) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`."""
-    Phi, Theta = (
-        basis.numbers(points) for basis, points in zip(fit.draft.bases, fit.sample, strict=False)
-    )
+    Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
     return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs)
 
 

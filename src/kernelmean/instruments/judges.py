@@ -15,14 +15,16 @@
 So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
 above the least (a paired t over the rows), those within three units of the best evidence are
 admissible; of those whose controlled loss is within the noise of the least, the one of least
-causal loss is taken. With fewer than 200 rows a column a straight line
-is taken before that, unless the best evidence is 200d/n units above its own.
+causal loss is taken. With fewer than 200 rows a column a straight line is taken before that, unless
+the best evidence is 200d/n units above its own; n are rows, but at most 25 for each different value
+of the instruments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from scipy.special import softmax
@@ -48,9 +50,10 @@ class Judged:
     @classmethod
     def together(cls, several: Iterable[Judged]) -> Judged:
         """The candidates of all."""
-        parts = zip(*(vars(judged).values() for judged in several), strict=True)
-        return cls(*(np.concatenate(part) for part in parts))
+        names, parts = [field.name for field in fields(cls)], list(several)
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
+    @cached_property
     def fair(self) -> np.ndarray:
         """Numbers of the candidates that neither loss refuses."""
         tame = np.flatnonzero(self.causal <= WILD * self.causal.min())
@@ -59,7 +62,7 @@ class Judged:
     def admissible(self) -> np.ndarray:
         """Numbers of the candidates that no judge refuses."""
         near = lambda some: self.evidence[some] >= self.evidence[some].max() - BEHIND  # noqa: E731
-        return self._among(self.fair(), near)
+        return self._among(self.fair, near)
 
     def _among(self, some: np.ndarray, holds: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Of some, who holds among all, or with a kernel among those that have one.
@@ -72,17 +75,18 @@ class Judged:
 
     def weights(self) -> np.ndarray:
         """Posterior probabilities of the fair candidates, tempered; 0 of the others."""
-        fair, weights = self.fair(), np.zeros(len(self.causal))
+        fair, weights = self.fair, np.zeros(len(self.causal))
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
-    def best(self, plain: int | None = None, columns: int = 1) -> int:
+    def best(self, plain: int | None = None, columns: float = 0.0) -> int:
         """Number of the candidate that is taken.
 
-        The `plain` one is, unless the evidence objects: with few rows a column it has to be strong.
+        The `plain` one is, unless the evidence objects: with many `columns` for each row it has to
+        be strong.
         """
-        left, fair = self.admissible(), self.fair()
-        enough = FEW * columns / self.projected.shape[1]
+        left, fair = self.admissible(), self.fair
+        enough = FEW * columns
         if enough > 1 and plain is not None and plain in fair:
             left_behind = self.evidence[fair].max() - self.evidence[plain]
             left = np.array([plain]) if left_behind <= enough else left
@@ -98,5 +102,6 @@ def _unbeaten(errors: np.ndarray, t: float) -> np.ndarray:
 def paired_t(errors: np.ndarray, other: np.ndarray) -> np.ndarray:
     """t statistics of mean differences between rows of terms and other terms, (candidates,)."""
     gaps = errors - other
-    spread = gaps.std(axis=-1) / gaps.shape[-1] ** 0.5
-    return gaps.mean(axis=-1) / np.maximum(spread, np.finfo(float).tiny)
+    n, mean = gaps.shape[-1], gaps.mean(axis=-1)
+    variance = np.einsum("...i,...i->...", gaps, gaps) / n - mean**2
+    return mean / np.maximum((np.maximum(variance, 0.0) / n) ** 0.5, np.finfo(float).tiny)

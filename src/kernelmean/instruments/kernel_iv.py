@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays, old_names
@@ -34,13 +35,15 @@ from ..regression.lengthscales import TUNABLE
 from .basis import Polynomial
 from .choice import StructuralDraft
 from .fit import Plan, StructuralFit
-from .forms import LINEAR, Forms, forms_of
+from .forms import LINEAR, Forms, discrete_forms, forms_of
 from .formula import Design, read_formula
 from .groups import FarPart, Part
 from .inference import StructuralInference
 from .roles import Roles
 from .rows import kind_of, share, thinned_parts, together
 from .summary import account
+
+ENDS = {-1.0: "shortest", 1.0: "longest"}
 
 
 @by_blocks("predict", "derivative", tables=("X", "C"))
@@ -84,8 +87,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Polynomial of this degree in each column beside the kernel, without interactions, not
         penalised in stage 2: 0 is an intercept, 1 a plane. "auto" tries both, and with tuned
         kernels two-stage least squares in powers of the columns up to the third (after which
-        `reg_stage2_` is as good as infinite, 4.5e15); with fewer than ten rows a column, 0; for a
-        share, None, as in the paper.
+        `reg_stage2_` is as good as infinite, 4.5e15), and columns of few values as straight lines
+        and categories (an unseen value counts as the nearest); with fewer than ten rows a column,
+        0; for a share, None, as in the paper.
     tune_lengthscale : "auto" or bool
         Whether one scale per column, of the regressors and of the instruments, is searched from
         the median lengthscale. "auto" does so for kernels given by name, but not for a share.
@@ -109,6 +113,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     kernel_x_, kernel_z_, features_x_, features_z_ : as used
     scales_x_, scales_z_ : arrays of shape (d_x + d_c,), (d_z + d_c,)
         Lengthscales found, as multiples of those the kernels started from.
+    at_bound_ : dict
+        Regressors whose lengthscale is at a bound of its search: "longest" (h hardly bends along
+        it) or "shortest" (h may be rougher than the search can follow).
     n_stage1_, n_stage2_ : int
     roles_ : Roles
         Names of the columns, by the part they play.
@@ -261,7 +268,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             points = as_points(X, "X", one_d=False)
             validate_data(self, X, reset=False, skip_check_array=True)
             points = points if C is None else self.roles_.beside(points, C)
-        self.basis_x_.polynomial.check(points, self.roles_.regressors)
+        if isinstance(self.kernel_x, Mapping):
+            self.basis_x_.polynomial.check(points, self.roles_.regressors)
         return points
 
     @property
@@ -274,12 +282,20 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """Coordinates of the instruments' kernel."""
         return self.basis_z_.features
 
+    @property
+    def at_bound_(self) -> dict[str, str]:
+        """Regressors whose lengthscale is the longest, or the shortest, that was tried."""
+        found = zip(self._fit.roles.regressors, self._fit.draft.at_bound(0), strict=True)
+        return {name: ENDS[end] for name, end in found if end}
+
     def score(self, X, y, C=None, sample_weight=None) -> float:
         """R² of the structural function.
 
         It is not a measure of success: where noise is confounded with X, the true h has a smaller
         one than plain regression.
         """
+        from sklearn.metrics import r2_score
+
         refuse_far(X, "X")
         return float(r2_score(y, self.predict(X, C), sample_weight=sample_weight))
 
@@ -345,37 +361,40 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
         few = thinned_parts(parts, SEARCH_ROWS)
+        plan = self._planned(forms_of(self.kernel_x, self.kernel_z, roles), parts, few, roles)
+        if not plan.plainer or isinstance(self.kernel_x, Mapping):
+            return plan
+        X, Z = plan.rows
+        forms = discrete_forms(self.kernel_x, self.kernel_z, X, Z, len(roles.c))
+        other = None if forms is None else self._planned(forms, few, few, roles)
+        return replace(plan, discrete=other)
+
+    def _planned(self, forms: tuple, parts: list[Part], few: list[Part], roles: Roles) -> Plan:
+        """With columns in these forms."""
         known = [part for part in few if part.teaches or kind_of(self.split) != "samples"]
         X, Z = together(known, "X"), together(few, "Z")
-        forms = forms_of(self.kernel_x, self.kernel_z, roles)
-        plain = self._plain(forms, parts, roles)
-        kernels = self._kernel("x", X, roles, forms[0]), self._kernel("z", Z, roles, forms[1])
         straight = any(form is not None and len(form.bent) < len(form.each) for form in forms)
         return Plan(
             kind_of(self.split),
-            kernels,
-            plain,
+            (self._kernel("x", X, roles, forms[0]), self._kernel("z", Z, roles, forms[1])),
+            self._plain(forms, parts, roles),
             self._trends(few, straight),
             self._tunes(forms),
             (self.reg_stage1, self.reg_stage2),
             self.features,
             self.verbose,
             roles,
+            few,
         )
 
     def _plain(self, forms: tuple, parts: list[Part], roles: Roles) -> tuple:
         """The columns beside either kernel, of degree 0."""
         teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
+        names = roles.regressors, roles.instruments
         found = []
-        for side, form, names in zip(
-            "XZ", forms, (roles.regressors, roles.instruments), strict=True
-        ):
-            points = together(teachers, side)
-            if form is None:
-                found.append(Polynomial.of(points, 1))
-                continue
-            levels = form.levels(parts, side, names)
-            found.append(Polynomial.of(points, 1, form.those(LINEAR), levels))
+        for side, form, own in zip("XZ", forms, names, strict=True):
+            plain = () if form is None else (form.those(LINEAR), form.levels(parts, side, own))
+            found.append(Polynomial.of(together(teachers, side), 1, *plain))
         return tuple(found)
 
     def _kernel(self, side: str, points, roles: Roles, form: Forms | None) -> Kernel | None:

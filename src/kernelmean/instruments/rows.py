@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 
@@ -49,8 +48,9 @@ def share(split, random_state, X, Z, y) -> list[Part]:
         return _samples(X, Z, y)
     n = y.shape[0]
     bounds = _folds(split, n) if kind == "folds" else _halves(split, n)
-    pieces = _pieces(bounds, rng)
-    parts = [Part(*(_rows(a, piece) for a in (X, Z, y))) for piece in pieces]
+    order = np.arange(n) if rng is None else rng.permutation(n)
+    pieces = [order[i:j] for i, j in itertools.pairwise(bounds)]
+    parts = [Part(*(arrays.take(a, piece, axis=0) for a in (X, Z, y))) for piece in pieces]
     if kind == "folds":
         return [replace(part, own=False) for part in parts]
     first, second = parts
@@ -75,15 +75,6 @@ def _halves(split, n: int) -> list[int]:
     return [0, first, n]
 
 
-def _pieces(bounds: list[int], rng: np.random.Generator | None) -> list[Any]:
-    """Slices between the bounds; row numbers of a random order when there is a generator."""
-    between = list(itertools.pairwise(bounds))
-    if rng is None:
-        return [slice(i, j) for i, j in between]
-    order = rng.permutation(bounds[-1])
-    return [order[i:j] for i, j in between]
-
-
 def _samples(X, Z, y) -> list[Part]:
     """Rows in both stages, in the first only, and in the second only, by what they lack."""
     xp = arrays.namespace(X)
@@ -102,11 +93,6 @@ def _samples(X, Z, y) -> list[Part]:
             part = Part(*(arrays.take(column, rows, axis=0) for column in (X, Z, y)))
             parts.append(replace(part, own=a, teaches=a, outcome=b))
     return parts
-
-
-def _rows(part, rows) -> Array:
-    """Some rows, by a slice or by numbers."""
-    return part[rows, ...] if isinstance(rows, slice) else arrays.take(part, rows, axis=0)
 
 
 def together(parts: list[Part], name: str) -> Array:

@@ -206,7 +206,7 @@ class Search:
     def found(self) -> tuple[np.ndarray, np.ndarray]:
         """Scales of the instruments, then of the regressors, as far as they are free."""
         sides = zip((self.regressors, self.instruments), self.free, self.regs, self.at, strict=True)
-        ux, uz = (_start(*side) if side[3] is None else side[3] for side in sides)
+        ux, uz = (_start(*side) if at is None else at for *side, at in sides)
         self.regressors.choose(ux[:-1])
         self.instruments.choose(uz[:-1])
         uz = self._descend(self._first(ux), uz, 1)
@@ -255,7 +255,7 @@ class Search:
         return descend(log_loss, start, _bounds(d, self.free[side], self.regs[side]), STEPS, 1e-6)
 
 
-def _start(scaled: Scaled, free: bool, reg: float | None, _at=None) -> np.ndarray:
+def _start(scaled: Scaled, free: bool, reg: float | None) -> np.ndarray:
     """√d times the lengthscale of every column: k at a typical pair is then that of one column."""
     d = scaled.points.shape[1]
     return np.append(np.full(d, 0.5 * np.log10(d) if free else 0.0), _log_reg(reg))

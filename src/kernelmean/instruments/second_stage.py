@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments
 from ..core.rows import put_together
 from .basis import trend_inverse
 from .first_stage import choose
@@ -145,33 +144,74 @@ class CausalLeaveOneOut:
 
     def __call__(self, reg: float) -> float:
         errors = self.errors([reg])[1]
-        return float(arrays.namespace(errors).sum(errors * errors)) / errors.shape[0]
+        return float(arrays.namespace(errors).mean(errors * errors))
 
     def errors(self, regs) -> tuple[Array, Array]:
-        """y_i − M_iᵀb⁻ⁱ and y_i − h⁻ⁱ(x_i), a column for each ξ."""
+        """y_i − M_iᵀb⁻ⁱ and y_i − h⁻ⁱ(x_i), a row for each ξ."""
         xp = arrays.namespace(self.u)
-        D = xp.stack([self.stage.grid.shrink(float(reg)) for reg in regs], axis=1)
-        b = self.stage.c[:, None] * D
-        left = (1.0 - self.g0)[:, None] - self.MM @ D / self.m
-        projected = (self.u[:, None] - self.MR @ b) / xp.clip(left, 1e-10, None)
-        pull = self.x0[:, None] + self.XM @ D / self.m
-        return projected, self.w[:, None] - self.XR @ b + pull * projected
+        D = xp.stack([self.stage.grid.shrink(float(reg)) for reg in regs])
+        b = self.stage.c * D
+        left = (1.0 - self.g0) - D @ self.MM.T / self.m
+        projected = (self.u - b @ self.MR.T) / xp.clip(left, 1e-10, None)
+        pull = self.x0 + D @ self.XM.T / self.m
+        return projected, self.w - b @ self.XR.T + pull * projected
 
     def judged(self, regs, bare: bool = False) -> Judged:
         """What the judges say of h at each ξ."""
         projected, causal = map(arrays.to_numpy, self.errors(regs))
         controlled = without(self.V, causal) if self.known else projected
         evidence = np.array([self.stage.evidence(float(reg)) for reg in regs])
-        mean = self.known * (causal**2).mean(0)
+        mean = self.known * (causal**2).mean(1)
         kinds = np.full(len(evidence), bare)
-        return Judged(mean, projected.T**2, controlled.T**2, evidence, kinds)
+        return Judged(mean, projected**2, controlled**2, evidence, kinds)
 
 
 def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """What a ridge regression on V leaves of errors in rows left out."""
+    """What a ridge regression on V, (n, k), leaves of errors, (candidates, n), in rows left out."""
     n = len(V)
     say = np.linalg.solve(V.T @ V / n + CONTROL * np.eye(V.shape[1]), V.T / n)
-    return (errors - V @ (say @ errors)) / (1.0 - (V * say.T).sum(1))[:, None]
+    return (errors - (errors @ say.T) @ V.T) / (1.0 - (V * say.T).sum(1))
+
+
+@dataclass(frozen=True)
+class Equations:
+    """The normal equations of stage 2, and a few complete rows, by which errors are judged."""
+
+    second: Array  # MᵀM/m
+    target: Array  # Mᵀy/m
+    power: float  # yᵀy/m
+    m: int
+    Phi: Array
+    M: Array
+    y: Array
+    V: np.ndarray  # x − E[x | z], standardised, of a plane's columns; none where there is no plane
+
+    @classmethod
+    def of(cls, groups: list[Group]) -> Equations:
+        """From the rows of stage 2."""
+        learners = [g for g in groups if g.outcome]
+        columns = lambda x, z, y, m: {"m": m, "y": y[:, None]}  # noqa: E731
+        moments = summed(learners, ["mm", "my", "yy"], columns)
+        second, target, power = (moments.mean(name) for name in ("mm", "my", "yy"))
+        Phi, M, y = complete_rows(learners)
+        slopes = slice(1, learners[0].basis_x.polynomial.slopes)
+        V = arrays.to_numpy(Phi[:, slopes]) - arrays.to_numpy(M[:, slopes])
+        return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V)
+
+    def solved(self, trends: int) -> tuple[SecondStage, CausalLeaveOneOut]:
+        """Stage 2, for every ξ, and its causal loss."""
+        stage = SecondStage.of(self.second, self.target, trends, self.m, self.power)
+        return stage, CausalLeaveOneOut.of(stage, self.Phi, self.M, self.y, self.m, self.V)
+
+    def less(self, keep: int, leave: int) -> Equations:
+        """In NumPy, without the columns `keep` to `leave`."""
+        given = self.second, self.target, self.M, self.y
+        second, target, M, y = map(arrays.to_numpy, given)
+        some = np.r_[:keep, leave : len(target)]
+        own = M[:, some]
+        Phi = own if self.Phi is self.M else arrays.to_numpy(self.Phi)[:, some]
+        inner = second[np.ix_(some, some)]
+        return replace(self, second=inner, target=target[some], Phi=Phi, M=own, y=y)
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
@@ -195,11 +235,9 @@ def regress(
 
     ξ is given, or the share known of the size that it is measured by, or chosen.
     """
-    learners = [g for g in groups if g.outcome]
-    stage = of_moments(second_moments(learners), trends)
+    stage, loss = Equations.of(groups).solved(trends)
     if split == "share":
         return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size), stage.m
-    loss = causal_leave_one_out(stage, learners)
     if reg is None and share is not None:
         reg = share * max(stage.size, arrays.EPS)
     if reg is None:
@@ -211,52 +249,6 @@ def regress(
 def candidates(stage: SecondStage) -> np.ndarray:
     """Values of ξ to choose from."""
     return XI * max(stage.size, arrays.EPS)
-
-
-def of_moments(moments: Moments, trends: int) -> SecondStage:
-    """Stage 2 from sums over rows."""
-    power = float(moments.mean("yy")[0, 0])
-    return SecondStage.of(moments.mean("mm"), moments.mean("my")[:, 0], trends, moments.n, power)
-
-
-def judge(
-    groups: list[Group], leave: int, keep: int, reg: float | None, bare: bool
-) -> tuple[SecondStage, np.ndarray, Judged]:
-    """Stage 2 without columns `keep` to `leave`, values of ξ, and what the judges say of them."""
-    learners = [g for g in groups if g.outcome]
-    moments = second_moments(learners)
-    rows = *complete_rows(learners), moments.mean("mm"), moments.mean("my")[:, 0]
-    M, y, second, target = map(arrays.to_numpy, rows[1:])
-    Phi = M if rows[0] is rows[1] else arrays.to_numpy(rows[0])
-    columns = np.r_[:keep, leave : second.shape[0]]
-    power = float(moments.mean("yy")[0, 0])
-    stage = SecondStage.of(
-        second[np.ix_(columns, columns)], target[columns], keep, moments.n, power
-    )
-    own = M[:, columns]
-    V = left_of_regressors(Phi, M, learners[0])
-    loss = CausalLeaveOneOut.of(stage, own if Phi is M else Phi[:, columns], own, y, moments.n, V)
-    regs = candidates(stage) if reg is None else np.array([reg])
-    return stage, regs, loss.judged(regs, bare)
-
-
-def second_moments(learners: list[Group]) -> Moments:
-    """MᵀM, Mᵀy and yᵀy over the rows of stage 2."""
-    columns = lambda x, z, y, m: {"m": m, "y": y[:, None]}  # noqa: E731
-    return summed(learners, ["mm", "my", "yy"], columns)
-
-
-def causal_leave_one_out(stage: SecondStage, learners: list[Group]) -> CausalLeaveOneOut:
-    """The causal loss over a few of the complete rows."""
-    Phi, M, y = complete_rows(learners)
-    V = left_of_regressors(Phi, M, learners[0])
-    return CausalLeaveOneOut.of(stage, Phi, M, y, stage.m, V)
-
-
-def left_of_regressors(Phi, M, group: Group) -> np.ndarray:
-    """x − E[x | z], standardised, of a plane's columns; none where there is no plane."""
-    slopes = slice(1, group.basis_x.polynomial.slopes)
-    return arrays.to_numpy(Phi[:, slopes]) - arrays.to_numpy(M[:, slopes])
 
 
 def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..core.summary import Block, Line, Summary
-from .basis import Basis
+from .choice import StructuralDraft
 from .fit import StructuralFit
 from .inference import anderson_rubin, average_slope, endogeneity_of, strength
 from .rows import kind_of
@@ -18,6 +18,12 @@ WAYS = {
     "samples": "two samples, by what their rows lack",
     "share": "a share of the rows in stage 1, the others in stage 2",
     "folds": "folds, each embedded from the others",
+}
+
+BOUNDS = {
+    -1: " (the shortest tried: rougher than the search can follow)",
+    0: "",
+    1: " (the longest tried: hardly bends)",
 }
 
 
@@ -35,9 +41,9 @@ def account(fit: StructuralFit, asked: Mapping[str, Any], formula: str | None) -
 def _stages(fit: StructuralFit, split, formula: str | None) -> Block:
     n, m = fit.sizes
     lines = [
-        _listed("endogenous regressors", fit.roles.x),
-        _listed("exogenous regressors", fit.roles.c),
-        _listed("instruments", fit.roles.z),
+        Line.listed("endogenous regressors", fit.roles.x),
+        Line.listed("exogenous regressors", fit.roles.c),
+        Line.listed("instruments", fit.roles.z),
         Line("rows in stage 1 / stage 2", (n, m), f"{n:,} / {m:,}"),
         Line("sharing of rows", split, f"{split!r}: {WAYS[kind_of(split)]}"),
     ]
@@ -46,57 +52,55 @@ def _stages(fit: StructuralFit, split, formula: str | None) -> Block:
     return Block("Data and stages", lines)
 
 
-def _listed(name: str, columns: Iterable[str]) -> Line:
-    text = ", ".join(columns) or "none"
-    return Line(name, text, text)
-
-
 def _kernels(fit: StructuralFit) -> list[Block]:
     degree = fit.draft.trend
-    if fit.draft.bare:
-        least = Line("kernel", None, "none: two-stage least squares")
-        powers = Line("powers of each column", degree, f"up to {degree}")
-        sides = "Kernel on the regressors", "Kernel on the instruments"
-        return [Block(side, [least, powers]) for side in sides]
-    trend = "none" if degree is None else f"polynomial of degree {degree}"
     of_x, of_z = (
-        _kernel(fit.draft.kernels[i], fit.draft.bases[i], names)
+        [*(_powers if fit.draft.bare else _kernel)(fit.draft, i, names), *_plain(fit, i, names)]
         for i, names in enumerate((fit.roles.regressors, fit.roles.instruments))
     )
-    return [
-        Block("Kernel on the regressors", [*of_x, Line("trend beside the kernel", degree, trend)]),
-        Block("Kernel on the instruments", of_z),
-    ]
+    if not fit.draft.bare:
+        trend = "none" if degree is None else f"polynomial of degree {degree}"
+        of_x.append(Line("trend beside the kernel", degree, trend))
+    return [Block("Kernel on the regressors", of_x), Block("Kernel on the instruments", of_z)]
 
 
-def _kernel(kernel, basis: Basis, names: list[str]) -> list[Line]:
+def _powers(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
+    least = Line("kernel", None, "none: two-stage least squares")
+    return [least, Line("powers of each column", draft.trend, f"up to {draft.trend}")]
+
+
+def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     """The kernel, its lengthscale along each column, and the number of coordinates."""
+    kernel, basis, bounds = draft.kernels[i], draft.bases[i], draft.at_bound(i)
     bent, rank = basis.polynomial.bent, basis.features.rank_
     own = kernel.on(bent, len(names)) if len(bent) < len(names) else kernel
-    scale = getattr(own, "lengthscale", None)
+    scale, coordinates = getattr(own, "lengthscale", None), Line("coordinates", rank, f"{rank:,}")
     if scale is None:
-        lines = [Line("kernel", kernel, repr(kernel))]
-    else:
-        each = np.broadcast_to(np.asarray(scale, dtype=float), len(bent))
-        named = zip(bent, each, strict=True)
-        lines = [Line("kernel", kernel, type(own).__name__)]
-        lines += [Line.of(f"lengthscale of {names[j]}", float(s)) for j, s in named]
-    lines += [Line(names[j], "linear", "a straight line") for j in basis.polynomial.straight]
-    for j, levels in basis.polynomial.categories:
-        lines.append(Line(names[j], "category", f"{len(levels)} categories"))
-    return [*lines, Line("coordinates", rank, f"{rank:,}")]
+        return [Line("kernel", kernel, repr(kernel)), coordinates]
+    each = np.broadcast_to(np.asarray(scale, dtype=float), len(bent))
+    named = [
+        (f"lengthscale of {names[j]}", s, BOUNDS[int(bounds[j])])
+        for j, s in zip(bent, each, strict=True)
+    ]
+    return [Line("kernel", kernel, type(own).__name__), *(Line.of(*n) for n in named), coordinates]
+
+
+def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
+    """Columns without a kernel."""
+    polynomial = fit.draft.bases[i].polynomial
+    lines = [Line(names[j], "linear", "a straight line") for j in polynomial.straight]
+    levels = [(names[j], f"{len(levels)} categories") for j, levels in polynomial.categories]
+    return lines + [Line(name, "category", text) for name, text in levels]
 
 
 def _numbers(fit: StructuralFit, asked: Mapping[str, Any]) -> Block:
     p = fit.specification_p
-    origins = (
-        " (chosen)" if asked[name] is None else " (given)" for name in ("reg_stage1", "reg_stage2")
-    )
     contradicted = " (the instruments contradict the fit)" if p < 0.05 else ""
     return Block(
         "Fit",
         [
-            *map(Line.of, ("reg_stage1 (λ)", "reg_stage2 (ξ)"), fit.regs, origins),
+            Line.chosen("reg_stage1 (λ)", fit.regs[0], asked["reg_stage1"]),
+            Line.chosen("reg_stage2 (ξ)", fit.regs[1], asked["reg_stage2"]),
             *map(Line.of, ("loss of stage 1", "loss of stage 2"), fit.losses),
             Line.of("specification, p-value", p, contradicted),
             *_against_a_line(fit),

@@ -55,7 +55,7 @@ class LeaveOneOut(Saveable):
     inner: Array  # C Cᵀ, (r, r)
     norms: Array  # ‖ψ_i‖², (n,)
     d: Array
-    whole: float = 1.0  # rows that C is of, for each of those looked at
+    some: bool = False  # the rows are some of those that the moments are of
 
     @classmethod
     def of(cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None) -> LeaveOneOut:
@@ -65,8 +65,8 @@ class LeaveOneOut(Saveable):
         if d is None:
             d = arrays.namespace(Phi).full_like(norms, 1.0 / (n or P.shape[0]))
         C = P.T @ (d[:, None] * Psi) if C is None else C
-        whole = (n or P.shape[0]) / P.shape[0]
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, whole)
+        some = n is not None and n > P.shape[0]
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some)
 
     def __call__(self, reg: float) -> float:
         xp = arrays.namespace(self.P)
@@ -127,16 +127,21 @@ class LeaveOneOut(Saveable):
         xp = arrays.namespace(self.P)
         own, every = xp.linalg.diagonal(self.inner), float(self.d @ self.norms)
         scale = self.P.shape[0] / few.P.shape[0]
+        if self.some:  # moments of all rows are not those of these
+            linear, square = self.d @ self.cross, self.inner * ((self.d * self.P.T) @ self.P)
 
         def loss(reg: float) -> float:
             shrink = self.grid.shrink(reg)
-            within = float(own @ (shrink * (shrink * self.grid.values - 2.0)))
+            if self.some:
+                within = every + float(shrink @ (square @ shrink - 2 * linear))
+            else:
+                within = every + float(own @ (shrink * (shrink * self.grid.values - 2.0)))
             left = few._left(shrink) ** 2
             if float(xp.min(left)) < SAFE**2:
                 more = float(xp.sum((1.0 - left) * few.rows(reg)))
             else:
                 more = few._squares(few.d * (1.0 - left) / left, shrink)
-            return max(every + within / self.whole + scale * more, 0.0)
+            return max(within + scale * more, 0.0)
 
         return loss
 
@@ -148,4 +153,4 @@ class LeaveOneOut(Saveable):
         rows = evenly(n, limit)
         P, cross = (arrays.take(A, rows, axis=0) for A in (self.P, self.cross))
         norms, d = (arrays.take(a, rows, axis=0) for a in (self.norms, self.d))
-        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d, self.whole * n / len(rows))
+        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d)
