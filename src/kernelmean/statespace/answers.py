@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,9 @@ from .options import Particles, as_filter
 from .results import (
     LatentBelief,
     LatentResult,
+    LineBelief,
+    LineForecast,
     NodeModel,
-    ObservationForecast,
     StateForecast,
     latent_names,
 )
@@ -113,13 +113,9 @@ class SpaceAnswers(ChainEstimator):
         rows, _ = self.course(X, lengths, inputs)
         if not self._by_particles:
             return self._laws(self.chain_.filtered(rows), rows, X)
-        found = self._particles(rows, keep=True)
-        assert found.particles is not None
-        assert found.weights is not None
-        shares = [self.space_.latent.shares(x) for x in found.particles]
-        p = np.stack([w @ s for w, s in zip(found.weights, shares, strict=True)])
-        mean, variance = (arrays.like(a, rows.points) for a in found.moments)
-        return self._laws(p, rows, X, (mean, variance))
+        found = self._particles(rows)
+        p = self._shares(found.particles, found.weights)
+        return self._laws(p, rows, X, tuple(arrays.like(a, rows.points) for a in found.moments))
 
     def smooth(self, X, lengths=None, inputs=None) -> LatentResult:
         """Law of the latent state of every row given its whole sequence.
@@ -156,10 +152,7 @@ class SpaceAnswers(ChainEstimator):
 
     def one_step(self, X, lengths=None, inputs=None) -> Array:
         """As `predict`."""
-        rows, course = self.course(X, lengths, inputs)
-        if not self._by_particles:
-            return self._laws_of(rows, course).mean()
-        return self._moved(arrays.like(self._particles(rows).mean, rows.points), course)
+        return self._laws_of(*self.course(X, lengths, inputs)).mean()
 
     def predict_quantile(self, X, q, lengths=None, inputs=None) -> Array:
         """Quantiles of y_t given y_1, ..., y_{t-1}, (n, d) for one level, (n, k, d) for k.
@@ -172,29 +165,24 @@ class SpaceAnswers(ChainEstimator):
             Levels between 0 and 1.
         """
         as_levels(q)
-        rows, course = self.course(X, lengths, inputs)
-        if self._by_particles:
-            result, rng = self._particles(rows, keep=True), generator(self.random_state)
-            ends = particles.forecast_quantile(self._node_model, result, q, rng)
-            return self._moved(arrays.like(ends, rows.points), course)
-        return self._laws_of(rows, course).quantile(q)
+        return self._laws_of(*self.course(X, lengths, inputs)).quantile(q)
 
-    def _laws_of(self, rows: Rows, course: Course | None) -> ObservationForecast:
+    def _laws_of(self, rows: Rows, course: Course | None) -> StateForecast:
         """Of every row, given the rows before."""
-        chain = self.chain_
-        laws = ObservationForecast(chain, chain.predicted(rows))
+        p = self._predicted(rows)
         if course is None:
-            return laws
-        shift, change = course.track.mean, course.line.transform
-        return replace(laws, shift=shift, extra=course.extra, transform=change)
+            return StateForecast(self.chain_, p)
+        return LineForecast(
+            self.chain_, p, shift=course.track.mean, extra=course.extra,
+            transform=course.line.transform,
+        )  # fmt: skip
 
-    def _moved(self, ends: Array, course: Course | None) -> Array:
-        """Innovations, (n, ..., d), as observations."""
-        if course is None:
-            return ends
-        shift = course.track.mean
-        shift = shift[:, None] if ends.ndim == 3 else shift
-        return arrays.like(course.line.transform.back(arrays.to_numpy(ends) + shift), ends)
+    def _predicted(self, rows: Rows) -> np.ndarray:
+        """Probabilities of the nodes given the rows before, (n, m)."""
+        if not self._by_particles:
+            return self.chain_.predicted(rows)
+        found = self._particles(rows)
+        return self._shares(found.particles, found.prior)
 
     def predict_interval(self, X, level=0.95, lengths=None, inputs=None) -> Interval:
         """Central interval of y_t given y_1, ..., y_{t-1}: lower and upper ends, (n, d) each.
@@ -251,13 +239,12 @@ class SpaceAnswers(ChainEstimator):
         states = chain.ahead(rows, steps)
         labels = Labels.of(X)
         labels = labels.ahead(steps) if count == 1 else Labels(labels.columns)
-        laws = StateForecast(
-            arrays.like(states, rows.points), chain.mixture(states), chain.spread, labels
-        )
+        p = arrays.like(states, rows.points)
         if course is None:
-            return laws
+            return StateForecast(chain, p, labels)
         shift, extra = course.ahead(chain, states.reshape(count, steps, -1), known)
-        return replace(laws, shift=shift, extra=extra, transform=course.line.transform)
+        change = course.line.transform
+        return LineForecast(chain, p, labels, shift=shift, extra=extra, transform=change)
 
     def sample_paths(
         self, X, steps: int, n: int = 100, lengths=None, random_state=None, inputs=None,
@@ -332,7 +319,10 @@ class SpaceAnswers(ChainEstimator):
         True
         """
         first = as_inputs(inputs, 1, self.inputs_)
-        return LatentBelief(self.chain_, prior, self.columns, self.nodes_, self.backbone_, first)
+        parts = self.chain_, prior, self.columns, self.nodes_
+        if self.backbone_ is None:
+            return LatentBelief(*parts)
+        return LineBelief(*parts, self.backbone_, first)
 
     # ------------------------------------------------------------ laws
 
@@ -405,10 +395,15 @@ class SpaceAnswers(ChainEstimator):
     def _by_particles(self) -> bool:
         return isinstance(as_filter(self.inference), Particles)
 
-    def _particles(self, rows: Rows, keep: bool = False) -> particles.ParticleResult:
+    def _particles(self, rows: Rows) -> particles.ParticleResult:
         Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
         n = as_filter(self.inference).n
-        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, keep)
+        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, True)
+
+    def _shares(self, x, weights) -> np.ndarray:
+        """Weighted particles of every row, (n, N, n_latent), as probabilities of the nodes."""
+        shares = self.space_.latent.shares
+        return np.stack([w @ shares(points) for w, points in zip(weights, x, strict=True)])
 
 
 def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:
