@@ -17,6 +17,7 @@ from ..core.checks import (
     check_columns,
     check_count,
     check_level,
+    column_names,
     frozen,
     generator,
     warn_numerical,
@@ -63,6 +64,7 @@ class SpaceAnswers(ChainEstimator):
     # as files from before these were have them
     backbone_: FittedBackbone | None = None
     inputs_ = 0
+    input_names_: list[str] | None = None
     range_: np.ndarray | None = None
 
     # ------------------------------------------------------------ states
@@ -76,13 +78,29 @@ class SpaceAnswers(ChainEstimator):
             As for `filter`.
         """
         rows = self.rows(X, lengths)
-        inputs = as_inputs(inputs, len(rows.seen), self.inputs_)
+        check_aligned(X, inputs)
+        inputs = self.given(inputs, len(rows.seen))
         course = None
         if self.backbone_ is not None:
             course = Course.of(self.chain_, self.backbone_, rows, inputs)
             rows = course.rows
         self._look_out(rows)
         return rows, course
+
+    def given(self, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
+        """Known inputs of n rows, like those of fitting.
+
+        Parameters
+        ----------
+        inputs : array or DataFrame of shape (n, k), optional
+        n : int
+        name : str
+            As messages call them.
+        """
+        names, known = column_names(inputs), self.input_names_
+        if names is not None and known is not None and names != known:
+            raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
+        return as_inputs(inputs, n, self.inputs_, name)
 
     def _look_out(self, rows: Rows) -> None:
         """A word where many rows lie where none of training has been."""
@@ -111,11 +129,10 @@ class SpaceAnswers(ChainEstimator):
             As in `fit`.
         """
         rows, _ = self.course(X, lengths, inputs)
-        if not self._by_particles:
-            return self._laws(self.chain_.filtered(rows), rows, X)
-        found = self._particles(rows)
-        p = self._shares(found.particles, found.weights)
-        return self._laws(p, rows, X, tuple(arrays.like(a, rows.points) for a in found.moments))
+        if self._by_particles:
+            found = self._particles(rows)
+            return self._laws(self._shares(found.particles, found.weights), rows, X)
+        return self._laws(self.chain_.filtered(rows), rows, X)
 
     def smooth(self, X, lengths=None, inputs=None) -> LatentResult:
         """Law of the latent state of every row given its whole sequence.
@@ -128,11 +145,11 @@ class SpaceAnswers(ChainEstimator):
         rows, _ = self.course(X, lengths, inputs)
         return self._laws(self.chain_.smoothed(rows), rows, X)
 
-    def _laws(self, p: np.ndarray, rows: Rows, X, moments=None) -> LatentResult:
+    def _laws(self, p: np.ndarray, rows: Rows, X) -> LatentResult:
         nodes, p = (arrays.like(a, rows.points) for a in (self.nodes_, p))
         laws = MeanEmbedding.of_parts(nodes, p, None, self.kernel_x_)
         labels = Labels(latent_names(self.nodes_.shape[1]), Labels.of(X).index)
-        return LatentResult(laws, labels, moments)
+        return LatentResult(laws, labels)
 
     # ------------------------------------------------------------ observations
 
@@ -235,7 +252,7 @@ class SpaceAnswers(ChainEstimator):
         check_count(steps, "steps")
         rows, course = self.course(X, lengths, inputs)
         chain, count = self.chain_, len(rows.sequences)
-        known = as_inputs(inputs_ahead, steps * count, self.inputs_, "inputs_ahead")
+        known = self.given(inputs_ahead, steps * count, "inputs_ahead")
         states = chain.ahead(rows, steps)
         labels = Labels.of(X)
         labels = labels.ahead(steps) if count == 1 else Labels(labels.columns)
@@ -274,7 +291,7 @@ class SpaceAnswers(ChainEstimator):
         rows, course = self.course(X, lengths, inputs)
         if len(rows.sequences) != 1:
             raise ValueError(f"lengths has {len(rows.sequences)} entries; one sequence is needed")
-        known = as_inputs(inputs_ahead, steps, self.inputs_, "inputs_ahead")
+        known = self.given(inputs_ahead, steps, "inputs_ahead")
         rng = generator(self.random_state if random_state is None else random_state)
         chain = self.chain_
         found = chain.paths(chain.filtered(rows)[-1], n, steps, rng)
@@ -318,7 +335,7 @@ class SpaceAnswers(ChainEstimator):
         >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
         True
         """
-        first = as_inputs(inputs, 1, self.inputs_)
+        first = self.given(inputs, 1)
         parts = self.chain_, prior, self.columns, self.nodes_
         if self.backbone_ is None:
             return LatentBelief(*parts)
@@ -404,6 +421,13 @@ class SpaceAnswers(ChainEstimator):
         """Weighted particles of every row, (n, N, n_latent), as probabilities of the nodes."""
         shares = self.space_.latent.shares
         return np.stack([w @ shares(points) for w, points in zip(weights, x, strict=True)])
+
+
+def check_aligned(X, inputs) -> None:
+    """Two tables have one index."""
+    tables = hasattr(X, "iloc") and hasattr(inputs, "iloc")
+    if tables and not X.index.equals(inputs.index):
+        raise ValueError("inputs has another index than X; rows of the same times are needed")
 
 
 def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:

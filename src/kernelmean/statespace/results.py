@@ -96,26 +96,15 @@ class LatentResult(Law):
         Batch of n laws on the nodes.
     labels : Labels
         Names of the latent coordinates, and the index of the rows.
-    moments : (array, array), optional
-        Means and variances of particles, (n, n_latent) each; None is those of the embedding.
     """
 
     embedding: MeanEmbedding
     labels: Labels
-    moments: tuple[Array, Array] | None = None
     embeddings = attribute("embeddings", "embedding")
-
-    def mean(self) -> Array:
-        """E x, (n, n_latent)."""
-        return self.embedding.mean() if self.moments is None else self.moments[0]
 
     def variance(self) -> Array:
         """Of every latent coordinate, (n, n_latent)."""
-        return self.embedding.std() ** 2 if self.moments is None else self.moments[1]
-
-    def std(self) -> Array:
-        """Standard deviation of every latent coordinate, (n, n_latent)."""
-        return self.variance() ** 0.5
+        return self.std() ** 2
 
     @property
     def probabilities(self) -> Array:
