@@ -363,7 +363,7 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     line, off = series.fitted(best.form)
     wide = line.track(series.Y, seen, sequences, inputs).wide
     usable = seen & line.settled(wide)
-    if line.form.lost and line.form.trend == "n" and options.trend != "n":
+    if line.form.lost == 1 and line.form.trend == "n" and options.trend != "n":
         line, off = drifting(line, off, usable)
     simple, plain = first.fitted(tried[0].form)
     track = line.track(series.Y, seen, sequences, inputs)
