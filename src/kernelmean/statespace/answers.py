@@ -131,7 +131,11 @@ class SpaceAnswers(ChainEstimator):
         rows, _ = self.course(X, lengths, inputs)
         if self._by_particles:
             found = self._particles(rows)
-            return self._laws(self._shares(found.particles, found.weights), rows, X)
+            moments = (
+                arrays.like(a, rows.points) for a in (found.state_mean, found.state_variance)
+            )
+            p = self._shares(found.particles, found.weights)
+            return self._laws(p, rows, X, tuple(moments))
         return self._laws(self.chain_.filtered(rows), rows, X)
 
     def smooth(self, X, lengths=None, inputs=None) -> LatentResult:
@@ -145,11 +149,11 @@ class SpaceAnswers(ChainEstimator):
         rows, _ = self.course(X, lengths, inputs)
         return self._laws(self.chain_.smoothed(rows), rows, X)
 
-    def _laws(self, p: np.ndarray, rows: Rows, X) -> LatentResult:
+    def _laws(self, p: np.ndarray, rows: Rows, X, moments=None) -> LatentResult:
         nodes, p = (arrays.like(a, rows.points) for a in (self.nodes_, p))
         laws = MeanEmbedding.of_parts(nodes, p, None, self.kernel_x_)
         labels = Labels(latent_names(self.nodes_.shape[1]), Labels.of(X).index)
-        return LatentResult(laws, labels)
+        return LatentResult(laws, labels, moments)
 
     # ------------------------------------------------------------ observations
 

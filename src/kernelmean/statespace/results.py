@@ -96,15 +96,26 @@ class LatentResult(Law):
         Batch of n laws on the nodes.
     labels : Labels
         Names of the latent coordinates, and the index of the rows.
+    moments : (array, array), optional
+        Means and variances of particles, (n, n_latent) each; None is those of the embedding.
     """
 
     embedding: MeanEmbedding
     labels: Labels
+    moments: tuple[Array, Array] | None = None
     embeddings = attribute("embeddings", "embedding")
+
+    def mean(self) -> Array:
+        """E x, (n, n_latent)."""
+        return self.embedding.mean() if self.moments is None else self.moments[0]
 
     def variance(self) -> Array:
         """Of every latent coordinate, (n, n_latent)."""
-        return self.std() ** 2
+        return self.embedding.std() ** 2 if self.moments is None else self.moments[1]
+
+    def std(self) -> Array:
+        """Standard deviation of every latent coordinate, (n, n_latent)."""
+        return self.variance() ** 0.5
 
     @property
     def probabilities(self) -> Array:
@@ -215,7 +226,7 @@ class LatentBelief(RegimeBelief):
 
     def __init__(self, model: FittedChain, prior, labels: Labels, nodes: np.ndarray):
         super().__init__(model, prior, labels)
-        self._nodes = nodes
+        self._nodes, self._points_of = nodes, model.emissions.points
 
     def predict(self, inputs=None) -> LatentBelief:
         """One step on in time; `inputs`, (k,), are those of the next row, beside a backbone."""
@@ -252,7 +263,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def update(self, x) -> LineBelief:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._model.emissions.points)
+        point, seen = as_observation(x, self._points_of)
         z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
         usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
         off = z - self.shift if usable else np.full(len(self.shift), np.nan)
