@@ -148,7 +148,7 @@ class StateForecast(ObservationLaw):
     observations = attribute("observations", "embedding")
 
     @cached_property
-    def embedding(self) -> MeanEmbedding:  # type: ignore[override]
+    def embedding(self) -> MeanEmbedding:
         """Of the innovations, or of the observations themselves."""
         return self.chain.mixture(arrays.to_numpy(self.states))
 
