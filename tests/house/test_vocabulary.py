@@ -9,7 +9,6 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import kernelmean as km
 from kernelmean.core.interval import Interval
 from kernelmean.embedding.law import Law
 from kernelmean.statespace.backbone import Transform
+from kernelmean.statespace.results import LineForecast
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 
@@ -73,7 +73,8 @@ def moved(transform: Transform) -> Any:
     """Forecasts as a backbone makes them: observations are innovations, moved and widened."""
     shift, extra = np.linspace(0, 1, 4)[:, None], np.full((4, 1), 0.1)
     it = loaded("state_space").forecast(LINE, 4)
-    return replace(it, shift=shift, extra=extra, transform=transform)
+    parts = {"shift": shift, "extra": extra, "transform": transform}
+    return LineForecast(it.chain, it.states, it.labels, **parts)
 
 
 LAWS |= {
@@ -87,7 +88,7 @@ SINGLE: dict[str, tuple[Callable[[], Any], int]] = {
     "KernelStateSpace.start": (lambda: loaded("state_space").start(), 1),
 }
 BASES = {"_Steps", "ObservationLaw", "ShiftedLaw"}
-WITHIN = {"ObservationForecast"}  # what predictions are taken from; never handed out
+WITHIN = {"LineBelief"}  # a belief beside a backbone: its law is that of the forecasts
 
 # what is asked of a law, with k rows of its columns at hand, and the shape of the answer of m laws
 VERBS: dict[str, tuple[Callable[[Any, np.ndarray], Any], str]] = {

@@ -356,10 +356,57 @@ def test_inputs_are_used_and_asked_for(walk):
     ahead = m.forecast(X, 2, inputs=u, inputs_ahead=[[1.0], [-1.0]])
     assert_allclose(ahead.mean()[:, 0], [2.0, -2.0], atol=0.15)
     assert m.sample_paths(X, 2, 3, inputs=u, inputs_ahead=[[0.0], [0.0]]).shape == (3, 2, 1)
+    with pytest.raises(ValueError, match="inputs were given, and backbone is None"):
+        km.KernelStateSpace(em=QUICK, backbone=None).fit(X, inputs=u)
     with pytest.raises(ValueError, match="inputs is None; the model was fitted with 1"):
         m.predict(X)
     with pytest.raises(ValueError, match="inputs has 3 rows; 150 are needed"):
         m.predict(X, inputs=u[:3])
+
+
+@pytest.mark.slow
+def test_tables_of_inputs_are_compared_by_name_and_date():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(1)
+    months = pd.period_range("2001-01", periods=80, freq="M")
+    U = pd.DataFrame(rng.standard_normal((80, 2)), months, ["price", "rain"])
+    X = (2.0 * U["price"] - U["rain"] + 0.1 * rng.standard_normal(80)).rename("sales")
+    m = km.KernelStateSpace(em=QUICK).fit(X, inputs=U)
+    ahead = pd.DataFrame({"price": [1.0], "rain": [1.0]})
+    assert_allclose(m.forecast(X, 1, inputs=U, inputs_ahead=ahead).mean(), [[1.0]], atol=0.15)
+    assert_allclose(m.predict(X, inputs=U), m.predict(X, inputs=U.to_numpy()))
+    with pytest.raises(ValueError, match="inputs has the columns .*'rain', 'price'"):
+        m.predict(X, inputs=U[["rain", "price"]])
+    with pytest.raises(ValueError, match="inputs_ahead has the columns"):
+        m.forecast(X, 1, inputs=U, inputs_ahead=ahead[["rain", "price"]])
+    for learn in (m.fit, m.predict):
+        with pytest.raises(ValueError, match="inputs has another index than X"):
+            learn(X, inputs=U.iloc[::-1])
+
+
+@pytest.mark.parametrize("drift", [0.02, 0.3, 1.0])
+def test_a_drift_is_shrunk_by_its_doubt(drift):
+    """The mean of the innovations of a line without one, times max(0, 1 − 1/t²)."""
+    y = np.cumsum(drift + np.random.default_rng(5).standard_normal((60, 1)), axis=0)
+    options = km.Backbone(order=0, difference=1, trend="drift", transform=None)
+    found = lines.search(options, y, np.ones(60, dtype=bool), [slice(0, 60)])
+    u = np.diff(y[:, 0])
+    e = lfilter([1.0], [1.0, -found.line.form.memory], u)
+    kept = e.mean() * max(0.0, 1 - e.var() / len(e) / e.mean() ** 2)
+    assert found.line.form.trend == "drift"
+    assert_allclose(found.line.terms, [[kept]], rtol=0.1)
+    assert_allclose(found.innovations[5:, 0], e[4:] - found.line.terms[0], atol=0.1)
+
+
+def test_a_law_of_innovations_adds_no_drift():
+    """Far ahead differences have the line's mean, whatever mean the law of innovations has."""
+    X = np.cumsum(np.random.default_rng(3).standard_normal((80, 1)) ** 3, axis=0)
+    options = km.Backbone(order=0, difference=1, trend="drift", transform=None)
+    m = km.KernelStateSpace(backbone=options, em=QUICK).fit(X)
+    found = lines.search(options, X, np.ones(80, dtype=bool), [slice(0, 80)])
+    assert abs(m.startprob_ @ m.emissions_.mean())[0] > 1e-4
+    means = m.forecast(X, 40).mean()[:, 0]
+    assert np.diff(means)[-1] == pytest.approx(found.line.terms[0, 0], abs=1e-6)
 
 
 @pytest.mark.slow
@@ -408,7 +455,13 @@ def test_dates_come_out():
     X = pd.Series(np.cumsum(np.random.default_rng(0).standard_normal(100)), index, name="level")
     m = km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(X)
     frame = m.forecast(X, 3).to_frame()
-    assert list(frame.index) == list(pd.date_range("2008-05-31", periods=3, freq="ME"))
+    pd.testing.assert_index_equal(frame.index, pd.date_range("2008-05-31", periods=3, freq="ME"))
+    assert frame.index.freq == index.freq
+    quarters = X.set_axis(pd.period_range("1990Q1", periods=100, freq="Q", name="quarter"))
+    again = m.forecast(quarters, 3).to_frame()
+    want = pd.period_range("2015Q1", periods=3, freq="Q", name="quarter")
+    pd.testing.assert_index_equal(again.index, want)
+    assert_allclose(again, frame)
     assert frame.columns[0] == "level"
 
 

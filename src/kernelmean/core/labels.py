@@ -53,7 +53,7 @@ class Labels(Saveable):
 
             frequency = to_offset(self.index.inferred_freq)
         if frequency is not None:
-            return Labels(self.columns, [last + frequency * k for k in range(1, steps + 1)])
+            return Labels(self.columns, _following(self.index, frequency, steps))
         if isinstance(last, int | np.integer):
             return Labels(self.columns, [int(last) + k for k in range(1, steps + 1)])
         return Labels(self.columns)
@@ -81,6 +81,14 @@ class Labels(Saveable):
             else None
         )
         return pd.DataFrame(columns, index=index)
+
+
+def _following(index, frequency, steps: int):
+    """The dates or periods after those of an index, as one of its kind and frequency."""
+    found = pandas().Index([index[-1] + frequency * k for k in range(1, steps + 1)])
+    if hasattr(type(found), "inferred_freq"):
+        found.freq = frequency
+    return found.rename(index.name)
 
 
 def law_frame(law, labels: Labels, level: float, stem: str = "y"):

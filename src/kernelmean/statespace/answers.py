@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..core.checks import (
     check_columns,
     check_count,
     check_level,
+    column_names,
     frozen,
     generator,
     warn_numerical,
@@ -33,8 +33,9 @@ from .options import Particles, as_filter
 from .results import (
     LatentBelief,
     LatentResult,
+    LineBelief,
+    LineForecast,
     NodeModel,
-    ObservationForecast,
     StateForecast,
     latent_names,
 )
@@ -63,6 +64,7 @@ class SpaceAnswers(ChainEstimator):
     # as files from before these were have them
     backbone_: FittedBackbone | None = None
     inputs_ = 0
+    input_names_: list[str] | None = None
     range_: np.ndarray | None = None
 
     # ------------------------------------------------------------ states
@@ -76,13 +78,29 @@ class SpaceAnswers(ChainEstimator):
             As for `filter`.
         """
         rows = self.rows(X, lengths)
-        inputs = as_inputs(inputs, len(rows.seen), self.inputs_)
+        check_aligned(X, inputs)
+        inputs = self.given(inputs, len(rows.seen))
         course = None
         if self.backbone_ is not None:
             course = Course.of(self.chain_, self.backbone_, rows, inputs)
             rows = course.rows
         self._look_out(rows)
         return rows, course
+
+    def given(self, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
+        """Known inputs of n rows, like those of fitting.
+
+        Parameters
+        ----------
+        inputs : array or DataFrame of shape (n, k), optional
+        n : int
+        name : str
+            As messages call them.
+        """
+        names, known = column_names(inputs), self.input_names_
+        if names is not None and known is not None and names != known:
+            raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
+        return as_inputs(inputs, n, self.inputs_, name)
 
     def _look_out(self, rows: Rows) -> None:
         """A word where many rows lie where none of training has been."""
@@ -111,15 +129,14 @@ class SpaceAnswers(ChainEstimator):
             As in `fit`.
         """
         rows, _ = self.course(X, lengths, inputs)
-        if not self._by_particles:
-            return self._laws(self.chain_.filtered(rows), rows, X)
-        found = self._particles(rows, keep=True)
-        assert found.particles is not None
-        assert found.weights is not None
-        shares = [self.space_.latent.shares(x) for x in found.particles]
-        p = np.stack([w @ s for w, s in zip(found.weights, shares, strict=True)])
-        mean, variance = (arrays.like(a, rows.points) for a in found.moments)
-        return self._laws(p, rows, X, (mean, variance))
+        if self._by_particles:
+            found = self._particles(rows)
+            moments = (
+                arrays.like(a, rows.points) for a in (found.state_mean, found.state_variance)
+            )
+            p = self._shares(found.particles, found.weights)
+            return self._laws(p, rows, X, tuple(moments))
+        return self._laws(self.chain_.filtered(rows), rows, X)
 
     def smooth(self, X, lengths=None, inputs=None) -> LatentResult:
         """Law of the latent state of every row given its whole sequence.
@@ -156,10 +173,7 @@ class SpaceAnswers(ChainEstimator):
 
     def one_step(self, X, lengths=None, inputs=None) -> Array:
         """As `predict`."""
-        rows, course = self.course(X, lengths, inputs)
-        if not self._by_particles:
-            return self._laws_of(rows, course).mean()
-        return self._moved(arrays.like(self._particles(rows).mean, rows.points), course)
+        return self._laws_of(*self.course(X, lengths, inputs)).mean()
 
     def predict_quantile(self, X, q, lengths=None, inputs=None) -> Array:
         """Quantiles of y_t given y_1, ..., y_{t-1}, (n, d) for one level, (n, k, d) for k.
@@ -172,29 +186,24 @@ class SpaceAnswers(ChainEstimator):
             Levels between 0 and 1.
         """
         as_levels(q)
-        rows, course = self.course(X, lengths, inputs)
-        if self._by_particles:
-            result, rng = self._particles(rows, keep=True), generator(self.random_state)
-            ends = particles.forecast_quantile(self._node_model, result, q, rng)
-            return self._moved(arrays.like(ends, rows.points), course)
-        return self._laws_of(rows, course).quantile(q)
+        return self._laws_of(*self.course(X, lengths, inputs)).quantile(q)
 
-    def _laws_of(self, rows: Rows, course: Course | None) -> ObservationForecast:
+    def _laws_of(self, rows: Rows, course: Course | None) -> StateForecast:
         """Of every row, given the rows before."""
-        chain = self.chain_
-        laws = ObservationForecast(chain, chain.predicted(rows))
+        p = self._predicted(rows)
         if course is None:
-            return laws
-        shift, change = course.track.mean, course.line.transform
-        return replace(laws, shift=shift, extra=course.extra, transform=change)
+            return StateForecast(self.chain_, p)
+        return LineForecast(
+            self.chain_, p, shift=course.track.mean, extra=course.extra,
+            transform=course.line.transform,
+        )  # fmt: skip
 
-    def _moved(self, ends: Array, course: Course | None) -> Array:
-        """Innovations, (n, ..., d), as observations."""
-        if course is None:
-            return ends
-        shift = course.track.mean
-        shift = shift[:, None] if ends.ndim == 3 else shift
-        return arrays.like(course.line.transform.back(arrays.to_numpy(ends) + shift), ends)
+    def _predicted(self, rows: Rows) -> np.ndarray:
+        """Probabilities of the nodes given the rows before, (n, m)."""
+        if not self._by_particles:
+            return self.chain_.predicted(rows)
+        found = self._particles(rows)
+        return self._shares(found.particles, found.prior)
 
     def predict_interval(self, X, level=0.95, lengths=None, inputs=None) -> Interval:
         """Central interval of y_t given y_1, ..., y_{t-1}: lower and upper ends, (n, d) each.
@@ -247,17 +256,16 @@ class SpaceAnswers(ChainEstimator):
         check_count(steps, "steps")
         rows, course = self.course(X, lengths, inputs)
         chain, count = self.chain_, len(rows.sequences)
-        known = as_inputs(inputs_ahead, steps * count, self.inputs_, "inputs_ahead")
+        known = self.given(inputs_ahead, steps * count, "inputs_ahead")
         states = chain.ahead(rows, steps)
         labels = Labels.of(X)
         labels = labels.ahead(steps) if count == 1 else Labels(labels.columns)
-        laws = StateForecast(
-            arrays.like(states, rows.points), chain.mixture(states), chain.spread, labels
-        )
+        p = arrays.like(states, rows.points)
         if course is None:
-            return laws
+            return StateForecast(chain, p, labels)
         shift, extra = course.ahead(chain, states.reshape(count, steps, -1), known)
-        return replace(laws, shift=shift, extra=extra, transform=course.line.transform)
+        change = course.line.transform
+        return LineForecast(chain, p, labels, shift=shift, extra=extra, transform=change)
 
     def sample_paths(
         self, X, steps: int, n: int = 100, lengths=None, random_state=None, inputs=None,
@@ -287,7 +295,7 @@ class SpaceAnswers(ChainEstimator):
         rows, course = self.course(X, lengths, inputs)
         if len(rows.sequences) != 1:
             raise ValueError(f"lengths has {len(rows.sequences)} entries; one sequence is needed")
-        known = as_inputs(inputs_ahead, steps, self.inputs_, "inputs_ahead")
+        known = self.given(inputs_ahead, steps, "inputs_ahead")
         rng = generator(self.random_state if random_state is None else random_state)
         chain = self.chain_
         found = chain.paths(chain.filtered(rows)[-1], n, steps, rng)
@@ -331,8 +339,11 @@ class SpaceAnswers(ChainEstimator):
         >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
         True
         """
-        first = as_inputs(inputs, 1, self.inputs_)
-        return LatentBelief(self.chain_, prior, self.columns, self.nodes_, self.backbone_, first)
+        first = self.given(inputs, 1)
+        parts = self.chain_, prior, self.columns, self.nodes_
+        if self.backbone_ is None:
+            return LatentBelief(*parts)
+        return LineBelief(*parts, self.backbone_, first)
 
     # ------------------------------------------------------------ laws
 
@@ -405,10 +416,22 @@ class SpaceAnswers(ChainEstimator):
     def _by_particles(self) -> bool:
         return isinstance(as_filter(self.inference), Particles)
 
-    def _particles(self, rows: Rows, keep: bool = False) -> particles.ParticleResult:
+    def _particles(self, rows: Rows) -> particles.ParticleResult:
         Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
         n = as_filter(self.inference).n
-        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, keep)
+        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, True)
+
+    def _shares(self, x, weights) -> np.ndarray:
+        """Weighted particles of every row, (n, N, n_latent), as probabilities of the nodes."""
+        shares = self.space_.latent.shares
+        return np.stack([w @ shares(points) for w, points in zip(weights, x, strict=True)])
+
+
+def check_aligned(X, inputs) -> None:
+    """Two tables have one index."""
+    tables = hasattr(X, "iloc") and hasattr(inputs, "iloc")
+    if tables and not X.index.equals(inputs.index):
+        raise ValueError("inputs has another index than X; rows of the same times are needed")
 
 
 def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:

@@ -29,8 +29,8 @@ class Form(Saveable):
     ----------
     order : int
         p.
-    trend : {"n", "c", "ct"}
-        Nothing, a constant, a constant and time.
+    trend : {"n", "c", "ct", "drift"}
+        Nothing, a constant, a constant and time, or a constant shrunk by its doubt.
     difference : int
         d, 0 or 1.
     memory : float
@@ -89,7 +89,8 @@ class Form(Saveable):
 
     def terms(self, times: np.ndarray) -> np.ndarray:
         """What D_t is linear in besides inputs, (n, k)."""
-        columns = {"n": [], "c": [np.ones(len(times))], "ct": [np.ones(len(times)), times / 100]}
+        one = np.ones(len(times))
+        columns = {"n": [], "c": [one], "ct": [one, times / 100], "drift": [one]}
         found = list(columns[self.trend])
         if self.seasonal == "dummies":
             phase = times.astype(int) % self.season
@@ -277,6 +278,12 @@ class FittedBackbone(Saveable):
         """D_t, (n, d)."""
         X = self.form.terms(times)
         return (X if inputs is None else np.c_[X, inputs]) @ self.terms
+
+    def centred(self, mean: np.ndarray) -> FittedBackbone:
+        """Beside innovations of this mean, far ahead, which its constant leaves no room for."""
+        if self.form.trend == "n":
+            return self
+        return replace(self, terms=np.concatenate([self.terms[:1] - mean, self.terms[1:]]))
 
     def stays(self, n: int, near: float = NEAR_ONE) -> bool:
         """Whether it stays in the range of n rows: no real root is within `near`/n of one."""

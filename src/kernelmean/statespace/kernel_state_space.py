@@ -12,7 +12,7 @@ from sklearn.base import clone
 from ..chains.draft import Draft
 from ..chains.options import EM, as_em
 from ..core import arrays
-from ..core.checks import generator
+from ..core.checks import column_names, generator
 from ..core.parameters import (
     count,
     either,
@@ -27,7 +27,7 @@ from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import fitted_kernel
 from . import tune
-from .answers import SpaceAnswers, as_inputs
+from .answers import SpaceAnswers, as_inputs, check_aligned
 from .backbone import FittedBackbone
 from .learn import Fit, Plan, Rival
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
@@ -229,9 +229,12 @@ class KernelStateSpace(SpaceAnswers):
         lengths : sequence of int, optional
             Rows of each sequence, if there are several below each other.
         inputs : array or DataFrame of shape (n, k), optional
-            What is known of every row beforehand: the backbone is linear in it.
+            What is known of every row beforehand: the backbone, which there is then in any case,
+            is linear in it. A table has the index of `X`.
         """
         draft = self.begun(X, lengths)
+        check_aligned(X, inputs)
+        self.input_names_ = column_names(inputs)
         inputs = as_inputs(inputs, len(draft.rows.seen), None)
         self.inputs_ = 0 if inputs is None else inputs.shape[1]
         self.adopt(self.learned(draft, generator(self.random_state), inputs))
@@ -405,7 +408,7 @@ def _backbone_lines(line: FittedBackbone) -> list[Line]:
         "transform": line.transform.name or "none",
         "order": form.order,
         "difference": form.difference,
-        "trend": {"n": "none", "c": "constant", "ct": "constant and time"}[form.trend],
+        "trend": {"n": "none", "c": "constant", "ct": "constant and time"}.get(form.trend, "drift"),
         "memory of the level": form.memory or "none",
         "season": f"{form.season} rows, by {form.seasonal}" if form.season else "none",
         "standard deviation of an innovation": float(np.trace(line.cov)) ** 0.5,

@@ -85,13 +85,16 @@ class Plan(drafts.Plan):
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
         contest = Contest.of(rows, found, self.without_states(left))
-        if self.backbone == "auto":
+        if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(cast(Held, plain.held)):
                 return replace(plain, rivals=contest.rivals)
-        other = replace(cast(Fit, self.states(left, spaces)), backbone=found.line)
-        helps = contest.with_both(cast(Held, other.held))
-        return replace(other if helps else other.without_memory, rivals=contest.rivals)
+        other = cast(Fit, self.states(left, spaces))
+        if not contest.with_both(cast(Held, other.held)):
+            other = other.without_memory
+        chain = other.chain
+        far = chain.chain.startprob @ arrays.to_numpy(chain.emissions.mean())
+        return replace(other, backbone=found.line.centred(far), rivals=contest.rivals)
 
     def without_states(self, draft: Draft) -> Held:
         """Rows as draws of one law."""
@@ -107,10 +110,13 @@ class Plan(drafts.Plan):
 
     def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
         """The line that is tried; None where it has no place: states are then of y itself."""
-        rows, given = draft.rows, isinstance(self.backbone, Backbone)
+        if self.backbone is None:
+            if inputs is not None:
+                raise ValueError("inputs were given, and backbone is None, which takes them")
+            return None
+        rows, given = draft.rows, self.backbone != "auto" or inputs is not None
         if not given and (
-            self.backbone is None
-            or not self.refine
+            not self.refine
             or known is not None
             or isinstance(self.inference, KernelRule)
             or isinstance(draft.kernel, Delta)
@@ -118,7 +124,7 @@ class Plan(drafts.Plan):
             or self.variates(draft) is not None
         ):
             return None
-        options = self.backbone if given else Backbone()
+        options = Backbone() if self.backbone == "auto" else self.backbone
         Y = arrays.to_numpy(rows.points)
         found = search(options, Y, rows.seen, rows.sequences, inputs)
         if given and found is None:

@@ -24,6 +24,7 @@ SURE = 4.0  # or nats
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
 WORSE = 1.1  # and by how much the error may be above the autoregression's
+DOUBT = 1.0  # of a drift, in its squared standard errors
 NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
 
 
@@ -145,7 +146,8 @@ def forms(order: int, options: Any) -> Iterator[Form]:
     for d, (kind, memory) in product(differences, seasonal):
         # without a constant levels are zero; a line in time is drawn where it is asked for
         usual = ("c", "n") if d or kind == "difference" else ("c",)
-        for trend in usual if options.trend == "auto" else (options.trend,):
+        asked = {"auto": usual, "drift": ("n",)}
+        for trend in asked.get(options.trend, (options.trend,)):
             for theta in LEVELS if d else MEMORIES:
                 yield Form(order, trend, d, theta, season, kind, memory)
 
@@ -359,12 +361,26 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     best = lasting(tried, every)
     series = every[best.transform]
     line, off = series.fitted(best.form)
+    wide = line.track(series.Y, seen, sequences, inputs).wide
+    usable = seen & line.settled(wide)
+    if line.form.lost == 1 and line.form.trend == "n" and options.trend != "n":
+        line, off = drifting(line, off, usable)
     simple, plain = first.fitted(tried[0].form)
     track = line.track(series.Y, seen, sequences, inputs)
-    usable = seen & line.settled(track.wide)
     return Found(
         line, off, usable, series.slopes, plain, track, simple.stays(int(seen.sum()), FAR_FROM_ONE)
     )
+
+
+def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbone, np.ndarray]:
+    """A line without a constant, and innovations, with their mean times max(0, 1 − 1/t²) in it.
+
+    A drift goes on for ever: what of it may be chance has no place in forecasts far ahead.
+    """
+    mean, own = off[rows].mean(axis=0), off[rows].var(axis=0) / rows.sum()
+    kept = mean * np.maximum(1 - DOUBT * own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
+    form = replace(line.form, trend="drift")
+    return replace(line, form=form, terms=np.concatenate([kept[None], line.terms])), off - kept
 
 
 def clear(gain: np.ndarray) -> bool:

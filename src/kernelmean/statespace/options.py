@@ -109,8 +109,9 @@ class Backbone(Options):
     ----------
     order : int or "auto"
         Lags; "auto" is AIC's choice.
-    trend : {"auto", "n", "c", "ct"}
-        Of u: nothing, a constant, a constant and time. (A constant in a difference is a drift.)
+    trend : {"auto", "n", "c", "ct", "drift"}
+        Of u: nothing, a constant, a constant and time. A constant in a difference is a drift;
+        "drift" shrinks it to what is beyond doubt, as "auto" does.
     difference : {"auto", 0, 1}
         Whether the level wanders.
     season : int, optional
@@ -136,7 +137,7 @@ class Backbone(Options):
 
     ALLOWED: ClassVar = {
         "order": lags,
-        "trend": choice("auto", "n", "c", "ct"),
+        "trend": choice("auto", "n", "c", "ct", "drift"),
         "difference": either(choice("auto"), 0, 1),
         "season": optional(count(2)),
         "transform": optional(choice("auto", "log", "sqrt")),

@@ -80,11 +80,6 @@ class ParticleResult:
     prior: np.ndarray | None = None
     weights: np.ndarray | None = None
 
-    @property
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of the states."""
-        return self.state_mean, self.state_variance
-
 
 def bootstrap(
     model: StateSpace,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ..chains.model import FittedChain
-from ..chains.results import RegimeBelief, RegimeForecast, as_observation
+from ..chains.results import ObservationLaw, RegimeBelief, as_observation
 from ..core import arrays
 from ..core.checks import Array
 from ..core.labels import Labels
@@ -130,131 +129,140 @@ class LatentResult(Law):
         return f"LatentResult({len(self)} rows, {self.embedding.points.shape[1]} latent)"
 
 
-@dataclass(frozen=True)
-class ObservationForecast(ShiftedLaw):
-    """Laws of observations given those before, from probabilities of the nodes.
+@dataclass(frozen=True, repr=False)
+class StateForecast(ObservationLaw):
+    """Laws of observations, from probabilities of the nodes: of those to come, or given the rows.
 
     Attributes
     ----------
     chain : FittedChain
     states : array of shape (n, m)
-    shift, extra, transform
-        What the backbone makes of them.
+        Probabilities of the nodes.
+    labels : Labels
+        Names of the columns, and dates or numbers of the steps.
     """
 
     chain: FittedChain
-    states: np.ndarray
-    shift: Any = None
-    extra: Any = None
-    transform: Transform = AS_IT_IS
+    states: Array
+    labels: Labels = field(default_factory=Labels)
+    observations = attribute("observations", "embedding")
 
-    @property
+    @cached_property
     def embedding(self) -> MeanEmbedding:
         """Of the innovations, or of the observations themselves."""
-        return self.chain.mixture(self.states)
+        return self.chain.mixture(arrays.to_numpy(self.states))
 
     @property
     def bandwidth(self):  # type: ignore[override]
         """Of the emission densities."""
         return self.chain.spread
 
-    def at(self, rows) -> ObservationForecast:
+    def at(self, rows) -> StateForecast:
         """Some of the laws."""
-        some = replace(self, states=self.states[rows])
-        if self.shift is None:
-            return some
-        return replace(some, shift=self.shift[rows], extra=self.extra[rows])
+        return replace(self, states=self.states[rows])
 
     def mean(self) -> Array:
         """E y, (n, d)."""
-        if self.transform.name is not None:
-            return super().mean()
         means = self.chain.emissions.mean()
-        means = arrays.like(self.states, means) @ means
-        return means if self.shift is None else means + arrays.like(self.shift, means)
+        return arrays.like(self.states, means) @ means
 
     def quantile(self, q) -> Array:
-        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
+        """Quantiles of every column: (n, d) for a number, (n, len(q), d) for a list."""
         points = self.chain.emissions.points
         n, step = len(self.states), block_rows(points.shape[0])
-        if n > step:
-            blocks = [self.at(slice(i, i + step)).quantile(q) for i in range(0, n, step)]
-            return arrays.namespace(points).concat(blocks, axis=0)
-        if self.shift is None:
-            return self._parts(q)
-        return super().quantile(q)
+        blocks = [self.at(slice(i, i + step))._quantile(q) for i in range(0, n, step)]
+        return blocks[0] if n <= step else arrays.namespace(points).concat(blocks, axis=0)
 
-    def _parts(self, q) -> np.ndarray:
+    def _quantile(self, q) -> Array:
         chain = self.chain
         if chain.bandwidth is None or chain.variates is not None:
             return self.embedding.quantile(q, chain.spread)
-        own = np.broadcast_to(chain.bandwidth, (len(self.states), chain.emissions.points.shape[1]))
-        widths = own if self.shift is None else self._widths()
         columns = []
-        for j, width in enumerate(widths.T):
-            many = MANY if self.shift is None else ENOUGH
-            laws = gathered(chain.emissions, j, float(width.min()), many)
-            column = replace(chain, emissions=laws).mixture(self.states)
+        for j, width in enumerate(self._widths().T):
+            laws = gathered(chain.emissions, j, float(width.min()), self._many)
+            column = replace(chain, emissions=laws).mixture(arrays.to_numpy(self.states))
             columns.append(by_width(column, q, width[:, None]))
         return arrays.namespace(chain.emissions.points).concat(columns, axis=-1)
 
+    _many = MANY
 
-@dataclass(frozen=True, repr=False)
-class StateForecast(ShiftedLaw, RegimeForecast):
-    """Laws of the observations that come after those given, as `RegimeForecast`.
+    def _widths(self) -> np.ndarray:
+        d = self.chain.emissions.points.shape[1]
+        return np.broadcast_to(np.asarray(self.chain.bandwidth), (len(self.states), d))
 
-    Its `states` are probabilities of the nodes, (steps, m); with a backbone its `embedding` is that
-    of the innovations, which `shift`, `extra` and `transform` make observations of.
-    """
-
-    shift: Any = None
-    extra: Any = None
-    transform: Transform = AS_IT_IS
+    def __len__(self) -> int:
+        return int(self.states.shape[0])
 
     def __repr__(self) -> str:
         return f"StateForecast({len(self)} steps, {self.states.shape[1]} nodes)"
 
 
-class LatentBelief(ShiftedLaw, RegimeBelief):
+@dataclass(frozen=True, repr=False)
+class LineForecast(ShiftedLaw, StateForecast):
+    """The same beside a backbone: `embedding` is of the innovations, which a line moves."""
+
+    shift: np.ndarray = field(kw_only=True)
+    extra: np.ndarray = field(kw_only=True)
+    transform: Transform = AS_IT_IS
+
+    _many = ENOUGH
+    quantile = StateForecast.quantile
+
+    def at(self, rows) -> LineForecast:
+        """Some of the laws."""
+        some = {name: getattr(self, name)[rows] for name in ("states", "shift", "extra")}
+        return replace(self, **some)
+
+    def _quantile(self, q) -> Array:
+        return self._back(super()._quantile(q), q)
+
+
+class LatentBelief(RegimeBelief):
     """Probabilities of the nodes, to which observations are fed one at a time.
 
     Made by `KernelStateSpace.start`. `predict` and `update` change it, and return it; `copy`
     keeps a version.
     """
 
-    def __init__(
-        self,
-        model: FittedChain,
-        prior,
-        labels: Labels,
-        nodes: np.ndarray,
-        line: FittedBackbone | None = None,
-        inputs=None,
-    ):
+    def __init__(self, model: FittedChain, prior, labels: Labels, nodes: np.ndarray):
         super().__init__(model, prior, labels)
-        self._nodes, self._line = nodes, line
-        self._points_of = model.emissions.points
-        self._seen: np.ndarray | None = None
-        if line is not None:
-            self.transform, self._past = line.transform, line.first
-            self._expect(inputs)
+        self._nodes, self._points_of = nodes, model.emissions.points
 
     def predict(self, inputs=None) -> LatentBelief:
-        """One step on in time; `inputs`, (k,), are those of the next row."""
-        if self._line is not None:
-            known = self._known
-            if self._seen is None:
-                known = known + arrays.to_numpy(self.embedding.mean())
-            self._past, self._seen = self._line.moved(self._past, self._seen, known), None
-            self._expect(inputs)
+        """One step on in time; `inputs`, (k,), are those of the next row, beside a backbone."""
         super().predict()
         return self
 
-    def update(self, x) -> LatentBelief:
+    @property
+    def latent(self) -> np.ndarray:
+        """Mean of the latent state, (n_latent,)."""
+        return self.probabilities @ self._nodes
+
+    def __repr__(self) -> str:
+        return f"LatentBelief(latent={np.round(self.latent, 3).tolist()})"
+
+
+class LineBelief(ShiftedLaw, LatentBelief):
+    """The same beside a backbone."""
+
+    def __init__(self, model: FittedChain, prior, labels, nodes, line: FittedBackbone, inputs=None):
+        super().__init__(model, prior, labels, nodes)
+        self._line, self.transform, self._past = line, line.transform, line.first
+        self._seen: np.ndarray | None = None
+        self._expect(inputs)
+
+    def predict(self, inputs=None) -> LineBelief:
+        """One step on in time; `inputs`, (k,), are those of the next row."""
+        known = self._known
+        if self._seen is None:
+            known = known + arrays.to_numpy(self.embedding.mean())
+        self._past, self._seen = self._line.moved(self._past, self._seen, known), None
+        self._expect(inputs)
+        super().predict()
+        return self
+
+    def update(self, x) -> LineBelief:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        if self._line is None:
-            super().update(x)
-            return self
         point, seen = as_observation(x, self._points_of)
         z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
         usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
@@ -265,18 +273,9 @@ class LatentBelief(ShiftedLaw, RegimeBelief):
 
     def _expect(self, inputs) -> None:
         """What the line says of the row to come."""
-        line, past = self._line, self._past
-        assert line is not None
+        past = self._past
         inputs = None if inputs is None else np.atleast_2d(np.asarray(inputs, dtype=float))
-        self._known = line.known(np.array([past.time]), inputs)[0]
+        self._known = self._line.known(np.array([past.time]), inputs)[0]
         d = len(self._known)
         self.shift = self._known + past.mean[0]
         self.extra = np.zeros(d) if past.cov is None else np.diag(past.cov)[:d].copy()
-
-    @property
-    def latent(self) -> np.ndarray:
-        """Mean of the latent state, (n_latent,)."""
-        return self.probabilities @ self._nodes
-
-    def __repr__(self) -> str:
-        return f"LatentBelief(latent={np.round(self.latent, 3).tolist()})"

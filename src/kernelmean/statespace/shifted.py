@@ -25,8 +25,6 @@ DRAWS = 2000  # that a probability of several columns, or a mode, is counted in
 class ShiftedLaw(ObservationLaw):
     """y = T⁻¹(shift + e + w), e by an embedding and w ~ N(0, extra): as the line has it.
 
-    Where `shift` is None the law is the embedding itself.
-
     Attributes
     ----------
     shift, extra : arrays of shape (m, d), or (d,) of a single law
@@ -34,30 +32,24 @@ class ShiftedLaw(ObservationLaw):
     transform : Transform
     """
 
-    shift: Any = None
-    extra: Any = None
+    shift: np.ndarray
+    extra: np.ndarray
     transform: Transform = AS_IT_IS
 
     def mean(self) -> Array:
         """E y, (m, d)."""
-        if self.shift is None:
-            return super().mean()
         if self.transform.name is not None:
             return self._points().mean(axis=-2)
         return super().mean() + self._like(self.shift)
 
     def std(self) -> Array:
         """Standard deviation of every column, (m, d)."""
-        if self.shift is None:
-            return super().std()
         if self.transform.name is not None:
             return self._points().std(axis=-2)
         return (super().std() ** 2 + self._like(self.extra)) ** 0.5
 
     def cov(self) -> Array:
         """Covariance of the columns, (m, d, d)."""
-        if self.shift is None:
-            return super().cov()
         cov, std = arrays.to_numpy(super().cov()), arrays.to_numpy(self.std())
         own = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
         own = std / np.maximum(own, np.finfo(float).tiny)
@@ -67,16 +59,11 @@ class ShiftedLaw(ObservationLaw):
         return self._like(cov * own[..., None, :] * own[..., :, None])
 
     def quantile(self, q) -> Array:
-        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
-        if self.shift is None:
-            return super().quantile(q)
-        shift = self.shift[..., None, :] if np.ndim(q) else self.shift
-        return self._like(self.transform.back(arrays.to_numpy(self._parts(q)) + shift))
+        """Quantiles of every column: (d,) for a number, (len(q), d) for a list."""
+        return self._back(self.embedding.quantile(q, _as_width(self._widths()[0])), q)
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        if self.shift is None:
-            return super().interval(level, kind)
         if kind == "central":
             ends = self.quantile([0.5 - level / 2, 0.5 + level / 2])
             return Interval(ends[..., 0, :], ends[..., 1, :])
@@ -89,12 +76,10 @@ class ShiftedLaw(ObservationLaw):
 
     def density(self, Y) -> Array:
         """Density of every law at the rows of `Y`, (m, len(Y))."""
-        return super().density(Y) if self.shift is None else np.exp(self.log_density(Y))
+        return np.exp(self.log_density(Y))
 
     def log_density(self, Y) -> Array:
         """log of `density`: −∞ at values that the transform has none of."""
-        if self.shift is None:
-            return super().log_density(Y)
         Y = np.asarray(arrays.to_numpy(Y), dtype=float).reshape(-1, self.shift.shape[-1])
         check_finite(Y, "Y")
         Z = self.transform(Y)
@@ -109,16 +94,12 @@ class ShiftedLaw(ObservationLaw):
 
     def probability(self, event: Callable) -> Array:
         """P(event), in [0, 1], (m,): `event` maps points (n, d) to booleans (n,)."""
-        if self.shift is None:
-            return super().probability(event)
         points = arrays.to_numpy(self._points())
         flat = points.reshape(-1, points.shape[-1])
         return np.asarray(event(flat)).reshape(points.shape[:-1]).mean(axis=-1)
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d)."""
-        if self.shift is None:
-            return super().sample(n, random_state)
         rng = generator(random_state)
         drawn = arrays.to_numpy(super().sample(n, rng))
         shift, spread = self.shift[..., None, :], np.sqrt(self.extra)[..., None, :]
@@ -127,14 +108,17 @@ class ShiftedLaw(ObservationLaw):
 
     def mode(self) -> Array:
         """The most typical point, (m, d)."""
-        if self.shift is None:
-            return super().mode()
         return self._like(self.transform.back(arrays.to_numpy(super().mode()) + self.shift))
 
     # ------------------------------------------------------------ inside
 
     def _like(self, values) -> Array:
         return arrays.like(np.asarray(arrays.to_numpy(values)), self.embedding.points)
+
+    def _back(self, values, q) -> Array:
+        """Quantiles of the innovations as those of the observations."""
+        shift = self.shift[..., None, :] if np.ndim(q) else self.shift
+        return self._like(self.transform.back(arrays.to_numpy(values) + shift))
 
     def _points(self) -> Array:
         """Points of equal weight that stand for each law: quantiles, or draws of many columns."""
@@ -152,20 +136,7 @@ class ShiftedLaw(ObservationLaw):
     def _widths(self) -> np.ndarray:
         """Bandwidths of all laws and columns, (m, d)."""
         own = 0.0 if self.bandwidth is None else np.asarray(self.bandwidth)
-        if self.extra is None:
-            return np.broadcast_to(own, arrays.to_numpy(self.embedding.mean()).shape)
         return np.sqrt(own**2 + np.atleast_2d(self.extra))
-
-    def _parts(self, q) -> np.ndarray:
-        """Quantiles of the innovations: laws of (nearly) one bandwidth together."""
-        laws, widths = self.embedding, self._widths()
-        if laws.batch is None:
-            return laws.quantile(q, _as_width(widths[0]))
-        columns = [
-            by_width(gathered(laws, j, float(width.min()), ENOUGH), q, width[:, None])
-            for j, width in enumerate(widths.T)
-        ]
-        return arrays.namespace(laws.points).concat(columns, axis=-1)
 
 
 def _as_width(widths: np.ndarray):
