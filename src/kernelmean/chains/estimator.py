@@ -26,9 +26,8 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from .draft import Draft, Fit
-from .emission import Emissions, SignedEmissions
 from .markov import Chain
-from .model import FittedChain
+from .model import FittedChain, Laws
 from .model_bayes import ModelBayes
 from .results import RegimeBelief, RegimeForecast
 from .rows import Rows, gaps_in, observed
@@ -49,7 +48,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     startprob_: np.ndarray
     transmat_: np.ndarray
     emissions_: MeanEmbedding
-    laws_: Emissions | SignedEmissions
+    laws_: Laws
     rule_: ModelBayes | None
     bandwidth_: float | tuple[float, ...] | None
     variates_: Variates | None
