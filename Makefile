@@ -2,7 +2,7 @@
 #   make demo    the jobs that exist, on real data, as one HTML page
 #   make test    the test suite and the examples in the docstrings
 #   make quick PKG=instruments   those of one package: nothing marked slow
-#   make papers-test   the papers' experiments, in small, and the pages in a real browser
+#   make papers-test   the papers' experiments, in small, the whole demo, and pages in a real browser
 #   make lint    ruff and mypy
 #   make docs    the documentation, in docs/_build/html
 #   make fuzz    odd files, tables, formulas and streams; EXAMPLES=20000 for an hour of them
@@ -27,7 +27,7 @@ demo: .venv/.with-app,iv
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: .venv/.with-dev
-	$(PYTEST) -m "not browser" --ignore=tests/papers
+	$(PYTEST) -m "not browser and not whole" --ignore=tests/papers
 
 quick: .venv/.with-dev
 	@test 1 = $(words $(filter $(PKG),$(PACKAGES))) || { echo "PKG is one of: $(PACKAGES)"; exit 2; }
@@ -35,7 +35,7 @@ quick: .venv/.with-dev
 
 papers-test: .venv/.with-dev
 	$(PYTEST) tests/papers
-	$(PYTEST) -m browser tests/app
+	$(PYTEST) -m "browser or whole" tests
 
 lint: .venv/.with-dev
 	$(BIN)/ruff check .
@@ -56,7 +56,7 @@ release-check:
 lowest:
 	.ci/installed $(PYTHON) lowest
 
-bench: .venv/.with-dev
+bench: .venv/.with-bench
 	@set -e; for script in benchmarks/bench_*.py; do \
 	  echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick); \
 	done

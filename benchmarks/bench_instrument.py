@@ -101,6 +101,10 @@ def dense_halves(data, basis_x, basis_z, reg1: float, reg2: float) -> Fit:
 
 
 def cubic(data) -> Fit:
+    return Fit(_error(data, cubic_curve(data)))
+
+
+def cubic_curve(data) -> np.ndarray:
     """Two-stage least squares by linearmodels on powers of the columns up to the third."""
     from kernelmean.comparators import TwoStageLeastSquares
 
@@ -109,7 +113,7 @@ def cubic(data) -> Fit:
     d = data.X.shape[1]
     own, rest = data.grid[:, :d], data.grid[:, d:]
     new = None if data.C is None else _powers(rest, data.C)
-    return Fit(_error(data, line.predict(_powers(own, data.X), new)))
+    return line.predict(_powers(own, data.X), new)
 
 
 def _powers(A, rows) -> np.ndarray:

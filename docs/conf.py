@@ -60,6 +60,12 @@ html_theme = "furo"
 html_title = "kernelmean"
 html_static_path = ["_static"]
 html_css_files = ["kernelmean.css"]
+html_sidebars = {
+    "**": [
+        *("sidebar/brand.html", "sidebar/versions.html", "sidebar/search.html"),
+        *("sidebar/scroll-start.html", "sidebar/navigation.html", "sidebar/scroll-end.html"),
+    ]
+}
 html_math_renderer = "mathml"  # drawn by the browser itself: no script, no network
 
 SIZES = re.compile(r"\\[bB]ig(?![A-Za-z])")  # brackets of MathML grow by themselves
@@ -103,14 +109,15 @@ def draw_math(translator, node):
     raise nodes.SkipNode
 
 
-def draw_house(app):
-    """The picture on the page of the house, from the code as it is."""
+def draw_pictures(app):
+    """The picture of the house, from the code as it is, and those of speed, from what was kept."""
     here = Path(__file__).parent
     runpy.run_path(str(here / "house.py"))["draw"](here / "images" / "house.svg")
+    runpy.run_path(str(here / "speed.py"))["draw"](here / "generated")
 
 
 def setup(app):
     app.add_html_math_renderer("mathml", (draw_math, None), (draw_math, None))
-    app.connect("builder-inited", draw_house)
+    app.connect("builder-inited", draw_pictures)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", escape_bars, priority=100)

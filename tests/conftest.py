@@ -13,7 +13,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import numpy as np
 import pytest
 
+from kernelmean.chains.em import Effort
+
 DATA = Path(__file__).parent / "data"
+BRIEF = Effort(short=2, finalists=1, half_iter=2, more=1, patience=0)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
@@ -45,15 +48,22 @@ def once() -> Callable:
 
 
 @pytest.fixture
-def short_searches(monkeypatch) -> None:
-    """Searches for lengthscales stop after a few steps.
+def short_searches(request, monkeypatch) -> None:
+    """Searches for lengthscales, rotations and bandwidths of EM stop after a few steps.
 
     For tests whose assertions do not depend on how good the lengthscales are: refusals, copies,
     repetitions, odd data.
     """
+    if "thorough" in request.keywords:
+        return
     monkeypatch.setattr("kernelmean.instruments.search.STEPS", 4)
     monkeypatch.setattr("kernelmean.densities.search.STEPS", 4)
     monkeypatch.setattr("kernelmean.densities.location.STEPS", 4)
+    monkeypatch.setattr("kernelmean.hmm.spectral.STARTS", 1)
+    monkeypatch.setattr("kernelmean.statespace.learn.EFFORT", BRIEF)
+    monkeypatch.setattr("kernelmean.statespace.learn.STRENGTHS", 1)
+    monkeypatch.setattr("kernelmean.chains.em.NARROWEST", 0.25)
+    monkeypatch.setattr("kernelmean.chains.em.WIDEST", 1.0)
 
 
 @pytest.fixture

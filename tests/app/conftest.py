@@ -12,6 +12,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kernelmean.app.cli import app
+from kernelmean.app.report import Figure
+
+
+@pytest.fixture(autouse=True)
+def brief(request, monkeypatch, short_searches) -> None:
+    """What a page says does not depend on how long was searched, nor on the files of its pictures.
+
+    The pictures are plotted, but only tests marked `thorough` lay them out and write them.
+    """
+    if "thorough" not in request.keywords:
+        monkeypatch.setattr(Figure, "svg", property(lambda f: b"<svg></svg>" if f.drawing else b""))
 
 
 @pytest.fixture

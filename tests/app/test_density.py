@@ -41,6 +41,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(Settings, "model", model)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_files_and_summary(run, table):
     result = run("density", "data.csv", *ASKED, "--out", "results")

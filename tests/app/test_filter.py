@@ -58,6 +58,8 @@ def trips(tables) -> None:
         pd.concat(parts).to_csv(file, index=False)
 
 
+@pytest.mark.slow
+@pytest.mark.thorough
 def test_files_and_summary(run, tables):
     result = run("filter", "train.csv", "test.csv", *OPTIONS, "--smooth", "--forecast", "3")
     assert result.exit_code == 0, result.output
@@ -79,6 +81,7 @@ def test_files_and_summary(run, tables):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_numbers_are_those_of_the_model(run, tables):
     run(
@@ -102,6 +105,7 @@ def test_numbers_are_those_of_the_model(run, tables):
     np.testing.assert_allclose(forecast[names], ahead.observations.mean(), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_without_states_there_are_no_errors_and_without_a_horizon_no_forecast(run, tables):
     result = run("filter", "train.csv", "blind.csv", *OPTIONS, "--rule", "squared", "--out", "here")
     assert result.exit_code == 0, result.output

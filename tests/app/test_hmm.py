@@ -61,6 +61,7 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Regimes:
     return Regimes.of(Settings(list(frame), **{"states": 2, **settings}), rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_files_and_summary(run, table):
     result = run("hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here")
@@ -154,6 +155,7 @@ def test_the_code_on_the_page_runs(run, table):
 
 
 class TestNumberOfStates:
+    @pytest.mark.slow
     def test_auto_is_by_correlations(self, run, table):
         result = run("hmm", "data.csv", "--columns", "level", "--no-refine")
         assert result.exit_code == 0, result.output

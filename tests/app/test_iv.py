@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app import files
+from kernelmean.app import files, main
 from kernelmean.app.commands.iv import (
     Analysis,
     Columns,
@@ -51,6 +51,7 @@ def analysis(market):
     return fitted(market)
 
 
+@pytest.mark.thorough
 def test_files_and_summary(run, csv, market):
     result = run("iv", csv, *MARKET, "--out", "results")
     assert result.exit_code == 0, result.output
@@ -462,6 +463,7 @@ def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
 
 
+@pytest.mark.slow
 def test_interrupted_while_importing(tmp_path):
     """Importing the command takes seconds; Ctrl-C there is one line as well."""
     code = (
@@ -503,10 +505,15 @@ def test_as_a_program(csv, tmp_path):
     )
     assert good.returncode == 0, good.stderr
     assert (tmp_path / "out" / "report.html").exists()
-    bad = subprocess.run([*command, "--y", "q"], capture_output=True, text=True, check=False)
-    assert bad.returncode == 2
-    assert bad.stdout == ""
-    assert bad.stderr == "error: Missing option '--x'.\n"
+
+
+def test_a_missing_option_is_one_line(csv, capsys, monkeypatch):
+    """What the program does, in this process."""
+    monkeypatch.setattr(sys, "argv", ["kernelmean", "iv", str(csv), "--y", "q"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr() == ("", "error: Missing option '--x'.\n")
 
 
 # ---------------------------------------------------------------- pieces

@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import html
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import kernelmean as km
+from kernelmean.app import commands
+from kernelmean.app.command import Shared
 from kernelmean.app.report import Figure
 
 ONE, TWO, THREE = "rev_$k_of_$m", "=a<b>^2 & [red]x[/]", 'he said "{0}", 5%'
@@ -43,6 +47,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
@@ -64,7 +69,16 @@ def test_any_name_will_do(run, table, command):
         assert list(pd.read_csv(file).columns) == header
         made += header
     assert any(ONE in name for name in made)
-    km.load(folder / "model.km")
+    for file in folder.glob("*.km"):
+        km.load(file)
+
+
+def test_commands_on_tables_are_all_above():
+    found = [
+        import_module(f"{commands.__name__}.{m.name}") for m in iter_modules(commands.__path__)
+    ]
+    on_tables = {m.COMMAND.name for m in found if issubclass(m.COMMAND.options, Shared)}
+    assert on_tables == set(COMMANDS)
 
 
 def test_dollars_are_not_mathematics():

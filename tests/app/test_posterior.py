@@ -32,6 +32,8 @@ def tables(tmp_path, monkeypatch) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
+@pytest.mark.thorough
 def test_files_and_summary(run, tables):
     result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
     assert result.exit_code == 0, result.output
@@ -43,6 +45,7 @@ def test_files_and_summary(run, tables):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_model(run, tables):
     run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
     table = pd.read_csv("results/posterior.csv", index_col="row")
@@ -54,6 +57,7 @@ def test_numbers_are_those_of_the_model(run, tables):
     np.testing.assert_allclose(table[["a_upper", "b_upper"]], upper, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_posterior_is_near_the_closed_form(run, tables):
     run("posterior", "pairs.csv", *OPTIONS, "--prior", "prior.csv", "--out", "results")
     table = pd.read_csv("results/posterior.csv", index_col="row")
@@ -110,6 +114,7 @@ def test_too_few_pairs(run, tables):
     assert "5 pairs are too few" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_prior_far_from_the_pairs_is_said(run, tables):
     far = pd.DataFrame({"a": np.linspace(50, 51, 40), "b": np.linspace(50, 51, 40)})
     far.to_csv("far.csv", index=False)

@@ -81,6 +81,7 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Forecasts:
     return Forecasts.of(Settings(list(frame), **settings), rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_files_and_summary(run, table):
     result = run("ssm", "data.csv", *ASKED, "--time", "day", "--horizon", "3", "--out", "here")

@@ -1069,6 +1069,7 @@ class TestDensityRule:
         grid = np.linspace(-2, 2, 7)
         assert_allclose(law.density(grid), expected.fit(X, Z).pdf(grid, X[:3], paired=False))
 
+    @pytest.mark.slow
     def test_another_prior_weighs_the_points(self, pairs_1d):
         """Dense: weights of the conditional embedding times the KuLSIF ratio at the latents."""
         X, Z = pairs_1d

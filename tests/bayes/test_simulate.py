@@ -270,11 +270,12 @@ class TestComputation:
         assert_array_equal(scalar.weights, array.weights)
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_columns_in_different_units(self):
         """The default kernel has a lengthscale per column."""
         units, observed = [1.0, 1024.0, 2.0**-10], np.array([0.2, 0.1, 0.0])  # without rounding
         for method in ("density", "conditional"):
-            settings = {"method": method, "model": None, "n": 60}
+            settings = {"method": method, "model": None, "n": 40}
             plain = posterior(**settings)
             scaled = posterior(lambda t, r: curve(t, r) * units, observed * units, **settings)
             assert_allclose(scaled.mean(), plain.mean(), atol=1e-3)
@@ -417,6 +418,7 @@ class TestRounds:
                 batch_size=100, random_state=0,
             )  # fmt: skip
 
+    @pytest.mark.slow
     def test_a_seed_repeats(self):
         one, other = (self.look(2).weights for _ in range(2))
         assert_array_equal(one, other)

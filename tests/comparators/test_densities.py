@@ -86,6 +86,7 @@ def test_pairs_tables_and_scores_agree(model, d_y):
     assert fitted.score(X, Y) == pytest.approx(np.mean(fitted.score_samples(X, Y)))
 
 
+@pytest.mark.slow
 @everyone
 def test_densities_improve_on_the_marginal_one(model):
     model = clone(model).set_params(epochs=200) if "epochs" in model.get_params() else clone(model)
@@ -275,6 +276,7 @@ def test_bandwidths_may_be_given_one_by_one():
     assert_array_equal(both.bandwidth_x_, both.bandwidth_x_[[0, 0]])
 
 
+@pytest.mark.slow
 def test_columnwise_bandwidths_tell_columns_that_matter():
     rng = np.random.default_rng(40)
     X = rng.uniform(-1, 1, (300, 2))
@@ -403,6 +405,7 @@ def basis(model, X, Y):
     )
 
 
+@pytest.mark.slow
 def test_least_squares_solves_its_normal_equations():
     X, Y = sample(60)
     model = LeastSquaresCDE(centres=8, bandwidth=0.7, reg=0.05, random_state=40).fit(X, Y)
@@ -438,6 +441,7 @@ def test_least_squares_is_a_ratio_of_sums_of_its_basis(d_y):
     assert_allclose(model.pdf(Y, X), basis(model, X0, Y0) @ model.coef_ / mass, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_least_squares_chooses_what_does_best_on_folds():
     X, Y = sample(100)
     model = LeastSquaresCDE(centres=30, random_state=40).fit(X, Y)

@@ -368,6 +368,7 @@ def smoother(at, X, bandwidth, degree) -> np.ndarray:
     return np.array([[local_mean(a, X, e, bandwidth, degree) for e in np.eye(len(X))] for a in at])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [0, 1])
 def test_smooth_iv_is_the_dense_formula(degree):
     X, y, Z, C = confounded(15)
@@ -382,11 +383,11 @@ def test_smooth_iv_is_the_dense_formula(degree):
 @pytest.mark.slow
 @pytest.mark.parametrize("degree", [0, 1])
 def test_smooth_iv_bandwidths_minimise_the_leave_one_out_error(degree):
-    X, y, Z, _ = confounded(60)
+    X, y, Z, _ = confounded(40)
     fitted = SmoothIV(degree).fit(X, y, Z)
 
     def error(h: float) -> float:
-        left_out = [local_mean(Z[i], Z, y, [h], degree, skip=i) for i in range(60)]
+        left_out = [local_mean(Z[i], Z, y, [h], degree, skip=i) for i in range(40)]
         return np.mean((y - left_out) ** 2)
 
     found = fitted.bandwidth_z_[0]

@@ -87,6 +87,7 @@ def test_lagged_ridge_is_kernel_ridge_on_lags():
     assert_allclose(model.predict(X)[3:, 0], mean + scale * (K @ weights), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_lagged_ridge_chooses_lags_by_later_folds_over_the_same_rows(monkeypatch):
     monkeypatch.setattr(module, "LAGS", (1, 2))
     rng, y = np.random.default_rng(61), np.zeros(300)
@@ -106,6 +107,7 @@ def test_lagged_ridge_chooses_lags_by_later_folds_over_the_same_rows(monkeypatch
     assert model.search_.best_score_ == pytest.approx(-np.mean(errors), rel=1e-7)
 
 
+@pytest.mark.slow
 def test_peers_are_ordered_as_they_should_be():
     pytest.importorskip("statsmodels")
     data = ds.make_state_space("bimodal", 700, random_state=62)

@@ -12,6 +12,8 @@ from numpy.testing import assert_allclose
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 strict = pytest.importorskip("array_api_strict")
 
 
@@ -518,6 +520,7 @@ class TestKernelBayesFilter:
         X[2], X[6, 1] = np.nan, np.nan
         return X
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("verb", ["filter", "smooth"])
     def test_tracks(self, pair, theirs, X, verb):
         ours, other = pair
@@ -530,6 +533,7 @@ class TestKernelBayesFilter:
         assert_allclose(b.missing, a.missing)
         assert repr(b) == repr(a)
 
+    @pytest.mark.slow
     def test_forecasts(self, pair, theirs, X):
         a, b = pair[0].forecast(X, 3), pair[1].forecast(theirs(X), 3)
         check(b.mean(), a.mean(), theirs(X), atol=1e-6)
@@ -538,6 +542,7 @@ class TestKernelBayesFilter:
         )
         check(b.interval()[1], a.interval()[1], theirs(X), atol=1e-6)
 
+    @pytest.mark.slow
     def test_predictions(self, pair, theirs, X):
         check(pair[1].predict(theirs(X)), pair[0].predict(X), theirs(X), atol=1e-6)
         mode = pair[0].predict(X, point="mode")
@@ -545,6 +550,7 @@ class TestKernelBayesFilter:
         score = pair[1].score(theirs(self.TEST.X), theirs(self.TEST.Z))
         assert score == pytest.approx(pair[0].score(self.TEST.X, self.TEST.Z), abs=1e-6)
 
+    @pytest.mark.slow
     def test_priors(self, pair, theirs, X):
         points, w = self.TEST.Z[:4], np.array([0.5, 0.3, 0.4, -0.2])
         a = pair[0].filter(X, prior=points).mean()
@@ -554,6 +560,7 @@ class TestKernelBayesFilter:
         a, b = pair[0].smooth(X, prior=mine).mean(), pair[1].smooth(theirs(X), prior=yours).mean()
         check(b, a, theirs(X), atol=1e-6)
 
+    @pytest.mark.slow
     def test_streams(self, pair, theirs, X):
         a, b = (model.start() for model in pair)
         for x in X:
@@ -574,6 +581,7 @@ class TestKernelBayesFilter:
         assert b.collapsed.tolist() == a.collapsed.tolist()
         check(b.mean(), a.mean(), theirs(X), atol=1e-6)
 
+    @pytest.mark.slow
     def test_supervision(self, pair, theirs, X, rule):
         if rule == "squared":
             with pytest.raises(ValueError, match="supervision"):
@@ -593,6 +601,7 @@ class TestKernelBayesFilter:
         check(pair[1].smooth(theirs(X), supervision=call).mean(), a, theirs(X), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["importance", "squared"])
 def test_a_filter_with_everything_chosen(rule, theirs):
     data = km.datasets.make_rotation(40, random_state=0)
@@ -617,6 +626,7 @@ def test_a_tuned_filter(theirs):
     assert [row["error"] for row in other.tuning_] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_filter_saved_in_one_library_tracks_in_numpy(theirs, tmp_path):
     data = km.datasets.make_rotation(40, random_state=0)
     for rule in ("importance", "squared"):

@@ -1080,6 +1080,7 @@ def test_bad_regularisers_are_refused(name, use, bad):
         use(bad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", ["nystroem", 5, km.Nystroem, [], km.Gaussian()])
 def test_bad_feature_maps_are_refused(bad):
     for make in (

@@ -23,6 +23,8 @@ from kernelmean.core.arrays import to_numpy
 from kernelmean.core.elsewhere import aligned
 from kernelmean.core.moments import Moments
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
 dask, dd = (pytest.importorskip(f"dask{part}") for part in ("", ".dataframe"))
 pd, strict = pytest.importorskip("pandas"), pytest.importorskip("array_api_strict")
@@ -82,6 +84,7 @@ def table(tmp_path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_few_rows_are_the_same_whatever_the_blocks(table):
     A = normal(100, 4)
     for limit in (1, 9, 60, 100, 1000):
@@ -183,6 +186,7 @@ def test_a_bad_block_is_named_by_its_number(monkeypatch):
 
 
 # ---------------------------------------------------------------------------------- landmarks
+@pytest.mark.slow
 def test_landmarks_of_all_rows_find_what_a_sample_misses():
     X = normal(3000)
     X[1234] = [30.0, 30.0]  # alone
@@ -240,6 +244,7 @@ def test_the_ratio_of_all_rows(monkeypatch):
     assert ours.weights_.shape == (60,)
 
 
+@pytest.mark.slow
 def test_least_squares_on_dask_leaves_no_row_out():
     """Where two-stage least squares is chosen, no row is left out of its first stage."""
     X = normal(200)
@@ -455,6 +460,7 @@ def slowly(block: np.ndarray, folder: str) -> np.ndarray:
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
     n = 1200
     A, y = normal(n), normal(n, 1)[:, 0]

@@ -21,6 +21,8 @@ from sklearn.metrics import pairwise
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 
 @pytest.fixture
 def data(xy) -> tuple[np.ndarray, ...]:
@@ -120,6 +122,7 @@ def test_mean_embeddings(batch, tmp_path, xy, rng):
     assert again.batch == m.batch
 
 
+@pytest.mark.slow
 def test_conditional_embeddings_and_what_comes_out_of_them(tmp_path, xy):
     X, Y = xy
     c = km.ConditionalEmbedding(tune_lengthscale=True).fit(X, Y)
@@ -139,7 +142,6 @@ def test_conditional_embeddings_and_what_comes_out_of_them(tmp_path, xy):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize(
     "parameters",
@@ -235,6 +237,7 @@ def assert_same(a, b) -> None:
     assert_allclose(a, b, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["importance", "squared"])
 @pytest.mark.parametrize(
     "features", [None, km.Nystroem(tol=1e-3), km.Exact(), km.RandomFourier(20)], ids=repr
@@ -260,6 +263,7 @@ def test_kernel_bayes_filters(rule, features, tmp_path):
     assert_same(refitted, model.predict(test.X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["importance", "squared"])
 def test_tuned_filters(rule, tmp_path):
     data = km.datasets.make_rotation(50, random_state=0)
@@ -619,6 +623,7 @@ def test_arrays_that_are_not_what_they_say_are_value_errors(blob, tmp_path):
         km.load(path)
 
 
+@pytest.mark.slow
 def test_a_small_file_is_not_unpacked_into_a_large_one(tmp_path):
     path = tmp_path / "bomb.km"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

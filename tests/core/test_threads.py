@@ -10,6 +10,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from kernelmean.core.threads import cores, doors, one_thread, side_by_side
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 
 def blas_threads() -> set[int]:
     return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}

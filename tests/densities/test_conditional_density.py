@@ -13,7 +13,6 @@ import oracles
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import integrate
 from scipy.stats import kstest, laplace, multivariate_normal, norm
 from sklearn.exceptions import NotFittedError
 
@@ -105,6 +104,7 @@ def integral(f, cuts, step: float = 0.1) -> float:
 
 
 # --------------------------------------------------------------------- the thesis's estimator
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["gaussian", "laplace", "matern", "gaussian4"])
 @pytest.mark.parametrize("lam", [1e-6, 0.03])
 def test_the_estimator_of_the_thesis(profile, lam):
@@ -157,6 +157,7 @@ def test_weights_of_a_negative_sum():
     assert_allclose(model.pdf(t, at, paired=False)[0], [p(u) for u in t], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_given_parameters_are_kept():
     X, y = wave()
     assert_array_equal(km.ConditionalDensity(bandwidth=0.4).fit(X, y).bandwidth_, [0.4])
@@ -274,6 +275,7 @@ class TestOneColumn:
             assert_allclose(whole, 1.0, atol=2e-4)
         assert np.all(model.pdf(np.linspace(-9, 9, 500), NEW, paired=False) >= 0)
 
+    @pytest.mark.slow
     def test_weights_give_the_density(self, kind):
         """Shifted by the location, with the integral by quadrature."""
         model = fitted(kind)
@@ -444,6 +446,7 @@ class TestTwoColumns:
         axes = [np.linspace(a, b, 241) for a, b in zip(lower, upper, strict=True)]
         return axes, np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
 
+    @pytest.mark.slow
     def test_integral_one_and_marginals(self, location):
         model = fitted_plane(location)
         for x in self.AT[:2, None]:
@@ -452,17 +455,22 @@ class TestTwoColumns:
             assert p.min() >= 0
             assert_allclose(np.trapezoid(np.trapezoid(p, t), s), 1.0, atol=3e-3)
 
-    @pytest.mark.slow
-    def test_integral_one_by_dblquad(self, location):
+    def test_integral_one_of_pairs(self, location):
+        """By Gauss and Legendre's nodes, asked for in pairs; alone a pair is told the same."""
         model = km.ConditionalDensity(
             km.Gaussian(2.0), (0.6, 2.5), 0.1, intercept=True, location=location
         ).fit(*plane(20))  # fmt: skip
         x = self.AT[:1]
         (s, t), _ = self.mesh(model, x)
-        whole, _ = integrate.dblquad(
-            lambda b, a: model.pdf([[a, b]], x)[0], s[0], s[-1], t[0], t[-1], epsabs=2e-3
-        )
-        assert_allclose(whole, 1.0, atol=5e-3)
+        u, w = np.polynomial.legendre.leggauss(48)
+        axes = [(e[0] + e[-1] + (e[-1] - e[0]) * u) / 2 for e in (s, t)]
+        nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+        p = model.pdf(nodes, np.repeat(x, len(nodes), axis=0))
+        whole = w @ p.reshape(48, 48) @ w * (s[-1] - s[0]) * (t[-1] - t[0]) / 4
+        assert_allclose(whole, 1.0, atol=1e-6)
+        some = np.linspace(0, len(nodes) - 1, 40).astype(int)
+        alone = [model.pdf(nodes[[i]], x)[0] for i in some]
+        assert_allclose(alone, p[some], rtol=1e-9, atol=1e-300)
 
     def test_against_the_formula(self, location):
         """Σ w k̄ of products of columns; the ratio to the density is the same at every y."""
@@ -516,6 +524,7 @@ class TestTwoColumns:
         with pytest.raises(ValueError, match="y has 2 columns"):
             model.region(self.AT)
 
+    @pytest.mark.slow
     def test_modes(self, location):
         """Nowhere on a mesh is the density much higher."""
         model = fitted_plane(location)
@@ -566,6 +575,7 @@ class TestShapesAndNames:
         with pytest.raises(ValueError, match="feature names"):
             model.pdf(series, frame[["size", "age"]])
 
+    @pytest.mark.slow
     def test_inputs_are_neither_changed_nor_shared(self):
         X, y = wave()
         before = X.copy(), y.copy()
@@ -611,6 +621,7 @@ class TestSymmetries:
         km.ConditionalDensity().fit(X, np.round(y, 1))
         assert_array_equal(np.random.get_state()[1], state)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("location", ["auto", False])
     @pytest.mark.parametrize(("scale", "by"), [(3.0, -7.0), (-1.0, 0.0), (1e-8, 0.0), (1e8, 1e9)])
     def test_rescaled_and_shifted_y(self, scale, by, location):
@@ -626,6 +637,7 @@ class TestSymmetries:
         got = b.pdf(scale * self.T + by, NEW, paired=False)
         assert_allclose(got * size, p, atol=1e-3 * p.max())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("scale", [100.0, 1e-7])
     def test_rescaled_and_shifted_x(self, scale):
         X, y = wave(d=2)
@@ -751,6 +763,7 @@ class TestHardData:
         p = model.pdf([1.0, 1.5], [[0.0]], paired=False)[0]
         assert_allclose(p, norm.pdf([0, 0.5], scale=0.5), rtol=1e-6)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("decimals", [0, 1])
     def test_rounded_y(self, decimals):
         """As wide as it was before the rounding, nearly, and not a spike at each value."""
@@ -791,6 +804,7 @@ class TestHardData:
         assert 0.1 < model.bandwidth_[0] < 2
         assert np.all(np.abs(model.predict_quantile(NEW, 0.5)) < 2)
 
+    @pytest.mark.slow
     def test_heavy_tails_of_x(self):
         X = np.random.default_rng(61).standard_cauchy((200, 1))
         y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(62).normal(size=200)
@@ -804,6 +818,7 @@ class TestHardData:
         assert model.bandwidth_[0] < 1
         assert np.all(np.abs(model.predict_quantile(NEW, 0.5) - np.sin(2 * NEW[:, 0])) < 0.6)
 
+    @pytest.mark.slow
     def test_an_outlier_of_x(self):
         X, y = wave(150)
         X[7] = 1e6
@@ -840,6 +855,7 @@ class TestHardData:
         inside = np.array([[-0.5], [0.0], [0.5]])
         assert_allclose(model.predict_quantile(inside, 0.5), np.exp(inside[:, 0]), atol=0.05)
 
+    @pytest.mark.slow
     def test_y_is_x(self):
         X, _ = wave(100)
         with warnings.catch_warnings():
@@ -935,6 +951,7 @@ def test_deviations_that_depend_on_x():
     assert math.isclose(model.score(X, y), np.mean(model.score_samples(X, y)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [(1000.0, 1.0), (1.0, 1000.0), (1 / 3, 7.0)])
 def test_units_do_not_turn_the_search(units):
     """Few rows, where λ of the location would otherwise be as small as rounding errors allow."""

@@ -78,6 +78,7 @@ def waves():
     return km.ConditionalDensity().fit(X[:150], y[:150]), X[150:], y[150:]
 
 
+@pytest.mark.slow
 def test_regions_are_where_rows_are_held(waves):
     model, X, y = waves
     conformal = model.conformalize(X[:70], y[:70])

@@ -80,6 +80,7 @@ def test_the_score_by_the_double_loop(profile, weighted):
     assert_allclose(model.loo_score_, slow.density_score(w / w.sum(), X, 0.5, profile), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_score_of_two_columns():
     X, w, gamma = points(8, 2), signed(8), np.array([0.5, 1.5])
     model = km.EmbeddedDensity(bandwidth=gamma).fit(X, sample_weight=w)
@@ -199,6 +200,7 @@ def test_angles():
 
 # ----------------------------------------------------------------------------------- hard data
 class TestHardData:
+    @pytest.mark.slow
     def test_known_truth(self):
         X = np.random.default_rng(76).normal(size=(1000, 1))
         t = np.linspace(-4, 4, 161)

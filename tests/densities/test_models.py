@@ -182,6 +182,7 @@ def test_the_density_of_one_column_of_the_triangle_integrates_to_one(given):
         assert integral(data.density, x, -4, 4) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["x", "z", "mvn"])
 def test_densities_of_two_columns_integrate_to_one(model):
     data = make("mvn", 3) if model == "mvn" else make_triangle(3, given=model, random_state=40)

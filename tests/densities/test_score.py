@@ -65,12 +65,14 @@ class TestRefits:
         )
         return model.fit(X, Y[:, :columns]), X, Y[:, :columns], gram(X, X)
 
+    @pytest.mark.slow
     def test_exact(self, profile, columns, intercept):
         model, X, Y, K = self.fit(profile, columns, intercept, km.Exact())
         expected = slow.score_by_refits(K, Y, 0.35, 0.02, profile, intercept)
         assert_allclose(model.loo_score_, expected, rtol=1e-6)
         assert_allclose(model.loo_score(), model.loo_score_, rtol=1e-12)
 
+    @pytest.mark.slow
     def test_at_other_parameters(self, profile, columns, intercept):
         model, X, Y, K = self.fit(profile, columns, intercept, km.Exact())
         gamma = np.array([0.2, 0.6])[:columns]
@@ -83,6 +85,7 @@ class TestRefits:
         assert_allclose(model.loo_score_, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_at_other_lengthscales(intercept):
     X, Y = pairs()
@@ -112,6 +115,7 @@ def test_near_interpolation(intercept, lam):
     assert_allclose(model.loo_score_, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_mixed_columns(intercept):
     X, y = mixed()
@@ -135,6 +139,7 @@ def test_the_integral_of_the_square_by_quadrature(profile, intercept):
     assert_allclose(model.loo_score_, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_isotropic_smoothing_kernel_of_two_columns():
     """exp(-‖u‖/γ)/(2πγ²), its overlaps by sums over a fine mesh."""
     X, Y = pairs(6)
@@ -154,6 +159,7 @@ def test_an_isotropic_smoothing_kernel_of_two_columns():
     assert_allclose(model.loo_score_, expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_it_estimates_the_integrated_squared_error():
     """E M = ∫∫ (q - p)² - ∫∫ p²: of many fresh pairs, with the density learned from others."""
     data = km.datasets.make_conditional_density("bimodal", 400, random_state=43)
@@ -256,6 +262,7 @@ class TestGradients:
             on_Phi[i] = (loss(Phi + step, reg) - loss(Phi - step, reg)) / (2 * self.H)
         return on_Phi, (loss(Phi, reg + self.H) - loss(Phi, reg - self.H)) / (2 * self.H)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("columns", [1, 2])
     def test_density_loss(self, intercept, columns):
         Phi, _ = dense_features()

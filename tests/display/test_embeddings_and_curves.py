@@ -348,12 +348,3 @@ class TestSpread:
         model = km.KernelBayesFilter().fit(seen, states)
         with np.errstate(all="raise"):
             km.display.SpreadDisplay.from_estimator(model, seen).plot()
-
-
-@pytest.mark.slow
-def test_importing_the_package_does_not_import_matplotlib():
-    import subprocess
-    import sys
-
-    code = "import sys, kernelmean; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -254,6 +254,7 @@ class TestBatch:
             "regions": np.array([r.sum() for r in found.regions(0.8)]),
         }
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "m", [signed(), low_rank(), low_rank(members=2)], ids=["dense", "low rank", "few"]
     )

@@ -18,6 +18,7 @@ from kernelmean.datasets import make_rotation
 STEPS, BROKEN, RECOVERY, PARTS = 35, 12, 20, 5
 
 
+@cache
 def simulated(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """`n` runs of the rotation design, (n, STEPS, 2) each: observations and states."""
     runs = make_rotation(n * (STEPS + 1), random_state=seed)
@@ -74,8 +75,9 @@ def test_two_hundred_runs_with_faults(rule):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 2 + PARTS))
+@pytest.mark.whole
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(2, 2 + PARTS))
 def test_ten_thousand_runs_with_faults(rule, seed):
     """Issue 4: 5 parts × 2 rules × 1,000 runs; no exception, no NaN, recovery within 20 steps.
 

@@ -53,6 +53,7 @@ class TestTables:
     def symbols(self):
         return [None if 5 <= t < 8 else t for t in range(40)]
 
+    @pytest.mark.slow
     def test_filter(self, model, tables):
         found = model.filter(with_gaps(data()[2]))
         expected = tables.forward(self.symbols())

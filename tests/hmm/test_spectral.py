@@ -102,6 +102,7 @@ class TestExactMoments:
         with pytest.raises(ValueError, match="only 2 states apart"):
             fitted(model, 3)
 
+    @pytest.mark.slow
     def test_the_seed_does_not_matter(self):
         model = slow.FiniteHMM.random(4, 6, 44)
         a, b = fitted(model, 4, 0), fitted(model, 4, 1)

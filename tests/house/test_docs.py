@@ -47,6 +47,7 @@ def last_digit(number: str) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("page", [p for p in PAGES if fences(p, "python")], ids=name)
 def test_python_on_the_page_runs_and_prints_what_is_shown(page):
     scope: dict = {}
@@ -89,6 +90,13 @@ def test_commands_on_the_pages_exist(command, monkeypatch):
     shown = CliRunner().invoke(app, [command, "--help"])
     assert shown.exit_code == 0, shown.output
     assert {o for o in commands("kernelmean")[command] if o not in shown.stdout} == set()
+
+
+def test_every_command_is_on_its_page_and_in_the_readme():
+    files = list((ROOT / "src" / "kernelmean" / "app" / "commands").glob("[a-z]*.py"))
+    for page in (ROOT / "README.md", ROOT / "docs" / "guide" / "command-line.md"):
+        shown = "".join(fences(page, "console"))
+        assert [f.stem for f in files if f"$ kernelmean {f.stem}" not in shown] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -22,21 +23,36 @@ def test_unknown_names_are_attribute_errors():
         km.nothing  # noqa: B018
 
 
+FRESH = """
+import json, sys, sklearn.linear_model, scipy.optimize
+steps = [list(sys.modules)]
+import kernelmean as km
+steps.append(list(sys.modules))
+d = km.datasets.make_iv_sigmoid(50, random_state=0)
+km.KernelIV(tune_lengthscale=False).fit(d.X, d.y, d.Z).predict(d.X)
+print(json.dumps([*steps, list(sys.modules)]))
+"""
+
+
+@pytest.mark.slow
 def test_importing_the_package_imports_little():
-    """Beyond what scikit-learn's linear models do anyway: no searches, trees, processes, tables."""
-    code = (
-        "import sys, sklearn.linear_model, scipy.optimize\n"
-        "before = set(sys.modules)\n"
-        "import kernelmean\n"
-        "print(*{name.split('.')[0] for name in set(sys.modules) - before})\n"
-        "print(*(m for m in sys.modules if m.startswith(('kernelmean.', 'sklearn.gaussian_p'))))"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    libraries, modules = told.stdout.splitlines()
-    assert set(libraries.split()) <= {"kernelmean", "array_api_compat"}
-    for late in ("instruments", "hmm", "statespace", "filtering", "app", "display", "comparators"):
-        assert f"kernelmean.{late}" not in modules.split()
-    assert "sklearn.gaussian_process" not in modules.split()
+    """Beyond what scikit-learn's linear models do anyway: no searches, trees, processes, tables.
+
+    Dask is imported for its own arrays only.
+    """
+    command = [sys.executable, "-c", FRESH]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, imported, fitted = (set(modules) for modules in json.loads(told.stdout))
+    libraries = {name.split(".")[0] for name in imported - before}
+    assert libraries <= {"kernelmean", "array_api_compat"}
+    late = ("comparators", "datasets", "display", "adapters", "app")
+    late += ("instruments", "hmm", "statespace", "filtering")
+    assert not imported & {f"kernelmean.{part}" for part in late}
+    assert "sklearn.gaussian_process" not in imported
+    others = {"matplotlib", "pandas", "torch", "dask", "typer", "rich"}
+    assert not (imported - before) & others
+    assert "matplotlib" not in imported
+    assert "dask" not in fitted
 
 
 def test_every_public_name_is_found_whether_it_is_imported_or_not():
@@ -57,6 +73,7 @@ print(km.load(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_files_load_where_no_extra_is_installed(tmp_path):
     """A class that a file names is looked for in modules that need nothing optional."""
     km.KernelBayesFilter(reg=0.5).save(tmp_path / "model.km")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,10 @@ from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
 import kernelmean as km
+from kernelmean.kernels.named import BY_NAME
+from kernelmean.kernels.radial import _Radial
+
+pytestmark = pytest.mark.usefixtures("short_searches")
 
 KERNELS = [
     km.Gaussian(0.8),
@@ -115,6 +121,14 @@ class TestEveryKernel:
     def test_resolve_of_a_resolved_kernel_is_itself(self, k, X):
         assert k.resolve(X) == k.resolve(X).resolve(X[:5])
 
+    def test_saved_and_loaded(self, k, tmp_path):
+        if isinstance(k, km.kernels.FromFunction):
+            with pytest.raises(ValueError, match="cannot be saved"):
+                k.save(tmp_path / "k.km")
+            return
+        k.save(tmp_path / "k.km")
+        assert km.load(tmp_path / "k.km") == k
+
     def test_the_gram_of_one_point(self, k, X):
         assert k(X[:1]).shape == (1, 1)
 
@@ -150,6 +164,41 @@ class TestEverySmoothingKernel:
         assert (
             k.density(X[:1], X[:1])[0, 0] >= C
         ).all()  # an average of k_bar is below its maximum
+
+
+def test_every_name_is_of_a_kernel_above_on_the_page_and_in_the_help():
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "kernels.md").read_text()
+    for named, kind in BY_NAME.items():
+        assert f'"{named}"' in km.as_kernel.__doc__
+        assert f"| `{kind.__name__}" in page
+        assert getattr(km, kind.__name__) is kind
+        # Gaussian4 dips below zero, and has its own tests
+        assert kind is km.Gaussian4 or kind in map(type, KERNELS)
+
+
+@dataclass(frozen=True)
+class OnlyAProfile(_Radial):
+    """What a new kernel with a lengthscale begins as."""
+
+    def _profile(self, sq):
+        return 1 / (1 + sq)
+
+
+def test_a_profile_alone_is_a_kernel_that_says_what_it_lacks():
+    k, x = OnlyAProfile(1.0), np.linspace(-1, 1, 12)
+    assert_allclose(k([0.0], [1.0]), 0.5)
+    assert k.reach(0.1) is None
+    for ask in (
+        lambda: k.density(x, x),
+        lambda: k.cdf(x, x),
+        lambda: k.self_convolution(x, x),
+        lambda: km.EmbeddedDensity(k).fit(x[:, None]),
+        lambda: km.ConditionalDensity(kernel_y=k).fit(x[:, None], x),
+        lambda: km.MeanEmbedding(x, kernel=k).sample(3, random_state=0, bandwidth=0.5),
+        lambda: km.RandomFourier(20).fit_transform(x[:, None], k),
+    ):
+        with pytest.raises(ValueError, match=r"^OnlyAProfile\(.*has no|^OnlyAProfile\(.*is not"):
+            ask()
 
 
 # ------------------------------------------------------------------------- kernels x feature maps

@@ -10,6 +10,8 @@ import kernelmean as km
 from kernelmean.core.interval import Interval
 from kernelmean.core.summary import Summary
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 N, NEW = 80, 5
 rng = np.random.default_rng(3)
 X = rng.uniform(-1, 1, (N, 2))

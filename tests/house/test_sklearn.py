@@ -17,6 +17,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import kernelmean as km
 
+pytestmark = pytest.mark.usefixtures("short_searches")
+
 
 @pytest.fixture(autouse=True)
 def without_routing():
@@ -155,7 +157,6 @@ def fewest(estimator) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
-@pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_scikit_learn_checks(estimator):
     """Every check passes but those excused, and none is switched off by a tag: they are counted."""
@@ -314,7 +315,6 @@ class TestDensities:
         assert_allclose(pipe.score(X, y), expected.score(Z, y))
 
     @pytest.mark.slow
-    @pytest.mark.usefixtures("short_searches")
     def test_fit_does_not_change_parameters_and_forgets_the_last_fit(self):
         X, y = self.data(60)
         features = km.Nystroem(tol=1e-3)
@@ -374,6 +374,7 @@ def test_grid_search_over_kernels():
 class TestKernelBayesFilter:
     DATA = km.datasets.make_rotation(150, random_state=1000)
 
+    @pytest.mark.slow
     def test_grid_search_in_the_order_of_time(self):
         search = GridSearchCV(
             km.KernelBayesFilter(),
@@ -438,6 +439,7 @@ class TestKernelBayesFilter:
 class TestKernelHMM:
     X = km.datasets.make_hmm("separated", 120, random_state=40).X
 
+    @pytest.mark.slow
     def test_grid_search_by_the_log_likelihood(self):
         """Of what comes later, in the order of time."""
         grid = {"bandwidth": [1e-3, 0.1, 5.0]}
@@ -475,6 +477,7 @@ class TestKernelStateSpace:
         again = clone(model).fit(self.X[:100])
         assert_allclose(search.cv_results_["split1_test_score"][1], again.score(self.X[100:]))
 
+    @pytest.mark.slow
     def test_pipeline(self):
         pipe = make_pipeline(StandardScaler(), km.KernelStateSpace(**LATENT)).fit(100 * self.X)
         scaled = StandardScaler().fit_transform(100 * self.X)

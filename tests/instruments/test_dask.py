@@ -1,8 +1,6 @@
 """KernelIV on Dask: the same fit as in memory, with rows that stay where they are."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -210,6 +208,7 @@ def cluster():
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_on_a_cluster(sigmoid, cluster):
     data, theirs = sigmoid
     with dask.config.set(scheduler="distributed"):
@@ -304,13 +303,3 @@ def test_predictions_say_now_which_columns_are_wrong(sigmoid):
     lazy = iv.predict(chunked(np.full((6, 1), np.nan), 3))
     with pytest.raises(ValueError, match="X contains NaN"):
         lazy.compute()
-
-
-@pytest.mark.slow
-def test_dask_is_imported_only_for_dask_arrays():
-    code = (
-        "import sys, kernelmean as km; d = km.datasets.make_iv_sigmoid(50, random_state=0); "
-        "km.KernelIV(tune_lengthscale=False).fit(d.X, d.y, d.Z).predict(d.X); "
-        "sys.exit('dask' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

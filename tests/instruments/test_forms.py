@@ -90,6 +90,7 @@ def test_nothing_but_straight_lines_is_least_squares():
     assert "two-stage least squares" in str(model.summary())
 
 
+@pytest.mark.slow
 def test_kernels_of_several_kinds(points):
     model = fitted({"x": "matern", "region": "category"})
     assert "3 categories" in str(model.summary())

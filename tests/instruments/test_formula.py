@@ -302,6 +302,7 @@ def test_formulas_that_would_be_multiplied_out_forever_are_refused(part):
         parse(f"y ~ {part} + [x ~ z]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part",
     [

@@ -151,17 +151,20 @@ class TestBands:
 
 
 class TestWeakInstruments:
+    @pytest.mark.slow
     def test_it_fires_where_the_instrument_does_nothing(self):
         for seed in range(40, 50):
             X, y, Z = market(seed=seed, moves=0.0)
             strength = km.KernelIV(tune_lengthscale=False).fit(X, y, Z).first_stage()
             assert strength.weak, strength
 
+    @pytest.mark.slow
     def test_it_is_silent_where_it_does_much(self):
         for seed in range(40, 50):
             X, y, Z = market(seed=seed)
             assert not km.KernelIV(tune_lengthscale=False).fit(X, y, Z).first_stage().weak
 
+    @pytest.mark.slow
     def test_weak_instruments_are_why(self):
         """As F falls below ten, the estimate leans towards regression and spreads."""
         errors = {}
@@ -200,6 +203,7 @@ class TestWeakInstruments:
 
 
 class TestEndogeneity:
+    @pytest.mark.slow
     def test_it_is_found(self):
         p = [
             km.KernelIV(tune_lengthscale=False).fit(*market(seed=s)).endogeneity_test().p_value
@@ -301,6 +305,7 @@ def line(strength: float, seed: int, n: int = 200):
     return x[:, None], x + c[:, 0] + 2 * e, Z, c
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strength", "shape"), [(1.0, 1), (0.02, 0), (0.12, 0)])
 def test_anderson_rubin_is_the_set_of_f_tests_that_do_not_refuse(strength, shape):
     X, y, Z, C = line(strength, 80)
@@ -325,6 +330,7 @@ def test_anderson_rubin_is_the_set_of_f_tests_that_do_not_refuse(strength, shape
     assert str(found).startswith("90% [")
 
 
+@pytest.mark.slow
 def test_anderson_rubin_holds_its_level_however_weak():
     held = 0
     for seed in range(200):

@@ -348,6 +348,7 @@ SPECTRA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spectrum", SPECTRA)
 def test_weighted_chi2_against_draws(spectrum):
     weights = SPECTRA[spectrum]
@@ -382,6 +383,7 @@ def test_the_moment_statistic_by_a_loop():
     assert moment_test.moment_test([group], coef, 0.01) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_level_of_the_moment_test():
     """A linear function fitted by a linear kernel: seldom rejected in 60 draws."""
     p = []
@@ -395,6 +397,7 @@ def test_level_of_the_moment_test():
     assert np.mean(np.array(p) < 0.5) <= 0.5
 
 
+@pytest.mark.slow
 def test_power_of_the_moment_test():
     """The slope that heavy regularisation leaves contradicts the instrument."""
     for seed in (40, 41, 42):
@@ -403,6 +406,7 @@ def test_power_of_the_moment_test():
 
 
 # ------------------------------------------------------------------------------- the trend
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [40, 41, 42])
 @pytest.mark.parametrize("trend", ["auto", 0])
 def test_the_slope_is_not_that_of_regression(seed, trend):
@@ -486,6 +490,7 @@ def test_units_and_origins_of_the_columns_do_not_matter(split, trend):
     assert_allclose(got, expected, atol=1e-5 * expected.std())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trend", [0, 1])
 def test_units_of_the_columns_do_not_matter_to_a_search(trend):
     """Powers of two leave roundings as they are; others end elsewhere in a flat valley."""
@@ -566,6 +571,7 @@ def test_the_covariance_is_one(split):
 
 
 # ------------------------------------------------------------------------------- row blocks
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["loo", 3, 0.5, "samples"])
 @pytest.mark.parametrize("trend", [None, 1])
 def test_blocks_change_nothing(split, trend, monkeypatch):
@@ -675,6 +681,7 @@ def test_the_callback_counts_rounds():
     assert not seen
 
 
+@pytest.mark.slow
 def test_progress_is_shown_on_request_only(capsys):
     X, y, Z = curve(60)
     km.KernelIV(trend=0).fit(X, y, Z)

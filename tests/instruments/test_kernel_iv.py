@@ -259,6 +259,7 @@ class TestExogenous:
         assert separate.reg_stage1_ == joined.reg_stage1_
         assert separate.reg_stage2_ == joined.reg_stage2_
 
+    @pytest.mark.slow
     def test_one_dimensional_c(self):
         X, y, Z = confounded()
         C = np.linspace(0, 1, 120)
@@ -286,6 +287,7 @@ class TestExogenous:
             iv.predict(X, C=np.ones(119))
 
 
+@pytest.mark.slow
 def test_gaussian_by_name_is_columnwise_with_medians_of_the_full_sample(demand_draw):
     d = {k: v[:200] for k, v in demand_draw.items()}
     iv = km.KernelIV(split=0.5).fit(d["P"], d["y"], d["I"], d["C"])

@@ -65,6 +65,7 @@ def test_instruments_follow_their_rows_through_folds(data):
     assert_allclose(scores, expected)
 
 
+@pytest.mark.slow
 def test_a_search_routes_them_to_fit_and_score(data):
     X, y, Z, C = data
     pipeline = make_pipeline(StandardScaler(), requesting())

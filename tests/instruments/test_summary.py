@@ -113,6 +113,7 @@ def test_html_is_escaped():
     assert repr(summary) == str(summary) == "a < b\n=====\n\nx & y\n-----\n<i>  <1>"
 
 
+@pytest.mark.slow
 def test_it_says_what_a_straight_line_would_do():
     rng = np.random.default_rng(44)
     Z, V = rng.uniform(-2, 2, size=(300, 1)), rng.normal(size=(300, 1))

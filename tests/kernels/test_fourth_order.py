@@ -62,6 +62,7 @@ def test_draws_follow_the_recovered_density(rng):
     assert_allclose(np.quantile(levels, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.03)
 
 
+@pytest.mark.slow
 def test_conditional_densities_take_it():
     data = km.datasets.make_conditional_density("bimodal", 500, random_state=50)
     model = km.ConditionalDensity(kernel_y="gaussian4").fit(data.X, data.Y)

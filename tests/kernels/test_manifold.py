@@ -163,6 +163,7 @@ class TestVonMises:
         # four standard errors of a mean of 40,000 cosines
         assert_allclose(np.cos(gaps @ W.T).mean(1), k(gaps, [[0.0, 0.0]])[:, 0], atol=0.02)
 
+    @pytest.mark.slow
     def test_samples_follow_the_density(self):
         m = km.MeanEmbedding([0.1, 5.9], [0.7, 0.3], km.Periodic(1.0))
         S = m.sample(20_000, 0, bandwidth=0.5)[:, 0]

@@ -254,6 +254,7 @@ def with_gaps(X) -> np.ndarray:
     return X
 
 
+@pytest.mark.slow
 def test_a_belief_streams_what_predict_says(fitted, walk):
     X, belief, found = with_gaps(walk), fitted.start(), []
     for x in X:
@@ -263,6 +264,7 @@ def test_a_belief_streams_what_predict_says(fitted, walk):
     assert_allclose(belief.mean(), fitted.forecast(X, 1).mean()[0], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_belief_refuses_what_a_series_would_be_refused_for(fitted, walk):
     for x, message in (
         (np.zeros((2, 1)), "one observation"),
@@ -436,6 +438,7 @@ def test_tune_keeps_the_line(walk):
     assert plain.near(1, 1, 1, None).backbone is None
 
 
+@pytest.mark.slow
 def test_several_sequences(walk):
     X = np.concatenate([walk[:70], walk[70:]])
     m = km.KernelStateSpace(backbone=km.Backbone(), em=QUICK).fit(X, lengths=[70, 80])

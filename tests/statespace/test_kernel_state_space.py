@@ -24,6 +24,7 @@ from kernelmean.datasets import make_hmm, make_state_space
 from kernelmean.features.landmarks import Exact
 from kernelmean.statespace import learn
 
+pytestmark = pytest.mark.usefixtures("short_searches")
 FAST = {"random_state": 0, "n_init": 2, "max_iter": 8, "bandwidth": 0.4, "n_nodes": 21}
 SEARCH = {"bandwidth": None, "n_nodes": None, "max_iter": 60}  # as users have it
 NAN = float("nan")
@@ -110,6 +111,7 @@ DESIGNS = pytest.mark.parametrize("design", ["linear", "bimodal", "volatility"])
 class TestWhatIsLearned:
     @pytest.mark.slow
     @DESIGNS
+    @pytest.mark.thorough
     def test_forecasts_are_nearly_those_of_the_true_model(self, design):
         """200 rows after 500 of training, beside the exact filter of the law that drew them."""
         d, m = data(700, 41, design), full(design)
@@ -121,7 +123,9 @@ class TestWhatIsLearned:
         low, high = (end[new] for end in m.predict_interval(d.X))
         assert 0.83 < np.mean((low <= d.X[new]) & (d.X[new] <= high)) < 0.965
 
+    @pytest.mark.slow
     @DESIGNS
+    @pytest.mark.thorough
     def test_the_stationary_law_is_where_the_rows_are(self, design):
         """As near as 500 rows drawn from the model come; none is at the last nodes."""
         m = full(design)
@@ -133,6 +137,7 @@ class TestWhatIsLearned:
         assert m.startprob_[[0, 1, -2, -1]].sum() < 0.02
 
     @DESIGNS
+    @pytest.mark.thorough
     def test_the_stationary_law_of_the_observations(self, design):
         """The interval of the first row is that of the data, from far-off forecasts too."""
         m, X = full(design), data(700, 41, design).X[:500]
@@ -143,12 +148,14 @@ class TestWhatIsLearned:
         assert_allclose(ahead.states[-1], m.startprob_, atol=1e-3)
         assert_allclose(ahead.interval(0.9)[0][-1], first[0], atol=0.02 * spread)
 
+    @pytest.mark.thorough
     def test_the_state_is_found_up_to_a_function_of_it(self):
         d, m = data(700, 41), full("linear")
         found, truth = m.filter(d.X).mean()[:, 0], d.model.filter(d.X)[:, 0]
         assert abs(spearmanr(found, truth)[0]) > 0.97
         assert m.smooth(d.X).variance().mean() < m.filter(d.X).variance().mean()
 
+    @pytest.mark.thorough
     def test_emissions_and_transitions(self):
         """E[y | z] goes one way, from one end of the data to the other; z lasts as x does."""
         m = full("linear")
@@ -159,6 +166,7 @@ class TestWhatIsLearned:
         assert np.polyfit(z[:, 0], new, 1)[0] == pytest.approx(0.95, abs=0.08)
 
     @pytest.mark.slow
+    @pytest.mark.thorough
     def test_a_finite_chain(self):
         """Two states three deviations apart: log-densities near those of the truth."""
         Q = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -173,6 +181,7 @@ class TestWhatIsLearned:
         best = mse(X[800:], truth.prior[800:] @ [[0.0], [3.0]])
         assert mse(X[800:], m.predict(X)[800:]) < 1.05 * best
 
+    @pytest.mark.thorough
     def test_refining_helps(self):
         d = data(700, 41, "bimodal")
         rough = km.KernelStateSpace(refine=False, random_state=0).fit(d.X[:500])
@@ -180,6 +189,7 @@ class TestWhatIsLearned:
             d.X[500:], rough.predict(d.X)[500:]
         )
 
+    @pytest.mark.slow
     @EVERY
     def test_attributes(self, setting):
         m = model(**SETTINGS[setting])
@@ -217,6 +227,7 @@ class TestWhatIsLearned:
         assert_allclose(gamma.sum(axis=1), 1.0, rtol=1e-6)
         assert_allclose(gamma, m.smooth(data(200).X).probabilities, atol=0.2)
 
+    @pytest.mark.thorough
     def test_operators_embed_the_laws(self):
         m = full("linear")
         seen = m.startprob_ > 1e-3
@@ -267,6 +278,7 @@ class TestInvariance:
         low, high = a.predict_interval(X)
         assert_allclose(-b.predict_interval(-X)[1], low, atol=0.05)
 
+    @pytest.mark.slow
     def test_order_of_columns(self):
         Y = wide()[:, :2]
         a, b = learner().fit(Y), learner().fit(Y[:, ::-1])
@@ -371,6 +383,7 @@ class TestLaws:
                         atol=1e-6)  # fmt: skip
         assert_allclose(belief.latent, ahead.states[0] @ m.nodes_, atol=1e-6)
 
+    @pytest.mark.slow
     @REFINED
     def test_densities_of_forecasts(self, refine):
         m = model(refine=refine)
@@ -423,10 +436,11 @@ class TestLaws:
 
 class TestInference:
     @pytest.mark.slow
+    @pytest.mark.thorough
     def test_particles_are_nodes_with_noise(self):
         X = data(120, 46).X
         many = learner(inference="particles", n_particles=800).fit(data(200).X)
-        exact = model()
+        exact = learner().fit(data(200).X)
         sd = X.std()
         assert mse(many.predict(X), exact.predict(X)) < (0.1 * sd) ** 2
         assert many.score(X) == pytest.approx(exact.score(X), abs=0.05 * 120)
@@ -453,12 +467,14 @@ class TestInference:
             assert found.mean().shape == found.variance().shape == (30, m.n_latent)
             assert found.variance().min() >= 0
 
+    @pytest.mark.slow
     def test_missing_rows_with_particles(self):
         m, Y = model(inference="particles", n_particles=200), with_gaps()
         assert_array_equal(m.log_predictive(Y)[np.isnan(Y[:, 0])], 0.0)
         assert np.isfinite(m.predict(Y)).all()
         assert mse(m.predict(Y), model().predict(Y)) < (0.25 * np.nanstd(Y)) ** 2
 
+    @pytest.mark.slow
     def test_particles_repeat_with_the_seed(self):
         m, X = model(inference="particles", n_particles=60), data(200).X
         assert_array_equal(m.predict(X), m.predict(X))
@@ -544,6 +560,7 @@ class TestKnownTransition:
         assert_array_equal(a.transmat_, b.transmat_)
         assert_array_equal(a.predict(data(200).X), b.predict(data(200).X))
 
+    @pytest.mark.slow
     def test_two_dimensions(self):
         def turn(x, rng):
             R = np.array([[0.9, -0.3], [0.3, 0.9]])
@@ -605,6 +622,7 @@ class TestKnownTransition:
 class TestSequences:
     LENGTHS = (1, 2, 30, 7)
 
+    @pytest.mark.slow
     @BOTH
     def test_each_is_as_if_alone(self, inference):
         m, X = model(inference=inference), data(40, 47).X
@@ -625,6 +643,7 @@ class TestSequences:
         assert_allclose(ahead.states, np.concatenate([m.forecast(p, 3).states for p in parts]),
                         atol=1e-8)  # fmt: skip
 
+    @pytest.mark.slow
     @INFERENCE
     def test_first_rows_get_the_stationary_mean(self, inference):
         m, X = model(inference=inference, n_particles=400), data(40, 47).X
@@ -677,12 +696,14 @@ class TestMissingRows:
         assert_allclose(m.predict(Y), want, atol=noise)
         assert m.score(Y) == pytest.approx(0.0, abs=1e-12)
 
+    @pytest.mark.slow
     def test_one_column_of_several_makes_a_row_missing(self):
         m, Y = learner().fit(wide()[:, :2]), wide()[:20, :2].copy()
         Y[4, 1], same = NAN, Y.copy()
         same[4] = NAN
         assert_array_equal(m.predict(Y), m.predict(same))
 
+    @pytest.mark.slow
     @REFINED
     def test_learning_with_a_third_missing(self, refine):
         X = data(600, 49).X.copy()
@@ -694,6 +715,7 @@ class TestMissingRows:
         assert mse(new, m.predict(X)[500:][seen]) < (1.25 if refine else 1.8) * mse(new, truth)
         assert np.isfinite(m.emissions_.points).all()
 
+    @pytest.mark.slow
     @REFINED
     def test_a_long_stretch_without_any(self, refine):
         X = data(240).X.copy()
@@ -713,6 +735,7 @@ class TestMissingRows:
         assert_allclose(found, expected, rtol=1e-12)  # distinct rows are looked up in another order
 
 
+@pytest.mark.slow
 @BOTH
 @REFINED
 def test_one_row_at_a_time(inference, refine):
@@ -802,6 +825,7 @@ class TestShapes:
         assert m.emission_at(x).mean().shape == (3, d)
         assert m.transition_at(x).mean().shape == (3, n_latent)
 
+    @pytest.mark.slow
     def test_several_columns_help(self):
         """Two noisy views of one state are better than one."""
         x = data(700, 47).states
@@ -830,6 +854,7 @@ class TestShapes:
             learner(inference="particles", directions=2).fit(wide())
 
     @pytest.mark.slow
+    @pytest.mark.thorough
     def test_a_state_of_two_numbers_is_better_followed_in_two_dimensions(self):
         """A rotation seen in one coordinate needs the speed as well."""
         r = np.random.default_rng(43)
@@ -875,6 +900,7 @@ class TestKernels:
         assert np.isfinite(m.sample(5)[0]).all()
         assert_allclose(m.filter(X).probabilities.sum(axis=1), 1.0)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("inference", ["nodes", "kbr"])
     @REFINED
     def test_values_without_distance(self, inference, refine):
@@ -892,6 +918,7 @@ class TestKernels:
         if refine:
             assert mse(X, m.predict(X)) < 0.8 * X.var()
 
+    @pytest.mark.slow
     def test_laws_of_values_and_of_the_next_one(self):
         """Embedded laws are the tables that filter."""
         X = np.round(data(200).X)
@@ -931,6 +958,8 @@ class TestKernels:
 
 
 class TestInput:
+    @pytest.mark.slow
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         "kind", ["list", "float32", "frame", "Fortran", "read-only", "integers"]
     )
@@ -966,6 +995,7 @@ class TestInput:
         m = learner().fit(series)
         assert_array_equal(m.predict(series), model().predict(X))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("refine", "inference"),
         [(True, "nodes"), (False, "nodes"), (True, "kbr"), (True, "particles")],
@@ -1000,6 +1030,7 @@ class TestInput:
         with pytest.raises(ValueError, match="read-only"):
             m.emissions_.points[:] = 0
 
+    @pytest.mark.slow
     def test_the_global_generator_is_left_alone(self):
         np.random.seed(0)
         state = np.random.get_state()[1].copy()
@@ -1219,6 +1250,7 @@ def assert_same(again: km.KernelStateSpace, m: km.KernelStateSpace, X) -> None:
 
 
 class TestCopies:
+    @pytest.mark.slow
     @EVERY
     def test_save_and_load(self, setting, tmp_path):
         m = model(**SETTINGS[setting])
@@ -1289,6 +1321,7 @@ class TestTune:
         scores = [entry["mse"] for entry in best.tuning_]
         assert min(scores) == pytest.approx(mse(self.X_val, best.predict(self.X_val)))
 
+    @pytest.mark.slow
     def test_lengthscales_and_penalties_without_refining(self):
         best = learner(refine=False, max_iter=4, bandwidth=None).tune(
             self.X, self.X_val, penalties=[(1, 1), (0.1, 5)], widths=[1], guards=[1]
@@ -1439,6 +1472,7 @@ def test_trouble_with_particles(case):
     assert not np.isnan(m.log_predictive(X)).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [

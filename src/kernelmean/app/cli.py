@@ -70,5 +70,7 @@ def reproduce(words: Annotated[list[str] | None, typer.Argument()] = None) -> No
     raise UserError("kernelmean reproduce is now python -m papers, from a clone of the repository")
 
 
-for module in iter_modules(commands.__path__):
-    import_module(f"{commands.__name__}.{module.name}").COMMAND.register(app)
+# Each command brings its estimators: where one is typed, the others need not be read.
+every = [module.name for module in iter_modules(commands.__path__)]
+for name in [name for name in every if name in sys.argv[1:2]] or every:
+    import_module(f"{commands.__name__}.{name}").COMMAND.register(app)

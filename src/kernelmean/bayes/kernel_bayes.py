@@ -153,7 +153,7 @@ class KernelBayes(Saveable, BaseEstimator):
         self.tune_lengthscale = tune_lengthscale
 
     def state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_found"}
+        return {name: value for name, value in super().state().items() if name != "_found"}
 
     def fit(self, X, Z) -> KernelBayes:
         """Learn from pairs of observation and latent.

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq, minimize, minimize_scalar
 
-from ..core import arrays
-from ..core.threads import side_by_side
+from . import arrays
+from .stages import evaluated
+from .threads import side_by_side
 
 SLACK = 0.5  # standard errors that a larger bandwidth or λ may cost
 
@@ -34,8 +35,13 @@ def descend(
     loss: Callable, start: np.ndarray, bounds: list, steps: int, tol: float = 1e-7
 ) -> np.ndarray:
     """The end of a few steps of L-BFGS on a loss that returns its slope too."""
+
+    def told(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = loss(u)
+        return evaluated(value), slope
+
     options: Any = {"maxiter": steps, "ftol": tol}
-    found: Any = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    found: Any = minimize(told, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x
 
 
@@ -72,7 +78,7 @@ def minimise_log10(
     """
 
     def at(u: float) -> float:
-        return _finite(loss(10.0 ** float(u)))
+        return evaluated(_finite(loss(10.0 ** float(u))))
 
     grid = np.linspace(low, high, points)
     values = np.array(side_by_side(at, grid, n_jobs))

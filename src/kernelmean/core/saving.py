@@ -55,8 +55,8 @@ class Saveable:
             raise TypeError(f"two classes are saved as {cls.__name__}: {known.__module__} has one")
 
     def state(self) -> dict[str, Any]:
-        """What a file holds of the object, by name of attribute."""
-        return vars(self)
+        """What a file holds of the object, by name of attribute: not how long the fit took."""
+        return {name: value for name, value in vars(self).items() if name != "fit_time_"}
 
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache, wraps
 from itertools import chain, islice
 from threading import Lock, get_ident
 from typing import Any, TypeVar
+
+from .stages import timed
 
 T = TypeVar("T")
 
@@ -83,11 +86,12 @@ def at_one_thread(work: Callable) -> Callable:
 
 
 def doors(*names: str) -> Callable[[type[T]], type[T]]:
-    """A class whose public methods `names` run with one BLAS thread."""
+    """A class whose public methods `names` run with one BLAS thread; `fit` is timed."""
 
     def wrapped(cls: type[T]) -> type[T]:
         for name in names:
-            setattr(cls, name, at_one_thread(vars(cls)[name]))
+            method = vars(cls)[name]
+            setattr(cls, name, at_one_thread(timed(method) if name == "fit" else method))
         return cls
 
     return wrapped
@@ -112,7 +116,7 @@ def streamed(task: Callable, items: Iterable, n_jobs: int | None = None) -> Iter
     with one_thread(), ThreadPoolExecutor(workers) as pool:
         waiting: deque = deque()
         for item in chain(ahead, rest):
-            waiting.append(pool.submit(task, item))
+            waiting.append(pool.submit(copy_context().run, task, item))
             if len(waiting) > workers:
                 yield waiting.popleft().result()
         while waiting:

@@ -15,6 +15,7 @@ from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..core.solves import kept
+from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
@@ -183,6 +184,7 @@ class Plan:
     choice: bool  # whether a location is compared with none
     wide: Any  # share of the wide law; None is sought
 
+    @stage("scales on few rows")
     def draft(self, X, Y, with_location: bool) -> Draft | None:
         """Scales and bandwidth, sought on a few hundred rows.
 
@@ -210,6 +212,7 @@ class Plan:
             search.round()
         return Draft(search, line)
 
+    @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
         """The draft as it stands, to be taken further on at most `ROWS` rows."""
         X, Y = self._few(ROWS, X, Y)
@@ -226,6 +229,7 @@ class Plan:
         some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
         return X[some], spread_ties(Y[some])
 
+    @stage("all rows")
     def finish(self, draft: Draft, X, Y) -> Fit:
         """With the parameters of the draft and all rows."""
         location = None if draft.line is None else self._location(X, Y, draft.line)

@@ -1,46 +1,35 @@
 """Displays, in scikit-learn's manner: build with `from_estimator`, draw with `plot(ax)`.
 
-Needs matplotlib, which the extra `app` brings.
+Needs matplotlib, which the extra `app` brings. Each is imported on first use, with its estimator.
 """
 
-from .calibration import CalibrationDisplay
-from .densities import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
-from .embeddings import EmbeddingDisplay, LeaveOneOutDisplay
-from .regimes import (
-    EmissionDisplay,
-    EmissionImageDisplay,
-    HistoryDisplay,
-    RegimeDisplay,
-    SpectrumDisplay,
-)
-from .states import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
-from .structural import StructuralCurveDisplay
-from .style import CURVE, DATA, DRAWN, GAP, PLAIN, TRUTH
-from .tracks import SpreadDisplay, TrackDisplay
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    "CURVE",
-    "DATA",
-    "DRAWN",
-    "GAP",
-    "PLAIN",
-    "TRUTH",
-    "CalibrationDisplay",
-    "ConditionalDensityDisplay",
-    "DensityContourDisplay",
-    "DensityMapDisplay",
-    "EmbeddingDisplay",
-    "EmissionDisplay",
-    "EmissionImageDisplay",
-    "ForecastDisplay",
-    "HistoryDisplay",
-    "LeaveOneOutDisplay",
-    "ObservationDisplay",
-    "RegimeDisplay",
-    "SpectrumDisplay",
-    "SpreadDisplay",
-    "StructuralCurveDisplay",
-    "TraceDisplay",
-    "TrackDisplay",
-    "TransitionDisplay",
-]
+FILES = {
+    "calibration": ["CalibrationDisplay"],
+    "densities": ["ConditionalDensityDisplay", "DensityContourDisplay", "DensityMapDisplay"],
+    "embeddings": ["EmbeddingDisplay", "LeaveOneOutDisplay"],
+    "regimes": [
+        *("EmissionDisplay", "EmissionImageDisplay", "HistoryDisplay", "RegimeDisplay"),
+        "SpectrumDisplay",
+    ],
+    "states": ["ForecastDisplay", "ObservationDisplay", "TraceDisplay", "TransitionDisplay"],
+    "structural": ["StructuralCurveDisplay"],
+    "style": ["CURVE", "DATA", "DRAWN", "GAP", "PLAIN", "TRUTH"],
+    "tracks": ["SpreadDisplay", "TrackDisplay"],
+}
+FILE_OF = {name: file for file, names in FILES.items() for name in names}
+__all__ = sorted(FILE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{FILE_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *FILE_OF})

@@ -130,14 +130,16 @@ def _lines(weights, x, kernel: Kernel, nodes, K) -> Iterator[tuple[np.ndarray, f
     """q along each line of a strip, (batch, nodes of the strip), by the points near that line."""
     left, rows = weights
     far = reach(kernel, NEGLIGIBLE)
-    for s, height in zip(*nodes, strict=True):
-        near = slice(*np.searchsorted(x[:, 0], [s - far, s + far]))
-        k = kernel.density(x[near], np.full((1, 1), s)) if near.stop > near.start else x[near]
-        if rows is None:
-            yield (left[:, near] * k.T) @ K[near], height
-        else:
-            q = (rows[near] * k).T @ K[near]
-            yield (q if left is None else left @ q), height
+    for at, height in row_blocks(*nodes, rows=block_rows(len(x))):
+        k = kernel.density(x, at[:, None])
+        ends = np.searchsorted(x[:, 0], [at - far, at + far]).T
+        for j, (start, stop) in enumerate(ends):
+            near = slice(start, stop)
+            if rows is None:
+                yield (left[:, near] * k[near, j]) @ K[near], height[j]
+            else:
+                q = (rows[near] * k[near, j, None]).T @ K[near]
+                yield (q if left is None else left @ q), height[j]
 
 
 def even_nodes(

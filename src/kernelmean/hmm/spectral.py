@@ -111,7 +111,7 @@ def chain_of(UO: np.ndarray, U: np.ndarray, moments: Moments) -> Chain:
 # ------------------------------------------------------------ eigenvectors common to all B
 
 
-def choose_rotation(B: np.ndarray, rng: np.random.Generator, starts: int = STARTS) -> np.ndarray:
+def choose_rotation(B: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The orthogonal Θ that keeps the eigenvalues of every B(θ_i), θ_i its rows, farthest apart.
 
     Maximises min_i min_{j≠k} |λ_ij − λ_ik| (thesis, eq. 3.1; real parts, so that complex pairs
@@ -128,7 +128,7 @@ def choose_rotation(B: np.ndarray, rng: np.random.Generator, starts: int = START
 
     found = [
         minimize(loss, rng.standard_normal(size), jac=True, method="L-BFGS-B")
-        for _ in range(starts)
+        for _ in range(STARTS)
     ]
     return cayley(min(found, key=lambda result: result.fun).x, K)
 

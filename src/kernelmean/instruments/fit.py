@@ -15,6 +15,7 @@ from ..core.checks import Array, hushed
 from ..core.minimise import SEARCH_ROWS
 from ..core.progress import Verbose
 from ..core.saving import Saveable
+from ..core.stages import stage
 from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
@@ -132,6 +133,7 @@ class Plan:
             return (1.0,)
         return AROUND if len(self.plain[0].bent) > 1 else SIZES
 
+    @stage("sizes and trends")
     def judged(self, draft: StructuralDraft, few: list[Part]) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
         groups, *_ = self._embedded(draft, few, _mean_outcome(few))
@@ -212,6 +214,7 @@ class Plan:
         groups = [part.group(*draft.bases, middle) for part in parts]
         return groups, *embed(groups, self.regs[0], self.split)
 
+    @stage("both stages")
     def finish(
         self, draft: StructuralDraft, parts: list[Part], share: float | None = None
     ) -> StructuralFit:
@@ -239,6 +242,7 @@ class Plan:
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
         return StructuralFit(draft, self.roles, *told)
 
+    @stage("lengthscales")
     def _scales(self, few: list[Part]) -> Pair:
         """The shape of both kernels: one scale per column, as far as they are searched."""
         known = complete(few, self.split)

@@ -20,7 +20,7 @@ class Kernel(Saveable):
 
     Kernels are immutable: `resolve` and `scaled` return new ones, `+` and `*` combine them.
     Subclasses write `gram_of` (and, where it is not constant, `diag_of`); kernels that can smooth a
-    density also write `_bandwidth`, `log_normaliser`, `self_convolved` and, for one column,
+    density also write `smoothing`, `log_normaliser`, `self_convolved` and, for one column,
     `distribution` and `reach`. Kernels on manifolds write `lift`, `land` and `project`.
     """
 

@@ -130,18 +130,20 @@ class _Radial(Kernel):
         return float(np.log(scale).sum()) + shape
 
     def _log_volume(self, d: int) -> float:
-        """log ∫ f(‖u‖) du over R^d."""
-        raise NotImplementedError
+        """log ∫ f(‖u‖) du over R^d, where a kernel gives it."""
+        return Kernel.log_normaliser(self, d)
 
     def distribution(self, X, Y) -> Array:
         X, Y = self._shrink(X), self._shrink(Y)
         return self._below(Y[:, 0][None, :] - X[:, 0][:, None])
 
     def _below(self, t) -> Array:
-        """The distribution function of the density of one column at ℓ = 1."""
-        raise NotImplementedError
+        """The distribution function of the density of one column at ℓ = 1, likewise."""
+        return Kernel.distribution(self, t, t)
 
     def reach(self, mass: float) -> float | None:
+        if type(self)._below is _Radial._below:
+            return None
         unit = brentq(lambda t: float(self._below(np.array([-t]))[0]) - mass / 2, 0.0, 1e4)
         return float(unit * np.max(self._resolved("cut")))
 
@@ -155,13 +157,13 @@ class _Radial(Kernel):
         return self._unit_spectrum(n, d, rng) / np.broadcast_to(self._resolved("draw from"), d)
 
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        raise NotImplementedError
+        return Kernel.spectrum(self, n, d, rng)
 
     def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return self._unit_noise(n, d, rng) * np.broadcast_to(self._resolved("draw from"), d)
 
     def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        raise NotImplementedError
+        return Kernel.noise(self, n, d, rng)
 
 
 def _pick(values: Any, columns: Sequence[int]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..chains.results import ObservationLaw
 from ..core import arrays
-from ..core.checks import Array, generator
+from ..core.checks import Array, check_finite, generator
 from ..core.interval import Interval
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, Transform
@@ -92,16 +92,19 @@ class ShiftedLaw(ObservationLaw):
         return super().density(Y) if self.shift is None else np.exp(self.log_density(Y))
 
     def log_density(self, Y) -> Array:
-        """log of `density`."""
+        """log of `density`: −∞ at values that the transform has none of."""
         if self.shift is None:
             return super().log_density(Y)
         Y = np.asarray(arrays.to_numpy(Y), dtype=float).reshape(-1, self.shift.shape[-1])
+        check_finite(Y, "Y")
         Z = self.transform(Y)
+        within = np.isfinite(Z).all(axis=1)
+        Z = np.where(within[:, None], Z, 0.0)
         found = [
             arrays.to_numpy(law.log_density(self._like(Z - shift), width))
             for law, shift, width in self._each()
         ]
-        logs = np.stack(found) + self.transform.slope(Z)
+        logs = np.where(within, np.stack(found) + self.transform.slope(Z), -np.inf)
         return self._like(logs if self.embedding.batch is not None else logs[0])
 
     def probability(self, event: Callable) -> Array:

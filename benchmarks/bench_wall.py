@@ -1,0 +1,177 @@
+"""Wall time as a user has it: nothing exported, default threads, each run in a fresh process.
+
+python benchmarks/bench_wall.py [--quick] [--only TEXT …] [--against SRC] [--runs 5] [--at-once 4]
+
+Every job runs ours, ours with one BLAS thread, and the peers, one after the other, as often as
+`--runs` says, each time on another seed; medians are printed, and means of the errors. `--against`
+adds ours from the src folder of another checkout. `--quick` leaves out what takes over ten seconds,
+and runs once. `--at-once` starts as many processes at a time, as joblib or pytest-xdist would, and
+says how much longer they take than the cores would need. Figures are kept in benchmarks/history,
+one file a commit, from which the docs draw their page on speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from _harness import Table, machine
+from wall_jobs import JOBS, LONG, Job
+
+HERE = Path(__file__).resolve()
+SOURCE, HISTORY = HERE.parents[1] / "src", HERE.parent / "history"
+SEED = 71
+OURS, ALONE = "ours", "ours, one thread"
+CROWDED = ["KernelIV, sigmoid, 5,000", "ConditionalDensity, 1,000 x 1", "KernelHMM, 2,000"]
+
+
+# ---------------------------------------------------------------- in the fresh process
+def child(name: str, way: str, seed: int) -> None:
+    """Wall and processor seconds, the memory added at most, and the error, as JSON."""
+    warnings.simplefilter("ignore")
+    job = JOBS[name]
+    data = job.data(seed)
+    work = job.peers.get(way, job.ours)(data)
+    before, start, used = _peak(), time.perf_counter(), _processor()
+    answer = work()
+    wall, cpu = time.perf_counter() - start, _processor() - used
+    error = None if job.error is None else job.error(data, answer)
+    print(json.dumps({"wall": wall, "cpu": cpu, "peak": _peak() - before, "error": error}))
+
+
+def _peak() -> float:
+    """Megabytes; of commands that were started too."""
+    users = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return max(resource.getrusage(user).ru_maxrss for user in users) / 1024
+
+
+def _processor() -> float:
+    users = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(user.ru_utime + user.ru_stime for user in users)
+
+
+# ---------------------------------------------------------------- outside
+def run(name: str, way: str, seed: int, source: Path = SOURCE) -> dict:
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    environment["PYTHONPATH"] = str(source)
+    if way == ALONE:
+        environment["OMP_NUM_THREADS"] = "1"
+    command = [sys.executable, str(HERE), "--child", name, way, str(seed)]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if shown.returncode:
+        raise SystemExit(f"{name}, {way}, seed {seed}:\n{shown.stderr}")
+    return json.loads(shown.stdout.splitlines()[-1])
+
+
+def ways(job: Job, against: Path | None) -> Iterator[tuple[str, Path]]:
+    yield from ((way, SOURCE) for way in (OURS, ALONE, *job.peers))
+    if against is not None:
+        yield "ours, other checkout", against.resolve()
+
+
+def compare(names: list[str], runs: int, against: Path | None) -> list[dict]:
+    """Medians of every way of every job, printed as they come."""
+    table = Table(
+        f"Wall seconds of {runs} run(s), each in a fresh process; ratio: over ours",
+        *[
+            f"{'job':>42}",
+            f"{'way':>28}",
+            "wall, s",
+            "asked",
+            "ratio",
+            "CPU, s",
+            "peak MB",
+            "error",
+        ],
+    )
+    rows = []
+    for name in names:
+        job = JOBS[name]
+        found: dict[str, list[dict]] = {way: [] for way, _ in ways(job, against)}
+        for seed in range(SEED, SEED + runs):
+            for way, source in ways(job, against):
+                found[way].append(run(name, way, seed, source))
+        for way, results in found.items():
+            row = {"job": name, "way": way} | _middle(results)
+            rows.append(row)
+            asked = job.most if way == OURS else None
+            ratio = row["wall"] / median(r["wall"] for r in found[OURS])
+            table.row(name, way, row["wall"], asked, ratio, row["cpu"], row["peak"], row["error"])
+    return rows
+
+
+def _middle(results: list[dict]) -> dict:
+    errors = [r["error"] for r in results if r["error"] is not None]
+    middle = {key: median(r[key] for r in results) for key in ("wall", "cpu", "peak")}
+    return middle | {"error": sum(errors) / len(errors) if errors else None}
+
+
+def crowd(count: int) -> list[dict]:
+    """Equal processes at once, over what the cores need for so many one after the other."""
+    table = Table(
+        f"{count} processes at once on {os.cpu_count()} cores",
+        *[f"{'job':>42}", "one, s", "all, s", "over the ideal"],
+    )
+    rows = []
+    for name in CROWDED:
+        alone = run(name, ALONE, SEED)["wall"]
+        with ThreadPoolExecutor(count) as pool:
+            together = pool.map(lambda seed, name=name: run(name, OURS, seed), [SEED] * count)
+            slowest = max(result["wall"] for result in together)
+        ideal = alone * max(1, count / (os.cpu_count() or 1))
+        table.row(name, alone, slowest, slowest / ideal)
+        rows.append({"job": name, "at_once": count, "alone": alone, "all": slowest})
+    return rows
+
+
+def keep(rows: list[dict], crowds: list[dict], runs: int) -> None:
+    """One file a commit: jobs that were run now take the place of what stood there."""
+    command = ["git", "-C", str(HERE.parent), "log", "-1", "--format=%h %cI"]
+    commit, date = subprocess.run(command, capture_output=True, text=True).stdout.split()
+    path = HISTORY / f"{commit}.json"
+    old = json.loads(path.read_text())["rows"] if path.exists() else []
+    new = {row["job"] for row in rows}
+    rows = [row for row in old if row["job"] not in new] + rows
+    told = {"commit": commit, "date": date, "taken": f"{datetime.now(UTC):%Y-%m-%d}"}
+    told |= {"machine": machine(os.cpu_count() or 1), "runs": runs, "rows": rows, "at_once": crowds}
+    HISTORY.mkdir(exist_ok=True)
+    path.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="the short jobs, once")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="jobs whose names hold one of these"
+    )
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--against", type=Path, help="src folder of another checkout")
+    parser.add_argument("--at-once", type=int, default=0, help="processes at a time, besides")
+    options = parser.parse_args()
+    if options.child:
+        name, way, seed = options.child
+        child(name, way, int(seed))
+        return
+    skipped = LONG if options.quick else set()
+    names = [n for n in JOBS if n not in skipped and any(part in n for part in options.only)]
+    runs = 1 if options.quick else options.runs
+    print(machine(os.cpu_count() or 1), flush=True)
+    rows = compare(names, runs, options.against)
+    crowds = crowd(options.at_once) if options.at_once else []
+    keep(rows, crowds, runs)
+
+
+if __name__ == "__main__":
+    main()

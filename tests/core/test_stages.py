@@ -1,0 +1,84 @@
+"""Where the time of a fit goes."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import numpy as np
+import pytest
+
+import kernelmean as km
+from kernelmean.core.stages import evaluated, stage, timed
+from kernelmean.core.threads import side_by_side
+
+
+class Model:
+    def __init__(self, verbose=False, task=None):
+        self.verbose, self.task = verbose, task
+
+    @timed
+    def fit(self):
+        with stage("first"):
+            self.task() if self.task else None
+        with stage("second"):
+            list(map(evaluated, [3.0, 1.0, 2.0]))
+        return self
+
+
+def test_seconds_by_stage():
+    times = Model(task=lambda: time.sleep(0.02)).fit().fit_time_
+    assert list(times) == ["first", "second", "total"]
+    assert 0.02 <= times["first"] <= times["first"] + times["second"] <= times["total"]
+
+
+def test_lines_name_stage_evaluations_and_loss(capsys):
+    Model(verbose=True).fit()
+    said = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"Model: first, \d+\.\d\d s", said[0])
+    assert said[1].startswith("Model: second, 3 evaluations, least loss 1, ")
+    assert said[2].startswith("Model: total, ")
+
+
+@pytest.mark.parametrize("verbose", [False, lambda done, total: None])
+def test_otherwise_silent(verbose, capsys):
+    Model(verbose).fit()
+    assert not any(capsys.readouterr())
+
+
+def test_losses_count_where_they_are_evaluated(capsys):
+    """Also in threads, and in stages that run at the same time."""
+
+    def search(k: int):
+        with stage(f"search {k}"):
+            side_by_side(evaluated, [float(k)] * k, 2)
+
+    Model(verbose=True, task=lambda: side_by_side(search, [2, 3], 2)).fit()
+    said = capsys.readouterr().err
+    for k in (2, 3):
+        assert f"search {k}, {k} evaluations, least loss {k}, " in said
+
+
+def test_a_fit_inside_a_fit_is_timed_apart():
+    inner = Model()
+    assert "second" in Model(task=inner.fit).fit().fit_time_
+    assert list(inner.fit_time_) == ["first", "second", "total"]
+
+
+def test_what_fails_leaves_nothing():
+    def fail():
+        raise RuntimeError("no")
+
+    model = Model(task=fail)
+    with pytest.raises(RuntimeError, match="no"):
+        model.fit()
+    assert not hasattr(model, "fit_time_")
+    assert evaluated(1.0) == 1.0  # no fit is under way
+
+
+def test_an_estimator_has_it_and_files_do_not(tmp_path):
+    X = np.linspace(0, 1, 30)[:, None]
+    model = km.ConditionalEmbedding().fit(X, X[:, 0])
+    assert model.fit_time_["total"] > 0
+    model.save(tmp_path / "m.km")
+    assert not hasattr(km.load(tmp_path / "m.km"), "fit_time_")
