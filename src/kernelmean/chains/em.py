@@ -278,7 +278,9 @@ class Refinement:
     def _thumb(self) -> float:
         return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
-    def carried_on(self, laws: Emissions | EmissionsByState, chain: Chain, smoothing: AnySmoothing) -> Climb:
+    def carried_on(
+        self, laws: Emissions | EmissionsByState, chain: Chain, smoothing: AnySmoothing
+    ) -> Climb:
         """EM on these rows from laws and a chain found on others."""
         logb = laws.log_density(self.rows.points)
         logb[~self.rows.seen] = 0.0
@@ -361,7 +363,9 @@ class Refinement:
 
         The history stays that of the first climb: the last one is often a step or two.
         """
-        again = None if self.widths else self.anew(smoothing, first)  # who is who is not known there
+        again = (
+            None if self.widths else self.anew(smoothing, first)
+        )  # whose is not known
         onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
         best = onwards
         if again is not None and again.value > onwards.value - self.tol * ROUNDING:

@@ -84,30 +84,26 @@ class StateLaw:
 
     def at(self, X) -> LawsAt:
         """The laws at rows of X."""
-        known = (None, None) if self.standard is None else self.standard(X)
-        return LawsAt(self.density.laws(X).dense(), *known)
+        laws = self.density.laws(X).dense()
+        zero = np.zeros((len(laws), laws.embedding.points.shape[1]))
+        return LawsAt(laws, *((zero, zero) if self.standard is None else self.standard(X)))
 
 
 @dataclass(frozen=True)
 class LawsAt:
-    """Laws of y, of the standardised y where there are m and log s of each, (N, d)."""
+    """Laws of (y − m)/s, with m and log s of each, (N, d); of y itself where these are zero."""
 
     laws: MovedLaws
-    middle: np.ndarray | None
-    log_size: np.ndarray | None
+    middle: np.ndarray
+    log_size: np.ndarray
 
     def log_density(self, Y: Array) -> np.ndarray:
         """log p of all laws at all rows, (N, m)."""
-        if self.middle is None or self.log_size is None:
-            return arrays.to_numpy(self.laws.log_density(Y))
         own = (Y[None] - self.middle[:, None]) / np.exp(self.log_size)[:, None]
-        found = self.laws.log_density_each(own)
-        return found - self.log_size.sum(axis=1)[:, None]
+        return self.laws.log_density_each(own) - self.log_size.sum(axis=1)[:, None]
 
     def log_density_of_pairs(self, Y: Array) -> np.ndarray:
         """log p of law b at row b, (N,)."""
-        if self.middle is None or self.log_size is None:
-            return arrays.to_numpy(self.laws.log_density_of_pairs(Y))
         own = (Y - self.middle) / np.exp(self.log_size)
         found = arrays.to_numpy(self.laws.log_density_of_pairs(own))
         return found - self.log_size.sum(axis=1)
@@ -115,6 +111,4 @@ class LawsAt:
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """A draw from each, (N, d)."""
         found = arrays.to_numpy(self.laws.sample(1, rng))[:, 0]
-        if self.middle is None or self.log_size is None:
-            return found
         return self.middle + found * np.exp(self.log_size)
