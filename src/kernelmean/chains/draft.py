@@ -16,7 +16,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
 from ..kernels import Delta, Gaussian, Kernel, fitted_kernel
-from .em import AnySmoothing, Climb, Refinement
+from .em import Climb, Refinement
 from .emission import (
     SignedEmissions,
     can_smooth,
@@ -122,7 +122,7 @@ def searching(
 
 def on_all(
     search: Refinement, rows: Rows, found: Climb, factor: float, settings: Settings
-) -> tuple[Climb, AnySmoothing]:
+) -> tuple[Climb, Any]:
     """EM on all rows from where it came on some."""
     few = search.rows
     if few is rows:

@@ -160,7 +160,7 @@ class Guard(Saveable):
     @classmethod
     def joined(cls, guards: Sequence[Guard]) -> Guard:
         """Of all the states of several, under the same rule."""
-        together = {
+        together: dict[str, Any] = {
             name: np.concatenate([np.atleast_1d(getattr(g, name)) for g in guards])
             for name in ("counts", "means", "variances", "strength", "whitening")
             if getattr(guards[0], name) is not None
