@@ -363,9 +363,7 @@ class Refinement:
 
         The history stays that of the first climb: the last one is often a step or two.
         """
-        again = (
-            None if self.widths else self.anew(smoothing, first)
-        )  # whose is not known
+        again = None if self.widths else self.anew(smoothing, first)  # whose is not known
         onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
         best = onwards
         if again is not None and again.value > onwards.value - self.tol * ROUNDING:
