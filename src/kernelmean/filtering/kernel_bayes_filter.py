@@ -87,8 +87,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     inference : {"kbr", "densities"}
         Kernel Bayes' rule, or Bayes' rule with two `ConditionalDensity` fits, p(z_t | z_{t−1}) and
         p(x_t | z_t), on weights of draws from the first (MATH §13.8). Densities are nearer to the
-        exact filter and much nearer to the exact smoother, and take seconds to learn; they choose everything themselves (`rule` and the regularisers are not
-        used), need NumPy arrays, and cannot be supervised.
+        exact filter and much nearer to the exact smoother, and take seconds to learn; they choose
+        everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
+        cannot be supervised.
 
     Attributes
     ----------
