@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
+from kernelmean.filtering.laws import StateLaw
 from kernelmean.filtering.nodes import chain_of
 
 
@@ -163,3 +164,78 @@ def test_nearer_to_kalman_than_the_kernel_rule():
             for model in models
         ]
         assert 0 < excess[0] < 0.7 * excess[1]
+
+
+# ------------------------------------------------------------ laws whose width varies
+
+
+def fan(n: int, seed: int, varies: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """y = sin z + s(z) ε, s = e^z or 1."""
+    rng = np.random.default_rng(seed)
+    Z = rng.uniform(-1.5, 1.5, (n, 1))
+    return Z, np.sin(Z) + (np.exp(Z) if varies else 1.0) * rng.standard_normal((n, 1))
+
+
+@pytest.fixture(scope="module")
+def law() -> StateLaw:
+    return StateLaw.of(*fan(400, 0))
+
+
+def test_width_is_learned_where_it_varies(law):
+    Z = np.array([[-1.0], [0.0], [1.0]])
+    middle, log_size = law.standard(Z)
+    assert_allclose(middle[:2], np.sin(Z[:2]), atol=0.4)  # beyond, the noise is e^z
+    assert_allclose(log_size - log_size[1], Z, atol=0.3)
+    assert StateLaw.of(*fan(200, 1, varies=False)).standard is None
+
+
+def test_law_of_standardised_values_is_a_density(law):
+    Z = np.array([[-1.0], [1.0]])
+    y = np.linspace(-30.0, 30.0, 6001)[:, None]
+    p = np.exp(law.at(Z).log_density(y))
+    assert_allclose(p.sum(axis=1) * 0.01, 1.0, atol=5e-3)
+    spread = np.sqrt((p * (y[:, 0] - (p @ y) * 0.01) ** 2).sum(axis=1) * 0.01)
+    assert_allclose(spread, np.exp(Z[:, 0]), rtol=0.25)
+
+
+def test_pairs_draws_and_tables_are_of_one_law(law):
+    Z, Y = fan(300, 2)
+    laws = law.at(Z)
+    assert_allclose(laws.log_density_of_pairs(Y), np.diag(laws.log_density(Y)), atol=2e-3)
+    scaled = (laws.sample(np.random.default_rng(0)) - np.sin(Z)) / np.exp(Z)
+    assert abs(scaled.mean()) < 0.2
+    assert 0.8 < scaled.std() < 1.25
+
+
+@pytest.mark.slow
+def test_nearer_to_the_truth_than_one_bandwidth(law):
+    Z, Y = fan(500, 3)
+    truth = -0.5 * (((Y - np.sin(Z)) / np.exp(Z)) ** 2 + np.log(2 * np.pi)) - Z
+    plain = km.ConditionalDensity().fit(*fan(400, 0)).score(Z, Y)
+    ours = law.at(Z).log_density_of_pairs(Y).mean()
+    assert truth.mean() - ours < 0.7 * (truth.mean() - plain)
+
+
+def test_densities_of_rows_of_its_own(model):
+    """Rows out of reach of every point count as nothing, which they are."""
+    laws = model.machine_.observing.laws(model.points_[:4])
+    Y = np.concatenate([data()[2][:6], [[50.0, 0.0]]])
+    found = laws.log_density_each(np.broadcast_to(Y, (4, 7, 2)))
+    m = laws.embedding.normalised()
+    K = np.stack([m.kernel.density(m.points, Y - shift) for shift in laws.shift])
+    q = np.maximum(np.einsum("bn,bnk->bk", m.weights, K), 0.0) / laws.whole()[:, None]
+    assert_allclose(found, laws.wide.log_mixed(q, Y - laws.shift[:, None]), atol=1e-9)
+
+
+@pytest.mark.slow
+def test_volatility_is_saved_with_its_width(tmp_path):
+    rng = np.random.default_rng(0)
+    Z = np.zeros((150, 1))
+    for t in range(1, 150):
+        Z[t] = 0.9 * Z[t - 1] + 0.5 * rng.standard_normal()
+    X = np.exp(Z / 2) * rng.standard_normal((150, 1))
+    model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    assert model.machine_.standard is not None
+    model.save(tmp_path / "filter.km")
+    again = km.load(tmp_path / "filter.km")
+    assert_allclose(again.filter(X[:9]).mean(), model.filter(X[:9]).mean(), atol=1e-12)

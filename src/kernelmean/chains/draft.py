@@ -19,7 +19,6 @@ from ..kernels import Delta, Gaussian, Kernel, fitted_kernel
 from .em import Climb, Refinement
 from .emission import (
     SignedEmissions,
-    Smoothing,
     can_smooth,
     coordinates_of,
     is_constant,
@@ -123,7 +122,7 @@ def searching(
 
 def on_all(
     search: Refinement, rows: Rows, found: Climb, factor: float, settings: Settings
-) -> tuple[Climb, Smoothing]:
+) -> tuple[Climb, Any]:
     """EM on all rows from where it came on some."""
     few = search.rows
     if few is rows:

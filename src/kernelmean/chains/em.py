@@ -11,7 +11,16 @@ from scipy.ndimage import uniform_filter1d
 from ..core import arrays
 from ..core.progress import Verbose, track
 from ..kernels import Delta, Kernel
-from .emission import Emissions, Guard, GuardRule, Smoothing, rule_of_thumb
+from .emission import (
+    Emissions,
+    EmissionsByState,
+    Guard,
+    GuardRule,
+    Smoothing,
+    SmoothingByState,
+    own_widths,
+    rule_of_thumb,
+)
 from .markov import Chain, filtered, predicted, smoothed, stationary, transitions
 from .rows import Rows
 
@@ -24,6 +33,8 @@ WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
 ROUNDING = 10.0  # tolerances within which two climbs are the same
+
+AnySmoothing = Smoothing | SmoothingByState
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ Maximise = Callable[[np.ndarray, np.ndarray, Chain, list[slice]], Chain]
 
 
 def climb(
-    smoothing: Smoothing,
+    smoothing: AnySmoothing,
     rows: Rows,
     gamma,
     chain: Chain,
@@ -136,7 +147,7 @@ def climb(
     return best
 
 
-def expectation(smoothing: Smoothing, rows: Rows, gamma, chain: Chain) -> tuple:
+def expectation(smoothing: AnySmoothing, rows: Rows, gamma, chain: Chain) -> tuple:
     """α of all rows, and log-likelihoods of those used."""
     logb = log_emissions(smoothing, rows, gamma)
     logb[rows.seen & ~rows.used] = 0.0
@@ -144,7 +155,7 @@ def expectation(smoothing: Smoothing, rows: Rows, gamma, chain: Chain) -> tuple:
     return alpha, loglik[rows.used]
 
 
-def log_emissions(smoothing: Smoothing, rows: Rows, gamma) -> np.ndarray:
+def log_emissions(smoothing: AnySmoothing, rows: Rows, gamma) -> np.ndarray:
     """log f_k of all rows by the laws of those used; 0 for those that are missing.
 
     Rows that are there in part are judged by the columns that they have.
@@ -203,6 +214,8 @@ class Refinement:
     guard_of, maximise : callable
         The rules for the guard of the emission laws and for the chain.
     effort : Effort
+    widths : tuple of float, optional
+        Multiples of the bandwidth by state, once the states are known.
     """
 
     rows: Rows
@@ -214,10 +227,15 @@ class Refinement:
     guard_of: GuardRule = Guard.of
     maximise: Maximise = maximised
     effort: Effort = Effort()
+    widths: tuple[float, ...] | None = None
 
-    def smoothing(self, bandwidth: float) -> Smoothing:
+    def smoothing(self, bandwidth: float) -> AnySmoothing:
         """The rows seen, at a bandwidth relative to the kernel's."""
-        return Smoothing.of(self.rows.there, self.kernel.scaled(bandwidth), self.guard_of)
+        kernel, rows = self.kernel.scaled(bandwidth), self.rows.there
+        if self.widths is None:
+            return Smoothing.of(rows, kernel, self.guard_of)
+        parts = [Smoothing.of(rows, kernel.scaled(width), self.guard_of) for width in self.widths]
+        return SmoothingByState(kernel, tuple(parts))
 
     def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The best climb at the first bandwidth."""
@@ -260,14 +278,16 @@ class Refinement:
     def _thumb(self) -> float:
         return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
-    def carried_on(self, laws: Emissions, chain: Chain, smoothing: Smoothing) -> Climb:
+    def carried_on(
+        self, laws: Emissions | EmissionsByState, chain: Chain, smoothing: AnySmoothing
+    ) -> Climb:
         """EM on these rows from laws and a chain found on others."""
         logb = laws.log_density(self.rows.points)
         logb[~self.rows.seen] = 0.0
         gamma = begin(logb, chain, self.rows.sequences)
         return self._climb(smoothing, gamma, chain, self.max_iter)
 
-    def _short(self, smoothing: Smoothing, starts) -> list[Climb]:
+    def _short(self, smoothing: AnySmoothing, starts) -> list[Climb]:
         """A few iterations from every start; the best of them."""
         short = [
             self._climb(
@@ -278,7 +298,7 @@ class Refinement:
         short.sort(key=lambda c: -c.value)
         return short[: self.effort.finalists]
 
-    def _continued(self, smoothing: Smoothing, c: Climb) -> Climb:
+    def _continued(self, smoothing: AnySmoothing, c: Climb) -> Climb:
         """The climb carried on, with the history of both (but for steps that were undone)."""
         if c.converged:
             return c
@@ -288,10 +308,10 @@ class Refinement:
             before = [value for value in before if value < more.history[0]]
         return replace(more, history=before + more.history, start=c.start)
 
-    def _climb(self, smoothing: Smoothing, gamma, chain: Chain, max_iter: int) -> Climb:
+    def _climb(self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int) -> Climb:
         return self._climb_on(self.rows, smoothing, gamma, chain, max_iter)
 
-    def _climb_on(self, rows: Rows, smoothing: Smoothing, gamma, chain, max_iter: int) -> Climb:
+    def _climb_on(self, rows: Rows, smoothing: AnySmoothing, gamma, chain, max_iter: int) -> Climb:
         rules = self.maximise, self.effort.patience
         return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
 
@@ -307,6 +327,19 @@ class Refinement:
                 found[h] = self.held_out(h, first, found[h / step])
         best = max(found, key=lambda h: found[h].total)
         return best, found[best]
+
+    def by_state(
+        self, first: Climb, factor: float, held: HeldOut, worth: float
+    ) -> tuple[Refinement, float, HeldOut]:
+        """With a bandwidth for each state, if rows held out gain more than it is worth."""
+        if first.gamma.shape[1] == 1:
+            return self, factor, held
+        weights = self.rows.weights(first.gamma)
+        widths = own_widths(arrays.to_numpy(self.rows.there), weights)
+        own = replace(self, widths=widths)
+        if own.held_out(factor, first, held).total <= held.total + worth:
+            return self, factor, held
+        return own, *own.over_bandwidths(first, factor)
 
     def guarded(
         self, rules: Iterable[GuardRule], first: Climb, factor: float, held: HeldOut, worth=0.0
@@ -325,17 +358,19 @@ class Refinement:
         """The best on half of the rows is a little too wide for all of them."""
         return bandwidth * 0.5 ** (1 / (self.rows.points.shape[1] + 4))
 
-    def at(self, smoothing: Smoothing, first: Climb) -> Climb:
+    def at(self, smoothing: AnySmoothing, first: Climb) -> Climb:
         """The climb at another bandwidth: from its start, or its end where that leads higher.
 
         The history stays that of the first climb: the last one is often a step or two.
         """
-        again = self.anew(smoothing, first)
+        again = None if self.widths else self.anew(smoothing, first)  # whose is not known
         onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
-        best = again if again.value > onwards.value - self.tol * ROUNDING else onwards
+        best = onwards
+        if again is not None and again.value > onwards.value - self.tol * ROUNDING:
+            best = again
         return replace(best, history=first.history)
 
-    def anew(self, smoothing: Smoothing, first: Climb) -> Climb:
+    def anew(self, smoothing: AnySmoothing, first: Climb) -> Climb:
         """The climb from its start, to its end."""
         return self._climb(smoothing, *first.start, self.max_iter)
 
@@ -389,7 +424,7 @@ class HeldOut:
         self.loglik[rows], self.mean[rows] = other.loglik[rows], other.mean[rows]
 
 
-def judged(smoothing: Smoothing, rows: Rows, learned: Climb) -> HeldOut:
+def judged(smoothing: AnySmoothing, rows: Rows, learned: Climb) -> HeldOut:
     """Forecasts of all rows, by the laws of the rows used, never their own."""
     logb, chain = log_emissions(smoothing, rows, learned.gamma), learned.chain
     alpha, loglik = filtered(logb, chain, rows.sequences)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -156,6 +157,16 @@ class Guard(Saveable):
         means += centre
         return cls(counts, means, variances, len(points) if discrete else 0)
 
+    @classmethod
+    def joined(cls, guards: Sequence[Guard]) -> Guard:
+        """Of all the states of several, under the same rule."""
+        together: dict[str, Any] = {
+            name: np.concatenate([np.atleast_1d(getattr(g, name)) for g in guards])
+            for name in ("counts", "means", "variances", "strength", "whitening")
+            if getattr(guards[0], name) is not None
+        }
+        return replace(guards[0], **together)
+
     def marginal(self, columns: list[int]) -> Guard:
         """That of some columns."""
         whitening = self.whitening
@@ -251,6 +262,40 @@ class SignedEmissions(Saveable):
         log_counts = np.log(np.maximum(guard.counts, np.finfo(float).tiny))
         log_guard = guard.log_density(arrays.to_numpy(points)) + np.log(guard.strength)
         return np.logaddexp(log_q + log_counts, log_guard) - np.log(guard.counts + guard.strength)
+
+
+@dataclass(frozen=True)
+class EmissionsByState(Saveable):
+    """Laws of one state each, with a bandwidth of its own.
+
+    Attributes
+    ----------
+    parts : tuple of Emissions or SignedEmissions
+    widths : tuple
+        The bandwidths.
+    """
+
+    parts: tuple[Emissions | SignedEmissions, ...]
+    widths: tuple[Any, ...]
+
+    @cached_property
+    def guard(self) -> Guard:
+        """That of all states."""
+        return Guard.joined([part.guard for part in self.parts])
+
+    def state(self) -> dict[str, Any]:
+        """Its fields."""
+        return {"parts": self.parts, "widths": self.widths}
+
+    def reordered(self, order: np.ndarray) -> EmissionsByState:
+        """With the states renumbered."""
+        return EmissionsByState(
+            tuple(self.parts[k] for k in order), tuple(self.widths[k] for k in order)
+        )
+
+    def log_density(self, points) -> np.ndarray:
+        """log f_k(y) for every row, (m, K)."""
+        return np.hstack([part.log_density(points) for part in self.parts])
 
 
 @dataclass(frozen=True)
@@ -401,6 +446,48 @@ class Smoothing:
             return gamma
         u = len(self.points)
         return np.stack([np.bincount(self.row, column, minlength=u) for column in gamma.T], axis=1)
+
+
+@dataclass(frozen=True)
+class SmoothingByState:
+    """A `Smoothing` for each state; `kernel` is the one that their bandwidths are multiples of."""
+
+    kernel: Kernel
+    parts: tuple[Smoothing, ...]
+
+    @property
+    def guard_of(self) -> GuardRule:
+        """The same for all."""
+        return self.parts[0].guard_of
+
+    def emissions(self, gamma: np.ndarray) -> EmissionsByState:
+        """The laws given the probabilities of the states, (n, K)."""
+        widths = tuple(getattr(part.kernel, "lengthscale", None) for part in self.parts)
+        return EmissionsByState(
+            tuple(part.emissions(gamma[:, [k]]) for k, part in enumerate(self.parts)), widths
+        )
+
+    def log_densities(self, gamma: np.ndarray) -> np.ndarray:
+        """As `Smoothing.log_densities`."""
+        return np.hstack([p.log_densities(gamma[:, [k]]) for k, p in enumerate(self.parts)])
+
+    def log_marginals(self, gamma: np.ndarray, columns: list[int], points) -> np.ndarray:
+        """As `Smoothing.log_marginals`."""
+        parts = enumerate(self.parts)
+        return np.hstack([p.log_marginals(gamma[:, [k]], columns, points) for k, p in parts])
+
+
+def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:
+    """What each state's bandwidth is by Silverman's rule, in their geometric mean.
+
+    From rows and the weights (n, K) of the states in them: s_k N_k^{−1/(d+4)}, s_k the geometric
+    mean of the columns' standard deviations; no column counts as constant in one state only.
+    """
+    guard = Guard.of(points, weights, points.var(axis=0), False)
+    varies = (guard.variances > 0).all(axis=0)
+    size = np.log(guard.variances[:, varies]).mean(axis=1) / 2
+    size = size - np.log(np.maximum(guard.counts, 1.0)) / (points.shape[1] + 4)
+    return tuple(np.exp(size - size.mean()).tolist())
 
 
 def _sq_norms(Phi) -> np.ndarray:

@@ -26,9 +26,9 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from .draft import Draft, Fit
-from .emission import Emissions, SignedEmissions
+from .emission import EmissionsByState
 from .markov import Chain
-from .model import FittedChain
+from .model import FittedChain, Laws
 from .model_bayes import ModelBayes
 from .results import RegimeBelief, RegimeForecast
 from .rows import Rows, gaps_in, observed
@@ -49,7 +49,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     startprob_: np.ndarray
     transmat_: np.ndarray
     emissions_: MeanEmbedding
-    laws_: Emissions | SignedEmissions
+    laws_: Laws
     rule_: ModelBayes | None
     bandwidth_: float | tuple[float, ...] | None
     variates_: Variates | None
@@ -274,11 +274,12 @@ class ChainEstimator(Saveable, BaseEstimator):
     def _learning(self) -> list[Line]:
         of = "y" if self.variates_ is None else f"{self.variates_.directions.shape[1]} variates"
         steps = len(self.history_)
+        by_state = ", times a factor by state" if isinstance(self.laws_, EmissionsByState) else ""
         ended = "converged" if self.converged_ else "stopped before it had settled"
         lines = [
             Line("kernel", self.kernel_, repr(self.kernel_)),
             Line("densities of", of, of),
-            Line("bandwidth", self.bandwidth_, _text(self.bandwidth_)),
+            Line("bandwidth", self.bandwidth_, _text(self.bandwidth_) + by_state),
             Line("iterations of EM", steps, f"{steps}, {ended}" if steps else "none: moments"),
         ]
         if steps:

@@ -11,11 +11,13 @@ from ..core import arrays
 from ..core.checks import Array
 from ..embedding.embedding import MeanEmbedding
 from . import markov
-from .emission import Emissions, Guard, SignedEmissions
+from .emission import Emissions, EmissionsByState, Guard, SignedEmissions
 from .markov import Chain
 from .model_bayes import ModelBayes
 from .rows import Rows
 from .variates import Variates
+
+Laws = Emissions | SignedEmissions | EmissionsByState
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,10 @@ class FittedChain:
     chain : Chain
     emissions : MeanEmbedding
         Batch of the K embedded laws.
-    laws : Emissions or SignedEmissions
+    laws : Emissions, SignedEmissions or EmissionsByState
         Their densities.
     bandwidth : float, tuple or None
-        Of the densities.
+        Of the densities; the geometric mean, where each state has its own.
     variates : Variates or None
         Functions of y that the densities are of; None is y itself.
     rule : ModelBayes or None
@@ -39,7 +41,7 @@ class FittedChain:
 
     chain: Chain
     emissions: MeanEmbedding
-    laws: Emissions | SignedEmissions
+    laws: Laws
     bandwidth: float | tuple[float, ...] | None
     variates: Variates | None = None
     rule: ModelBayes | None = None
@@ -112,12 +114,24 @@ class FittedChain:
         guard = self.laws.guard
         return self.variates is None and type(guard) is Guard and not guard.n_values
 
-    def marginal(self, columns: list[int]) -> SignedEmissions:
+    def marginal(self, columns: list[int]) -> EmissionsByState:
         """Densities of some columns."""
-        width = self.bandwidth
-        width = tuple(width[j] for j in columns) if isinstance(width, tuple) else width
-        guard = self.laws.guard.marginal(columns)
-        return SignedEmissions(self.emissions.marginal(columns), width, guard)
+        laws, guard = self.emissions.marginal(columns), self.laws.guard.marginal(columns)
+        left, _ = laws.factors
+        parts, widths = [], []
+        for k in range(len(guard.counts)):
+            width = self.width(k)
+            width = tuple(width[j] for j in columns) if isinstance(width, tuple) else width
+            law, only = laws.reweighted(left[k : k + 1]), guard.reordered(np.array([k]))
+            parts.append(SignedEmissions(law, width, only))
+            widths.append(width)
+        return EmissionsByState(tuple(parts), tuple(widths))
+
+    def width(self, k: int) -> float | tuple[float, ...] | None:
+        """The bandwidth of a state; 0 where densities are of variates."""
+        if isinstance(self.laws, EmissionsByState) and self.variates is None:
+            return self.laws.widths[k]
+        return self.spread
 
     def log_predictive(self, rows: Rows) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}), (n,)."""
@@ -152,7 +166,7 @@ class FittedChain:
         for k in np.unique(states):
             here = np.flatnonzero(states == k)
             law = self.emissions[int(k)]
-            X[here] = arrays.to_numpy(draws(law, len(here), rng, self.spread))
+            X[here] = arrays.to_numpy(draws(law, len(here), rng, self.width(int(k))))
             if self.variates is None and self.laws.guard.whitening is not None:  # a large share
                 guard = self.laws.guard
                 share = (guard.strength / (guard.strength + guard.counts))[k]

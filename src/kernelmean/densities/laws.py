@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..core.moments import block_rows, row_blocks
 from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
-from ..embedding.line import Line
+from ..embedding.line import NEGLIGIBLE, Line
 from ..embedding.wide import Wide
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
@@ -170,6 +171,11 @@ class MovedLaws(Law):
         Y = self.rows(Y)
         return self._like(self._log_density(Y, *self._table(Y)))
 
+    def log_density_each(self, Y: np.ndarray) -> np.ndarray:
+        """log of the density of law b at rows of its own, Y[b] of shape (k, d): (m, k)."""
+        moved = self._before(Y)
+        return self._log_density(Y, self._own(moved), moved)
+
     def density_of_pairs(self, Y) -> Array:
         """Density of law b at row b of Y, (m,)."""
         Y = self.rows(Y)
@@ -222,7 +228,7 @@ class MovedLaws(Law):
         return values if self.bend is None else self.bend.back(values)
 
     def _before(self, Y: np.ndarray) -> np.ndarray:
-        """Rows (m, d), or (1, k, d) for all laws, before any move."""
+        """Rows (m, d), those (1, k, d) of all laws, or (m, k, d) of each, before any move."""
         Y = Y if self.bend is None else self.bend(Y)
         if self.shift is None:
             return Y
@@ -253,22 +259,43 @@ class MovedLaws(Law):
     def _table(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positive parts (m, k) of every law at all rows of Y, and the rows before any move."""
         moved = self._before(Y[None, :, :])
+        if self.shift is not None:
+            return self._own(moved), moved
         if self._d == 1:
-            line = Line(self._embedding)
-            return line.pdf(moved[0, :, 0] if self.shift is None else moved[..., 0]), moved
-        if self.shift is None:
-            p = self._embedding.density(arrays.like(moved[0], self._embedding.points))
-            return arrays.to_numpy(p), moved
-        q = self._smooth(moved.reshape(-1, self._d), np.repeat(np.arange(len(self)), len(Y)))
-        return np.maximum(q.reshape(len(self), -1), 0.0) / self.whole()[:, None], moved
+            return self._line.pdf(moved[0, :, 0]), moved
+        p = self._embedding.density(arrays.like(moved[0], self._embedding.points))
+        return arrays.to_numpy(p), moved
+
+    def dense(self) -> MovedLaws:
+        """The same with all weights formed, for laws that are asked many times."""
+        m = self._embedding
+        whole = MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel)
+        return MovedLaws(whole, self.shift, self.wide, self.bend)
+
+    def _own(self, moved: np.ndarray) -> np.ndarray:
+        """Positive parts (m, k) of every law at rows of its own, (m, k, d), before any move."""
+        if self._d == 1:
+            return self._line.pdf(moved[..., 0])
+        near, q = self._near(moved), np.zeros(moved.shape[:2])
+        q[near] = self._smooth(moved[near], np.nonzero(near)[0])
+        return np.maximum(q, 0.0) / self._whole[:, None]
+
+    def _near(self, moved: np.ndarray) -> np.ndarray:
+        """Whether rows (..., d) are within reach of the box of the points."""
+        points, kernel = arrays.to_numpy(self._embedding.points), self._embedding.kernel
+        far = kernel.reach(NEGLIGIBLE) if kernel.is_product() else None
+        if far is None:
+            return np.ones(moved.shape[:-1], dtype=bool)
+        low, high = points.min(axis=0) - far, points.max(axis=0) + far
+        return ((low <= moved) & (moved <= high)).all(axis=-1)
 
     def _pairs(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The positive part of law b at row b of Y, (m,), and the rows before any move."""
         moved = self._before(Y)
         if self._d == 1 and len(Y) * self._embedding.points.shape[0] > EVALUATIONS:
-            return Line(self._embedding).pdf(moved)[:, 0], moved
+            return self._line.pdf(moved)[:, 0], moved
         q = self._smooth(moved, np.arange(len(Y)))
-        return np.maximum(q, 0.0) / self.whole(), moved
+        return np.maximum(q, 0.0) / self._whole, moved
 
     def _smooth(self, Y: np.ndarray, member: np.ndarray) -> np.ndarray:
         """q of the member's weights at each row of Y, normalised to Σw = 1."""
@@ -281,9 +308,18 @@ class MovedLaws(Law):
             parts.append(np.einsum("ir,ri->i", left[who], K))
         return np.concatenate(parts)
 
+    @cached_property
+    def _line(self) -> Line:
+        """The densities of one column, before any move."""
+        return Line(self._embedding)
+
+    @cached_property
+    def _whole(self) -> np.ndarray:
+        return self.whole()
+
     def whole(self, error: float = 3e-4) -> np.ndarray:
         """∫ max(q, 0) of each law, (m,); of several columns with this relative error."""
         if self._d == 1:
-            return Line(self._embedding).normaliser
+            return self._line.normaliser
         mass, _ = self._embedding.negative_mass(error=error)
         return 1.0 + arrays.to_numpy(mass)

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array
-from ..core.moments import evenly
+from ..core.checks import Array, frozen
 from ..densities import fit as densities
-from ..densities.conditional_density import ConditionalDensity
-from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
+from .laws import LawsAt, Standard, StateLaw
 from .machine import Recursion, Step
 
-NODES = 1_000  # training states at most
+NODES = 1_000
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 BLOCK = 200  # observations whose densities are formed together
 
@@ -26,6 +24,8 @@ BLOCK = 200  # observations whose densities are formed together
 @dataclass(frozen=True, eq=False)
 class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
+
+    The nodes are draws of p(z'|z_i) at the training states, which are fewer and end sooner.
 
     - predict: w'_j = Σ_i w_i K_ij, K_ij ∝ p(z_j|z_i) / Σ_l p(z_j|z_l), rows summing to one: the
       nodes are draws of the law that the densities in the denominator average to;
@@ -37,13 +37,15 @@ class NodeMachine(Recursion):
     points : array of shape (N, d_z)
         The nodes.
     points_x : array of shape (N, d_x)
-        What was observed at them.
+        A draw of what is observed at each.
     transition : array of shape (N, N)
         K.
     observing : Fit
-        p(x|z), of `ConditionalDensity`.
+        p(x|z), of `ConditionalDensity`,
     least : float
         Log density of the training observation that is least likely at its own state.
+    standard : Standard, optional
+        What x is standardised by, where `observing` is a law of the standardised one.
     """
 
     points: Array
@@ -53,26 +55,29 @@ class NodeMachine(Recursion):
     transition: np.ndarray
     observing: densities.Fit
     least: float
+    standard: Standard | None = None
 
     @classmethod
     def of(cls, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int) -> NodeMachine:
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
-        moving = ConditionalDensity().fit(Z[earlier], Z[later])
-        seeing = ConditionalDensity().fit(Z, X)
-        rows = evenly(len(Z), limit)
-        transition = chain_of(moving.at(Z[rows]).log_density(Z[rows]))
-        least = float(np.min(seeing.score_samples(Z, X)))
-        return cls(Z[rows], X[rows], kernel_x, kernel_z, transition, seeing.fit_, least)
+        moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
+        least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
+        rng, rows = np.random.default_rng(0), evenly_again(len(Z), limit)
+        points = frozen(moving.at(Z[rows]).sample(rng))
+        transition = chain_of(moving.at(points).log_density(points))
+        told = frozen(seeing.at(points).sample(rng))
+        both = seeing.density, least, seeing.standard
+        return cls(points, told, kernel_x, kernel_z, transition, *both)
 
     def state(self) -> dict[str, Any]:
         """Its fields, without what is formed on first use."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
-    def _laws(self) -> MovedLaws:
+    def _laws(self) -> LawsAt:
         """Of an observation, at each node."""
-        return self.observing.laws(self.points)
+        return StateLaw(self.observing, self.standard).at(self.points)
 
     # ------------------------------------------------------------ one step
 
@@ -102,7 +107,7 @@ class NodeMachine(Recursion):
     def log_densities(self, X) -> np.ndarray:
         """log p(x|z_j) of all nodes and some observations, (N, m)."""
         parts = [self._laws.log_density(X[i : i + BLOCK]) for i in range(0, len(X), BLOCK)]
-        return np.concatenate([arrays.to_numpy(part) for part in parts], axis=1)
+        return np.concatenate(parts, axis=1)
 
     def _updated(self, step: Step, log_density: np.ndarray) -> Step:
         """Bayes' rule; an observation unlike any seen in training changes nothing."""
@@ -148,6 +153,11 @@ class NodeMachine(Recursion):
         """The batch of embeddings of what is observed then: each node has its observation."""
         W = np.stack([step.belief for step in steps])
         return MeanEmbedding.of_parts(self.points_x, W, None, self.kernel_x)
+
+
+def evenly_again(n: int, limit: int) -> np.ndarray:
+    """Numbers of evenly spaced rows, twice each but `limit` at most in all."""
+    return np.linspace(0, n - 1, min(2 * n, limit)).round().astype(int)
 
 
 def chain_of(log_density) -> np.ndarray:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
-from ..chains.em import Climb, random_starts
-from ..chains.emission import Shrunken, Smoothing
+from ..chains.em import AnySmoothing, Climb, random_starts
+from ..chains.emission import Shrunken, SmoothingByState
 from ..chains.markov import predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
@@ -23,7 +23,8 @@ from .spectral import SpectralFit, fit_spectral
 
 SOME = 1e-12  # weight of a row in a law, at the least
 SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law, one after the other
-WORTH = 1.0  # least gain in log-likelihood for a share
+WORTH = 1.0  # least gain in log-likelihood for a share,
+OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold
 STARTED = 2_000  # rows that starts are compared on
 PREDICTED = 2_000  # rows that λ is chosen on without EM
@@ -71,7 +72,7 @@ class Plan(drafts.Plan):
             return choose_order(spectrum, asked, CONSTANT)
         return asked if isinstance(asked, Order) else None
 
-    def climbed(self, draft: Draft, space, climbed: Climb, smoothing: Smoothing) -> FittedChain:
+    def climbed(self, draft: Draft, space, climbed: Climb, smoothing: AnySmoothing) -> FittedChain:
         """Laws whose weights are the probabilities of the states in the rows."""
         gamma = climbed.gamma[draft.rows.seen]
         weights = gamma.T + SOME  # a state that died is like all others together
@@ -86,9 +87,13 @@ class Plan(drafts.Plan):
             None if self.told(smoothing) else self.rule(draft, climbed.gamma, climbed.chain),
         )
 
-    def told(self, smoothing: Smoothing) -> bool:
-        """Whether densities filter: laws that are largely normal say more than their embeddings."""
-        return self.reg is None and isinstance(smoothing.guard_of, Shrunken)
+    def told(self, smoothing: AnySmoothing) -> bool:
+        """Whether densities filter: they say more than embeddings by one kernel.
+
+        That is, where they are largely normal, or have bandwidths of their own.
+        """
+        own = isinstance(smoothing, SmoothingByState)
+        return self.reg is None and (own or isinstance(smoothing.guard_of, Shrunken))
 
     def predicting(self, draft: Draft, found: SpectralFit) -> ModelBayes:
         """Kernel Bayes' rule with the λ given, or the one that predicts best."""
@@ -123,7 +128,7 @@ def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> Spect
 
 def refine(
     draft: Draft, space: Variates | None, fit: SpectralFit, settings: Settings, rng
-) -> tuple[Climb, Smoothing]:
+) -> tuple[Climb, AnySmoothing]:
     """EM from several starts on some rows, then on all from where that ended."""
     rows = in_space(draft.rows, space)
     numbers, search = searching(rows, draft.kernel if space is None else Gaussian(), settings)
@@ -132,10 +137,12 @@ def refine(
     found, factor = search.begun_on(few, begun)
     if search.searched:
         factor, held = search.over_bandwidths(found, factor)
+        search, factor, held = search.by_state(found, factor, held, OWN)
         search, _ = search.guarded(map(Shrunken, SHARES), found, factor, held, WORTH)
         factor = search.narrowed(factor)
         found = search.at(search.smoothing(factor), found)
-        if isinstance(search.guard_of, Shrunken):  # other starts may lead higher with other laws
+        shrunken = isinstance(search.guard_of, Shrunken) and not search.widths
+        if shrunken:  # other starts may lead higher with other laws
             again, _ = replace(search, bandwidth=factor).begun_on(few, begun)
             found = max(found, replace(again, history=found.history), key=lambda c: c.value)
     return on_all(search, rows, found, factor, settings)
