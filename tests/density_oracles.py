@@ -55,27 +55,26 @@ def unit_mass(profile: str) -> float:
 def smooth(profile: str, a: Array, b: Array, gamma: Array) -> float:
     """A product over columns of f(|a_j - b_j|/γ_j) of integral one."""
     gamma = np.broadcast_to(gamma, np.shape(a))
-    return math.prod(
-        PROFILES[profile](abs(s - t) / g) / (_MASS[profile] * g)
-        for s, t, g in zip(a, b, gamma, strict=True)
-    )
+    return math.prod(_bump(profile, s, t, g) for s, t, g in zip(a, b, gamma, strict=True))
+
+
+def _bump(profile: str, s: float, t: float, g: float) -> float:
+    return PROFILES[profile](abs(s - t) / g) / (_MASS[profile] * g)
 
 
 def overlap(profile: str, a: Array, b: Array, gamma: Array) -> float:
     """∫ k̄(a, u) k̄(b, u) du, column by column."""
     gamma = np.broadcast_to(gamma, np.shape(a))
     return math.prod(
-        _overlap_of_column(profile, s, t, g) for s, t, g in zip(a, b, gamma, strict=True)
+        _overlap_of_column(profile, float(s), float(t), float(g))
+        for s, t, g in zip(a, b, gamma, strict=True)
     )
 
 
 @cache
 def _overlap_of_column(profile: str, s: float, t: float, g: float) -> float:
-    one = np.array([g])
-
     def product(u: float) -> float:
-        u = np.array([u])
-        return smooth(profile, [s], u, one) * smooth(profile, [t], u, one)
+        return _bump(profile, s, u, g) * _bump(profile, t, u, g)
 
     cuts = [min(s, t) - 40 * g, min(s, t) - 5 * g, *sorted([s, t]), max(s, t) + 5 * g]
     cuts.append(max(s, t) + 40 * g)
