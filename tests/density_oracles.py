@@ -19,11 +19,11 @@ from oracles import integral_radial, rows
 from scipy import integrate, optimize
 
 Array = np.ndarray
-PROFILES: dict[str, Callable[[float], float]] = {
-    "gaussian": lambda r: math.exp(-(r**2) / 2),
-    "laplace": lambda r: math.exp(-r),
-    "matern": lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
-    "gaussian4": lambda r: (3 - r**2) / 2 * math.exp(-(r**2) / 2),
+PROFILES: dict[str, Callable] = {  # of a number; of an array with exp=np.exp
+    "gaussian": lambda r, exp=math.exp: exp(-(r**2) / 2),
+    "laplace": lambda r, exp=math.exp: exp(-r),
+    "matern": lambda r, exp=math.exp: (1 + math.sqrt(3) * r) * exp(-math.sqrt(3) * r),
+    "gaussian4": lambda r, exp=math.exp: (3 - r**2) / 2 * exp(-(r**2) / 2),
 }
 
 
@@ -144,8 +144,10 @@ def residuals_by_refits(K: Array, Y: Array, n_lam: float) -> Array:
 # ---------------------------------------------------------------------------------- densities
 def signed(w: Array, y: Array, gamma: float, profile: str = "gaussian") -> Callable:
     """q(u) = Σ w_j k̄(y_j, u), of one column."""
-    f = np.vectorize(PROFILES[profile])
-    return lambda u: float(w @ f(np.abs(y - u) / gamma)) / (_MASS[profile] * gamma)
+    f = PROFILES[profile]
+    return lambda u: (
+        f(np.abs(np.asarray(u)[..., None] - y) / gamma, np.exp) @ w / (_MASS[profile] * gamma)
+    )
 
 
 def recovered(w: Array, y: Array, gamma: float, profile: str = "gaussian") -> Callable:
@@ -153,16 +155,15 @@ def recovered(w: Array, y: Array, gamma: float, profile: str = "gaussian") -> Ca
     q = signed(w, y, gamma, profile)
     grid = np.unique(np.concatenate([np.arange(min(y) - 40 * gamma, max(y), gamma / 3), y]))
     grid = np.unique(np.concatenate([grid, max(y) + gamma * np.arange(0, 40, 1 / 3)]))
-    values = np.array([q(u) for u in grid])
-    total = 0.0
-    for a, b, left, right in zip(grid, grid[1:], values, values[1:], strict=False):
-        cuts = [a, b]
-        if left * right < 0:
-            cuts.insert(1, optimize.brentq(q, a, b, xtol=1e-13))
-        for s, t in zip(cuts, cuts[1:], strict=False):
-            if q(0.5 * (s + t)) > 0:
-                total += integrate.fixed_quad(np.vectorize(q), s, t, n=8)[0]
-    return lambda u: max(q(u), 0.0) / total
+    turns = np.flatnonzero(q(grid[:-1]) * q(grid[1:]) < 0)
+    roots = [optimize.brentq(q, grid[i], grid[i + 1], xtol=1e-13) for i in turns]
+    cuts = np.unique(np.concatenate([grid, roots]))
+    total = sum(
+        integrate.fixed_quad(q, s, t, n=8)[0]
+        for s, t in zip(cuts, cuts[1:], strict=False)
+        if q(0.5 * (s + t)) > 0
+    )
+    return lambda u: np.maximum(q(u), 0.0) / total
 
 
 _MASS = {profile: unit_mass(profile) for profile in PROFILES}
