@@ -36,7 +36,7 @@ VERBS = ("filter", "predict_proba", "predict", "log_predictive")
 
 @pytest.fixture(scope="module", autouse=True)
 def two_rotations():
-    """In place of five, for every fit of this file; the search itself is tested in test_spectral."""
+    """In place of five, for every fit of this file; test_spectral tests the search itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kernelmean.hmm.spectral.STARTS", 2)
         yield
