@@ -54,7 +54,6 @@ def test_pinball_loss_by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_influenza_against_rejection(monkeypatch):
     """Accepting the nearest of many simulations is slow and simple, and cannot share a mistake."""
     table, school = influenza.tables().values()

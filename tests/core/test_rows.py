@@ -460,7 +460,6 @@ def slowly(block: np.ndarray, folder: str) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
     n = 1200
     A, y = normal(n), normal(n, 1)[:, 0]

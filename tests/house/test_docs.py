@@ -47,7 +47,6 @@ def last_digit(number: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if fences(p, "python")], ids=name)
 def test_python_on_the_page_runs_and_prints_what_is_shown(page):
     scope: dict = {}

@@ -23,7 +23,6 @@ def test_every_script_is_run():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SAYS)
 def test_it_runs_and_says(name, capsys):
     for package in re.findall(r"^(?:from|import) (arch|statsmodels)", text(name), re.M):

@@ -208,7 +208,6 @@ def cluster():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_on_a_cluster(sigmoid, cluster):
     data, theirs = sigmoid
     with dask.config.set(scheduler="distributed"):
