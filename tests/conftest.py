@@ -54,8 +54,19 @@ def short_searches(request, monkeypatch) -> None:
     For tests whose assertions do not depend on how good the lengthscales are: refusals, copies,
     repetitions, odd data.
     """
-    if "thorough" in request.keywords:
-        return
+    if "thorough" not in request.keywords:
+        shorten(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def short_searches_throughout():
+    """The same for a whole file, with its fixtures."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        yield
+
+
+def shorten(monkeypatch) -> None:
     monkeypatch.setattr("kernelmean.instruments.search.STEPS", 4)
     monkeypatch.setattr("kernelmean.densities.search.STEPS", 4)
     monkeypatch.setattr("kernelmean.densities.location.STEPS", 4)

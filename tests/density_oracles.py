@@ -19,11 +19,11 @@ from oracles import integral_radial, rows
 from scipy import integrate, optimize
 
 Array = np.ndarray
-PROFILES: dict[str, Callable[[float], float]] = {
-    "gaussian": lambda r: math.exp(-(r**2) / 2),
-    "laplace": lambda r: math.exp(-r),
-    "matern": lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
-    "gaussian4": lambda r: (3 - r**2) / 2 * math.exp(-(r**2) / 2),
+PROFILES: dict[str, Callable] = {  # of a number; of an array with exp=np.exp
+    "gaussian": lambda r, exp=math.exp: exp(-(r**2) / 2),
+    "laplace": lambda r, exp=math.exp: exp(-r),
+    "matern": lambda r, exp=math.exp: (1 + math.sqrt(3) * r) * exp(-math.sqrt(3) * r),
+    "gaussian4": lambda r, exp=math.exp: (3 - r**2) / 2 * exp(-(r**2) / 2),
 }
 
 
@@ -55,27 +55,26 @@ def unit_mass(profile: str) -> float:
 def smooth(profile: str, a: Array, b: Array, gamma: Array) -> float:
     """A product over columns of f(|a_j - b_j|/γ_j) of integral one."""
     gamma = np.broadcast_to(gamma, np.shape(a))
-    return math.prod(
-        PROFILES[profile](abs(s - t) / g) / (_MASS[profile] * g)
-        for s, t, g in zip(a, b, gamma, strict=True)
-    )
+    return math.prod(_bump(profile, s, t, g) for s, t, g in zip(a, b, gamma, strict=True))
+
+
+def _bump(profile: str, s: float, t: float, g: float) -> float:
+    return PROFILES[profile](abs(s - t) / g) / (_MASS[profile] * g)
 
 
 def overlap(profile: str, a: Array, b: Array, gamma: Array) -> float:
     """∫ k̄(a, u) k̄(b, u) du, column by column."""
     gamma = np.broadcast_to(gamma, np.shape(a))
     return math.prod(
-        _overlap_of_column(profile, s, t, g) for s, t, g in zip(a, b, gamma, strict=True)
+        _overlap_of_column(profile, float(s), float(t), float(g))
+        for s, t, g in zip(a, b, gamma, strict=True)
     )
 
 
 @cache
 def _overlap_of_column(profile: str, s: float, t: float, g: float) -> float:
-    one = np.array([g])
-
     def product(u: float) -> float:
-        u = np.array([u])
-        return smooth(profile, [s], u, one) * smooth(profile, [t], u, one)
+        return _bump(profile, s, u, g) * _bump(profile, t, u, g)
 
     cuts = [min(s, t) - 40 * g, min(s, t) - 5 * g, *sorted([s, t]), max(s, t) + 5 * g]
     cuts.append(max(s, t) + 40 * g)
@@ -145,8 +144,10 @@ def residuals_by_refits(K: Array, Y: Array, n_lam: float) -> Array:
 # ---------------------------------------------------------------------------------- densities
 def signed(w: Array, y: Array, gamma: float, profile: str = "gaussian") -> Callable:
     """q(u) = Σ w_j k̄(y_j, u), of one column."""
-    f = np.vectorize(PROFILES[profile])
-    return lambda u: float(w @ f(np.abs(y - u) / gamma)) / (_MASS[profile] * gamma)
+    f = PROFILES[profile]
+    return lambda u: (
+        f(np.abs(np.asarray(u)[..., None] - y) / gamma, np.exp) @ w / (_MASS[profile] * gamma)
+    )
 
 
 def recovered(w: Array, y: Array, gamma: float, profile: str = "gaussian") -> Callable:
@@ -154,16 +155,15 @@ def recovered(w: Array, y: Array, gamma: float, profile: str = "gaussian") -> Ca
     q = signed(w, y, gamma, profile)
     grid = np.unique(np.concatenate([np.arange(min(y) - 40 * gamma, max(y), gamma / 3), y]))
     grid = np.unique(np.concatenate([grid, max(y) + gamma * np.arange(0, 40, 1 / 3)]))
-    values = np.array([q(u) for u in grid])
-    total = 0.0
-    for a, b, left, right in zip(grid, grid[1:], values, values[1:], strict=False):
-        cuts = [a, b]
-        if left * right < 0:
-            cuts.insert(1, optimize.brentq(q, a, b, xtol=1e-13))
-        for s, t in zip(cuts, cuts[1:], strict=False):
-            if q(0.5 * (s + t)) > 0:
-                total += integrate.fixed_quad(np.vectorize(q), s, t, n=8)[0]
-    return lambda u: max(q(u), 0.0) / total
+    turns = np.flatnonzero(q(grid[:-1]) * q(grid[1:]) < 0)
+    roots = [optimize.brentq(q, grid[i], grid[i + 1], xtol=1e-13) for i in turns]
+    cuts = np.unique(np.concatenate([grid, roots]))
+    total = sum(
+        integrate.fixed_quad(q, s, t, n=8)[0]
+        for s, t in zip(cuts, cuts[1:], strict=False)
+        if q(0.5 * (s + t)) > 0
+    )
+    return lambda u: np.maximum(q(u), 0.0) / total
 
 
 _MASS = {profile: unit_mass(profile) for profile in PROFILES}

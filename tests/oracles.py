@@ -58,13 +58,13 @@ def delta(x: Array, y: Array) -> float:
 
 
 def _columns(x: Array, y: Array, lengthscale: float | Array) -> list[tuple[float, float, float]]:
-    scales = np.broadcast_to(lengthscale, len(x))
+    scales = lengthscale if np.ndim(lengthscale) else [lengthscale] * len(x)
     return [(float(a), float(b), float(s)) for a, b, s in zip(x, y, scales, strict=True)]
 
 
 def gram(kernel: Kernel, X: Array, Y: Array | None = None, **parameters: object) -> Array:
     """K[i, j] = kernel(X[i], Y[j]) by a double loop."""
-    X, Y = rows(X), rows(X if Y is None else Y)
+    X, Y = rows(X).tolist(), rows(X if Y is None else Y).tolist()  # of plain numbers: a loop's
     return np.array([[kernel(x, y, **parameters) for y in Y] for x in X])
 
 

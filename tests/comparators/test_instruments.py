@@ -351,21 +351,20 @@ def test_constant_columns_are_refused(model):
 
 
 # ---------------------------------------------------------------- smoothing
-def local_mean(at, X, y, bandwidth, degree, skip=None) -> float:
-    """Kernel regression at one point, its sums and its normal equations written out."""
+def local_mean(at, X, y, bandwidth, degree, skip=None) -> np.ndarray:
+    """Kernel regression of one y, or of each column of it, at one point."""
     rows = [j for j in range(len(X)) if j != skip]
-    w = [
-        np.prod([norm.pdf((at[c] - X[j, c]) / bandwidth[c]) for c in range(len(at))]) for j in rows
-    ]
+    w = norm.pdf((X[rows] - at) / bandwidth).prod(axis=1)
     if degree == 0:
-        return sum(a * y[j] for a, j in zip(w, rows, strict=True)) / sum(w)
-    F = np.array([[1.0, *(X[j] - at)] for j in rows])
-    return np.linalg.lstsq(np.sqrt(w)[:, None] * F, np.sqrt(w) * y[rows], rcond=None)[0][0]
+        return (w @ y[rows]) / w.sum()
+    F = np.column_stack([np.ones(len(rows)), X[rows] - at])
+    root = np.sqrt(w)
+    return np.linalg.lstsq((root * F.T).T, (root * y[rows].T).T, rcond=None)[0][0]
 
 
 def smoother(at, X, bandwidth, degree) -> np.ndarray:
     """Column j is the regression of the j-th unit vector."""
-    return np.array([[local_mean(a, X, e, bandwidth, degree) for e in np.eye(len(X))] for a in at])
+    return np.array([local_mean(a, X, np.eye(len(X)), bandwidth, degree) for a in at])
 
 
 @pytest.mark.slow

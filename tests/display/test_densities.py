@@ -10,6 +10,7 @@ from scipy import stats
 import kernelmean as km
 
 plt = pytest.importorskip("matplotlib.pyplot")
+pytestmark = pytest.mark.usefixtures("short_searches_throughout")
 Ridges = km.display.ConditionalDensityDisplay
 Map = km.display.DensityMapDisplay
 Contours = km.display.DensityContourDisplay

@@ -10,6 +10,7 @@ from sklearn.linear_model import RidgeCV
 import kernelmean as km
 
 plt = pytest.importorskip("matplotlib.pyplot")
+pytestmark = pytest.mark.usefixtures("short_searches_throughout")
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import kernelmean as km
 from kernelmean.display.style import literal
 
 plt = pytest.importorskip("matplotlib.pyplot")
+pytestmark = pytest.mark.usefixtures("short_searches_throughout")
 pd = pytest.importorskip("pandas")
 is_math_text = pytest.importorskip("matplotlib.cbook").is_math_text
 NAME = "rev_$k_of_$m"

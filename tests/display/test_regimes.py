@@ -10,6 +10,7 @@ import kernelmean as km
 from kernelmean.chains.order import Order
 
 plt = pytest.importorskip("matplotlib.pyplot")
+pytestmark = pytest.mark.usefixtures("short_searches_throughout")
 Spectrum = km.display.SpectrumDisplay
 Regimes = km.display.RegimeDisplay
 Emission = km.display.EmissionDisplay

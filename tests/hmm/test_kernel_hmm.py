@@ -34,6 +34,14 @@ NAN = float("nan")
 VERBS = ("filter", "predict_proba", "predict", "log_predictive")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def two_rotations():
+    """In place of five, for every fit of this file; test_spectral tests the search itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernelmean.hmm.spectral.STARTS", 2)
+        yield
+
+
 def normal_data(n: int, seed: int, d: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Two states, three standard deviations apart in the first column."""
     _, states = TRUTH.draw(n, seed)
@@ -731,6 +739,7 @@ class TestRegulariser:
 
 class TestInput:
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize("kind", ["list", "float32", "frame", "Fortran", "read-only"])
     def test_kinds_of_arrays(self, kind):
         X, _ = normal_data(60, 62, 3)
@@ -959,6 +968,7 @@ class TestCopies:
         self.assert_same(again, m, X)
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize(
         "kernel", [km.Delta(), km.Laplace(), km.on_columns({0: km.Gaussian()})], ids=repr
     )
@@ -969,6 +979,7 @@ class TestCopies:
         self.assert_same(km.load(tmp_path / "hmm.km"), m, X)
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize("how", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
     def test_copied_and_sent(self, how):
         """As joblib does."""
@@ -1045,6 +1056,7 @@ FEW = [case for case in TROUBLE if len(TROUBLE[case]) <= 20]
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
 def test_trouble(case, K, refine):
     """Probabilities, finite scores and draws, or a ValueError that names what is wrong.

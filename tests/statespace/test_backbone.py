@@ -22,6 +22,7 @@ from kernelmean.statespace.backbone import (
 )
 from kernelmean.statespace.lines import Design, Series
 
+pytestmark = pytest.mark.usefixtures("short_searches")  # of EM: the line is searched
 QUICK = km.EM(n_init=1, max_iter=5)
 
 
@@ -465,7 +466,6 @@ def test_dates_come_out():
     assert frame.columns[0] == "level"
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_quantiles_are_found_block_by_block(fitted, walk, monkeypatch):
     """Memory is that of a block; laws are quantiles of their own rows, whatever comes with them."""

@@ -171,7 +171,7 @@ class Location(Saveable):
 
         def residuals(reg: float) -> Array:
             fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
-            left = arrays.namespace(Y).clip(1.0 - smoother.leverage(reg), 1e-10, None)
+            left = arrays.at_least(1.0 - smoother.leverage(reg), 1e-10)
             return (Y - fitted) / left[:, None]
 
         def loss(reg: float) -> float:

@@ -120,19 +120,19 @@ class DensityScore:
         xp = arrays.namespace(self.P)
         shrink = self.smoother.shrink(reg)
         h = self.smoother.leverage(reg, self.P)
-        left = xp.clip(1.0 - h, 1e-10, None)
+        left = arrays.at_least(1.0 - h, 1e-10)
         fitted = self.P * shrink[None, :]
         if float(xp.min(left)) < SAFE:
             return self._near_interpolation(fitted, h, left)
         at_own = self._at_own(shrink, h, left)
         squared = xp.sum((fitted @ self.inner) * fitted, axis=1)
         squared += h * (h * self.norms[1] - 2 * (self.cross[1] @ shrink))
-        return xp.clip(squared, 0.0, None) / left**2 - 2 * at_own
+        return arrays.at_least(squared, 0.0) / left**2 - 2 * at_own
 
     def own(self, reg: float) -> Array:
         """q⁻ⁱ(y_i|x_i), (n,)."""
         h = self.smoother.leverage(reg, self.P)
-        left = arrays.namespace(h).clip(1.0 - h, 1e-10, None)
+        left = arrays.at_least(1.0 - h, 1e-10)
         return self._at_own(self.smoother.shrink(reg), h, left)
 
     def _at_own(self, shrink, h, left) -> Array:

@@ -53,7 +53,7 @@ def choose_prior_reg(Q, beliefs) -> float:
 
     def score(reg: float) -> float:
         shrink = grid.shrink(reg)
-        left = xp.clip(1.0 - (P2 @ shrink) / n, 1e-10, None)
+        left = arrays.at_least(1.0 - (P2 @ shrink) / n, 1e-10)
         ratios = (P @ (shrink[:, None] * M.T)) / left[:, None]
         return float(0.5 * xp.mean(ratios * ratios) - xp.sum(shrink * M2))
 

@@ -8,6 +8,7 @@ products are taken apart again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.optimize import minimize
@@ -136,8 +137,14 @@ def choose_rotation(B: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def skew(beta: np.ndarray, K: int) -> np.ndarray:
     """The skew-symmetric matrix with `beta` below its diagonal."""
     S = np.zeros((K, K))
-    S[np.tril_indices(K, -1)] = beta
+    S[_below(K)] = beta
     return S - S.T
+
+
+@cache
+def _below(K: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where a matrix is below its diagonal."""
+    return np.tril_indices(K, -1)
 
 
 def cayley(beta: np.ndarray, K: int) -> np.ndarray:
@@ -165,7 +172,7 @@ def smallest_gap(beta: np.ndarray, B: np.ndarray) -> tuple[float, np.ndarray]:
     on_Theta[i] = np.sign((values[i, j] - values[i, k]).real) * (slope[0] - slope[1])
     back = np.linalg.inv(np.eye(K) + skew(beta, K))
     on_S = -(np.eye(K) + Theta).T @ on_Theta @ back.T
-    return float(gaps[i, j, k]), (on_S - on_S.T)[np.tril_indices(K, -1)]
+    return float(gaps[i, j, k]), (on_S - on_S.T)[_below(K)]
 
 
 def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:

@@ -90,14 +90,13 @@ class LeaveOneOut(Saveable):
         fitted *= self.P
         squared = self.norms - 2 * (self.cross @ shrink) + fitted @ shrink
         left = self._left(shrink)
-        own = xp.clip(squared, 0.0, None) / left**2
+        own = arrays.at_least(squared, 0.0) / left**2
         # a row that is fitted by itself alone is predicted by nothing: not by rounding either
         return self.d * xp.where(left < ALONE, xp.maximum(own, self.norms), own)
 
     def _left(self, shrink) -> Array:
         """1 − leverage, kept above zero."""
-        xp = arrays.namespace(self.P)
-        return xp.clip(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10, None)
+        return arrays.at_least(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10)
 
     def best(self, one_se: bool = False, coarse: int = ROWS) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
