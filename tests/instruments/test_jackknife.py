@@ -743,7 +743,7 @@ def test_files_keep_a_fit(parameters, tmp_path):
     again = km.load(tmp_path / "iv.km")
     assert_array_equal(again.predict(X), iv.predict(X))
     assert again.get_params() == iv.get_params()
-    for name in vars(iv):
+    for name in iv.state():
         if name.endswith("_") and not name.startswith(("_", "basis")):
             before, after = getattr(iv, name), getattr(again, name)
             pairs = (
