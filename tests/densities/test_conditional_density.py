@@ -157,6 +157,7 @@ def test_weights_of_a_negative_sum():
     assert_allclose(model.pdf(t, at, paired=False)[0], [p(u) for u in t], atol=1e-4)
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_given_parameters_are_kept():
     X, y = wave()
@@ -575,6 +576,7 @@ class TestShapesAndNames:
         with pytest.raises(ValueError, match="feature names"):
             model.pdf(series, frame[["size", "age"]])
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     def test_inputs_are_neither_changed_nor_shared(self):
         X, y = wave()
@@ -610,6 +612,7 @@ class TestShapesAndNames:
 class TestSymmetries:
     T = np.linspace(-2, 2, 21)
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     def test_the_same_twice(self):
         X, y = wave(d=2)

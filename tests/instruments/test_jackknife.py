@@ -606,6 +606,7 @@ def test_blocks_are_kept_or_computed_again(monkeypatch):
 
 
 # ------------------------------------------------------------------------------- the search
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_lengthscales_are_searched_for_names_only():
     X, y, Z = confounded(50)
@@ -630,6 +631,7 @@ def test_lengthscales_are_searched_for_names_only():
     assert (half.scales_z_ != 1).all()
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("split", ["loo", 0.5, 3])
 def test_they_are_searched_when_asked_for(split):
     X, y, Z = confounded(60)
@@ -665,6 +667,7 @@ def test_ten_columns_in_any_order(seed):
         assert iv.score(X, y) > 0.8
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_the_callback_counts_rounds():
     X, y, Z = curve(60)
@@ -677,6 +680,7 @@ def test_the_callback_counts_rounds():
     assert not seen
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_progress_is_shown_on_request_only(capsys):
     X, y, Z = curve(60)
@@ -735,7 +739,7 @@ def test_files_keep_a_fit(parameters, tmp_path):
     again = km.load(tmp_path / "iv.km")
     assert_array_equal(again.predict(X), iv.predict(X))
     assert again.get_params() == iv.get_params()
-    for name in vars(iv):
+    for name in iv.state():
         if name.endswith("_") and not name.startswith(("_", "basis")):
             before, after = getattr(iv, name), getattr(again, name)
             pairs = (

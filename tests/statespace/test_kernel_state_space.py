@@ -1229,7 +1229,7 @@ def test_not_fitted(verb):
 
 def assert_same(again: km.KernelStateSpace, m: km.KernelStateSpace, X) -> None:
     assert repr(again) == repr(m)
-    assert vars(again).keys() == vars(m).keys()
+    assert again.state().keys() == m.state().keys()
     for verb in ARRAYS:
         assert_array_equal(getattr(again, verb)(X), getattr(m, verb)(X))
     for verb in ("filter", "smooth"):

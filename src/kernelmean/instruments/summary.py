@@ -22,7 +22,6 @@ WAYS = {
 
 BOUNDS = {
     -1: " (the shortest tried: rougher than the search can follow)",
-    0: "",
     1: " (the longest tried: hardly bends)",
 }
 
@@ -78,11 +77,11 @@ def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     if scale is None:
         return [Line("kernel", kernel, repr(kernel)), coordinates]
     each = np.broadcast_to(np.asarray(scale, dtype=float), len(bent))
-    named = [
-        (f"lengthscale of {names[j]}", s, BOUNDS[int(bounds[j])])
-        for j, s in zip(bent, each, strict=True)
-    ]
-    return [Line("kernel", kernel, type(own).__name__), *(Line.of(*n) for n in named), coordinates]
+    lines = [Line("kernel", kernel, type(own).__name__), coordinates]
+    pairs = zip(bent, each, strict=True)
+    lines[1:1] = [Line.of(f"lengthscale of {names[j]}", float(s)) for j, s in pairs]
+    stuck = [f"{names[j]}{BOUNDS[int(bounds[j])]}" for j in bent if bounds[j]]
+    return [*lines, Line.listed("at a bound of the search", stuck)] if stuck else lines
 
 
 def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
