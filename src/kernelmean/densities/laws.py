@@ -109,7 +109,7 @@ class MovedLaws(Law):
 
     def mean(self) -> Array:
         if self.bend is None:
-            return self._like(self._placed(self._embedding.mean()))
+            return self._like(self._placed(arrays.to_numpy(self._embedding.mean())))
         return self._of_each(lambda m: m.mean())
 
     def std(self) -> Array:
@@ -142,7 +142,7 @@ class MovedLaws(Law):
 
     def mode(self) -> Array:
         if self._d > 1:
-            return self._like(self._placed(self._embedding.mode()))
+            return self._like(self._placed(arrays.to_numpy(self._embedding.mode())))
         (line,) = self._lines()
         return self._like(line.mode()[:, None])
 

@@ -159,7 +159,7 @@ class StateForecast(ObservationLaw):
 
     def at(self, rows) -> StateForecast:
         """Some of the laws."""
-        return replace(self, states=self.states[rows])
+        return replace(self, states=self.states[rows, ...])
 
     def mean(self) -> Array:
         """E y, (n, d)."""
@@ -169,8 +169,8 @@ class StateForecast(ObservationLaw):
     def quantile(self, q) -> Array:
         """Quantiles of every column: (n, d) for a number, (n, len(q), d) for a list."""
         points = self.chain.emissions.points
-        n, step = len(self.states), block_rows(points.shape[0])
-        blocks = [self.at(slice(i, i + step))._quantile(q) for i in range(0, n, step)]
+        n, step = self.states.shape[0], block_rows(points.shape[0])
+        blocks = [self.at(slice(i, min(i + step, n)))._quantile(q) for i in range(0, n, step)]
         return blocks[0] if n <= step else arrays.namespace(points).concat(blocks, axis=0)
 
     def _quantile(self, q) -> Array:
