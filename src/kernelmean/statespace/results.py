@@ -188,7 +188,7 @@ class StateForecast(ObservationLaw):
 
     def _widths(self) -> np.ndarray:
         d = self.chain.emissions.points.shape[1]
-        return np.broadcast_to(np.asarray(self.chain.bandwidth), (len(self.states), d))
+        return np.broadcast_to(np.asarray(self.chain.bandwidth), (len(self), d))
 
     def __len__(self) -> int:
         return int(self.states.shape[0])
@@ -210,7 +210,7 @@ class LineForecast(ShiftedLaw, StateForecast):
 
     def at(self, rows) -> LineForecast:
         """Some of the laws."""
-        some = {name: getattr(self, name)[rows] for name in ("states", "shift", "extra")}
+        some = {name: getattr(self, name)[rows, ...] for name in ("states", "shift", "extra")}
         return replace(self, **some)
 
     def _quantile(self, q) -> Array:
