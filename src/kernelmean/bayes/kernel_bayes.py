@@ -33,6 +33,7 @@ from ..core.moments import Moments
 from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
+from ..core.stages import stage
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
@@ -311,6 +312,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ the two coordinate systems
 
+    @stage("latents")
     def _fit_latents(self, kernel_z: Kernel) -> None:
         self.kernel_z_ = kernel_z
         self.features_z_ = as_target_map(self.features)
@@ -320,6 +322,7 @@ class KernelBayes(Saveable, BaseEstimator):
         else:
             self._second_z = self._far.partial("zz", z=(1, self.features_z_)).mean("zz")
 
+    @stage("observations")
     def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
         if self.tune_lengthscale:
             kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q))
@@ -328,6 +331,7 @@ class KernelBayes(Saveable, BaseEstimator):
         )
         self.kernel_x_ = self.features_x_.kernel_
 
+    @stage("density")
     def _fit_density(self, X, Z) -> None:
         tune = "auto" if isinstance(self.kernel_x, str) else self.tune_lengthscale
         known_at_pairs = not (self.ratio is None or callable(self.ratio) or self._learns_ratio)

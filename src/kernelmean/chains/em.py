@@ -10,6 +10,7 @@ from scipy.ndimage import uniform_filter1d
 
 from ..core import arrays
 from ..core.progress import Verbose, track
+from ..core.stages import stage
 from ..kernels import Delta, Kernel
 from .emission import (
     Emissions,
@@ -243,6 +244,7 @@ class Refinement:
         finals = [self._continued(smoothing, c) for c in self._short(smoothing, starts)]
         return max(finals, key=lambda c: c.value), self.factor
 
+    @stage("starts of EM")
     def best_start(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The same, but a few iterations from it only."""
         return self._short(self.smoothing(self.factor), starts)[0], self.factor
@@ -315,6 +317,7 @@ class Refinement:
         rules = self.maximise, self.effort.patience
         return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
 
+    @stage("bandwidths")
     def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, HeldOut]:
         """The bandwidth of the best held-out log-likelihood, from the first one outwards; both."""
         found = {factor: self.held_out(factor, first)}

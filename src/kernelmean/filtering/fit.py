@@ -11,6 +11,7 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array
 from ..core.sequences import consecutive, spread
+from ..core.stages import stage
 from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs
 from ..kernels import Kernel, fitted_kernel
@@ -52,6 +53,7 @@ class Plan:
     reg_smoother: float | None
     max_active: int | None
 
+    @stage("densities")
     def nodes(self, points_x, points, sequences: list[slice], names) -> NodeMachine:
         """With densities in place of the kernel rule; `names` are those of X and Z."""
         for array, name in ((points_x, "X"), (points, "Z")):
@@ -64,6 +66,7 @@ class Plan:
         limit, pairs = self.max_active or NODES, consecutive(sequences)
         return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, limit)
 
+    @stage("states")
     def draft(self, points, sequences: list[slice], names) -> Dynamics:
         """V, the shares, and the backward rule, over consecutive states."""
         kernel = settings.state_kernel(self.kernel_z, points, names)
@@ -84,6 +87,7 @@ class Plan:
             points, kernel, features, transition, shares, typical, smoother, reg_prior, reg
         )
 
+    @stage("observations and regularisers")
     def finish(self, draft: Dynamics, points_x, sequences: list[slice], names) -> Machine:
         """With the rule of the update, learned from observations and states."""
         kernel = fitted_kernel(self.kernel_x, points_x, names=names, name="kernel_x")

@@ -17,6 +17,7 @@ from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
 from ..chains.variates import Variates
 from ..core import arrays
 from ..core.checks import frozen, warn_numerical
+from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian
 from .spectral import SpectralFit, fit_spectral
@@ -117,6 +118,7 @@ def estimated(spectrum: Spectrum) -> Order:
 # ------------------------------------------------------------ its steps
 
 
+@stage("moments")
 def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> SpectralFit:
     """The spectral method's answer."""
 
@@ -126,6 +128,7 @@ def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> Spect
     return fit_spectral(draft.moments, third, n_components, rng)
 
 
+@stage("EM")
 def refine(
     draft: Draft, space: Variates | None, fit: SpectralFit, settings: Settings, rng
 ) -> tuple[Climb, AnySmoothing]:

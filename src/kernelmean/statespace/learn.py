@@ -18,6 +18,7 @@ from ..chains.model import FittedChain
 from ..chains.variates import Variates
 from ..core import arrays
 from ..core.checks import frozen
+from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, Gaussian, fitted_kernel
 from .backbone import FittedBackbone
@@ -108,6 +109,7 @@ class Plan(drafts.Plan):
             return Held(numbers, search.over_bandwidths(start, search.factor)[1])
         return Held(numbers, search.held_out(search.factor, start))
 
+    @stage("backbone")
     def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
         """The line that is tried; None where it has no place: states are then of y itself."""
         if self.backbone is None:
@@ -131,6 +133,7 @@ class Plan(drafts.Plan):
             raise ValueError(f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}")
         return found
 
+    @stage("states")
     def states(self, draft: Draft, spaces, hopeless: float = -np.inf) -> Fit | None:
         """Of the fewest dimensions, unless rows held out are clearly likelier with more.
 
