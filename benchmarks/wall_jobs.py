@@ -111,7 +111,7 @@ def pairs(n: int, d: int) -> Callable:
 
 
 def density(n: int, d: int, most: float) -> Job:
-    peers = {"quantile forest": _forest, "quantile boosting, 3 levels": _boosting}
+    peers = {"quantile forest": _forest, "quantile boosting, 19 levels": _boosting}
     return Job(pairs(n, d), _quantiles, _pinball, peers, most)
 
 
@@ -141,11 +141,10 @@ def _boosting(data):
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     (X, y), (new, *_) = data
-    levels = np.array([0.05, 0.5, 0.95])
 
     def work():
-        models = [HistGradientBoostingRegressor(loss="quantile", quantile=q) for q in levels]
-        return levels, np.stack([model.fit(X, y).predict(new) for model in models], axis=1)
+        models = [HistGradientBoostingRegressor(loss="quantile", quantile=q) for q in LEVELS]
+        return LEVELS, np.stack([model.fit(X, y).predict(new) for model in models], axis=1)
 
     return work
 
