@@ -78,15 +78,13 @@ def _ways(jobs: dict[str, dict], path: Path) -> None:
             filled = {"color": "#41658a", "zorder": 3} if way == OURS else {"color": "0.55"}
             marker = {OURS: "o", ALONE: "|"}.get(way, "x")
             ax.plot(row["wall"], y, marker, ms=6, **filled)
-            if way not in (OURS, ALONE):
-                ax.annotate(
-                    way, (row["wall"], y), (5, 0), textcoords="offset points", va="center",
-                    fontsize=7, color="0.4",
-                )  # fmt: skip
+        others = [way for way in last["ways"] if way not in (OURS, ALONE)]
+        others.sort(key=lambda way, ways=last["ways"]: ways[way]["wall"])
+        beside = {"transform": ax.get_yaxis_transform(), "va": "center", "color": "0.4"}
+        ax.text(1.01, y, "; ".join(others), fontsize=7, **beside)
     ax.set(xscale="log", xlabel="wall seconds", yticks=range(len(jobs)), yticklabels=list(jobs))
     ax.invert_yaxis()
     ax.grid(axis="x", color="0.92")
-    ax.margins(x=0.16)
     fig.savefig(path, bbox_inches="tight")
     plt.close(fig)
 
