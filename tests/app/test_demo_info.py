@@ -44,6 +44,7 @@ def test_demo_on_real_data(demo_run):
 
 @pytest.mark.slow
 @pytest.mark.whole
+@pytest.mark.thorough  # as the demo's own run, which no test shortens
 @pytest.mark.parametrize("name", ["savings", "schooling"])
 def test_the_line_of_a_job_is_what_made_its_answer(name, demo_run, run, monkeypatch):
     folder, _ = demo_run
