@@ -25,7 +25,7 @@ from ..core.checks import (
     frozen,
     hushed,
 )
-from ..core.elsewhere import aligned, by_blocks, is_far
+from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
@@ -188,10 +188,8 @@ class KernelBayes(Saveable, BaseEstimator):
             Latents.
         """
         self._check_settings()
-        given, rows = (X, Z), aligned(X=X, Z=Z) if is_far(X, Z) else None
-        if rows is not None:
-            X, Z = rows.few(SEARCH_ROWS)
-            rows = rows if rows.n > SEARCH_ROWS else None
+        given, (rows, X, Z) = (X, Z), few_of(SEARCH_ROWS, X=X, Z=Z)
+        rows = rows if rows is not None and rows.n > SEARCH_ROWS else None
         self._far, self._of_some = rows, rows is not None
         points_x = as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)

@@ -32,6 +32,14 @@ def aligned(**tables) -> Rows:
     return DaskRows.aligned(**tables)
 
 
+def few_of(limit: int, **tables) -> tuple:
+    """The rows, None where no table has them elsewhere; then the tables, of these `limit` rows."""
+    if not is_far(*tables.values()):
+        return None, *tables.values()
+    rows = aligned(**tables)
+    return rows, *rows.few(limit)
+
+
 def by_blocks(*names: str, tables: tuple[str, ...] = ("X",)) -> Callable[[type], type]:
     """A class whose methods `names` answer, for rows that are elsewhere, in their blocks.
 

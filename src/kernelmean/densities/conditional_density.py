@@ -25,7 +25,7 @@ from ..core.checks import (
     refuse_far,
     warn_caller,
 )
-from ..core.elsewhere import aligned, by_blocks, is_far
+from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
@@ -232,9 +232,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             On malformed, non-finite or constant input, fewer than five rows, or parameters out of
             range.
         """
-        rows = aligned(X=X, y=y) if is_far(X, y) else None
-        if rows is not None:
-            X, y = rows.few(SEARCH_ROWS)
+        rows, X, y = few_of(SEARCH_ROWS, X=X, y=y)
         points_x, points_y = self._check_pairs(X, y)
         rows = enough(rows, points_y.shape[1], "y")
         order = canonical_order(points_x, points_y)

@@ -19,7 +19,7 @@ from ..core.checks import (
     frozen,
     refuse_far,
 )
-from ..core.elsewhere import aligned, by_blocks, is_far
+from ..core.elsewhere import by_blocks, few_of
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
@@ -97,10 +97,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         ValueError
             On malformed input, or columns without spread when the bandwidth is to be chosen.
         """
-        rows = None
-        if is_far(X, sample_weight):
-            rows = aligned(X=X, sample_weight=sample_weight)
-            X, sample_weight = rows.few(SEARCH_ROWS)
+        rows, X, sample_weight = few_of(SEARCH_ROWS, X=X, sample_weight=sample_weight)
         points = frozen(as_points(X, "X", min_rows=2, one_d=False))
         validate_data(self, X, skip_check_array=True)
         weights = _normalised(sample_weight, points)

@@ -350,9 +350,7 @@ class Plan:
         return line
 
     def _location(self, X, Y, line: LocationSearch, rows: Rows | None = None) -> Location:
-        scales, size = line.found
-        kernel = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        return Location.of(X, Y, kernel, self._feature_map(), size, self.bend, rows)
+        return line.location(X, Y, self._feature_map(), self.bend, rows)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):

@@ -197,7 +197,7 @@ class Location(Saveable):
         assert self.smoother is not None
         Phi = Beside(self.line, self.features).transform(X)
         h = self.smoother.leverage(self.reg, self.smoother.rotated(Phi))
-        left = arrays.namespace(Y).clip(1.0 - h, 1e-10, None)
+        left = arrays.at_least(1.0 - h, 1e-10)
         return (Y - self.intercept - Phi @ self.coef) / left[:, None]
 
     def _learned(self, X) -> Array:
@@ -227,7 +227,7 @@ class LocationSearch:
         free: bool = True,
     ):
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
-        self.scaled = Scaled(kernel, X, RANK)
+        self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, RANK)
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]
@@ -248,6 +248,12 @@ class LocationSearch:
     def found(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
+
+    def location(self, X, Y, features: FeatureMap, *given) -> Location:
+        """m as found, learned from rows in coordinates of this map."""
+        scales, size = self.found
+        kernel = self.kernel.scaled(scales) if self.free else self.kernel
+        return Location.of(X, Y, kernel, features, size, *given)
 
     def _descend_on(self, rows, start, tie: float, how=ROUGHLY) -> np.ndarray:
         """From `start`, or from where the search is, on some of the rows."""

@@ -53,11 +53,9 @@ class Standard(Saveable):
 
 
 def _regressed(X: np.ndarray, Y: np.ndarray) -> Location:
-    kernel = fitted_kernel("gaussian", X)
-    search = LocationSearch(kernel, X, Y)
+    search = LocationSearch(fitted_kernel("gaussian", X), X, Y)
     search.round()
-    scales, line = search.found
-    return Location.of(X, Y, kernel.scaled(scales), Nystroem(max_rank=500), line)
+    return search.location(X, Y, Nystroem(max_rank=densities.TUNED_RANK))
 
 
 @dataclass(frozen=True)

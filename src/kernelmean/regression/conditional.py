@@ -22,7 +22,7 @@ from ..core.checks import (
     column_names,
     frozen,
 )
-from ..core.elsewhere import aligned, by_blocks, is_far
+from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
@@ -167,9 +167,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         ValueError
             On malformed, non-finite or constant input, fewer than two rows, or a negative `reg`.
         """
-        rows = aligned(X=X, y=y) if is_far(X, y) else None
-        if rows is not None:
-            X, y = rows.few(SEARCH_ROWS)
+        rows, X, y = few_of(SEARCH_ROWS, X=X, y=y)
         points_x, points_y = self._check_pairs(X, y)
         kernel_x = fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x")
         self.kernel_y_ = fitted_kernel(
