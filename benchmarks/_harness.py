@@ -42,14 +42,14 @@ def measure(function: Callable, *args, setup: Callable | None = None, repeats: i
 
 
 def _run(function: Callable, args: tuple, setup: Callable | None, repeats: int) -> Measured:
-    imports = _peak_mb()  # this process has imported the script and done nothing else
+    imports = peak_mb()  # this process has imported the script and done nothing else
     inputs = args if setup is None else setup(*args)
     seconds: list[float] = []
     while len(seconds) < repeats and sum(seconds) < ENOUGH:
         start = _clock()
         result = function(*inputs)
         seconds.append(_clock() - start)
-    return Measured(min(seconds), _peak_mb() - imports, result)
+    return Measured(min(seconds), peak_mb() - imports, result)
 
 
 def _clock() -> float:
@@ -59,10 +59,12 @@ def _clock() -> float:
     return time.process_time() if alone else time.perf_counter()
 
 
-def _peak_mb() -> float:
+def peak_mb(*users: int) -> float:
+    """Most memory, of this process or of `users` of `resource.getrusage`."""
     # Linux passes the parent's peak on to a child, so the parent must do no heavy work itself
     unit = 1 if platform.system() == "Darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    users = users or (resource.RUSAGE_SELF,)
+    return max(resource.getrusage(user).ru_maxrss for user in users) * unit / 1e6
 
 
 def arguments(story: str) -> argparse.Namespace:

@@ -26,12 +26,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from _harness import Table, machine
+from _harness import Table, machine, peak_mb
 from wall_jobs import JOBS, LONG, Job
 
 HERE = Path(__file__).resolve()
 SOURCE, HISTORY = HERE.parents[1] / "src", HERE.parent / "history"
 SEED = 71
+USERS = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN  # commands that are started, too
 OURS, ALONE = "ours", "ours, one thread"
 CROWDED = ["KernelIV, sigmoid, 5,000", "ConditionalDensity, 1,000 x 1", "KernelHMM, 2,000"]
 
@@ -43,22 +44,16 @@ def child(name: str, way: str, seed: int) -> None:
     job = JOBS[name]
     data = job.data(seed)
     work = job.peers.get(way, job.ours)(data)
-    before, start, used = _peak(), time.perf_counter(), _processor()
+    before, start, used = peak_mb(*USERS), time.perf_counter(), _processor()
     answer = work()
     wall, cpu = time.perf_counter() - start, _processor() - used
     error = None if job.error is None else job.error(data, answer)
-    print(json.dumps({"wall": wall, "cpu": cpu, "peak": _peak() - before, "error": error}))
-
-
-def _peak() -> float:
-    """Megabytes; of commands that were started too."""
-    users = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    return max(resource.getrusage(user).ru_maxrss for user in users) / 1024
+    print(json.dumps({"wall": wall, "cpu": cpu, "peak": peak_mb(*USERS) - before, "error": error}))
 
 
 def _processor() -> float:
-    users = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(user.ru_utime + user.ru_stime for user in users)
+    used = map(resource.getrusage, USERS)
+    return sum(user.ru_utime + user.ru_stime for user in used)
 
 
 # ---------------------------------------------------------------- outside
