@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import kernelmean as km
 from kernelmean.instruments.basis import Polynomial
-from kernelmean.instruments.forms import discrete_forms
+from kernelmean.instruments.forms import plainer_forms
 
 
 def table(n: int = 400, seed: int = 70) -> pd.DataFrame:
@@ -186,20 +186,29 @@ def test_few_values_keep_their_kernel_where_they_turn_the_curve():
 @pytest.mark.parametrize(
     ("X", "Z", "exogenous", "expected"),
     [
-        ([50, 2, 5], [50, 2, 5], 2, (["k", "linear", "category"], ["q", "linear", "category"])),
-        ([50, 2, 5], [50, 2], 0, (["k", "linear", "k"], ["q", "q"])),
-        ([50, 11], [50, 11], 1, None),  # too many values
-        ([2, 5], [50, 2], 0, (["linear", "k"], ["q", "q"])),
-        ([2, 2], [50, 2], 1, None),  # nothing would bend
-        ([50, 5], [5], 1, None),
+        ([50, 2, 5], [50, 2, 5], 2, [(["k", "linear", "category"], ["q", "linear", "category"])]),
+        ([50, 2, 5], [50, 2], 0, [(["k", "linear", "k"], ["q", "q"])]),
+        ([50, 11], [50, 11], 1, [(["k", "linear"], ["q", "linear"])]),  # too many values
+        (
+            [50, 11, 5],
+            [50, 11, 5],
+            2,
+            [
+                (["k", "k", "category"], ["q", "k", "category"]),
+                (["k", "linear", "category"], ["q", "linear", "category"]),
+            ],
+        ),
+        ([2, 5], [50, 2], 0, [(["linear", "k"], ["q", "q"])]),
+        ([2, 2], [50, 2], 1, []),  # nothing would bend
+        ([50, 5], [5], 1, []),
     ],
 )
 def test_forms_of_columns_of_few_values(X, Z, exogenous, expected):
     def columns(counts):
         return np.column_stack([np.arange(100.0) % count for count in counts])
 
-    found = discrete_forms("k", "q", columns(X), columns(Z), exogenous)
-    assert (found and tuple(list(form.each) for form in found)) == expected
+    found = plainer_forms("k", "q", columns(X), columns(Z), exogenous)
+    assert [tuple(list(form.each) for form in forms) for forms in found] == expected
 
 
 def test_instruments_of_few_values_want_evidence_for_more_than_a_line():

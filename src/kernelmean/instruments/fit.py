@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -28,7 +28,7 @@ from .groups import Part
 from .moment_test import moment_test
 from .roles import Roles
 from .rows import complete, together
-from .search import seek_scales
+from .search import ROWS, seek_scales
 from .second_stage import Equations, candidates, influence, regress
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
@@ -89,36 +89,32 @@ class Plan:
     verbose: Verbose
     roles: Roles
     few: list[Part]  # evenly spaced rows, of which drafts are made
-    discrete: Plan | None = None  # the same, with columns of few values as categories
+    others: Sequence[Plan] = ()  # the same, with fewer columns that bend
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
             return self.finish(self.straight(self.trends[-1] or 1), parts)
-        scales = self._scales()
-        makers = self.makers(scales)
+        makers = self.makers()
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
-        if self.discrete is not None:
-            makers += self.discrete.makers(scales, around=(1.0,))
+        makers += [make for other in self.others for make in other.makers((1.0,), ROWS[:1])]
         tried = side_by_side(lambda make: self.judged(make()), makers)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
         columns = max(X.shape[1], self.few[0].Z.shape[1])
         rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
-        scales = len(self.plain[0].bent) if self.tunes[0] else 1
-        chosen = Choice.of(list(itertools.chain(*tried)), X, columns / rows, scales)
-        return self.widened(chosen, parts)
+        return self.widened(Choice.of(list(itertools.chain(*tried)), X, columns / rows), parts)
 
     @property
     def plainer(self) -> bool:
         """Whether two-stage least squares may do as well."""
         return len(self.trends) > 1 and all(self.tunes)
 
-    def makers(self, found: Pair, around=AROUND) -> list[Callable[[], StructuralDraft]]:
-        """Of drafts of each size and, without kernels, of each degree, from the scales found."""
+    def makers(self, around=AROUND, rows=ROWS) -> list[Callable[[], StructuralDraft]]:
+        """Of drafts of each size and, without kernels, of each degree, at scales of a search."""
         several = len(self.plain[0].bent) > 1
-        x, z = (scales * plain.scales for scales, plain in zip(found, self.plain, strict=True))
+        x, z = self._scales(rows)
         x = x if several or not self.tunes[0] else self.plain[0].scales
         sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
@@ -178,7 +174,8 @@ class Plan:
             keep = less.bases[0].trends
             stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
             regs = candidates(stage) if given is None else np.array([given])
-            found.append(Tried(less, stage, regs, loss.judged(regs, draft.bare)))
+            searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
+            found.append(Tried(less, stage, regs, loss.judged(regs, draft.bare, searched)))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
@@ -263,15 +260,15 @@ class Plan:
         return StructuralFit(draft, self.roles, *told)
 
     @stage("lengthscales")
-    def _scales(self) -> Pair:
-        """The shape of both kernels: one scale per column, as far as they are searched."""
+    def _scales(self, rows: Sequence[int]) -> Pair:
+        """The shape of both kernels, one scale per column, as far as they are searched."""
         known = complete(self.few, self.split)
         if not any(self.tunes) or not known:
             return self.plain[0].scales, self.plain[1].scales
         x, z = (part.with_degree(self.trends[-1]) for part in self.plain)
         points, y = (together(known, "X"), together(known, "Z")), together(known, "y")
         regs = self.regs[::-1]
-        return seek_scales(self.kernels, points, y, (x, z), self.tunes, regs, self.verbose)
+        return seek_scales(self.kernels, points, y, (x, z), self.tunes, regs, rows, self.verbose)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""

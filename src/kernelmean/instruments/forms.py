@@ -81,22 +81,27 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms | None, Forms | No
     return _form_of_each(asked, roles.regressors), _form_of_each(told, roles.instruments)
 
 
-def discrete_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> tuple[Forms, Forms] | None:
-    """Lines along regressors of two values, categories of exogenous ones that have few more.
+def plainer_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> list[tuple[Forms, Forms]]:
+    """Of all columns, where some bend less: those of few values, then all exogenous ones.
 
-    None where there are no such columns, or a side has no others.
+    Lines along regressors of two values, categories of exogenous ones that have few more; and lines
+    along the other exogenous ones, too. Without those in which no column, or every one, bends.
     """
     n, d = X.shape
 
-    def form(j: int) -> Any:
+    def form(j: int, otherwise) -> Any:
         values = len(np.unique(X[:, j]))
         few = j >= d - exogenous and values <= min(LEVELS, n // LEVELS)
-        return LINEAR if values == 2 else CATEGORY if few else kernel_x
+        return LINEAR if values == 2 else CATEGORY if few else otherwise
 
-    each = tuple(map(form, range(d)))
-    forms = Forms(each), Forms((kernel_z,) * (Z.shape[1] - exogenous) + each[d - exogenous :])
-    bent = [len(one.bent) for one in forms]
-    return forms if 0 < bent[0] < d and bent[1] else None
+    found: list[tuple[Forms, Forms]] = []
+    for controls in (kernel_x, LINEAR):
+        own = [kernel_x] * (d - exogenous) + [controls] * exogenous
+        each = tuple(map(form, range(d), own))
+        forms = Forms(each), Forms((kernel_z,) * (Z.shape[1] - exogenous) + each[d - exogenous :])
+        if 0 < len(forms[0].bent) < d and forms[1].bent and forms not in found:
+            found.append(forms)
+    return found
 
 
 def _by_name(asked, names: Sequence[str], more: Sequence[str], argument: str) -> dict | None:

@@ -12,13 +12,15 @@
   straight line. Where confounding works through these residuals, as in a triangular model, it has
   no pull and far less noise; where it does not, it is not worse than the causal loss.
 
+The evidence of d > 1 scales that were searched is less 3(d − 1): on straight truths the search
+alone takes it up by about 2d, however many the rows.
+
 So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
 above the least (a paired t over the rows), those within three units of the best evidence are
-admissible; of those whose controlled loss is within the noise of the least, the one of least
-causal loss is taken. With fewer than 200 rows a column a straight line is taken before that, unless
-the best evidence is 200d/n units above its own; n are rows, but at most 25 for each different value
-of the instruments. So it is where d > 1 scales were searched, unless the best is 3(d − 1) units
-above: on straight truths the search alone takes evidence up by about 2d, however many the rows.
+admissible, of several scales only those of more than a straight line has; of those whose
+controlled loss is within the noise of the least, the one of least causal loss is taken. With fewer
+than 200 rows a column a straight line is taken before that, unless the best evidence is 200d/n
+units above its own; n are rows, but at most 25 for each different value of the instruments.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class Judged:
     controlled: np.ndarray  # squared errors, row by row
     evidence: np.ndarray  # (candidates,)
     bare: np.ndarray  # (candidates,): whether it is two-stage least squares
+    searched: np.ndarray  # (candidates,): whether several scales were searched for it
 
     @classmethod
     def together(cls, several: Iterable[Judged]) -> Judged:
@@ -81,25 +84,20 @@ class Judged:
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
-    def best(self, plain: int | None = None, columns: float = 0.0, scales: int = 1) -> int:
+    def best(self, plain: int | None = None, columns: float = 0.0) -> int:
         """Number of the candidate that is taken.
 
-        The `plain` one is, unless the evidence objects: with many `columns` for each row, and after
-        a search of several `scales`, it has to be strong.
+        The `plain` one is, unless the evidence objects: with many `columns` for each row it has to
+        be strong, and what several scales were searched for has to have more of it.
         """
-        left = self.admissible()
-        if plain is not None and self._will_do(plain, columns, scales):
-            left = np.array([plain])
+        left, fair, needed = self.admissible(), self.fair, FEW * columns
+        if plain is not None:
+            behind = self.evidence[fair].max() - self.evidence[plain]
+            few = needed > 1 and plain in fair and behind <= needed
+            worth = left[~self.searched[left] | (self.evidence[left] > self.evidence[plain])]
+            left = np.array([plain]) if few or not len(worth) else worth
         left = left[_unbeaten(self.controlled[left], NEAR)]
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
-
-    def _will_do(self, plain: int, columns: float, scales: int) -> bool:
-        behind = self.evidence[self.fair].max() - self.evidence[plain]
-        sparse = FEW * columns > 1 and plain in self.fair
-        return bool(
-            (sparse and behind <= FEW * columns)
-            or (scales > 1 and behind <= OPTIMISM * (scales - 1))
-        )
 
 
 def _unbeaten(errors: np.ndarray, t: float) -> np.ndarray:

@@ -34,7 +34,7 @@ from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
 from .fit import Plan, StructuralFit
-from .forms import LINEAR, Forms, discrete_forms, forms_of
+from .forms import LINEAR, Forms, forms_of, plainer_forms
 from .formula import Design, read_formula
 from .groups import FarPart, Part
 from .inference import StructuralInference
@@ -364,9 +364,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         if not plan.plainer or isinstance(self.kernel_x, Mapping):
             return plan
         X, Z = plan.rows
-        forms = discrete_forms(self.kernel_x, self.kernel_z, X, Z, len(roles.c))
-        other = None if forms is None else self._planned(forms, few, few, roles)
-        return replace(plan, discrete=other)
+        others = plainer_forms(self.kernel_x, self.kernel_z, X, Z, len(roles.c))
+        return replace(plan, others=[self._planned(forms, few, few, roles) for forms in others])
 
     def _planned(self, forms: tuple, parts: list[Part], few: list[Part], roles: Roles) -> Plan:
         """With columns in these forms."""

@@ -15,7 +15,7 @@ together, the trend and ξ are chosen by `judges`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,16 +50,17 @@ def seek_scales(
     beside: tuple[Polynomial, Polynomial],
     free: tuple[bool, bool],
     regs: Pair,
+    rows: Sequence[int],
     verbose: Verbose,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scales of the lengthscales of both kernels, from evenly spaced rows.
+    """Scales of the lengthscales of both kernels, in rounds on so many evenly spaced rows.
 
     `beside` are the polynomials beside the kernels; `free` says which scales move. Columns that
     have no kernel get the scale ∞.
     """
     data = [arrays.to_numpy(part) for part in (*points, y)]
     at: Pair = (None, None)
-    for limit in track(ROWS, description="Lengthscales", verbose=verbose):
+    for limit in track(rows, description="Lengthscales", verbose=verbose):
         X, Z, target = _thinned(data, limit)
         at = Search(
             _scaled(kernels[0], X, beside[0]),

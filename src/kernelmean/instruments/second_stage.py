@@ -14,7 +14,7 @@ from ..core.rows import put_together
 from .basis import trend_inverse
 from .first_stage import choose
 from .groups import Group, merged, summed
-from .judges import Judged
+from .judges import OPTIMISM, Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
@@ -156,14 +156,15 @@ class CausalLeaveOneOut:
         pull = self.x0 + D @ self.XM.T / self.m
         return projected, self.w - b @ self.XR.T + pull * projected
 
-    def judged(self, regs, bare: bool = False) -> Judged:
-        """What the judges say of h at each ξ."""
+    def judged(self, regs, bare: bool = False, searched: int = 1) -> Judged:
+        """What the judges say of h at each ξ, so many scales having been searched."""
         projected, causal = map(arrays.to_numpy, self.errors(regs))
         controlled = without(self.V, causal) if self.known else projected
         evidence = np.array([self.stage.evidence(float(reg)) for reg in regs])
         mean = self.known * (causal**2).mean(1)
         kinds = np.full(len(evidence), bare)
-        return Judged(mean, projected**2, controlled**2, evidence, kinds)
+        gained = np.full(len(evidence), OPTIMISM * max(searched - 1, 0))
+        return Judged(mean, projected**2, controlled**2, evidence - gained, kinds, gained > 0)
 
 
 def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
