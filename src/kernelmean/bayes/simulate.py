@@ -147,7 +147,7 @@ def simulate_posterior(
     first, *later = _sizes(n, asked or (ROUNDS if open_ else 1))
     theta, data = source.pairs(source.parameters(first))
     _check_observed(rows, data)
-    learn = partial(_by_model, model, source, rows)
+    learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
     if open_ or later:
         prior = NormalScores.of(source.parameters(PRIOR))
     if open_ and _adjusts(model, prior, theta, data, rows, verbose):
