@@ -144,7 +144,8 @@ def simulate_posterior(
     for name, f in (("prior_sampler", prior_sampler), ("simulator", simulator)):
         _check_callable(f, name)
     source = Source(prior_sampler, simulator, batch_size, n_jobs, generator(random_state), verbose)
-    first, *later = _sizes(n, asked or (ROUNDS if open_ else 1))
+    parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))
+    first, *later = map(len, parts)
     theta, data = source.pairs(source.parameters(first))
     _check_observed(rows, data)
     learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
@@ -206,10 +207,6 @@ class Source:
             parts = list(track(found, len(jobs), "simulating", self.verbose))
         _check_widths(part.shape[1] for part in parts)
         return theta, as_points(np.concatenate(parts), "simulator(theta, rng)")
-
-
-def _sizes(n: int, rounds: int) -> list[int]:
-    return [len(part) for part in np.array_split(np.arange(n), rounds)]
 
 
 def _joined(*pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
