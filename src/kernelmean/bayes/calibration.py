@@ -92,6 +92,8 @@ def simulation_based_calibration(
     A heap of low and high ranks means posteriors that are too narrow, in the middle too wide, at
     one end ones that lie on the other side. It says that posteriors hold on average over the
     prior, not that they do at one observation, nor that they are sharp: the prior itself passes.
+    All data sets share one fit, so that without a method it is the density that is checked, not
+    regression adjustment, whose rounds are for one data set.
 
     Parameters
     ----------

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sklearn.base import clone
 
-from ..core.checks import as_floats, as_points, check_choice, check_count, check_lengths, generator
+from ..core import arrays
+from ..core.checks import (
+    as_floats,
+    as_points,
+    check_choice,
+    check_count,
+    check_lengths,
+    generator,
+    hushed,
+)
 from ..core.progress import Verbose, track
 from ..core.threads import at_one_thread
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
+from ..densities.rival import gain, line
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import as_kernel
 from ..regression.conditional import ConditionalEmbedding
+from .adjustment import Adjustment
 from .kernel_bayes import KernelBayes
-from .truncation import allowed, draw_within
+from .scores import NormalScores
+from .truncation import Box, draw_inside
 
 METHODS: dict[str, type] = {
     "density": ConditionalDensity,
@@ -26,6 +40,11 @@ METHODS: dict[str, type] = {
 }
 
 LEAST = 20  # simulations in a round
+ROUNDS, FIRST = 4, 100  # rounds where none are asked for, if each has so many simulations
+PRIOR = 10_000  # draws that its normal scores are learned from
+DRAWS = 2000  # that show where a posterior lies
+MOST_OUT, WIDE = 200, 0.02  # simulations that choose
+COLUMNS = 5  # a kernel density of more is mostly smoothing
 
 
 @at_one_thread
@@ -38,7 +57,7 @@ def simulate_posterior(
     method: str | None = None,
     model=None,
     ratio: Callable | None = None,
-    rounds: int = 1,
+    rounds: int | None = None,
     batch_size: int | None = None,
     n_jobs: int = 1,
     random_state=None,
@@ -49,6 +68,11 @@ def simulate_posterior(
     Draws parameters from the prior, runs the simulator on each, and conditions the pairs, which
     are draws of the joint law, on the observed data: p(θ | x) ∝ Σ_j w_j(x) k̄_γ(θ_j, θ).
 
+    - None, for one data set and n ≥ 400: by regression adjustment or by "density", whichever gives
+      the parameters of simulations left out, near the data, the higher log densities; of more than
+      five parameters by adjustment. That is in normal scores of parameters (by the prior) and data:
+      of the mean of the parameters as the data say it, a local line and a local scale
+      (`Adjustment`), from simulations in rounds. Otherwise it is "density".
     - `method="density"`: as a conditional density. Lengthscales, λ and the bandwidth γ are those
       with the least closed-form score, so that every answer is at the posterior's own scale.
     - `method="conditional"`: as a conditional mean embedding, tuned for posterior expectations.
@@ -66,35 +90,37 @@ def simulate_posterior(
     n : int
         Number of simulations.
     method : {"density", "conditional", "bayes"}, optional
-        None is that of the model given, or else "density".
+        None is that of the model given, or else as above.
     model : ConditionalDensity, ConditionalEmbedding or KernelBayes, optional
         Unfitted; None is `ConditionalDensity()`, or, with one lengthscale per column of the data,
         `ConditionalEmbedding`, scaled by leave-one-out, or `KernelBayes`, at its medians.
     ratio : callable, optional
         Of the prior meant to the one that `prior_sampler` draws from: maps parameters (n, p) to
         (n,), up to a constant. The posterior is multiplied by it.
-    rounds : int
-        The n simulations are made in so many parts. After each, the prior is cut to where the
-        posterior so far is (all but a thousandth of it, smoothed twice as much); what was
-        simulated outside is left out. For one data set, by densities.
+    rounds : int, optional
+        The n simulations are made in so many parts. After each, the prior is cut to a box around
+        where the posterior so far is, twice as far from the median as all but a hundredth of it;
+        what was simulated outside is left out. For one data set. None is 4 where parameters are
+        adjusted, chosen after the first, and otherwise 1.
     batch_size : int, optional
         Parameters per simulator call, for simulators written over arrays.
     n_jobs : int
         Processes to simulate in, by joblib (-1: all cores). The answer does not depend on it.
     random_state : int, Generator, RandomState or None
     verbose : bool or callable
-        Progress of the simulations.
+        Progress of the simulations; True also says which way was better, and by how much.
 
     Returns
     -------
     MeanEmbedding or MovedLaws
-        On the simulated parameters, or, where a location explains much of them, on residuals
-        moved to the observed data; both have the bandwidth of the densities.
+        On the simulated parameters, or on these moved to the observed data, or, where a location
+        explains much of them, on residuals; all have the bandwidth of the densities.
 
     References
     ----------
     Fukumizu, Song, Gretton (2013), section 4.4; Beaumont, Zhang, Balding (2002), Approximate
-    Bayesian computation in population genetics (parameters moved by regression); MATH §3, §8.
+    Bayesian computation in population genetics (parameters moved by regression); Blum,
+    François (2010); Deistler, Gonçalves, Macke (2022), Truncated proposals; MATH §3, §8.
 
     Examples
     --------
@@ -108,29 +134,37 @@ def simulate_posterior(
     >>> posterior.mean().round(1)  # exactly 10/11
     array([0.9])
     """
-    model, observed = _model(method, model), as_floats(observed, "observed")
-    rows = as_points(observed if observed.ndim > 1 else observed.reshape(1, -1), "observed")
+    model, given = _model(method, model), method is not None or model is not None
+    observed = as_floats(observed, "observed")
+    one = observed.ndim < 2
+    rows = as_points(observed.reshape(1, -1) if one else observed, "observed")
     n = check_count(n, "n", minimum=5)
-    rounds = _check_rounds(rounds, model, observed, n)
+    asked = None if rounds is None else _check_rounds(rounds, model, observed, n)
+    open_ = one and not given and n >= FIRST * (asked or ROUNDS)
     for name, f in (("prior_sampler", prior_sampler), ("simulator", simulator)):
         _check_callable(f, name)
-    rng = generator(random_state)
-    source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose)
-    first, *later = (len(part) for part in np.array_split(np.arange(n), rounds))
+    source = Source(prior_sampler, simulator, batch_size, n_jobs, generator(random_state), verbose)
+    parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))
+    first, *later = map(len, parts)
     theta, data = source.pairs(source.parameters(first))
-    laws = _condition(model, theta, data, rows, source, ratio)
+    _check_observed(rows, data)
+    learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
+    if open_ or later:
+        prior = NormalScores.of(source.parameters(PRIOR))
+    if open_ and _adjusts(model, prior, theta, data, rows, verbose):
+        learn = partial(_by_adjustment, prior, rows)
+    elif asked is None and later:  # a posterior that lines do not fit is seldom in one small box
+        later, fresh = [], source.parameters(n - first)
+        theta, data = _joined((theta, data), source.pairs(fresh))
     for count in later:
-        inside = allowed(laws[0], rng)
-        kept = inside(theta)
-        fresh = draw_within(source.parameters, inside, count)
-        if len(fresh) < LEAST:
-            break
-        new = source.pairs(fresh)
-        theta, data = (
-            np.concatenate([a[kept], b]) for a, b in zip((theta, data), new, strict=True)
-        )
-        laws = _condition(model, theta, data, rows, source, ratio)
-    return laws[0] if observed.ndim < 2 else laws
+        drawn = arrays.to_numpy(learn(theta, data)[0].sample(DRAWS, source.rng))
+        box = Box.around(prior, drawn.reshape(DRAWS, -1))
+        fresh, larger = draw_inside(source.parameters, box, count)
+        kept = box.stretch(theta) <= larger
+        theta, data = _joined((theta[kept], data[kept]), source.pairs(fresh))
+    laws = learn(theta, data)
+    laws = laws if ratio is None else laws.tilted(ratio)
+    return laws[0] if one else laws
 
 
 @dataclass(frozen=True)
@@ -175,18 +209,48 @@ class Source:
         return theta, as_points(np.concatenate(parts), "simulator(theta, rng)")
 
 
-def _condition(model, theta, data, rows, source: Source, ratio) -> MeanEmbedding | MovedLaws:
+def _joined(*pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
+    return tuple(np.concatenate(part) for part in zip(*pairs, strict=True))
+
+
+def _adjusts(model, prior: NormalScores, theta, data, rows, verbose: Verbose) -> bool:
+    """Whether to adjust: by log densities of parameters whose data, near those seen, are left out.
+
+    Adjusted laws get a share `WIDE` of the model's, so that none is zero there.
+    """
+    if theta.shape[1] > COLUMNS:
+        return True
+    scores = NormalScores.of(data)
+    order = np.argsort(((scores(data) - scores(rows)) ** 2).sum(axis=1), kind="stable")
+    out = order[: len(order) // 2 : 2][:MOST_OUT]
+    rest = np.setdiff1d(order, out)
+    theirs = clone(model).fit(data[rest], theta[rest]).score_samples(data[out], theta[out])
+    adjusted = Adjustment.of(prior, theta[rest], data[rest])
+    with hushed():
+        own = [adjusted.law(data[[i]]).log_density(theta[[i]])[0, 0] for i in out]
+    found = gain(np.logaddexp(np.log(1 - WIDE) + own, np.log(WIDE) + theirs), theirs)
+    if verbose is True:
+        print(f"regression adjustment, beside a density: {line(found).text}", file=sys.stderr)
+    return found[0] > 0
+
+
+def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | MovedLaws:
     """The posterior at each row, by a fresh model of the pairs."""
+    model = clone(model).fit(data, theta)
+    if isinstance(model, KernelBayes):
+        return model.posterior(rows, prior=source.parameters(len(theta)))
+    return model.at(rows)
+
+
+def _by_adjustment(prior: NormalScores, rows, theta, data) -> MeanEmbedding:
+    return Adjustment.of(prior, theta, data).law(rows)
+
+
+def _check_observed(rows, data) -> None:
     if rows.shape[1] != data.shape[1]:
         raise ValueError(
             f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
         )
-    model = clone(model).fit(data, theta)
-    if isinstance(model, KernelBayes):
-        laws = model.posterior(rows, prior=source.parameters(len(theta)))
-    else:
-        laws = model.at(rows)
-    return laws if ratio is None else laws.tilted(ratio)
 
 
 def _check_rounds(rounds, model, observed, n: int) -> int:

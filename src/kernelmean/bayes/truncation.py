@@ -1,4 +1,4 @@
-"""Simulating where the posterior is: the prior cut to the parameters that a first look allows.
+"""Simulating where the posterior is: the prior cut to a box that a first look allows.
 
 Between rounds nothing but the support of the prior changes, so that no weights are needed and the
 density of the prior need not be known (Deistler, Gonçalves, Macke 2022, truncated proposals).
@@ -7,49 +7,55 @@ density of the prior need not be known (Deistler, Gonçalves, Macke 2022, trunca
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import arrays
 from ..core.checks import warn_numerical
-from ..embedding.embedding import MeanEmbedding
+from .scores import NormalScores
 
-Region = Callable[[np.ndarray], np.ndarray]
-
-DRAWS = 2000  # that show where a posterior lies
-CUT = 1e-3  # share of it that may be lost, of one twice as smooth
-WIDER = 2.0
-MOST = 200  # parameters drawn from the prior for each one wanted
+CUT = 0.005  # of the posterior at each end of a column, and
+WIDER = 2.0  # times as far from the median
+MOST = 1000  # parameters drawn from the prior for each one wanted
 
 
-def allowed(law: MeanEmbedding, rng: np.random.Generator) -> Region:
-    """Which parameters the posterior, smoothed `WIDER`, holds in its densest share 1 − `CUT`."""
-    wide = law.carrying(tuple((WIDER * np.asarray(law.bandwidth)).tolist()))
-    drawn = arrays.to_numpy(wide.sample(DRAWS, rng))
-    least = np.quantile(arrays.to_numpy(wide.density(drawn, signed=True)), CUT)
-    low, high = drawn.min(axis=0), drawn.max(axis=0)
+@dataclass(frozen=True)
+class Box:
+    """Parameters whose normal scores are between two corners."""
 
-    def inside(theta: np.ndarray) -> np.ndarray:
-        found = ((theta >= low) & (theta <= high)).all(axis=1)
-        if found.any():  # a box is quicker to look into
-            density = wide.density(arrays.like(theta[found], law.points), signed=True)
-            found[found] = arrays.to_numpy(density) >= least
-        return found
+    prior: NormalScores
+    centre: np.ndarray
+    half: np.ndarray
 
-    return inside
+    @classmethod
+    def around(cls, prior: NormalScores, draws: np.ndarray) -> Box:
+        """All but `CUT` of draws (k, p) at either end, and as far again."""
+        low, middle, high = np.quantile(prior(draws), [CUT, 0.5, 1 - CUT], axis=0)
+        low, high = middle - WIDER * (middle - low), middle + WIDER * (high - middle)
+        return cls(prior, 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-12))
+
+    def stretch(self, theta: np.ndarray) -> np.ndarray:
+        """How many times as large it must be to hold each row, (m,)."""
+        return np.abs((self.prior(theta) - self.centre) / self.half).max(axis=1)
 
 
-def draw_within(draw: Callable[[int], np.ndarray], inside: Region, n: int) -> np.ndarray:
-    """n draws from the prior that are inside, or as many as are found among `MOST` n."""
-    found: list[np.ndarray] = []
-    have = tried = 0
-    while have < n and tried < MOST * n:
-        theta = draw(min(MOST * n - tried, max(1000, 4 * n)))
-        found.append(theta[inside(theta)])
-        have, tried = have + len(found[-1]), tried + len(theta)
-    if have < n:
+def draw_inside(draw: Callable[[int], np.ndarray], box: Box, n: int) -> tuple[np.ndarray, float]:
+    """n draws from the prior in the box, or in the least multiple of it with n of `MOST` n; that.
+
+    A multiple of a box has the prior's law inside as well.
+    """
+    theta, tried = draw(n), n
+    away = box.stretch(theta)
+    while np.sum(away <= 1) < n and tried < MOST * n:
+        more = draw(min(MOST * n - tried, max(10_000, 4 * n)))
+        tried += len(more)
+        theta, away = np.concatenate([theta, more]), np.append(away, box.stretch(more))
+        inside = np.flatnonzero(away <= 1)[:n]
+        nearest = inside if len(inside) == n else np.argsort(away, kind="stable")[:n]
+        theta, away = theta[nearest], away[nearest]
+    if away.max() > 1:
         warn_numerical(
-            f"{have} of {tried:,} draws from the prior lie where the posterior is, for {n} "
-            "simulations: draw from a narrower prior, or in fewer rounds"
+            f"{np.sum(away <= 1)} of {tried:,} draws from the prior lie where the posterior is, "
+            f"for {n} simulations: the {n} nearest are taken; a narrower prior needs fewer draws"
         )
-    return np.concatenate(found)[:n]
+    return theta, max(1.0, float(away.max()))
