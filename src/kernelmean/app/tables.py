@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..core.rows import Rows, parquet_files
+from ..core.rows import parquet_files
 from .errors import UserError, did_you_mean
 
 SEPARATORS = ((";", "';'", "semicolons"), ("\t", "$'\\t'", "tabs"), (",", "','", "commas"))
@@ -102,13 +102,15 @@ def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
     sep, decimal : str
         The separator and the decimal mark of a CSV file.
     """
-    return next(iter(read_blocks(path, sep, decimal)))
+    tables = list(read_blocks(path, sep, decimal))
+    frame = tables[0].frame if len(tables) == 1 else pd.concat([t.frame for t in tables])
+    return Table(path, frame, tables[0].ambiguous)
 
 
 def read_blocks(
     path: Path, sep: str, decimal: str, size: int | None = None, columns: Iterable[str] = ()
 ) -> Generator[Table]:
-    """The blocks of `size` rows of a file, as it is read; without a size the whole of it.
+    """The blocks of `size` rows of a file, as it is read; without a size they are whole files.
 
     Of Parquet only `columns` are read, if any are told.
     """
@@ -122,10 +124,8 @@ def read_blocks(
         else:
             frames = _csv_blocks(path, sep, decimal, size)
         for frame in frames:
-            if frame.empty and not done:
-                raise UserError(
-                    f"{path} has {len(frame)} rows and {frame.shape[1]} columns; nothing to use"
-                )
+            if frame.empty:
+                continue
             header = [str(c).strip() for c in frame.columns]
             twice = frozenset(c for c, k in Counter(header).items() if k > 1)
             numbers = pd.RangeIndex(done + 1, done + len(frame) + 1, name=ROW)
@@ -133,7 +133,7 @@ def read_blocks(
             done += len(frame)
             yield Table(where, frame.set_axis(header, axis=1).set_axis(numbers), twice)
         if not done:
-            raise UserError(f"{path} has 0 rows; nothing to use")
+            raise UserError(f"{path} has 0 rows or 0 columns; nothing to use")
     except OSError as err:
         raise UserError(f"cannot read {path}: {err.strerror or err}") from err
 
@@ -201,9 +201,6 @@ def _parquet_blocks(
     import pyarrow
 
     try:
-        if size is None:
-            yield pd.concat(list(Rows(path))) if several else pd.read_parquet(path)
-            return
         for file in parquet_files(str(path)) if several else [path]:
             yield from _batches(file, size, columns)
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as err:
@@ -214,14 +211,17 @@ def _parquet_blocks(
         raise UserError(f"{path} {what}") from err
 
 
-def _batches(path: Any, size: int, columns: set[str]) -> Generator[pd.DataFrame]:
+def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.DataFrame]:
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
         names = file.schema_arrow.names
         known = [name for name in names if name.strip() in columns]
         few = known if {name.strip() for name in known} == columns else names
-        yield from (b.to_pandas() for b in file.iter_batches(size, columns=few))
+        if size is None:
+            yield file.read().to_pandas()
+        else:
+            yield from (batch.to_pandas() for batch in file.iter_batches(size, columns=few))
 
 
 @contextmanager
