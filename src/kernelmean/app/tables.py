@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..core.rows import parquet_files
+from ..core.rows import Rows, parquet_files
 from .errors import UserError, did_you_mean
 
 SEPARATORS = ((";", "';'", "semicolons"), ("\t", "$'\\t'", "tabs"), (",", "','", "commas"))
@@ -293,6 +293,13 @@ def to_csv(frame: pd.DataFrame, rows: bool = True) -> str:
     label = _harmless(free_name(ROW, frame)) if rows else None
     safe = frame.assign(**texts).set_axis([_harmless(c) for c in frame], axis=1)
     return safe.to_csv(index=rows, index_label=label)
+
+
+def answered(name: str, table: pd.DataFrame, rows: Any, answer: Callable) -> dict[str, Any]:
+    """NAME.csv; of rows that are read in blocks a folder, with what is answered about each."""
+    if isinstance(rows, Rows):
+        return {name: rows.answers(answer)}
+    return {f"{name}.csv": to_csv(table)}
 
 
 def _is_number(column: pd.Series) -> bool:

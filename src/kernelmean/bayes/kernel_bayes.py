@@ -408,13 +408,15 @@ class KernelBayes(Saveable, BaseEstimator):
     def _shares(self, m: MeanEmbedding) -> tuple[Array, float | None]:
         """β_i = r(z_i)/n at the training latents, and η."""
         n = self.points_.shape[0]
-        U = self.features_z_.transform(m.points)
-        eta: float | None
+        U, eta = self.features_z_.transform(m.points), None
         if self.ratio is None:
             coefficients, eta = self._solve_ratio(U, m)
             beta = self._Q @ coefficients / n
+        elif self._learns_ratio:
+            fitted = clone(self.ratio).fit(self.points_, m)
+            beta, eta = fitted.weights_, fitted.reg_
         else:
-            beta, eta = self._given_ratio(m)
+            beta = as_vector(self._ratio(m)(self.points_), "ratio", n=n) / n
         return covered_shares(beta, _coverage(U, m, self.kernel_z_)), eta
 
     def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
@@ -430,15 +432,6 @@ class KernelBayes(Saveable, BaseEstimator):
     @property
     def _learns_ratio(self) -> bool:
         return isinstance(self.ratio, DensityRatio)
-
-    def _given_ratio(self, m: MeanEmbedding) -> tuple[Array, float | None]:
-        """The ratio at the training latents by the user's own means."""
-        n = self.points_.shape[0]
-        if self._learns_ratio:
-            fitted = clone(self.ratio).fit(self.points_, m)
-            return fitted.weights_, fitted.reg_
-        values = self.ratio(self.points_) if callable(self.ratio) else self.ratio
-        return as_vector(values, "ratio", n=n) / n, None
 
     # ------------------------------------------------------------ posterior regularisation
 

@@ -13,7 +13,6 @@ import pandas as pd
 import typer
 
 from ...core.progress import Verbose
-from ...core.rows import Rows as Every
 from ...densities.bandwidth import silverman
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
@@ -23,7 +22,7 @@ from .. import words
 from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
-from ..tables import split_names, to_csv
+from ..tables import answered, split_names
 from ..words import names, number, percent
 
 DRAWN = 7  # rows in a picture
@@ -444,9 +443,6 @@ def contours(a: Densities, pair: tuple[str, str]) -> Figure:
 
 def report(a: Densities, source: str, asked: Any = None) -> Report:
     """The answer; `asked` are rows that are read in blocks, to be answered about."""
-    file: dict[str, Any] = {"density.csv": to_csv(a.table)}
-    if isinstance(asked, Every):
-        file = {"density": asked.answers(a.at)}
     shown: list[Block] = []
     with hushed():
         for name in a.y:
@@ -463,7 +459,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
-        {**file, words.MODEL: a.model.save},
+        {**answered("density", a.table, asked, a.at), words.MODEL: a.model.save},
     )
 
 

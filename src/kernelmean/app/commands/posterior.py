@@ -13,7 +13,6 @@ import pandas as pd
 import typer
 
 from ...bayes.kernel_bayes import KernelBayes
-from ...core.rows import Rows as Every
 from ...densities.laws import MovedLaws
 from ...display import CURVE, PLAIN
 from ...embedding.embedding import MeanEmbedding
@@ -23,7 +22,7 @@ from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_intervals
-from ..tables import to_csv
+from ..tables import answered
 from ..words import level_words, names, number
 
 SMALLEST = 20  # pairs
@@ -249,9 +248,6 @@ def _draw_pair(axes: Any, a: Posteriors, row: int, pair: list[str]) -> None:
 
 def report(a: Posteriors, source: str, asked: Any = None) -> Report:
     """The answer; `asked` are rows that are read in blocks, to be answered about."""
-    file: dict[str, Any] = {"posterior.csv": to_csv(a.table)}
-    if isinstance(asked, Every):
-        file = {"posterior": asked.answers(a.at)}
     s, shown = a.settings, range(min(DRAWN, len(a.rows)))
     prior = "" if a.prior is None else ", prior=samples"
     return analysis(
@@ -263,7 +259,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
-        {**file, words.MODEL: a.model.save},
+        {**answered("posterior", a.table, asked, a.at), words.MODEL: a.model.save},
     )
 
 
