@@ -26,7 +26,7 @@ SETTINGS = {
     "scheduler": "distributed",
     "distributed.scheduler.allowed-failures": 50,
     # after 15 s a cluster would close the nanny of a worker that a busy machine is slow to start
-    "distributed.deploy.lost-worker-timeout": "10 min",
+    "distributed.deploy.lost-worker-timeout": "600s",
 }
 LOOK = ["regression.conditional", "bayes.density_ratio", "bayes.kernel_bayes"]
 LOOK += [f"densities.{name}" for name in ("cells", "conditional_density", "embedded_density")]

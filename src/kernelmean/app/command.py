@@ -17,6 +17,7 @@ import typer
 
 from ..core.minimise import SEARCH_ROWS
 from ..core.rows import Rows
+from ..kernels import TUNED
 from . import terminal
 from .errors import UserError, hushed, refusals
 from .files import check_folder, write_all, write_parts
@@ -27,7 +28,8 @@ from .words import Texts
 
 HERE = Path()  # stands for the folder of the command's own name
 
-KernelName = StrEnum("KernelName", ["gaussian", "laplace", "matern", "linear"])
+KernelName = StrEnum("KernelName", [*TUNED, "linear"])  # type: ignore[misc]
+GAUSSIAN = KernelName("gaussian")
 RuleName = StrEnum("RuleName", ["importance", "squared"])
 Data = Annotated[
     Path, typer.Argument(help="A CSV or Parquet file, or a folder of Parquet.", show_default=False)
