@@ -22,6 +22,12 @@ import numpy as np
 import kernelmean as km
 
 ROWS, CHUNK, LIMIT = 1200, 100, 300
+SETTINGS = {
+    "scheduler": "distributed",
+    "distributed.scheduler.allowed-failures": 50,
+    # after 15 s a cluster would close the nanny of a worker that a busy machine is slow to start
+    "distributed.deploy.lost-worker-timeout": "600s",
+}
 LOOK = ["regression.conditional", "bayes.density_ratio", "bayes.kernel_bayes"]
 LOOK += [f"densities.{name}" for name in ("cells", "conditional_density", "embedded_density")]
 
@@ -64,16 +70,6 @@ def kill(cluster: distributed.LocalCluster, after: float, killed: list[int]) -> 
     killed.append(alive[-1])
 
 
-def two_again(cluster: distributed.LocalCluster, client: distributed.Client) -> None:
-    """Wait for the other worker; a nanny on a busy machine may give it up, then add another."""
-    while True:
-        for _ in range(10):
-            if len(client.scheduler_info()["workers"]) >= 2:
-                return
-            time.sleep(1.0)
-        cluster.scale(len(cluster.workers) + 1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=20)
@@ -82,7 +78,7 @@ def main() -> None:
         importlib.import_module(f"kernelmean.{name}").SEARCH_ROWS = LIMIT
     workers = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with (
-        dask.config.set({"scheduler": "distributed", "distributed.scheduler.allowed-failures": 50}),
+        dask.config.set(SETTINGS),
         distributed.LocalCluster(**workers) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -100,7 +96,7 @@ def main() -> None:
             killer.join()
             same.append(np.array_equal(found, whole[name]))
             print(f"{i:3} {name:22} killed within: {within}  same: {same[-1]}", flush=True)
-            two_again(cluster, client)
+            client.wait_for_workers(2)
     print(f"{sum(same)} of {kills} the same to the bit")
 
 

@@ -295,6 +295,7 @@ KINDS: dict[str, Callable] = {
     "Parquet": from_parquet,
     "Dask array": lambda A, _: da.from_array(A, chunks=(15, *A.shape[1:])),
     "Dask frame": lambda A, _: dd.from_pandas(framed(A), npartitions=3),
+    "float32": lambda A, _: A.astype(np.float32),
     "pandas Float64": lambda A, _: framed(A).astype("Float64"),
     "other device": lambda A, _: strict.asarray(A, device=strict.Device("device1")),
 }
@@ -303,8 +304,8 @@ NEVER = {  # refused everywhere, always
     "list of blocks": lambda A, _: [A[i : i + 15] for i in range(0, N, 15)],
     "array of a device": lambda A, _: OfADevice(A),
 }
-X, Z = normal(), normal() + 0.5 * normal(seed=1)
-Y = X[:, 0] + 0.3 * normal(seed=2)[:, 0]
+TABLES = normal(), normal() + 0.5 * normal(seed=1), normal()[:, 0] + 0.3 * normal(seed=2)[:, 0]
+X, Z, Y = (A.astype(np.float32).astype(float) for A in TABLES)  # the numbers of both kinds
 GAUSS = km.Gaussian(1.0)
 QUICK = km.EM(n_init=1, max_iter=1)
 

@@ -26,7 +26,7 @@ class Commands(TyperGroup):
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except UserError as err:
-            fail(str(err))
+            fail(str(err), err.code)
         except UsageError as err:
             fail(err.format_message())
         except OSError as err:

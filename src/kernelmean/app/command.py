@@ -5,23 +5,25 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, NoReturn, get_type_hints
 
 import typer
 
+from ..core.minimise import SEARCH_ROWS
+from ..core.rows import Rows
 from ..kernels import TUNED
 from . import terminal
-from .errors import hushed, refusals
-from .files import check_folder, write_all
+from .errors import UserError, hushed, refusals
+from .files import check_folder, write_all, write_parts
 from .page import html
 from .report import Code, Report, Section
-from .tables import Table, read_table, split_names
+from .tables import Blocks, Table, read_blocks, read_table, split_names
 from .words import Texts
 
 HERE = Path()  # stands for the folder of the command's own name
@@ -102,10 +104,42 @@ class Shared(Writing):
     ] = False
     sep: Annotated[str, typer.Option(help="Separator of a CSV file.")] = ","
     decimal: Annotated[str, typer.Option(help="Decimal mark of a CSV file.")] = "."
+    chunksize: Annotated[
+        int | None, typer.Option(min=1, help="Rows of a block, for files larger than memory.")
+    ] = None
+    at_once: ClassVar = "this command asks about all rows at once"
+
+    def refuse_blocks(self) -> NoReturn:
+        """Say what does not go block by block."""
+        raise UserError(f"--chunksize reads files block by block, but {self.at_once}")
 
     def table(self, path: Path) -> Table:
         """The content of a file."""
+        if self.chunksize is not None:
+            self.refuse_blocks()
         return read_table(path, self.sep, self.decimal)
+
+    def numbers(self, path: Path, roles: Mapping[str, Sequence[str]]) -> tuple[Any, Any]:
+        """Rows to look at, and all: those of a file read in blocks stay there."""
+        if self.chunksize is not None:
+            every = self.blocks(path, roles)
+            return every.few(SEARCH_ROWS), every
+        frame = self.table(path).numbers(roles, self.drop_missing)
+        return frame, frame
+
+    def asked(self, path: Path, roles: Mapping[str, Sequence[str]]) -> tuple[Any, Any]:
+        """The same, but the first rows to look at."""
+        if self.chunksize is None:
+            return self.numbers(path, roles)
+        every = self.blocks(path, roles)
+        return next(iter(every)).head(SEARCH_ROWS), every
+
+    def blocks(self, path: Path, roles: Mapping[str, Sequence[str]]) -> Rows:
+        """Columns of a file, which is read block by block."""
+        names = [name for columns in roles.values() for name in columns]
+        read = partial(read_blocks, path, self.sep, self.decimal, self.chunksize, names)
+        pace = terminal.Pace(path.name, self.quiet, self.verbose)
+        return Rows(Blocks(read, roles, self.drop_missing, pace))
 
 
 @dataclass(frozen=True)
@@ -179,7 +213,13 @@ class Command:
         if not options.quiet:
             terminal.show(report, options.verbose)
         terminal.show_files(paths)
-        if report.after is not None and folder is not None:
+        if folder is None:
+            return
+        for name, rows in report.parts.items():
+            with options.stage(f"Asking about every row: {name}", bars=True):
+                parts = write_parts(folder / name, rows)
+            terminal.show_files([parts])
+        if report.after is not None:
             report.after(folder)
 
 
@@ -188,4 +228,5 @@ def write(report: Report, folder: Path, options: Talk) -> list[Path]:
     with options.stage("Drawing the report"), hushed():
         typed = shlex.join(["kernelmean", *sys.argv[1:]])
         made = Section("The command that made this page", [Code(typed)], folded=True)
-        return write_all(folder, {**report.files, report.page: html(report, made)})
+        files: dict[str, Any] = {report.page: html(report, made), **report.files}
+        return write_all(folder, {k: c for k, c in files.items() if k not in report.parts})

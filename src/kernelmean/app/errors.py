@@ -13,6 +13,14 @@ from ..core.checks import NumericalWarning
 class UserError(Exception):
     """Something the user can put right; the message says how."""
 
+    code = 2  # of the process
+
+
+class Interrupted(UserError):
+    """The user's own doing; the message says what is finished."""
+
+    code = 130
+
 
 @contextmanager
 def refusals(prefix: str = "") -> Iterator[None]:

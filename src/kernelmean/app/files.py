@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .errors import UserError
+from ..core.rows import Rows
+from .errors import Interrupted, UserError
+from .tables import ROW, free_name
 
 Content = str | bytes | Callable[[Path], Any]  # or a function of the path to write to
 
@@ -54,11 +57,34 @@ def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
     paths = {folder / name: folder / f".{name}.{os.getpid()}.part" for name in contents}
     with making(folder):
         try:
-            for partial, content in zip(paths.values(), contents.values(), strict=True):
-                write(partial, content)
-            for path, partial in paths.items():
-                partial.replace(path)
+            for half, content in zip(paths.values(), contents.values(), strict=True):
+                write(half, content)
+            for path, half in paths.items():
+                half.replace(path)
         finally:
-            for partial in paths.values():
-                partial.unlink(missing_ok=True)
+            for half in paths.values():
+                half.unlink(missing_ok=True)
     return list(paths)
+
+
+def write_parts(folder: Path, rows: Rows) -> Path:
+    """A folder of Parquet files, a block each, whole when they appear: what is finished stays."""
+    count, done = len(rows.sizes), 0
+    with making(folder):
+        for old in folder.glob("part-*.parquet"):
+            old.unlink()
+        try:
+            for block in rows:
+                write_all(folder, {_part(done, count): partial(_to_parquet, block)})
+                done += 1
+        except KeyboardInterrupt as err:
+            raise Interrupted(f"interrupted; {done} of {count} parts are in {folder}") from err
+    return folder
+
+
+def _to_parquet(block, path: Path) -> None:
+    block.reset_index(names=free_name(ROW, block)).to_parquet(path, index=False)
+
+
+def _part(i: int, count: int) -> str:
+    return f"part-{i + 1:05}-of-{count:05}.parquet"

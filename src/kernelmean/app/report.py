@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.rows import Rows
+from .files import Content
 from .words import Texts
 
 if TYPE_CHECKING:
@@ -197,7 +199,8 @@ class Report:
         What stands before the first section: the answer in a sentence.
     sections : sequence of Section
     files : mapping
-        From a name to its text or bytes, or to a function of the path to write to.
+        From a name to its text or bytes, to a function of the path to write to, or to a `Rows` of
+        tables, for a folder of as many files.
     page : str
         The file of the page; none where it is empty.
     contents : bool
@@ -210,10 +213,15 @@ class Report:
     subtitle: str = ""
     lead: Sequence[Block] = ()
     sections: Sequence[Section] = field(default_factory=tuple)
-    files: Mapping[str, str | bytes | Callable[[Path], Any]] = field(default_factory=dict)
+    files: Mapping[str, Content | Rows] = field(default_factory=dict)
     page: str = "report.html"
     contents: bool = False
     after: Callable[[Path], Any] | None = None
+
+    @property
+    def parts(self) -> dict[str, Rows]:
+        """What is written block by block, after all else."""
+        return {name: c for name, c in self.files.items() if isinstance(c, Rows)}
 
     def blocks(self) -> Iterator[Block]:
         """Every block, in order."""

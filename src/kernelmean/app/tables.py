@@ -6,15 +6,17 @@ import csv
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..core.rows import Rows
+from ..core.rows import Rows, parquet_files
 from .errors import UserError, did_you_mean
 
 SEPARATORS = ((";", "';'", "semicolons"), ("\t", "$'\\t'", "tabs"), (",", "','", "commas"))
@@ -27,18 +29,19 @@ ROW = "row"  # the index of a table: which row of the file, from 1, the header n
 
 @dataclass(frozen=True)
 class Table:
-    """The content of a file.
+    """The content of a file, or of a block of its rows.
 
     Attributes
     ----------
-    path : Path
+    path : Path or str
+        What it is called.
     frame : DataFrame
         Indexed by the number of the row in the file, from 1.
     ambiguous : frozenset of str
         Names that stand over more than one column.
     """
 
-    path: Path
+    path: Path | str
     frame: pd.DataFrame
     ambiguous: frozenset[str]
 
@@ -99,23 +102,76 @@ def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
     sep, decimal : str
         The separator and the decimal mark of a CSV file.
     """
+    tables = list(read_blocks(path, sep, decimal))
+    frame = tables[0].frame if len(tables) == 1 else pd.concat([t.frame for t in tables])
+    return Table(path, frame, tables[0].ambiguous)
+
+
+def read_blocks(
+    path: Path, sep: str, decimal: str, size: int | None = None, columns: Iterable[str] = ()
+) -> Generator[Table]:
+    """The blocks of `size` rows of a file, as it is read; without a size they are whole files.
+
+    Of Parquet only `columns` are read, if any are told.
+    """
     several = path.is_dir() or "*" in path.name
     if not several:
         _check_file(path)
+    done = 0
     try:
         if several or path.suffix.lower() in PARQUET:
-            frame = _read_parquet(path, several)
+            frames = _parquet_blocks(path, several, size, {*columns})
         else:
-            frame = _read_csv(path, sep, decimal)
+            frames = _csv_blocks(path, sep, decimal, size)
+        for frame in frames:
+            if frame.empty:
+                continue
+            header = [str(c).strip() for c in frame.columns]
+            twice = frozenset(c for c, k in Counter(header).items() if k > 1)
+            numbers = pd.RangeIndex(done + 1, done + len(frame) + 1, name=ROW)
+            where = f"{path} (rows {done + 1:,} to {done + len(frame):,})" if size else path
+            done += len(frame)
+            yield Table(where, frame.set_axis(header, axis=1).set_axis(numbers), twice)
+        if not done:
+            raise UserError(f"{path} has 0 rows or 0 columns; nothing to use")
     except OSError as err:
         raise UserError(f"cannot read {path}: {err.strerror or err}") from err
-    if frame.empty:
-        raise UserError(
-            f"{path} has {len(frame)} rows and {frame.shape[1]} columns; nothing to use"
-        )
-    header = [str(c).strip() for c in frame.columns]
-    frame = frame.set_axis(header, axis=1).set_axis(pd.RangeIndex(1, len(frame) + 1, name=ROW))
-    return Table(path, frame, frozenset(c for c, k in Counter(header).items() if k > 1))
+
+
+class Blocks:
+    """Columns of numbers of a file that stays where it is, read again at every pass.
+
+    Parameters
+    ----------
+    read : callable
+        Gives the blocks, as `read_blocks` does.
+    roles, drop_missing
+        As for `Table.numbers`.
+    tell : callable
+        `tell(done, total)` after each block; the total is None until all rows were counted.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Generator[Table]],
+        roles: Mapping[str, Sequence[str]],
+        drop_missing: bool,
+        tell: Callable[[int, int | None], None],
+    ):
+        self.read, self.roles, self.drop_missing, self.tell = read, roles, drop_missing, tell
+        self.total: int | None = None
+
+    def __iter__(self) -> Generator[pd.DataFrame]:
+        done = 0
+        self.tell(done, self.total)
+        with closing(self.read()) as tables:
+            for table in tables:
+                yield table.numbers(self.roles, self.drop_missing)
+                done += len(table.frame)
+                self.tell(done, self.total)
+        if self.total is None:
+            self.total = done
+            self.tell(done, done)
 
 
 def split_names(text: str | None, option: str) -> list[str]:
@@ -139,11 +195,14 @@ def _check_file(path: Path) -> None:
         raise UserError(f"{path} is empty")
 
 
-def _read_parquet(path: Path, several: bool) -> pd.DataFrame:
+def _parquet_blocks(
+    path: Path, several: bool, size: int | None, columns: set[str]
+) -> Generator[pd.DataFrame]:
     import pyarrow
 
     try:
-        return pd.concat(list(Rows(path))) if several else pd.read_parquet(path)
+        for file in parquet_files(str(path)) if several else [path]:
+            yield from _batches(file, size, columns)
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as err:
         if several and isinstance(err, ValueError) and not isinstance(err, pyarrow.ArrowException):
             what = "has no Parquet files; they, or a CSV file, are needed"
@@ -152,14 +211,24 @@ def _read_parquet(path: Path, several: bool) -> pd.DataFrame:
         raise UserError(f"{path} {what}") from err
 
 
-def _read_csv(path: Path, sep: str, decimal: str) -> pd.DataFrame:
-    if len(sep) != 1:
-        raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
+def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.DataFrame]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        known = [name for name in names if name.strip() in columns]
+        few = known if {name.strip() for name in known} == columns else names
+        if size is None:
+            yield file.read().to_pandas()
+        else:
+            yield from (batch.to_pandas() for batch in file.iter_batches(size, columns=few))
+
+
+@contextmanager
+def _as_csv(path: Path, sep: str) -> Generator[None]:
+    """What pandas finds wrong, in one line."""
     try:
-        # the header is read as a row of its own: pandas would rename a repeated name in silence
-        read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
-        header = read(header=None, nrows=1, dtype=str, na_filter=False)
-        frame = read(decimal=decimal, low_memory=False)
+        yield
     except pd.errors.ParserError as err:
         reason = str(err).strip().rpartition("error: ")[2]
         hint = _other_sep(path, sep)
@@ -168,7 +237,22 @@ def _read_csv(path: Path, sep: str, decimal: str) -> pd.DataFrame:
         raise UserError(f"{path} is not text; save it as CSV (UTF-8) or Parquet") from err
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as err:
         raise UserError(f"{path} cannot be read as CSV: {err}") from err
-    return _with_header(frame, [str(v) for v in header.iloc[0]], path, sep)
+
+
+def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generator[pd.DataFrame]:
+    if len(sep) != 1:
+        raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
+    with _as_csv(path, sep):
+        # the header is read as a row of its own: pandas would rename a repeated name in silence
+        read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
+        header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
+        read = partial(read, decimal=decimal, low_memory=False)
+        if size is None:
+            yield _with_header(read(), header, path, sep)
+            return
+        with read(chunksize=size) as frames:
+            for frame in frames:
+                yield _with_header(frame, header, path, sep)
 
 
 def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -> pd.DataFrame:
@@ -211,6 +295,13 @@ def to_csv(frame: pd.DataFrame, rows: bool = True) -> str:
     return safe.to_csv(index=rows, index_label=label)
 
 
+def answered(name: str, table: pd.DataFrame, rows: Any, answer: Callable) -> dict[str, Any]:
+    """NAME.csv; of rows that are read in blocks a folder, with what is answered about each."""
+    if isinstance(rows, Rows):
+        return {name: rows.answers(answer)}
+    return {f"{name}.csv": to_csv(table)}
+
+
 def _is_number(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_dtype(column)
 
@@ -222,7 +313,7 @@ def _harmless(value: object) -> object:
 # ---------------------------------------------------------------- columns
 
 
-def _as_floats(column: pd.Series, path: Path) -> np.ndarray:
+def _as_floats(column: pd.Series, path: Path | str) -> np.ndarray:
     if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
         raise UserError(_text_message(column, path))
     if pd.api.types.is_complex_dtype(column):
@@ -230,7 +321,7 @@ def _as_floats(column: pd.Series, path: Path) -> np.ndarray:
     return column.to_numpy(dtype=float, na_value=np.nan)
 
 
-def _text_message(column: pd.Series, path: Path) -> str:
+def _text_message(column: pd.Series, path: Path | str) -> str:
     present = column.dropna()
     if present.empty:
         return f"column {column.name!r} of {path} is empty"
@@ -257,7 +348,7 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
     return "; write its categories as columns of 0 and 1, or leave the column out"
 
 
-def complete(frame: pd.DataFrame, path: Path, drop_missing: bool) -> pd.DataFrame:
+def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.DataFrame:
     """The rows without a missing value; such rows are an error unless they may be dropped."""
     missing = frame.isna().sum()
     if missing.any() and not drop_missing:

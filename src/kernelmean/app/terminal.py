@@ -43,6 +43,27 @@ def stage(what: str, silent: bool, verbose: bool, bars: bool = False) -> Iterato
         err.print(Text(f"{what}: {perf_counter() - start:.1f} s"))
 
 
+class Pace:
+    """Rows a second, and the time left, of each pass over a file: a line that is written over."""
+
+    def __init__(self, what: str, silent: bool, verbose: bool):
+        self.what, self.silent, self.verbose = what, silent, verbose
+        self.passes, self.start = 0, 0.0
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """So many rows of all were read."""
+        if not done:
+            self.passes, self.start = self.passes + 1, perf_counter()
+        took = perf_counter() - self.start
+        rate = done / max(took, 1e-9)
+        text = f"{self.what}, pass {self.passes}: {done:,} rows, {rate:,.0f} a second"
+        if done and done == total and self.verbose:
+            err.print(Text(text), soft_wrap=True)
+        elif err.is_terminal and not self.silent:
+            left = f", {(total - done) / rate:,.0f} s left" if done and total else ""
+            err.print(Text(text + left), end="\x1b[K\r", soft_wrap=True)
+
+
 def show(report: Report, verbose: bool) -> None:
     """Titles, numbers, tables and notes; sentences that explain them where asked for."""
     out.print(Text(report.title, "bold"))

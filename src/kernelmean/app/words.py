@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.rows import Rows
 from ..kernels import Kernel
 
 MODEL = "model.km"
@@ -71,6 +72,21 @@ def number(value: Any, digits: int = 3) -> str:
     if not -4 < exponent < 9:
         return minus(f"{mantissa} × 10{str(exponent).translate(SUPERSCRIPTS)}")
     return minus(f"{value:,.{max(0, digits - 1 - exponent)}f}")
+
+
+def some_of(rows: Any, every: Any) -> list[str]:
+    """What to say where some rows are looked at, and all are learned from."""
+    if every is rows:
+        return []
+    return [
+        f"Pictures, shares and tests are of {len(rows):,} of the {every.n:,} rows; the model is of "
+        "all of them."
+    ]
+
+
+def amount(every: Any) -> int:
+    """How many rows a table has, or those that are read in blocks."""
+    return every.n if isinstance(every, Rows) else len(every)
 
 
 def minus(text: str) -> str:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays, solves
 from ..core.checks import Array, as_points, column_names
-from ..core.elsewhere import aligned, by_blocks, is_far
+from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import evenly
 from ..core.parameters import check_parameters, optional, positive, share
@@ -87,9 +87,7 @@ class DensityRatio(Saveable, BaseEstimator):
             Samples of q, or a single embedding of it (weights of either sign).
         """
         check_parameters(self)
-        rows = aligned(denominator=denominator) if is_far(denominator) else None
-        if rows is not None:
-            (denominator,) = rows.few(SEARCH_ROWS)
+        rows, denominator = few_of(SEARCH_ROWS, denominator=denominator)
         Z = as_points(denominator, "denominator", min_rows=2)
         validate_data(self, denominator, skip_check_array=True)
         self.kernel_ = fitted_kernel(

@@ -29,7 +29,6 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments
 from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -46,6 +45,7 @@ from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from .density_ratio import DensityRatio, solve_ratio
+from .every import Every
 from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
@@ -349,7 +349,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if prior is None and self.ratio is None:
             return laws
         ratio = self._ratio(self._prior(prior))
-        return laws.tilted(lambda z: arrays.namespace(z).clip(ratio(z), 0.0, None))
+        return laws.tilted(partial(_floored, ratio))
 
     def _ratio(self, m: MeanEmbedding) -> Callable[[Array], Array]:
         """r as a function of latents."""
@@ -383,20 +383,18 @@ class KernelBayes(Saveable, BaseEstimator):
     def _every(self, m: MeanEmbedding) -> Every:
         """Sums over all rows, by their shares under the prior."""
 
-        def found() -> tuple:
+        def found() -> Every:
             if self._far is None:
                 raise ValueError(
                     "prior is another one than before this model was saved, and its rows are "
                     "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
                 )
-            maps = self.features_x_, self.features_z_
-            width, floor = sum(map_.rank_ for map_ in maps), self.rule == "importance"
             with hushed():  # `_shares` said what the latents do not cover
-                given = *maps, self._ratio(m), floor
-            moments = self._far.in_slices(_tilted, width, *given)
-            return moments.n, *(moments.mean(name) for name in moments.names)
+                ratio = self._ratio(m)
+            ratio = partial(_floored, ratio) if self.rule == "importance" else ratio
+            return Every.of(self._far, (self.features_x_, self.features_z_), ratio)
 
-        return Every(*self._once("every", (m.points, m.weights), found))
+        return Every(*self._once("every", (m.points, m.weights), found))  # of a file, a tuple
 
     def _prior(self, prior) -> MeanEmbedding:
         if prior is None:
@@ -410,13 +408,15 @@ class KernelBayes(Saveable, BaseEstimator):
     def _shares(self, m: MeanEmbedding) -> tuple[Array, float | None]:
         """β_i = r(z_i)/n at the training latents, and η."""
         n = self.points_.shape[0]
-        U = self.features_z_.transform(m.points)
-        eta: float | None
+        U, eta = self.features_z_.transform(m.points), None
         if self.ratio is None:
             coefficients, eta = self._solve_ratio(U, m)
             beta = self._Q @ coefficients / n
+        elif self._learns_ratio:
+            fitted = clone(self.ratio).fit(self.points_, m)
+            beta, eta = fitted.weights_, fitted.reg_
         else:
-            beta, eta = self._given_ratio(m)
+            beta = as_vector(self._ratio(m)(self.points_), "ratio", n=n) / n
         return covered_shares(beta, _coverage(U, m, self.kernel_z_)), eta
 
     def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
@@ -432,15 +432,6 @@ class KernelBayes(Saveable, BaseEstimator):
     @property
     def _learns_ratio(self) -> bool:
         return isinstance(self.ratio, DensityRatio)
-
-    def _given_ratio(self, m: MeanEmbedding) -> tuple[Array, float | None]:
-        """The ratio at the training latents by the user's own means."""
-        n = self.points_.shape[0]
-        if self._learns_ratio:
-            fitted = clone(self.ratio).fit(self.points_, m)
-            return fitted.weights_, fitted.reg_
-        values = self.ratio(self.points_) if callable(self.ratio) else self.ratio
-        return as_vector(values, "ratio", n=n) / n, None
 
     # ------------------------------------------------------------ posterior regularisation
 
@@ -585,47 +576,8 @@ class _Rows:
         return xp.concat([right[:n, :], self.A.T @ right[n:, :]], axis=0)
 
 
-@dataclass(frozen=True)
-class Every:
-    """Means over all pairs, weighted by the ratio: of products of their coordinates and of latents.
-
-    Attributes
-    ----------
-    n : int
-    second : array of shape (r, r)
-    cross : array of shape (r, r_z)
-    told : array of shape (r, d_z + 1)
-        With the latents, and one.
-    """
-
-    n: int
-    second: Array
-    cross: Array
-    told: Array
-
-    def mean(self, left) -> Array:
-        """Of the latents, under posteriors with weights left times the coordinates of pairs."""
-        found = left @ self.told
-        return found[:, :-1] / found[:, -1:]
-
-    def beside(self, Phi, shares, told, further: Further | None) -> Every:
-        """With further rows, and the coordinates they add."""
-        second, own = self.second, self.told
-        if further is not None:
-            second = further.padded(further.padded(second).T)
-            own = further.padded(own.T).T
-        D = shares[:, None]
-        return replace(self, second=second + Phi.T @ (D * Phi), told=own + Phi.T @ (D * told))
-
-
-def _tilted(X, Z, features_x: FeatureMap, features_z: FeatureMap, ratio: Callable, floor: bool):
-    """Sums of d φφᵀ, d φψᵀ and d φ[z, 1]ᵀ, d the ratio of the prior to the latents."""
-    xp, Phi, d = arrays.namespace(Z), features_x.transform(X), ratio(Z)
-    d = xp.clip(d, 0.0, None) if floor else d
-    told = xp.concat([Z, xp.ones_like(Z[:, :1])], axis=1)
-    moments = Moments("ax", "aq", "at")
-    moments.add(a=d[:, None] * Phi, x=Phi, q=features_z.transform(Z), t=told)
-    return moments
+def _floored(ratio: Callable, z) -> Array:
+    return arrays.namespace(z).clip(ratio(z), 0.0, None)
 
 
 def _ratio_at(features: FeatureMap, coefficients, more: float, z) -> Array:

@@ -416,7 +416,7 @@ def _read_on(task: Callable, i: int, read: Callable):
 
 def _source(source, step: int) -> Any:
     if isinstance(source, str | Path):
-        return _Parquet(_files(str(source)))
+        return _Parquet(parquet_files(str(source)))
     if is_dask(source):
         raise TypeError("source is of Dask; estimators take Dask arrays and DataFrames as they are")
     if hasattr(source, "iloc") or (hasattr(source, "shape") and hasattr(source, "dtype")):
@@ -435,7 +435,8 @@ def _source(source, step: int) -> Any:
     return _Chunks(source)
 
 
-def _files(path: str) -> tuple[str, ...]:
+def parquet_files(path: str) -> tuple[str, ...]:
+    """Those of a folder, or of a pattern, by name."""
     whole = Path(path)
     files = whole.rglob("*.parquet") if whole.is_dir() else whole.parent.glob(whole.name)
     found = tuple(sorted(map(str, files)))

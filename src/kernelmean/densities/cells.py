@@ -2,11 +2,13 @@
 
 Σ_j p_j k̄_γ(y_j, ·) of rows without number is that of nodes which are a sixteenth of γ apart, every
 row shared between the two beside it: sums and means are kept, and variances grow by less than
-γ²/1000.
+γ²/1000. Of two columns the nodes are a quarter of γ apart, every row shared between four, and
+variances grow by less than γ²/60.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,22 +24,23 @@ from ..regression.smoother import Smoother, with_ones
 from .location import Location
 
 FINE = 1 / 16  # of the bandwidth, from node to node
+UNITS = np.array([1, 1j])  # along which columns are counted
 
 
-def enough(rows: Rows | None, d: int, name: str) -> Rows | None:
+def enough(rows: Rows | None, d: int, name: str, most: int = 1) -> Rows | None:
     """The rows, or None where those looked at in memory are all of them.
 
     Raises
     ------
     ValueError
-        Where there are more, of several columns.
+        Where there are more, of more columns than `most`: nearly every row is a cell of its own.
     """
     if rows is None or rows.n <= SEARCH_ROWS:
         return None
-    if d > 1:
+    if d > most:
         raise ValueError(
             f"{name} has {d} columns and {rows.n:,} rows, which are elsewhere: beyond "
-            f"{SEARCH_ROWS:,} rows only the densities of a single column are sums; rows.few(10_000)"
+            f"{SEARCH_ROWS:,} rows cells are of {most} at most; rows.few(10_000)"
         )
     return rows
 
@@ -48,24 +51,27 @@ class Cells:
 
     Attributes
     ----------
-    step : float
+    step : array of shape (d,)
+        Along one column, or two.
     nodes : array of shape (m,)
-        Their numbers, ascending.
+        Their numbers, ascending; complex numbers where there are two columns.
     sums : array of shape (m, r)
     """
 
-    step: float
+    step: np.ndarray
     nodes: np.ndarray
     sums: np.ndarray
 
     @classmethod
-    def of(cls, step: float, y: np.ndarray, P: np.ndarray) -> Cells:
-        """Of outcomes (n,) and what is summed, (n, r)."""
-        below = np.floor(y / step)
-        above = (y / step - below)[None, :]
-        nodes, at = np.unique(np.stack([below, below + 1]), return_inverse=True)
-        shares = np.concatenate([1.0 - above, above]).ravel()
-        rows = np.tile(np.arange(len(y)), 2)
+    def of(cls, step: np.ndarray, Y: np.ndarray, P: np.ndarray) -> Cells:
+        """Of outcomes (n, d) and what is summed, (n, r)."""
+        below = np.floor(Y / step)
+        above = Y / step - below
+        corners = np.array(list(itertools.product((0, 1), repeat=len(step))))[:, None, :]
+        shares = np.where(corners, above, 1.0 - above).prod(axis=2).ravel()
+        numbers = (below + corners) @ UNITS[: len(step)]
+        nodes, at = np.unique(numbers if len(step) > 1 else numbers.real, return_inverse=True)
+        rows = np.tile(np.arange(len(Y)), len(corners))
         return cls(step, nodes, csr_matrix((shares, (at.ravel(), rows))) @ P)
 
     def merge(self, other: Cells) -> Cells:
@@ -77,23 +83,23 @@ class Cells:
 
     @property
     def points(self) -> np.ndarray:
-        """The nodes, (m, 1)."""
-        return (self.nodes * self.step)[:, None]
+        """The nodes, (m, d)."""
+        return np.stack([self.nodes.real, self.nodes.imag][: len(self.step)], axis=1) * self.step
 
 
-def width(kernel: Any) -> float:
-    """Of cells, by the bandwidth of the one column."""
-    return FINE * float(np.ravel(kernel.lengthscale)[0])
+def width(kernel: Any, d: int) -> np.ndarray:
+    """Of cells along each column, by the bandwidths."""
+    return FINE * 4 ** (d - 1) * np.broadcast_to(kernel.lengthscale, (d,))
 
 
-def weighted(rows: Rows, kernel: Any) -> Cells:
-    """Of a column, and its weights if there are any."""
-    return rows.in_slices(_weights_of, 1, width(kernel))
+def weighted(rows: Rows, kernel: Any, d: int) -> Cells:
+    """Of one column or two, and the weights of the rows if there are any."""
+    return rows.in_slices(_weights_of, 4**d, width(kernel, d))
 
 
 def _weights_of(X, *given) -> Cells:
     *weights, step = given
-    return Cells.of(step, arrays.to_numpy(X)[:, 0], weights[0] if weights else np.ones_like(X))
+    return Cells.of(step, arrays.to_numpy(X), weights[0] if weights else np.ones((len(X), 1)))
 
 
 def laws(
@@ -105,14 +111,20 @@ def laws(
     bend: Bend | None,
 ) -> Cells:
     """Of outcomes, or of residuals, on a bent scale if there is one; summed are ones and P."""
-    given = width(kernel), features, smoother.alone(), location, bend
+    given = width(kernel, 1), features, smoother.alone(), location, bend
     return rows.in_slices(_laws_of, features.rank_, *given)
 
 
 def _laws_of(
-    X, Y, step: float, features: FeatureMap, smoother: Smoother, location: Location | None, bend
+    X,
+    Y,
+    step: np.ndarray,
+    features: FeatureMap,
+    smoother: Smoother,
+    location: Location | None,
+    bend,
 ) -> Cells:
     P = smoother.rotated(features.transform(X))
     Y = Y if bend is None else bend.transform(Y)
     e = Y if location is None else location.left_out(X, Y)
-    return Cells.of(step, e[:, 0], with_ones(P) if smoother.centre is None else P)
+    return Cells.of(step, e, with_ones(P) if smoother.centre is None else P)

@@ -82,8 +82,9 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     def fit(self, X, y=None, sample_weight=None) -> EmbeddedDensity:
         """Take the points, and choose the bandwidth unless it is given.
 
-        Of more than 10,000 rows that are elsewhere (Dask, `Rows`), a single column, the points are
-        nodes a sixteenth of the bandwidth apart, between which all rows are shared.
+        Of more than 10,000 rows that are elsewhere (Dask, `Rows`), one column or two, the points
+        are nodes a sixteenth of the bandwidth apart, or a quarter, between which all rows are
+        shared.
 
         Parameters
         ----------
@@ -101,7 +102,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         points = frozen(as_points(X, "X", min_rows=2, one_d=False))
         validate_data(self, X, skip_check_array=True)
         weights = _normalised(sample_weight, points)
-        rows = enough(rows, points.shape[1], "X")
+        rows = enough(rows, points.shape[1], "X", most=2)
         self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
@@ -109,7 +110,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
             kernel = kernel.scaled(_best_factor(points, weights, kernel, self._n))
         self.loo_score_ = _score(*_thinned(points, weights, ROWS), kernel)
         if rows is not None:
-            cells = weighted(rows, kernel)
+            cells = weighted(rows, kernel, points.shape[1])
             points = frozen(cells.points)
             weights = cells.sums[:, 0] / cells.sums.sum()
         self.bandwidth_ = np.broadcast_to(kernel.lengthscale, (points.shape[1],)).copy()

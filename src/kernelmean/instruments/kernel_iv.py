@@ -22,7 +22,7 @@ from ..core.checks import (
     refuse_far,
     warn_caller,
 )
-from ..core.elsewhere import aligned, by_blocks, is_far
+from ..core.elsewhere import by_blocks, few_of, is_far
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, count, either, flag, optional, positive
 from ..core.saving import Saveable
@@ -320,11 +320,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
 
     def _check(self, X, y, Z, C) -> tuple[list[Part], Roles]:
         """The rows by the part they play in the stages, the columns by theirs."""
-        rows = None
         if is_far(X, y, Z, C):
             self._check_split()
-            rows = aligned(X=X, y=y, Z=Z, C=C)
-            X, y, Z, C = rows.few(SEARCH_ROWS)
+        rows, X, y, Z, C = few_of(SEARCH_ROWS, X=X, y=y, Z=Z, C=C)
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
         points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)

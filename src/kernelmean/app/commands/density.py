@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +22,7 @@ from .. import words
 from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
-from ..tables import split_names, to_csv
+from ..tables import answered, split_names
 from ..words import names, number, percent
 
 DRAWN = 7  # rows in a picture
@@ -139,7 +139,7 @@ class Densities:
     Attributes
     ----------
     data : DataFrame
-        The rows it is learned from.
+        The rows it is learned from; of those read in blocks, some.
     settings : Settings
     rows : Rows
         Where it is asked.
@@ -153,6 +153,7 @@ class Densities:
     rows: Rows
     model: ConditionalDensity
     caught: list[str]
+    every: Any  # the rows it is learned from
 
     @classmethod
     def of(
@@ -161,14 +162,16 @@ class Densities:
         settings: Settings,
         at: pd.DataFrame | None = None,
         verbose: Verbose = False,
+        every: Any = None,
     ) -> Densities:
-        """Learn from the rows of `data`; ask at those of `at`, or at representative ones."""
+        """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
+        every = data if every is None else every
         check_rows(data, settings)
         x = settings.x
         with noted() as said:
-            model = settings.model(verbose).fit(data[x], target(data, settings.y))
+            model = settings.model(verbose).fit(every[x], target(every, settings.y))
             rows = Rows.representative(data[x]) if at is None else Rows(at[x])
-            a = cls(data, settings, rows, model, said)
+            a = cls(data, settings, rows, model, said, every)
             a.table, a.inside, a.narrowing  # noqa: B018  (computed once, here)
         return a
 
@@ -221,6 +224,11 @@ class Densities:
         outside = X.lt(self.X.min()).any(axis=1) | X.gt(self.X.max()).any(axis=1)
         return X.assign(**columns, extrapolated=outside)
 
+    def at(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The table of other rows."""
+        with hushed():
+            return replace(self, rows=Rows(rows)).table
+
     @cached_property
     def inside(self) -> np.ndarray:
         """Share of the rows learned from in their interval, for each y."""
@@ -245,7 +253,8 @@ class Densities:
     @cached_property
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very data set."""
-        return [*self.caught, *self._spiky(), *self._cut()]
+        said = words.some_of(self.data, self.every)
+        return [*said, *self.caught, *self._spiky(), *self._cut()]
 
     def _spiky(self) -> list[str]:
         out, n = [], len(self.data)
@@ -269,7 +278,7 @@ class Densities:
         return out
 
 
-def target(data: pd.DataFrame, y: list[str]) -> pd.DataFrame | pd.Series:
+def target(data: Any, y: list[str]) -> Any:
     """One column, or several."""
     return data[y[0]] if len(y) == 1 else data[y]
 
@@ -320,7 +329,7 @@ def facts(a: Densities) -> list[Fact]:
     alike = "straight" if isinstance(m.kernel_x_, Linear) else a.settings.tune
     widths = zip(a.y, m.bandwidth_, strict=True)
     values = {
-        "Rows": number(len(a.data)),
+        "Rows": number(words.amount(a.every)),
         "Form": ("around a smooth mean" if about_mean else "of the column itself")
         + (", on a bent scale" if m.bend_ else ""),
         "Bandwidth": ", ".join(f"{y} {number(width)}" for y, width in widths),
@@ -432,8 +441,8 @@ def contours(a: Densities, pair: tuple[str, str]) -> Figure:
 # ---------------------------------------------------------------- report
 
 
-def report(a: Densities, source: str) -> Report:
-    """The answer."""
+def report(a: Densities, source: str, asked: Any = None) -> Report:
+    """The answer; `asked` are rows that are read in blocks, to be answered about."""
     shown: list[Block] = []
     with hushed():
         for name in a.y:
@@ -444,13 +453,13 @@ def report(a: Densities, source: str) -> Report:
     return analysis(
         SAY,
         f"{names(a.y)} given {names(a.x)}",
-        f"Conditional density · {source} · {len(a.data):,} rows",
+        f"Conditional density · {source} · {words.amount(a.every):,} rows",
         [headline(a, name) for name in a.y],
         a.notes,
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
-        {"density.csv": to_csv(a.table), words.MODEL: a.model.save},
+        {**answered("density", a.table, asked, a.at), words.MODEL: a.model.save},
     )
 
 
@@ -479,13 +488,13 @@ def run(settings: Settings, data: Data, at: AtFile = None) -> Report:
 
     Writes density.csv, model.km and report.html into the folder --out.
     """
-    known, drop = {"--x": settings.x}, settings.drop_missing
-    frame = settings.table(data).numbers({"--y": settings.y, **known}, drop)
-    rows = None if at is None else settings.table(at).numbers(known, drop)
-    with settings.stage("Learning the distribution", bars=True):
-        a = Densities.of(frame, settings, rows, not settings.quiet)
-    with settings.stage("Asking it"):
-        return report(a, data.name)
+    s, known = settings, {"--x": settings.x}
+    frame, every = s.numbers(data, {"--y": s.y, **known})
+    rows, asked = (None, None) if at is None else s.asked(at, known)
+    with s.stage("Learning the distribution", bars=True):
+        a = Densities.of(frame, s, rows, not s.quiet and every is frame, every)
+    with s.stage("Asking it"):
+        return report(a, data.name, asked)
 
 
 COMMAND = Command("density", Settings, run)

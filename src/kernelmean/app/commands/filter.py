@@ -44,6 +44,8 @@ class Settings(Shared):
     tune: Annotated[bool | None, option(SAY, "--tune")] = None
     densities: Annotated[bool, option(SAY, "--densities")] = False
 
+    at_once = "a filter weighs every row it learned from anew at every step"
+
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
         """The rows of both files; in `test` values may be missing, and the states too."""
         apart = {} if self.sequence is None else {"--sequence": [self.sequence]}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import pandas as pd
 
 from ...chains.order import MAX_COMPONENTS, METHODS, Order
 from ...chains.results import RegimeForecast
+from ...core.minimise import SEARCH_ROWS
 from ...core.progress import Verbose
+from ...core.rows import Rows as Every
 from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
@@ -33,7 +36,7 @@ from ..command import (
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows
-from ..tables import to_csv
+from ..tables import ROW, to_csv
 from ..words import names, number, percent
 
 SAY = words.Texts("hmm")
@@ -70,6 +73,20 @@ class Settings(Shared):
     forecast: Steps = 0
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
     refine: Refine = True
+
+    at_once = (
+        "--refine (EM, which goes along all rows many times), --sequence and --time need all rows "
+        "at once; --no-refine learns from sums over neighbours"
+    )
+
+    def in_blocks(self, data: Path) -> tuple[Rows, Every]:
+        """The last rows of a file, to be asked about, and all of them, to learn from."""
+        if self.refine or self.sequence is not None or self.time is not None:
+            self.refuse_blocks()
+        every = self.blocks(data, {"--columns": self.columns})
+        numbers = np.arange(max(0, every.n - SEARCH_ROWS), every.n)
+        last = every.take(numbers).set_axis(pd.Index(numbers + 1, name=ROW))
+        return Rows(last, [len(last)], []), every
 
     def model(self, n_components: int, verbose: Verbose) -> KernelHMM:
         """The estimator, not fitted."""
@@ -117,16 +134,20 @@ class Regimes:
     log_predictive: np.ndarray
     ahead: RegimeForecast | None
     caught: list[str]
+    n: int  # rows it was learned from
 
     @classmethod
-    def of(cls, settings: Settings, rows: Rows, verbose: Verbose = False) -> Regimes:
-        """Choose the number of states, learn the model, and ask it about the rows."""
+    def of(
+        cls, settings: Settings, rows: Rows, verbose: Verbose = False, every: Every | None = None
+    ) -> Regimes:
+        """Choose the number of states, learn from the rows or from `every`, and ask about them."""
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
+        given = (X, lengths) if every is None else (every[settings.columns],)
         with noted() as said:
             orders = {rule: estimate_order(X, lengths, method=rule) for rule in QUICK}
             order = chosen(settings, rows, orders)
             number = settings.states if order is None else order
-            model = settings.model(int(number), verbose).fit(X, lengths)
+            model = settings.model(int(number), verbose).fit(*given)
             answers = (
                 model.predict_proba(X, lengths),
                 model.filter(X, lengths),
@@ -134,7 +155,10 @@ class Regimes:
                 model.log_predictive(X, lengths),
                 model.forecast(X, steps, lengths) if steps else None,
             )
-        return cls(settings, rows, order, orders, model, *answers, said)
+            if every is not None:
+                said.append(SAY("last", some=f"{len(X):,}", n=f"{every.n:,}"))
+        n = len(X) if every is None else every.n
+        return cls(settings, rows, order, orders, model, *answers, said, n)
 
     @property
     def n_states(self) -> int:
@@ -405,7 +429,7 @@ def report(a: Regimes, source: str) -> Report:
     return analysis(
         SAY,
         f"{names(s.columns)}: {count_words(a)}",
-        f"Hidden Markov model · {source} · {len(a.rows.frame):,} rows",
+        f"Hidden Markov model · {source} · {a.n:,} rows",
         [headline(a)],
         a.notes,
         {
@@ -433,9 +457,13 @@ def run(settings: Settings, data: Data) -> Report:
     Writes states.csv, forecast.csv, model.km and report.html into the folder --out.
     """
     s = settings
-    rows = series.read_series(s, s.table(data), s.columns, s.sequence, s.time)
+    every = None
+    if s.chunksize is not None:
+        rows, every = s.in_blocks(data)
+    else:
+        rows = series.read_series(s, s.table(data), s.columns, s.sequence, s.time)
     with s.stage("Learning the states and how they follow each other", bars=True):
-        a = Regimes.of(s, rows, not s.quiet)
+        a = Regimes.of(s, rows, not s.quiet, every)
     with s.stage("Asking about every row"):
         return report(a, data.name)
 

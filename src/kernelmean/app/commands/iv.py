@@ -13,6 +13,7 @@ import typer
 
 from ...core.interval import Interval
 from ...core.moments import block_rows, row_blocks
+from ...core.rows import Rows as Every
 from ...display import CURVE, DATA, StructuralCurveDisplay
 from ...instruments.basis import Basis
 from ...instruments.forms import CATEGORY, LINEAR, OTHERS
@@ -147,6 +148,21 @@ class Settings(Shared):
             raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")
         return Columns(y[0], x, z, self.c or Names())
 
+    at_once = (
+        "--formula, --split other than loo and --trend none need all rows at once; leave them out"
+    )
+
+    def in_blocks(self, data: Path, at: Path | None) -> tuple[Rows, Every]:
+        """Rows to learn from, and rows to predict for, that stay in their files."""
+        if self.formula is not None or self.split != "loo" or self.centred:
+            self.refuse_blocks()
+        columns = self.columns()
+        frame, every = self.numbers(data, columns.roles())
+        if at is None:
+            return Rows(frame, columns, every=every), every
+        asked = self.blocks(at, {"--x": columns.x, "--c": columns.c})
+        return Rows(frame, columns, every=every), asked
+
     def rows(self, table: Table) -> Rows:
         """The rows of the table that are used."""
         if self.formula is None:
@@ -188,11 +204,19 @@ class Rows:
     columns : Columns
     design : Design or None
         How a formula makes the columns; None where they are those of the file.
+    every : Rows or None
+        All rows, where they are read in blocks and the frame has some.
     """
 
     frame: pd.DataFrame
     columns: Columns
     design: Design | None = None
+    every: Every | None = None
+
+    @property
+    def all(self) -> Any:
+        """What is learned from."""
+        return self.frame if self.every is None else self.every
 
     @classmethod
     def read(cls, table: Table, columns: Columns, gaps: bool, drop_missing: bool) -> Rows:
@@ -269,10 +293,10 @@ class Analysis:
         """Fit both stages, and plain kernel ridge for comparison."""
         frame, columns = data.frame, data.columns
         check_rows(frame)
-        y, X, Z, C = parts(frame, columns)
+        y, X, Z, C = parts(data.all, columns)
         centre = float(y.mean()) if settings.centred else 0.0
         with noted() as said:
-            model = settings.model().fit(X, y - centre, Z, C)
+            model = settings.model().fit(X, y - centre if centre else y, Z, C)
         model.design_ = data.design
         return cls(data, settings, model, _ridge(model, frame, columns, centre), centre, said)
 
@@ -416,7 +440,7 @@ class Analysis:
         return len(self.frame[self.columns.z].drop_duplicates())
 
 
-def parts(frame: pd.DataFrame, columns: Columns) -> tuple[Any, Any, Any, Any]:
+def parts(frame: Any, columns: Columns) -> tuple[Any, Any, Any, Any]:
     """y, X, Z, C (None where there are no exogenous columns)."""
     C = frame[columns.c] if columns.c else None
     return frame[columns.y], frame[columns.x], frame[columns.z], C
@@ -528,7 +552,7 @@ def facts(a: Analysis) -> list[Fact]:
     m, c, kind = a.model, a.columns, kind_of(a.settings.split)
     beside = {None: "none", 0: "an intercept", 1: "a plane"}
     values = {
-        "Rows": number(len(a.frame)),
+        "Rows": number(words.amount(a.data.all)),
         "Rows in stage 1 and stage 2": f"{m.n_stage1_:,} and {m.n_stage2_:,}",
         "Kernel on the regressors": _kernel(m, m.basis_x_, c.regressors),
         "Kernel on the instruments": _kernel(m, m.basis_z_, [*c.z, *c.c]),
@@ -629,7 +653,8 @@ def warnings_of(a: Analysis) -> list[str]:
         "alone_twice": a.plain is None,
     }
     known = {"columns": " and ".join(a.weak), "weak": WEAK, "p": p_words(p), "support": a.support}
-    return [*a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
+    some = words.some_of(a.frame, a.data.all)
+    return [*some, *a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
 
 
 def caveats(a: Analysis) -> list[str]:
@@ -742,8 +767,12 @@ def curve_table(a: Analysis, column: str) -> Grid:
 # ---------------------------------------------------------------- report
 
 
-def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report:
+def report(a: Analysis, source: str, rows: Any = None) -> Report:
     """The answer, with predictions for `rows` of a file."""
+    if isinstance(rows, Every):
+        file: dict[str, Any] = {"predictions": rows.answers(a.predictions)}
+    else:
+        file = {"predictions.csv": to_csv(a.predictions(a.frame if rows is None else rows))}
     curves: list[Block] = []
     for column in a.columns.x:
         ends, along = a.ends(column), a.columns.c[:DRAWN_ALONG]
@@ -753,11 +782,10 @@ def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report
             curves += [curve_figure(a, column)]
         curves += [curve_table(a, column)]
     stages = [first_stage_figure(a, column) for column in a.columns.x]
-    predicted = a.predictions(a.frame if rows is None else rows)
     return analysis(
         SAY,
         f"The effect of {names(a.columns.x)} on {a.columns.y}",
-        f"Kernel instrumental-variable regression · {source} · {len(a.frame):,} rows",
+        f"Kernel instrumental-variable regression · {source} · {words.amount(a.data.all):,} rows",
         [*(headline(a, column) for column in a.columns.x), _design(a)],
         warnings_of(a),
         {
@@ -767,7 +795,7 @@ def report(a: Analysis, source: str, rows: pd.DataFrame | None = None) -> Report
         },
         [Numbers(facts(a))],
         [_snippet(a)],
-        {"predictions.csv": to_csv(predicted), words.MODEL: a.model.save},
+        {**file, words.MODEL: a.model.save},
         caveats(a),
     )
 
@@ -792,13 +820,17 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
 
     Writes predictions.csv, model.km and report.html into the folder --out.
     """
-    table = settings.table(data)
-    used = settings.rows(table)
-    if at is None:
-        rows = used.own(table)
+    rows: Any
+    if settings.chunksize is not None:
+        used, rows = settings.in_blocks(data, at)
     else:
-        rows = used.rows(settings.table(at), settings.drop_missing)
-    with settings.stage("Fitting both stages"):
+        table = settings.table(data)
+        used = settings.rows(table)
+        if at is None:
+            rows = used.own(table)
+        else:
+            rows = used.rows(settings.table(at), settings.drop_missing)
+    with settings.stage("Fitting both stages", bars=used.every is not None):
         a = Analysis.of(used, settings)
     with settings.stage("Measuring the first stage, and testing the assumptions"):
         return report(a, data.name, rows)

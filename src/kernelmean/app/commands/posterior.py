@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_intervals
-from ..tables import to_csv
+from ..tables import answered
 from ..words import level_words, names, number
 
 SMALLEST = 20  # pairs
@@ -59,7 +59,7 @@ class Posteriors:
     ----------
     settings : Settings
     pairs : DataFrame
-        The examples: latents and observations side by side.
+        The examples: latents and observations side by side; of those read in blocks, some.
     rows : DataFrame
         The observations conditioned on.
     prior : DataFrame or None
@@ -78,6 +78,7 @@ class Posteriors:
     model: KernelBayes
     embedding: MeanEmbedding | MovedLaws
     notes: list[str]
+    every: Any  # the examples
 
     @classmethod
     def of(
@@ -86,15 +87,17 @@ class Posteriors:
         pairs: pd.DataFrame,
         rows: pd.DataFrame,
         prior: pd.DataFrame | None = None,
+        every: Any = None,
     ) -> Posteriors:
-        """Learn from the pairs and condition on the rows."""
+        """Learn from the pairs, or all of them, and condition on the rows."""
+        every = pairs if every is None else every
         if len(pairs) < SMALLEST:
             raise UserError(f"{len(pairs)} pairs are too few; at least {SMALLEST} are needed")
         with noted() as said:
-            model = settings.model().fit(pairs[settings.observed], pairs[settings.latent])
+            model = settings.model().fit(every[settings.observed], every[settings.latent])
             given = None if prior is None else prior[settings.latent].to_numpy()
             embedding = model.posterior(rows[settings.observed], given)
-        return cls(settings, pairs, rows, prior, model, embedding, said)
+        return cls(settings, pairs, rows, prior, model, embedding, said, every)
 
     @property
     def latent(self) -> list[str]:
@@ -118,6 +121,13 @@ class Posteriors:
             "upper": upper,
         }
         return pd.DataFrame(by_column(self.latent, answers), index=self.rows.index)
+
+    def at(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The table of other observations."""
+        s, given = self.settings, None if self.prior is None else self.before.to_numpy()
+        with hushed():
+            law = self.model.posterior(rows[s.observed], given)
+            return replace(self, rows=rows, embedding=law).table
 
     @cached_property
     def regularisers(self) -> tuple[float | None, float]:
@@ -159,7 +169,7 @@ def facts(a: Posteriors) -> list[Fact]:
     reg_prior, reg = a.regularisers
     rule, tuned = a.settings.rule, a.settings.tune or a.model.density_ is not None
     values = {
-        "Pairs": number(len(a.pairs)),
+        "Pairs": number(words.amount(a.every)),
         "Prior": "that of the pairs" if a.prior is None else f"{len(a.prior):,} samples",
         "Kernel on the observations": words.kernel_words(a.model.kernel_x_, a.settings.observed),
         **_latents(a),
@@ -236,20 +246,20 @@ def _draw_pair(axes: Any, a: Posteriors, row: int, pair: list[str]) -> None:
     axes.plot(*means, "+", color=PLAIN, ms=8)
 
 
-def report(a: Posteriors, source: str) -> Report:
-    """The answer."""
+def report(a: Posteriors, source: str, asked: Any = None) -> Report:
+    """The answer; `asked` are rows that are read in blocks, to be answered about."""
     s, shown = a.settings, range(min(DRAWN, len(a.rows)))
     prior = "" if a.prior is None else ", prior=samples"
     return analysis(
         SAY,
         f"{names(a.latent)} given {names(s.observed)}",
-        f"Kernel Bayes' rule · {source} · {len(a.pairs):,} pairs",
+        f"Kernel Bayes' rule · {source} · {words.amount(a.every):,} pairs",
         [],
-        a.notes,
+        [*words.some_of(a.pairs, a.every), *a.notes],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
-        {"posterior.csv": to_csv(a.table), words.MODEL: a.model.save},
+        {**answered("posterior", a.table, asked, a.at), words.MODEL: a.model.save},
     )
 
 
@@ -264,15 +274,14 @@ def run(settings: Settings, pairs: Data, at: At, prior: Prior = None) -> Report:
 
     Writes posterior.csv, model.km and report.html into the folder --out.
     """
-    s, drop = settings, settings.drop_missing
-    wanted, seen = {"--latent": s.latent}, {"--observed": s.observed}
-    frame = s.table(pairs).numbers({**wanted, **seen}, drop)
-    rows = s.table(at).numbers(seen, drop)
-    samples = None if prior is None else s.table(prior).numbers(wanted, drop)
-    with s.stage("Learning from the pairs, and conditioning"):
-        a = Posteriors.of(s, frame, rows, samples)
+    s, wanted, seen = settings, {"--latent": settings.latent}, {"--observed": settings.observed}
+    frame, every = s.numbers(pairs, {**wanted, **seen})
+    rows, asked = s.asked(at, seen)
+    samples = None if prior is None else s.numbers(prior, wanted)[0]
+    with s.stage("Learning from the pairs, and conditioning", bars=every is not frame):
+        a = Posteriors.of(s, frame, rows, samples, every)
     with s.stage("Drawing the posteriors"):
-        return report(a, pairs.name)
+        return report(a, pairs.name, asked)
 
 
 COMMAND = Command("posterior", Settings, run)

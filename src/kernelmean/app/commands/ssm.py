@@ -64,6 +64,8 @@ class Settings(Shared):
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
     refine: Refine = True
 
+    at_once = "a state-space model goes along all rows, forwards and backwards, many times"
+
     @property
     def names(self) -> list[str]:
         """What the model is of."""
