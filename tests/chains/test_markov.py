@@ -264,7 +264,7 @@ LONG = {
 def test_long_sequences_equal_plain_loops(name):
     chain, sd = LONG[name]
     rng = np.random.default_rng(55)
-    logb = gaussian(draw(chain, 2000, rng), sd, rng, len(chain.startprob))
+    logb = gaussian(draw(chain, 1000, rng), sd, rng, len(chain.startprob))
     alpha, loglik = filtered(logb, chain, whole(logb))
     expected, expected_loglik = plain_filter(logb, chain)
     np.testing.assert_allclose(alpha, expected, atol=1e-11)
