@@ -323,6 +323,7 @@ def test_predictions_carry_the_filter_one_step_on():
         np.testing.assert_allclose(found[row], expected, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [[2000], LENGTHS, [1] * 2000], ids=["one", "some", "rows"])
 def test_the_same_as_hmmlearn(lengths):
     hmm = pytest.importorskip("hmmlearn.hmm")

@@ -116,6 +116,7 @@ def test_densities_follow_the_units(model):
     assert_allclose(scaled, one.pdf(Y, X), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @everyone
 def test_blocks_do_not_change_the_numbers(model, monkeypatch):
     X, Y = sample()
