@@ -15,6 +15,9 @@ QUICK ?=
 PKG ?=
 PACKAGES := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.py))))
 
+# The tests start Python some thirty times: none of these should compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test quick papers-test lint docs fuzz release-check lowest bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:

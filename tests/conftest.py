@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from kernelmean.chains.em import Effort
+from kernelmean.core.minimise import descend
 
 DATA = Path(__file__).parent / "data"
 BRIEF = Effort(short=2, finalists=1, half_iter=2, more=1, patience=0)
@@ -49,7 +50,7 @@ def once() -> Callable:
 
 @pytest.fixture
 def short_searches(request, monkeypatch) -> None:
-    """Searches for lengthscales, rotations and bandwidths of EM stop after a few steps.
+    """Searches for lengthscales, rotations and bandwidths of EM stop after a few steps of a round.
 
     For tests whose assertions do not depend on how good the lengthscales are: refusals, copies,
     repetitions, odd data.
@@ -66,10 +67,17 @@ def short_searches_throughout():
         yield
 
 
+def briefly(loss, start, bounds, steps, tol=1e-7):
+    """Three steps of L-BFGS."""
+    return descend(loss, start, bounds, min(steps, 3), tol)
+
+
 def shorten(monkeypatch) -> None:
-    monkeypatch.setattr("kernelmean.instruments.search.STEPS", 4)
-    monkeypatch.setattr("kernelmean.densities.search.STEPS", 4)
-    monkeypatch.setattr("kernelmean.densities.location.STEPS", 4)
+    monkeypatch.setattr("kernelmean.instruments.search.ROWS", (400,))
+    monkeypatch.setattr("kernelmean.densities.fit.ROUNDS", 1)
+    monkeypatch.setattr("kernelmean.regression.lengthscales.TIES", (np.inf, 1.0))
+    for search in ("instruments.search", "densities.search", "densities.location"):
+        monkeypatch.setattr(f"kernelmean.{search}.descend", briefly)
     monkeypatch.setattr("kernelmean.hmm.spectral.STARTS", 1)
     monkeypatch.setattr("kernelmean.statespace.learn.EFFORT", BRIEF)
     monkeypatch.setattr("kernelmean.statespace.learn.STRENGTHS", 1)

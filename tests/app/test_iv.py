@@ -498,7 +498,9 @@ def test_curve_is_the_displays(analysis):
 
 
 @pytest.mark.slow
-def test_as_a_program(csv, tmp_path):
+def test_as_a_program(market, tmp_path):
+    csv = tmp_path / "market.csv"
+    market[:60].to_csv(csv, index=False)
     command = [sys.executable, "-m", "kernelmean", "iv", str(csv)]
     good = subprocess.run(
         [*command, *MARKET, "--out", tmp_path / "out"], capture_output=True, text=True, check=False

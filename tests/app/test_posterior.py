@@ -80,6 +80,7 @@ def test_densities_on_the_page_integrate_to_one(tables):
     assert len(report(found, "pairs.csv").figures()) == 2
 
 
+@pytest.mark.slow
 def test_long_tables_are_cut_on_the_page_only(tables):
     rows = pd.DataFrame(np.zeros((SHOWN + 5, 2)), columns=["c", "d"])
     found = Posteriors.of(Settings(["a"], ["c", "d"]), tables, rows)

@@ -9,7 +9,7 @@ import hmm_oracles as slow
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.integrate import quad, trapezoid
+from scipy.integrate import trapezoid
 from scipy.special import gamma as gamma_function
 from scipy.stats import multivariate_normal
 
@@ -130,12 +130,10 @@ class TestDensities:
 def test_densities_on_the_line_integrate_to_one(kernel):
     X, gamma = rows_of(1, True), shares_of(24, 3)
     laws = Smoothing.of(X, kernel).emissions(gamma)
+    y = np.linspace(-15, 15, 30_001)
+    total = trapezoid(np.exp(laws.log_density(y[:, None])), y, axis=0)
     for k in range(3):
-        total, _ = quad(
-            lambda y, k=k: np.exp(laws.log_density(np.array([[y]]))[0, k]),
-            -15, 15, points=np.sort(X[:, 0]), limit=500,
-        )  # fmt: skip
-        assert total == pytest.approx(1.0, abs=1e-6)
+        assert total[k] == pytest.approx(1.0, abs=1e-6)
 
 
 def test_densities_in_the_plane_integrate_to_one():

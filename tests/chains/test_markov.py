@@ -264,7 +264,7 @@ LONG = {
 def test_long_sequences_equal_plain_loops(name):
     chain, sd = LONG[name]
     rng = np.random.default_rng(55)
-    logb = gaussian(draw(chain, 2000, rng), sd, rng, len(chain.startprob))
+    logb = gaussian(draw(chain, 1000, rng), sd, rng, len(chain.startprob))
     alpha, loglik = filtered(logb, chain, whole(logb))
     expected, expected_loglik = plain_filter(logb, chain)
     np.testing.assert_allclose(alpha, expected, atol=1e-11)
@@ -323,6 +323,7 @@ def test_predictions_carry_the_filter_one_step_on():
         np.testing.assert_allclose(found[row], expected, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [[2000], LENGTHS, [1] * 2000], ids=["one", "some", "rows"])
 def test_the_same_as_hmmlearn(lengths):
     hmm = pytest.importorskip("hmmlearn.hmm")

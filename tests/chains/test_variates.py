@@ -72,6 +72,7 @@ class TestInTheModel:
         return np.hstack([6 * DATA.X, noise])
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_many_columns_have_densities_of_variates(self):
         X = self.wide()
         m = km.KernelHMM(**hidden(**QUICK)).fit(X)

@@ -116,6 +116,7 @@ def test_densities_follow_the_units(model):
     assert_allclose(scaled, one.pdf(Y, X), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @everyone
 def test_blocks_do_not_change_the_numbers(model, monkeypatch):
     X, Y = sample()
@@ -256,7 +257,7 @@ def test_the_gradient_of_the_score_is_that_of_differences(cells, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bimodal", "beta", "dirichlet"])
 def test_bandwidths_of_kcde_minimise_the_score(name):
-    data = km.datasets.make_conditional_density(name, 100, random_state=40)
+    data = km.datasets.make_conditional_density(name, 60, random_state=40)
     found = KCDE().fit(data.X, data.Y)
     scores = [
         KCDE(gx, gy).fit(data.X, data.Y).loo_score_

@@ -506,13 +506,14 @@ class TestKernelBayesFilter:
     TRAIN, TEST = (km.datasets.make_rotation(n, random_state=n) for n in (40, 10))
 
     @pytest.fixture
-    def pair(self, rule, features, theirs):
+    def pair(self, rule, features, theirs, once):
         kernels = {"kernel_x": km.Gaussian(0.8), "kernel_z": km.Gaussian(0.6)}
         regs = {"reg_prior": 1e-2, "reg_transition": 1e-2}
         settings = {**kernels, **regs, "reg": 1e-2 if rule == "importance" else 1e-4}
-        ours, other = (km.KernelBayesFilter(rule, features=features, **settings) for _ in range(2))
-        ours.fit(self.TRAIN.X, self.TRAIN.Z, [15, 25])
-        return ours, other.fit(theirs(self.TRAIN.X), theirs(self.TRAIN.Z), [15, 25])
+        make = lambda: km.KernelBayesFilter(rule, features=features, **settings)  # noqa: E731
+        X, Z = self.TRAIN.X, self.TRAIN.Z
+        fits = lambda: tuple(make().fit(to(X), to(Z), [15, 25]) for to in (np.asarray, theirs))  # noqa: E731
+        return once(("filter", rule, repr(features), theirs), fits)
 
     @pytest.fixture
     def X(self) -> np.ndarray:

@@ -80,6 +80,7 @@ def pairs(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
     ],
     ids=["all chosen", "bent", "no location", "location", "no intercept"],
 )
+@pytest.mark.usefixtures("short_searches")
 def test_a_density_of_rows_in_cells_is_that_of_the_rows(given, gathered, tmp_path):
     """All that is chosen is chosen on all rows here, so only sums in cells are others."""
     X, y = pairs()

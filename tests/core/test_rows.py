@@ -420,15 +420,17 @@ def test_where_an_estimator_runs_is_what_the_guide_says(name, verb, tmp_path):
 WORKERS = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(**WORKERS) as workers, distributed.Client(workers) as client:
+        yield client
+
+
 @pytest.mark.slow
-def test_two_processes_answer_as_one(tmp_path):
+def test_two_processes_answer_as_one(tmp_path, cluster):
     """The last column of the guide's table, all on one cluster."""
     told = PAGE.read_text(encoding="utf-8").splitlines()
-    with (
-        dask.config.set(scheduler="distributed"),
-        distributed.LocalCluster(**WORKERS) as cluster,
-        distributed.Client(cluster),
-    ):
+    with dask.config.set(scheduler="distributed"):
         for name, verb in CELLS:
             found = outcome(name, "Dask array", verb, tmp_path)
             (row,) = (text for text in told if text.startswith(f"| `{name}` {verb} |"))
@@ -480,7 +482,7 @@ def slowly(block: np.ndarray, folder: str) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
+def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path, cluster):
     n = 1200
     A, y = normal(n), normal(n, 1)[:, 0]
     lazy = da.from_array(A, chunks=(100, 2)).map_blocks(
@@ -498,11 +500,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
         time.sleep(0.5)
         os.kill(int(next(tmp_path.iterdir()).name), signal.SIGKILL)
 
-    with (
-        dask.config.set(scheduler="distributed"),
-        distributed.LocalCluster(**WORKERS) as cluster,
-        distributed.Client(cluster),
-    ):
+    with dask.config.set(scheduler="distributed"):
         killer = threading.Thread(target=kill)
         killer.start()
         again = model.fit(*rows).coef_

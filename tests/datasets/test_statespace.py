@@ -209,7 +209,7 @@ def observe(design, x, y):
 @pytest.mark.parametrize("design", ["bimodal", "volatility", "volatility, returns"])
 def test_the_filter_equals_many_particles(design, rng):
     data = draw(design, 40, 47)
-    runs = np.array([particle_filter(design, data.X[:, 0], 8000, rng) for _ in range(8)])
+    runs = np.array([particle_filter(design, data.X[:, 0], 4000, rng) for _ in range(8)])
     exact = results(data.model, data.X)
     error = runs.std(axis=0, ddof=1) / 8**0.5
     # 120 Student t numbers with 7 degrees of freedom: beyond 8 one time in 100
@@ -219,7 +219,7 @@ def test_the_filter_equals_many_particles(design, rng):
 @pytest.mark.slow
 @every_design
 def test_more_and_wider_nodes_change_nothing(design, monkeypatch):
-    data = draw(design, 60, 48)
+    data = draw(design, 30, 48)
     coarse = results(data.model, data.X)
     monkeypatch.setattr(statespace, "SPACING", statespace.SPACING / 2)
     monkeypatch.setattr(statespace, "DEVIATIONS", statespace.DEVIATIONS + 2)
@@ -238,10 +238,10 @@ def test_the_stationary_law_is_one(design):
 @pytest.mark.slow
 @every_design
 def test_intervals_cover_as_often_as_they_say(design):
-    data = draw(design, 500, 49)
+    data = draw(design, 300, 49)
     low, high = data.model.forecast_interval(data.X, 0.8).T
     inside = ((data.X[:, 0] >= low) & (data.X[:, 0] <= high)).mean()
-    assert abs(inside - 0.8) < 4 * (0.16 / 500) ** 0.5
+    assert abs(inside - 0.8) < 4 * (0.16 / 300) ** 0.5
 
 
 def mass(model, prior, low, high):

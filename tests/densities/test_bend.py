@@ -131,6 +131,7 @@ def model():
 
 
 class TestChoice:
+    @pytest.mark.slow
     def test_better_in_new_rows_where_y_is_skewed(self, model):
         X, y = skewed(1000, 1)
         straight = km.ConditionalDensity(location=True).fit(*skewed(300, 0))

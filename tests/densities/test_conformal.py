@@ -39,7 +39,7 @@ def splits(n: int, first: int):
     """Rows that calibrate and rows that are new, of the same few, 25 times."""
     rng = np.random.default_rng(4)
     for _ in range(25):
-        rows = rng.permutation(np.arange(first, min(n, first + 3 * M)))
+        rows = rng.permutation(np.arange(first, min(n, first + 2 * M)))
         yield rows[:M], rows[M:]
 
 

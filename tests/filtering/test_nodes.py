@@ -181,6 +181,7 @@ def law() -> StateLaw:
     return StateLaw.of(*fan(400, 0))
 
 
+@pytest.mark.slow
 def test_width_is_learned_where_it_varies(law):
     Z = np.array([[-1.0], [0.0], [1.0]])
     middle, log_size = law.standard(Z)

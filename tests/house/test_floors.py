@@ -47,12 +47,17 @@ def imports(module: str) -> Iterator[tuple[str, str]]:
                 yield (whole, "") if whole in FILES else (base, name.name)
         elif isinstance(node, ast.Import):
             yield from ((name.name, "") for name in node.names)
-        elif isinstance(node, ast.Call) and "import_module" in ast.dump(node.func):
+        elif isinstance(node, ast.Call) and called(node.func) == "import_module":
             parts = [a.value for a in node.args if isinstance(a, ast.Constant)]
             if parts:
                 up = len(parts[0]) - len(parts[0].lstrip("."))
                 start = package[: len(package) - up + 1] if up else []
                 yield ".".join([*start, parts[0].lstrip(".")]), ""
+
+
+def called(function: ast.expr) -> str:
+    """The name of what is called, without that of its module."""
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 @cache

@@ -27,6 +27,7 @@ def test_every_recorded_case_is_asked(reference):
     assert {key.split("/")[0] for key in reference} == set(CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_those_recorded(name, reference):
     for package in NEEDS[name]:

@@ -216,7 +216,7 @@ class TestEndogeneity:
         """60 draws at 5%: more than 9 rejections have probability 6e-4 at the nominal level."""
         rejected = 0
         for seed in range(40, 100):
-            z, u, e = np.random.default_rng(seed).standard_normal((3, 300))
+            z, u, e = np.random.default_rng(seed).standard_normal((3, 200))
             p = (z + u)[:, None]
             iv = km.KernelIV(tune_lengthscale=False).fit(p, np.sin(p[:, 0]) + e, z[:, None])
             rejected += iv.endogeneity_test().p_value < 0.05

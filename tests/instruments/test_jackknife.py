@@ -571,9 +571,9 @@ def test_the_covariance_is_one(split):
 @pytest.mark.parametrize("split", ["loo", 3, 0.5, "samples"])
 @pytest.mark.parametrize("trend", [None, 1])
 def test_blocks_change_nothing(split, trend, monkeypatch):
-    X, y, Z = confounded(200)
+    X, y, Z = confounded(120)
     if split == "samples":
-        y[150:] = np.nan
+        y[90:] = np.nan
     fit = lambda **regs: km.KernelIV(KX, KZ, **regs, split=split, trend=trend).fit(X, y, Z)  # noqa: E731
     whole = fit()
     regs = {"reg_stage1": whole.reg_stage1_, "reg_stage2": whole.reg_stage2_}

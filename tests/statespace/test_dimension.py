@@ -35,6 +35,7 @@ def test_variates_are_the_state_of_a_linear_model():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_auto_takes_two_where_one_is_too_few():
     y = oscillation(300, 1, 1.0)
     quick = {"backbone": None, "latent": km.Normal(nodes=80), "em": km.EM(n_init=2, max_iter=15)}
@@ -47,6 +48,7 @@ def test_auto_takes_two_where_one_is_too_few():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_auto_stays_at_one_where_more_is_no_better():
     X = km.datasets.make_state_space("linear", 300, random_state=2).X
     quick = {"backbone": None, "em": km.EM(n_init=2, max_iter=15)}

@@ -122,7 +122,7 @@ def _sum_over_grid(
         K = columns[1].density(y, t[:, None])
         K[K < TINY] = 0.0
         for q, height in _lines(weights, x, columns[0], across, K):
-            total += height * (np.maximum(-q, 0.0) @ width)
+            total -= height * (np.minimum(q, 0.0, out=q) @ width)
     return total
 
 

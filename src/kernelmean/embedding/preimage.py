@@ -30,7 +30,7 @@ def _modes(m: WeightedPoints, n_starts: int) -> Array:
     """Modes of as many members as there may be distances to all points in memory."""
     xp, kernel = arrays.namespace(m.points), m.kernel
     distance = kernel.diag_of(m.points)[None, :] - 2 * m(m.points)
-    nearest = xp.argsort(distance, axis=-1)[:, :n_starts]
+    nearest = xp.argsort(distance, axis=-1)[:, : min(n_starts, m.points.shape[0])]
     if kernel.pull(m.points[:1, :], m.points[:1, :]) is None:
         return kernel.project(xp.take(m.points, nearest[:, 0], axis=0))
     rows = max(1, MODE_FLOATS // (m.points.shape[0] * nearest.shape[1]))

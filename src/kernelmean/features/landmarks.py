@@ -251,13 +251,14 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
 
 def _accept(X, kernel, F, proposed: np.ndarray, floor: float, room: int, rng) -> list[int]:
     """The proposals kept: each with probability (what it has left now)/(at the block's start)."""
-    H = np.array(arrays.to_numpy(_residual(X, kernel, F, proposed)))
-    start = H.diagonal().copy()
+    H = arrays.to_numpy(_residual(X, kernel, F, proposed))
+    start, left = H.diagonal(), H.diagonal().copy()
+    L = np.empty_like(H)  # by rows: coordinates that what is accepted adds to all proposals
     accepted: list[int] = []
     for i, u in enumerate(rng.random(len(proposed))):
-        if len(accepted) < room and H[i, i] > floor and u * start[i] < H[i, i]:
-            column = H[:, i] / math.sqrt(H[i, i])
-            H -= np.outer(column, column)
+        if (r := len(accepted)) < room and left[i] > floor and u * start[i] < left[i]:
+            L[r] = (H[i] - L[:r, i] @ L[:r]) / math.sqrt(left[i])
+            left -= L[r] ** 2
             accepted.append(int(proposed[i]))
     return accepted
 
