@@ -356,18 +356,13 @@ class Refinement:
         """The best on half of the rows is a little too wide for all of them."""
         return bandwidth * 0.5 ** (1 / (self.rows.points.shape[1] + 4))
 
-    def at(self, smoothing: AnySmoothing, first: Climb) -> Climb:
-        """The climb at another bandwidth, with the history of the first one.
-
-        From its start; but from its end where each state has a bandwidth, for whose is whose is
-        not known at the start.
-        """
-        onwards = (first.gamma, first.chain) if self.widths else first.start
-        return replace(self._climb(smoothing, *onwards, self.max_iter), history=first.history)
-
     def anew(self, smoothing: AnySmoothing, first: Climb) -> Climb:
-        """The climb from its start, to its end."""
-        return self._climb(smoothing, *first.start, self.max_iter)
+        """The climb from its start.
+
+        But from its end where each state has a bandwidth: whose is whose is not known before.
+        """
+        origin = (first.gamma, first.chain) if self.widths else first.start
+        return self._climb(smoothing, *origin, self.max_iter)
 
     def held_out(self, bandwidth: float, first: Climb, near: HeldOut | None = None) -> HeldOut:
         """Forecasts of the rows seen, by laws and chains from every other stretch of rows.

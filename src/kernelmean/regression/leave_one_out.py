@@ -79,12 +79,13 @@ class LeaveOneOut(Saveable):
         return max(self._squares(self.d / left**2, shrink), 0.0)
 
     def _squares(self, w, shrink) -> float:
-        """Σ w_i ‖[(I − H)Ψ]_i‖² by a symmetric product, half the work of each row's own."""
-        rest = float(w @ self.norms - 2 * (w @ (self.cross @ shrink)))
+        """Σ w_i ‖[(I − H)Ψ]_i‖²; of many columns by a symmetric product, half the work of rows."""
         if self.C is not None:
-            return rest + float(w @ self._fitted(shrink))
-        S = arrays.namespace(w).sqrt(w)[:, None] * self.P
-        return rest + float(shrink @ ((self.inner * (S.T @ S)) @ shrink))
+            fitted = w @ self._fitted(shrink)
+        else:
+            S = arrays.namespace(w).sqrt(w)[:, None] * self.P
+            fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
+        return float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted)
 
     def _fitted(self, shrink) -> Array:
         """‖[HΨ]_i‖², (n,)."""
