@@ -497,3 +497,32 @@ def test_a_loss_from_few_of_some_rows_has_no_moments_of_the_others():
     loss = LeaveOneOut.of(Phi[here], Psi[here], grid, n=n, C=C)
     few = loss.estimate(40)
     assert_allclose([few(reg) for reg in (1e-6, 0.1, 10.0)], [loss(r) for r in (1e-6, 0.1, 10.0)])
+
+
+@pytest.mark.parametrize("columns", [2, 5])
+def test_the_loss_is_that_of_regressions_without_each_row(columns):
+    """Of few columns and of many, whose sums are made in another way."""
+    rng = np.random.default_rng(7)
+    Phi, Psi, reg = rng.normal(size=(30, 6)), rng.normal(size=(30, columns)), 0.2
+    loss = LeaveOneOut.of(Phi, Psi, EigenGrid.of(Phi.T @ Phi / 30))
+    errors = []
+    for i in range(30):
+        P, T = np.delete(Phi, i, 0), np.delete(Psi, i, 0)
+        left = Psi[i] - Phi[i] @ np.linalg.solve(P.T @ P + 30 * reg * np.eye(6), P.T @ T)
+        errors.append(left @ left)
+    assert_allclose(loss(reg), np.mean(errors))
+    assert_allclose(loss.rows(reg), np.array(errors) / 30)
+
+
+def test_with_a_linear_kernel_of_y_a_scale_is_that_of_the_mean():
+    """Where the law changes in x much faster than the mean: a scale for laws is short."""
+    rng = np.random.default_rng(8)
+    X, new = rng.uniform(-3, 3, (400, 1)), np.linspace(-2.8, 2.8, 200)[:, None]
+    y = X[:, 0] + (1 + np.sign(np.sin(6 * X[:, 0]))) * rng.standard_normal(400)
+    laws, means = (
+        km.ConditionalEmbedding(kernel_y=k, tune_lengthscale=True).fit(X, y)
+        for k in ("gaussian", "linear")
+    )
+    off = [np.mean((c.predict(new) - new[:, 0]) ** 2) for c in (laws, means)]
+    assert means.kernel_x_.lengthscale > 2 * laws.kernel_x_.lengthscale
+    assert off[1] < 0.5 * off[0]

@@ -35,9 +35,9 @@ from .variates import Variates
 COLUMNS = 3  # of data that densities are estimated in as they are
 MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
 RANK = 300  # landmarks of the moments, where no features are given
-SEARCHED = 10_000  # rows that starts and bandwidths are compared on, in
+SEARCHED = 4_000  # rows that starts and bandwidths are compared on, in
 STRETCHES = 20  # of them, from all over the sequences
-TUNED = 5_000  # rows that λ is chosen on after EM,
+TUNED = 2_000  # rows that λ is chosen on after EM,
 POINTS = 20_000  # rows that carry the weights of embeddings from the spectral fit alone
 RIDGE = 1e-3  # of the ratio of emission densities to the marginal one, where EM starts
 RATIOS = (0.02, 50.0)  # that such a ratio may take

@@ -33,7 +33,6 @@ STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
-ROUNDING = 10.0  # tolerances within which two climbs are the same
 
 AnySmoothing = Smoothing | SmoothingByState
 
@@ -44,22 +43,22 @@ class Effort:
 
     Attributes
     ----------
-    short : int
-        Iterations of a start.
+    short : tuple of int
+        Iterations of a start, round by round; the better half goes on to the next.
     finalists : int
         Starts that are carried on.
     half_iter : int
         Iterations on half of the rows, when the rest judges a bandwidth.
-    more : int, optional
-        The same, from where the half came at the bandwidth next to it; None begins anew.
+    more : int
+        The same, from where the half came at the bandwidth next to it.
     patience : int
         Iterations in a row in which the log-likelihood may fall.
     """
 
-    short: int = 20
-    finalists: int = 3
+    short: tuple[int, ...] = (5, 5, 10)
+    finalists: int = 2
     half_iter: int = 30
-    more: int | None = None
+    more: int = 10
     patience: int = 0
 
 
@@ -238,28 +237,21 @@ class Refinement:
         parts = [Smoothing.of(rows, kernel.scaled(width), self.guard_of) for width in self.widths]
         return SmoothingByState(kernel, tuple(parts))
 
-    def begun(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
-        """The best climb at the first bandwidth."""
-        smoothing = self.smoothing(self.factor)
-        finals = [self._continued(smoothing, c) for c in self._short(smoothing, starts)]
-        return max(finals, key=lambda c: c.value), self.factor
-
     @stage("starts of EM")
     def best_start(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
         """The same, but a few iterations from it only."""
         return self._short(self.smoothing(self.factor), starts)[0], self.factor
 
     def begun_on(self, few: Rows, starts) -> tuple[Climb, float]:
-        """The same, from starts on some of the rows."""
-        if few is self.rows:
-            return self.begun(starts)
+        """The best climb at the first bandwidth, from starts on some of the rows."""
         first = replace(self, rows=few)
-        smoothing, onwards = first.smoothing(first.factor), self.smoothing(self.factor)
-        finals = [
-            self.carried_on(smoothing.emissions(c.gamma[few.seen]), c.chain, onwards)
-            for c in first._short(smoothing, starts)
-        ]
-        return max(finals, key=lambda c: c.value), self.factor
+        smoothing = first.smoothing(first.factor)
+        finals = [first._continued(smoothing, c) for c in first._short(smoothing, starts)]
+        best = max(finals, key=lambda c: c.value)
+        if few is not self.rows:
+            laws = smoothing.emissions(best.gamma[few.seen])
+            best = self.carried_on(laws, best.chain, self.smoothing(first.factor))
+        return best, first.factor
 
     @property
     def factor(self) -> float:
@@ -290,21 +282,24 @@ class Refinement:
         return self._climb(smoothing, gamma, chain, self.max_iter)
 
     def _short(self, smoothing: AnySmoothing, starts) -> list[Climb]:
-        """A few iterations from every start; the best of them."""
-        short = [
-            self._climb(
-                smoothing, begin(logb, chain, self.rows.sequences), chain, self.effort.short
-            )
+        """A few iterations from every start, more from the better half, and so on; the best."""
+        first, *onwards = self.effort.short
+        climbs = [
+            self._climb(smoothing, begin(logb, chain, self.rows.sequences), chain, first)
             for logb, chain in track(starts, description="starts of EM", verbose=self.verbose)
         ]
-        short.sort(key=lambda c: -c.value)
-        return short[: self.effort.finalists]
+        climbs.sort(key=lambda c: -c.value)
+        for steps in onwards:
+            kept = climbs[: max(-(-len(climbs) // 2), self.effort.finalists)]
+            climbs = [self._continued(smoothing, c, steps) for c in kept]
+            climbs.sort(key=lambda c: -c.value)
+        return climbs[: self.effort.finalists]
 
-    def _continued(self, smoothing: AnySmoothing, c: Climb) -> Climb:
+    def _continued(self, smoothing: AnySmoothing, c: Climb, steps: int | None = None) -> Climb:
         """The climb carried on, with the history of both (but for steps that were undone)."""
         if c.converged:
             return c
-        more = self._climb(smoothing, c.gamma, c.chain, self.max_iter)
+        more = self._climb(smoothing, c.gamma, c.chain, steps or self.max_iter)
         before = c.history
         if not self.effort.patience:
             before = [value for value in before if value < more.history[0]]
@@ -361,30 +356,22 @@ class Refinement:
         """The best on half of the rows is a little too wide for all of them."""
         return bandwidth * 0.5 ** (1 / (self.rows.points.shape[1] + 4))
 
-    def at(self, smoothing: AnySmoothing, first: Climb) -> Climb:
-        """The climb at another bandwidth: from its start, or its end where that leads higher.
-
-        The history stays that of the first climb: the last one is often a step or two.
-        """
-        again = None if self.widths else self.anew(smoothing, first)  # whose is not known
-        onwards = self._climb(smoothing, first.gamma, first.chain, self.max_iter)
-        best = onwards
-        if again is not None and again.value > onwards.value - self.tol * ROUNDING:
-            best = again
-        return replace(best, history=first.history)
-
     def anew(self, smoothing: AnySmoothing, first: Climb) -> Climb:
-        """The climb from its start, to its end."""
-        return self._climb(smoothing, *first.start, self.max_iter)
+        """The climb from its start.
+
+        But from its end where each state has a bandwidth: whose is whose is not known before.
+        """
+        origin = (first.gamma, first.chain) if self.widths else first.start
+        return self._climb(smoothing, *origin, self.max_iter)
 
     def held_out(self, bandwidth: float, first: Climb, near: HeldOut | None = None) -> HeldOut:
         """Forecasts of the rows seen, by laws and chains from every other stretch of rows.
 
-        EM on a half sets out from `first`, or (with `Effort.more`) from that half of `near`.
+        EM on a half sets out from `first`, or from that half of `near`.
         """
         smoothing, seen = self.smoothing(bandwidth), self.rows.seen
         found, starts, steps = HeldOut.blank(self.rows), [first, first], self.effort.half_iter
-        if near is not None and self.effort.more is not None:
+        if near is not None:
             starts, steps = near.climbs, self.effort.more
         for used, start in zip(self.rows.halves(STRETCHES), starts, strict=True):
             half = replace(self.rows, used=used)

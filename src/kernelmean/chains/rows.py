@@ -50,6 +50,8 @@ class Rows:
 
     def weights(self, gamma: np.ndarray) -> np.ndarray:
         """γ of the rows seen, zero where they are not used."""
+        if self.used.all():
+            return gamma
         return np.where(self.used[self.seen, None], gamma[self.seen], 0.0)
 
     def halves(self, pieces: int) -> tuple[np.ndarray, np.ndarray]:

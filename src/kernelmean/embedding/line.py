@@ -17,7 +17,7 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
-from ..kernels import Kernel
+from ..kernels import Gaussian, Kernel
 from .bend import Bend
 from .weighted import WeightedPoints
 from .wide import Wide
@@ -26,12 +26,12 @@ CELLS_PER_WIDTH = 8
 FEWEST_PER_WIDTH = 2  # less than this is said; 1e-4 of a point's weight
 MAX_CELLS = 2**14
 TABLE_FLOATS = 2**25  # a table of more rows than 2,048 has fewer cells, though not below 2,048
-POINT_NODES = 1024  # so few points are nodes themselves: the kernel may have a kink there
+POINT_NODES = 1024  # so few points are nodes themselves where the kernel may have a kink there
 TAIL = 1e-8  # of each point's mass, left out beyond the grid
 NEGLIGIBLE = 1e-16  # of its mass: beyond, the kernel is taken for zero
 ONE_SIGMA = 0.31731050786291415  # mass of a normal distribution beyond one standard deviation
 NODES = 64  # nodes of the grid that meet the kernel together
-MEMBER_FLOATS = 2**20  # entries of the tables of a block of members
+MEMBER_FLOATS = 2**17  # entries of the tables of a block of members
 STEPS = 60  # of bisection: to the last bit of a float
 GOLDEN_STEPS = 40  # to 1e-8 of the mass between two nodes, where the length is flat
 
@@ -247,7 +247,8 @@ def _grid(x: np.ndarray, kernel: Kernel, rank: int, more: Any) -> np.ndarray:
     nodes = _pieces(low, high, np.ceil((high - low) / step).astype(int))
     nodes = nodes[evenly(len(nodes), 2 * limit)]
     distinct = np.unique(x)
-    points = distinct if len(distinct) <= POINT_NODES else distinct[:0]
+    smooth = isinstance(kernel, Gaussian) or len(distinct) > POINT_NODES
+    points = distinct[:0] if smooth else distinct
     nodes = np.sort(np.concatenate([nodes, points, more]))
     return nodes[np.append(np.diff(nodes) > 1e-3 * step, True)]
 
@@ -367,11 +368,16 @@ class _Cells:
 
         With both ends above, it can only dip below if its mean is under a third of their sum.
         """
-        left, right = self.q[:, :-1] - height, self.q[:, 1:] - height
-        bend = 3 * (self.mean - height) - (left + right)
-        above = (left >= 0) & (right >= 0) & (bend >= 0)
-        below = (left < 0) & (right < 0) & (bend <= 0)
+        high = self.q >= height
+        left, right = high[:, :-1], high[:, 1:]
+        above = left & right & (self._sag >= height)
+        below = ~(left | right) & (self._sag <= height)
         return ~(above | below), above
+
+    @cached_property
+    def _sag(self) -> np.ndarray:
+        """Three means less both ends, (b, cells)."""
+        return 3 * self.mean - self.q[:, :-1] - self.q[:, 1:]
 
     def _parabolas(self, rows, cells, height=0.0) -> _Parabolas:
         q0, q1 = self.q[rows, cells] - height, self.q[rows, cells + 1] - height

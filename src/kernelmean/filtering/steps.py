@@ -87,8 +87,6 @@ def kept_shares(beta, limit: int | None = None) -> Array:
 def weighted_second(Phi, d) -> tuple[Array, Array]:
     """ΦᵀDΦ over the rows with d > 0, and the numbers of these rows."""
     (rows,) = arrays.namespace(Phi).nonzero(d > 0)
-    if d.shape[0] <= CACHED:  # not worth picking
-        return Phi.T @ (d[:, None] * Phi), rows
     root = arrays.take(d, rows, axis=0) ** 0.5
     second = 0.0 * (Phi[:1, :].T @ Phi[:1, :])
     for i in range(0, rows.shape[0], CACHED):

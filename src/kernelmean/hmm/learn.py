@@ -27,7 +27,7 @@ SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law, one after the
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold
-STARTED = 2_000  # rows that starts are compared on
+STARTED = 1_000  # rows that starts are compared on
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
 
@@ -143,11 +143,11 @@ def refine(
         search, factor, held = search.by_state(found, factor, held, OWN)
         search, _ = search.guarded(map(Shrunken, SHARES), found, factor, held, WORTH)
         factor = search.narrowed(factor)
-        found = search.at(search.smoothing(factor), found)
+        found = search.anew(search.smoothing(factor), found)
         shrunken = isinstance(search.guard_of, Shrunken) and not search.widths
         if shrunken:  # other starts may lead higher with other laws
             again, _ = replace(search, bandwidth=factor).begun_on(few, begun)
-            found = max(found, replace(again, history=found.history), key=lambda c: c.value)
+            found = max(found, again, key=lambda c: c.value)
     return on_all(search, rows, found, factor, settings)
 
 

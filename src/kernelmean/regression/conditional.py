@@ -90,6 +90,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     Parameters
     ----------
     kernel_x, kernel_y : Kernel, str, scikit-learn kernel or callable
+        What is chosen by leave-one-out suits whole laws of y; with `kernel_y="linear"` it suits
+        their means, where only `predict` is asked for.
     reg : float, optional
         λ, per sample. None takes the minimiser of the closed-form leave-one-out loss.
     features : FeatureMap, optional

@@ -46,7 +46,7 @@ class LeaveOneOut(Saveable):
 
     L(λ) = Σ_i d_i ‖[(I − H)Ψ]_i‖² / (1 − H_ii)², H = Φ(ΦᵀDΦ + λI)⁻¹ΦᵀD, D = diag(d), d_i = 1/n
     when no weights are given (λ held fixed while a row is out). With ΦᵀDΦ = Q diag(s) Qᵀ and
-    P = ΦQ, one value costs n r² operations.
+    P = ΦQ, one value costs n r² operations, or n r q of q < r/2 columns of Ψ.
     """
 
     grid: solves.EigenGrid
@@ -56,6 +56,7 @@ class LeaveOneOut(Saveable):
     norms: Array  # ‖ψ_i‖², (n,)
     d: Array
     some: bool = False  # the rows are some of those that the moments are of
+    C: Array | None = None  # where its columns are few; a file of an earlier version has none
 
     @classmethod
     def of(cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None) -> LeaveOneOut:
@@ -66,7 +67,8 @@ class LeaveOneOut(Saveable):
             d = arrays.namespace(Phi).full_like(norms, 1.0 / (n or P.shape[0]))
         C = P.T @ (d[:, None] * Psi) if C is None else C
         some = n is not None and n > P.shape[0]
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some)
+        few = C if 2 * C.shape[1] <= C.shape[0] else None
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some, few)
 
     def __call__(self, reg: float) -> float:
         xp = arrays.namespace(self.P)
@@ -77,18 +79,26 @@ class LeaveOneOut(Saveable):
         return max(self._squares(self.d / left**2, shrink), 0.0)
 
     def _squares(self, w, shrink) -> float:
-        """Σ w_i ‖[(I − H)Ψ]_i‖² by a symmetric product, half the work of each row's own."""
-        S = arrays.namespace(w).sqrt(w)[:, None] * self.P
-        fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
+        """Σ w_i ‖[(I − H)Ψ]_i‖²; of many columns by a symmetric product, half the work of rows."""
+        if self.C is not None:
+            fitted = w @ self._fitted(shrink)
+        else:
+            S = arrays.namespace(w).sqrt(w)[:, None] * self.P
+            fitted = shrink @ ((self.inner * (S.T @ S)) @ shrink)
         return float(w @ self.norms - 2 * (w @ (self.cross @ shrink)) + fitted)
+
+    def _fitted(self, shrink) -> Array:
+        """‖[HΨ]_i‖², (n,)."""
+        xp, Q = arrays.namespace(self.P), self.P * shrink[None, :]
+        if self.C is not None:
+            return xp.sum((Q @ self.C) ** 2, axis=1)
+        return xp.sum((Q @ self.inner) * Q, axis=1)
 
     def rows(self, reg: float) -> Array:
         """Each row's part of the loss, (n,)."""
         xp = arrays.namespace(self.P)
         shrink = self.grid.shrink(reg)
-        fitted = (self.P * shrink[None, :]) @ self.inner
-        fitted *= self.P
-        squared = self.norms - 2 * (self.cross @ shrink) + fitted @ shrink
+        squared = self.norms - 2 * (self.cross @ shrink) + self._fitted(shrink)
         left = self._left(shrink)
         own = arrays.at_least(squared, 0.0) / left**2
         # a row that is fitted by itself alone is predicted by nothing: not by rounding either
@@ -152,4 +162,4 @@ class LeaveOneOut(Saveable):
         rows = evenly(n, limit)
         P, cross = (arrays.take(A, rows, axis=0) for A in (self.P, self.cross))
         norms, d = (arrays.take(a, rows, axis=0) for a in (self.norms, self.d))
-        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d)
+        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d, C=self.C)

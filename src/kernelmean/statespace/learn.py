@@ -34,7 +34,7 @@ from .space import Space
 
 SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 # the log-likelihood falls where the λ of the transitions changes
-EFFORT = Effort(short=5, finalists=1, half_iter=6, more=4, patience=6)
+EFFORT = Effort(short=(5,), finalists=1, half_iter=6, more=4, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
@@ -100,9 +100,8 @@ class Plan(drafts.Plan):
     def without_states(self, draft: Draft) -> Held:
         """Rows as draws of one law."""
         rows = draft.rows
-        numbers, search = searching(
-            rows, draft.kernel, self.settings(draft, None), SEARCHED, effort=Effort(half_iter=1)
-        )
+        how, effort = self.settings(draft, None), Effort(half_iter=1, more=1)
+        numbers, search = searching(rows, draft.kernel, how, SEARCHED, effort=effort)
         one = np.ones((len(numbers), 1))
         start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
         if search.searched:
