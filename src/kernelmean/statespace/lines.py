@@ -12,7 +12,7 @@ import numpy as np
 from ..chains.emission import LOG_2PI
 from .backbone import FittedBackbone, Form, PastState, Track, Transform
 
-MEMORIES = (0.0, 0.3, 0.5, 0.7, 0.85)  # θ without a difference,
+MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
@@ -23,9 +23,9 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
-WORSE = 1.1  # and by how much the error may be above the autoregression's
+WORSE = 1.05  # and by how much the error may be above the autoregression's
 DOUBT = 1.0  # of a drift, in its squared standard errors
-NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
+NEAR = 0.5  # from the best form within which fewer numbers are better, in nats
 
 
 # ------------------------------------------------------------ a line from data
@@ -44,12 +44,16 @@ class Design:
         Number of terms.
     usable : bool array of shape (n,)
         Rows with all their lags, and seen.
+    walks, loose : bool
+        Whether lags are shrunk towards a random walk, else towards draws; or not at all.
     """
 
     X: np.ndarray
     U: np.ndarray
     k: int
     usable: np.ndarray
+    walks: bool
+    loose: bool
 
     @classmethod
     def of(cls, form: Form, Y, seen, sequences, inputs=None, burn: int = 0) -> Design:
@@ -69,13 +73,39 @@ class Design:
         terms = np.concatenate(known)
         terms = terms if inputs is None else np.c_[terms, inputs]
         X = np.concatenate([terms, np.concatenate(parts)], axis=1)
-        return cls(X, U, terms.shape[1], usable & seen)
+        levels = not (form.difference or form.by_difference)
+        return cls(X, U, terms.shape[1], usable & seen, levels and form.memory == 0, form.loose)
+
+    def prior(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of X and U that shrink lag l as l² rows do whose only regressor is an innovation's
+        size: long memories are seldom what they were (Litterman's prior, 1986).
+        """
+        d, width = self.U.shape[1], self.X.shape[1]
+        found = np.zeros((width - self.k, width + d))
+        if width == self.k or not len(rows) or self.loose:
+            return found
+        size = self.X[rows, self.k : self.k + d] - self.U[rows] if self.walks else self.U[rows]
+        column = np.arange(width - self.k)
+        found[column, self.k + column] = size.std(axis=0)[column % d] * (1 + column // d)
+        if self.walks:
+            found[:d, width:] = found[:d, self.k : self.k + d]
+        return found
+
+    @property
+    def least_squares(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients, and the leverages of the usable rows, (m, 1)."""
+        rows, width = np.flatnonzero(self.usable), self.X.shape[1]
+        both = np.concatenate([self.prior(rows), np.c_[self.X[rows], self.U[rows]]])
+        X, U = both[:, :width], both[:, width:]
+        coef = np.linalg.lstsq(X, U, rcond=1e-11)[0]
+        return coef, leverages(X)[len(X) - len(rows) :, None]
 
     def solved(self, rows: np.ndarray, orders: int, before: Nested | None = None) -> Nested:
         """Least squares on some rows, and those of another, for all orders at once."""
         d, n, new = self.U.shape[1], len(rows), np.c_[self.X[rows], self.U[rows]]
         if before is not None:
-            n, new = n + before.n, np.concatenate([before.R, new])
+            n += before.n
+        new = np.concatenate([self.prior(rows) if before is None else before.R, new])
         R: np.ndarray = np.linalg.qr(new, mode="r")  # type: ignore[assignment]
         return Nested(R, self.k + d * np.arange(orders + 1), d, n)
 
@@ -137,7 +167,11 @@ def polynomials(form: Form, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def forms(order: int, options: Any) -> Iterator[Form]:
-    """All that are compared, at their largest order; the plain autoregression comes first."""
+    """All that are compared, at their largest order; the plain autoregression comes first.
+
+    A difference has lags or a memory, not both unless asked for: together they are a local trend,
+    which goes on after a break.
+    """
     season = options.season or 0
     seasonal = [("n", 0.0)]
     if season:
@@ -149,7 +183,10 @@ def forms(order: int, options: Any) -> Iterator[Form]:
         asked = {"auto": usual, "drift": ("n",)}
         for trend in asked.get(options.trend, (options.trend,)):
             for theta in LEVELS if d else MEMORIES:
-                yield Form(order, trend, d, theta, season, kind, memory)
+                level = d and theta and options.order == "auto"
+                yield Form(0 if level else order, trend, d, theta, season, kind, memory)
+                if not theta:
+                    yield Form(order, trend, d, theta, season, kind, memory, loose=True)
 
 
 @dataclass(frozen=True)
@@ -225,9 +262,8 @@ class Series:
     def _once(self, form: Form) -> FittedBackbone:
         design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs)
         rows, d = np.flatnonzero(design.usable), self.Y.shape[1]
-        X, U = design.X[rows], design.U[rows]
-        coef = np.linalg.lstsq(X, U, rcond=1e-11)[0]
-        loo = (U - X @ coef) / (1 - leverages(X)[:, None])
+        coef, share = design.least_squares
+        loo = (design.U[rows] - design.X[rows] @ coef) / (1 - share)
         phi = coef[design.k :].reshape(form.order, d, d).transpose(0, 2, 1)
         A, C = polynomials(form, phi)
         cov = loo.T @ loo / len(rows) + LEAST * np.var(self.Y) * np.eye(d)
@@ -241,7 +277,7 @@ class Series:
         design = Design.of(line.form, self.Y, self.seen, self.sequences, self.inputs)
         rows = np.flatnonzero(design.usable)
         off = self.Y - line.track(self.Y, self.seen, self.sequences, self.inputs).mean
-        off[rows] /= 1 - leverages(design.X[rows])[:, None]
+        off[rows] /= 1 - design.least_squares[1]
         return off
 
     def errors_ahead(self, form: Form) -> float:
@@ -405,10 +441,7 @@ def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
     while (best := simplest(left)) is not first:
         if every[best.transform].errors_ahead(best.form) <= most:
             break
-        family = best.transform, best.form.difference, best.form.by_difference
-        left = [first] + [
-            j for j in left[1:] if (j.transform, j.form.difference, j.form.by_difference) != family
-        ]
+        left = [j for j in left if j is not best]
     return best
 
 
