@@ -356,8 +356,9 @@ class FittedBackbone(Saveable):
         """With a sequence beginning in the law that the states of these rows have."""
         found = []
         for s in sequences:
-            means = self.along(Y, seen, s, inputs)[1]
-            found.append(means[min(len(self.coef), (s.stop - s.start) // 2) : -1])
+            n = 1 + np.flatnonzero(seen[s]).max(initial=0)
+            means = self.along(Y, seen, slice(s.start, s.start + n), inputs)[1]
+            found.append(means[min(len(self.coef), n // 2) : -1])
         states = np.concatenate(found).reshape(-1, self.first.mean.size)
         off = states - states.mean(axis=0)
         mean = states.mean(axis=0).reshape(self.first.mean.shape)

@@ -15,6 +15,7 @@ from .backbone import FittedBackbone, Form, PastState, Track, Transform
 MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
+COMPARED = 5000  # rows that forms are compared on
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
 MOST = 0.9  # leverage of a row
@@ -379,12 +380,36 @@ class Found:
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     """The line that rows held out like best: the autoregression, unless another clearly wins."""
+    chosen = compared(options, *recent(Y, seen, sequences, inputs))
+    if chosen is None:
+        return None
+    plain, best = chosen
+    series = Series.of(Y, seen, sequences, inputs, best.transform)
+    line, off = series.fitted(best.form)
+    wide = line.track(series.Y, seen, sequences, inputs).wide
+    usable = seen & line.settled(wide)
+    if line.form.lost == 1 and line.form.trend == "n" and options.trend != "n":
+        line, off = drifting(line, off, usable)
+    simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
+    track = line.track(series.Y, seen, sequences, inputs)
+    stays = simple.stays(int(seen.sum()), FAR_FROM_ONE)
+    return Found(line, off, usable, series.slopes, left, track, stays)
+
+
+def recent(Y, seen, sequences, inputs) -> tuple:
+    """The last rows, as many as forms are compared on: a form of few numbers needs no more."""
+    start = np.flatnonzero(seen)[-min(COMPARED, seen.sum())]
+    left = [slice(max(s.start - start, 0), s.stop - start) for s in sequences if s.stop > start]
+    return Y[start:], seen[start:], left, None if inputs is None else inputs[start:]
+
+
+def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, Judged] | None:
+    """The autoregression, and the form that is taken."""
     every = {
         name: Series.of(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])
     }
-    first = next(iter(every.values()))
     fixed = options.order != "auto"
-    p = options.order if fixed else first.longest
+    p = options.order if fixed else next(iter(every.values())).longest
     burn = p + 1 + (options.season or 0)
     tried = [
         judged
@@ -392,20 +417,7 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
         for form in forms(p, options)
         if (judged := series.judged(form, burn, fixed)) is not None
     ]
-    if not tried:
-        return None
-    best = lasting(tried, every)
-    series = every[best.transform]
-    line, off = series.fitted(best.form)
-    wide = line.track(series.Y, seen, sequences, inputs).wide
-    usable = seen & line.settled(wide)
-    if line.form.lost == 1 and line.form.trend == "n" and options.trend != "n":
-        line, off = drifting(line, off, usable)
-    simple, plain = first.fitted(tried[0].form)
-    track = line.track(series.Y, seen, sequences, inputs)
-    return Found(
-        line, off, usable, series.slopes, plain, track, simple.stays(int(seen.sum()), FAR_FROM_ONE)
-    )
+    return (tried[0], lasting(tried, every)) if tried else None
 
 
 def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbone, np.ndarray]:
