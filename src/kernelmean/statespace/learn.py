@@ -11,7 +11,7 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
-from ..chains.em import FEWEST, Climb, Effort
+from ..chains.em import Climb, Effort
 from ..chains.emission import Guard, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
@@ -25,7 +25,7 @@ from .backbone import FittedBackbone
 from .contest import Contest, Held, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
-from .lines import Found, clear, search
+from .lines import FEWEST, Found, clear, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles

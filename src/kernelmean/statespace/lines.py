@@ -15,6 +15,7 @@ from .backbone import FittedBackbone, Form, PastState, Track, Transform
 MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
+FEWEST = 16  # rows of a series that a line is looked for in unasked
 COMPARED = 5000  # rows that forms are compared on
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
@@ -24,9 +25,9 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
+CHARGE = 0.5  # of a form, for each of its numbers, in nats
 WORSE = 1.05  # and by how much the error may be above the autoregression's
 DOUBT = 1.0  # of a drift, in its squared standard errors
-NEAR = 0.5  # from the best form within which fewer numbers are better, in nats
 
 
 # ------------------------------------------------------------ a line from data
@@ -211,8 +212,9 @@ class Judged:
 
     @property
     def score(self) -> float:
-        """Mean log-likelihood."""
-        return float(self.loglik.mean())
+        """Log-likelihood, less what numbers that are estimated are charged."""
+        numbers = self.form.numbers + (self.transform is not None)
+        return float(self.loglik.sum()) - CHARGE * numbers
 
 
 @dataclass(frozen=True)
@@ -436,25 +438,16 @@ def clear(gain: np.ndarray) -> bool:
     return bool(gain.sum() > min(CLEAR * gain.std() * len(gain) ** 0.5, SURE))
 
 
-def simplest(tried: list[Judged]) -> Judged:
-    """The first, unless another is clearly better; then the one of few numbers among the best."""
-    best = max(tried, key=lambda j: j.score)
-    if not clear(best.loglik - tried[0].loglik):
-        return tried[0]
-    near = [j for j in tried if (best.loglik - j.loglik).sum() <= NEAR]
-    return min(near, key=lambda j: (j.form.numbers + (j.transform is not None), -j.score))
-
-
 def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
-    """The simplest whose forecasts some rows ahead are no worse than the autoregression's."""
+    """The likeliest form that is clearly better than the autoregression, and no worse far ahead."""
     first = wandering(tried, every)
-    left = [first, *(j for j in tried if j is not first)]
     most = WORSE * every[first.transform].errors_ahead(first.form)
-    while (best := simplest(left)) is not first:
-        if every[best.transform].errors_ahead(best.form) <= most:
+    for best in sorted(tried, key=lambda j: -j.score):
+        if not clear(best.loglik - first.loglik):
             break
-        left = [j for j in left if j is not best]
-    return best
+        if every[best.transform].errors_ahead(best.form) <= most:
+            return best
+    return first
 
 
 def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
