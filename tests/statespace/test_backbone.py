@@ -531,18 +531,13 @@ def test_bad_options(field, value):
 
 
 def test_the_simplest_of_the_best():
-    """Fewer numbers within a nat and a half; the first unless another is clearly better."""
-    rng = np.random.default_rng(0)
-    noise, none = rng.standard_normal(100), np.zeros((100, 1))
-    first, near, best = (
-        lines.Judged(Form(p), None, noise + gain, none)
-        for p, gain in ((2, 0.0), (1, 0.099), (5, 0.1))
-    )
-    assert lines.simplest([first, near, best]) is near
-    assert (
-        lines.simplest([first, replace(best, loglik=noise + 0.3 * rng.standard_normal(100))])
-        is first
-    )
+    """Numbers are charged; the first form stays unless another is clearly better."""
+    noise = np.random.default_rng(0).standard_normal(100)
+    near, best = (lines.Judged(Form(p), None, noise + gain) for p, gain in ((1, 0.099), (5, 0.1)))
+    assert near.score > best.score
+    assert near.score > replace(near, transform="log").score
+    assert lines.clear(best.loglik - noise)
+    assert not lines.clear(0.3 * np.random.default_rng(1).standard_normal(100))
 
 
 @pytest.mark.parametrize("form", [Form(3), Form(3, "n", 1)])

@@ -201,14 +201,11 @@ class Judged:
     transform : str or None
     loglik : array of shape (m,)
         Normal log-likelihood of the rows held out, in the units of the series.
-    off : array of shape (m, d)
-        Errors of their forecasts, in those of the transform.
     """
 
     form: Form
     transform: str | None
     loglik: np.ndarray
-    off: np.ndarray
 
     @property
     def score(self) -> float:
@@ -285,24 +282,20 @@ class Series:
 
     def errors_ahead(self, form: Form) -> float:
         """Root mean square in the later half, `HORIZON` rows ahead, of a line from the first."""
-        first = np.concatenate([np.arange(s.stop - s.start) < self.half(s) for s in self.sequences])
-        line = replace(self, seen=self.seen & first)._once(form)
         back, off = self.transform.back, []
-        for s in self.sequences:
-            times = np.arange(self.half(s), s.stop - s.start - HORIZON)
-            if len(times):
-                means = line.along(self.Y, self.seen, s, self.inputs)[1]
-                inputs = None if self.inputs is None else self.inputs[s]
-                numbers = s.start + times + HORIZON
-                ahead = line.far(means[times], times, HORIZON, inputs)
-                off.append((back(self.Y[numbers]) - ahead)[self.seen[numbers]])
-        errors = np.concatenate(off) if off else np.zeros((1, 1))
-        return float((errors**2).mean() ** 0.5)
-
-    @staticmethod
-    def half(s: slice) -> int:
-        """Rows of the first half of a sequence."""
-        return (s.stop - s.start + 1) // 2
+        halves = [(s.stop - s.start + 1) // 2 for s in self.sequences]
+        cut = zip(self.sequences, halves, strict=True)
+        first = np.concatenate([np.arange(s.stop - s.start) < half for s, half in cut])
+        line = replace(self, seen=self.seen & first)._once(form)
+        for s, half in zip(self.sequences, halves, strict=True):
+            times = np.arange(half, s.stop - s.start - HORIZON)
+            means = line.along(self.Y, self.seen, s, self.inputs)[1]
+            inputs, numbers = None if self.inputs is None else self.inputs[s], s.start + times
+            ahead = line.far(means[times], times, HORIZON, inputs)
+            there = self.seen[numbers + HORIZON]
+            off.append((back(self.Y[numbers + HORIZON]) - ahead)[there])
+        errors = np.concatenate(off)
+        return float((errors**2).sum() / max(errors.size, 1)) ** 0.5
 
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
@@ -324,8 +317,7 @@ class Series:
         if k is None or not len(rows):
             return None
         form = replace(form, order=(k - design.k) // self.Y.shape[1])
-        loglik = normal(errors, floor) + self.slopes[rows]
-        return Judged(form, self.transform.name, loglik, errors)
+        return Judged(form, self.transform.name, normal(errors, floor) + self.slopes[rows])
 
 
 def normal(errors: np.ndarray, floor: float) -> np.ndarray:
@@ -344,8 +336,7 @@ def filled(Y: np.ndarray, seen: np.ndarray, sequences: list[slice]) -> np.ndarra
     for s in sequences:
         there = np.flatnonzero(seen[s])
         for j in range(Y.shape[1]):
-            known = Y[s, j][there]
-            at = np.arange(s.stop - s.start)
+            known, at = Y[s, j][there], np.arange(s.stop - s.start)
             Y[s, j] = np.interp(at, there, known) if len(there) else every[j]
     return Y
 
