@@ -148,7 +148,7 @@ def as_series(Y, **changed) -> Series:
 def test_an_autoregression_is_that_of_statsmodels():
     ar = pytest.importorskip("statsmodels.tsa.ar_model")
     Y = series()
-    m = as_series(Y).fitted(Form(2))[0]
+    m = as_series(Y).fitted(Form(2, loose=True))[0]
     want = ar.AutoReg(Y[:, 0], 2).fit()
     assert_allclose(np.r_[m.terms[0], m.coef[:, 0, 0]], want.params, rtol=1e-8)
     track = m.track(Y, np.ones(len(Y), bool), [slice(0, len(Y))])
@@ -160,14 +160,14 @@ def test_the_order_is_that_of_aic():
     Y = series(400)
     s = as_series(Y)
     want = ar.ar_select_order(Y[:, 0], 8, ic="aic").ar_lags
-    design = Design.of(Form(8), s.Y, s.seen, s.sequences)
+    design = Design.of(Form(8, loose=True), s.Y, s.seen, s.sequences)
     found = design.solved(np.flatnonzero(design.usable), 8).width(0.0, False)
     assert found - 1 == len(want)
 
 
 def test_innovations_leave_their_row_out():
     Y = series(40)
-    m, off = as_series(Y).fitted(Form(1))
+    m, off = as_series(Y).fitted(Form(1, loose=True))
     t = 17
     rows = np.array([i for i in range(1, 40) if i != t])
     X = np.c_[np.ones(39), Y[:-1]]
@@ -531,15 +531,49 @@ def test_bad_options(field, value):
 
 
 def test_the_simplest_of_the_best():
-    """Fewer numbers within a nat and a half; the first unless another is clearly better."""
-    rng = np.random.default_rng(0)
-    noise, none = rng.standard_normal(100), np.zeros((100, 1))
-    first, near, best = (
-        lines.Judged(Form(p), None, noise + gain, none)
-        for p, gain in ((2, 0.0), (1, 0.099), (5, 0.1))
-    )
-    assert lines.simplest([first, near, best]) is near
-    assert (
-        lines.simplest([first, replace(best, loglik=noise + 0.3 * rng.standard_normal(100))])
-        is first
-    )
+    """Numbers are charged; the first form stays unless another is clearly better."""
+    noise = np.random.default_rng(0).standard_normal(100)
+    near, best = (lines.Judged(Form(p), None, noise + gain) for p, gain in ((1, 0.099), (5, 0.1)))
+    assert near.score > best.score
+    assert near.score > replace(near, transform="log").score
+    assert lines.clear(best.loglik - noise)
+    assert not lines.clear(0.3 * np.random.default_rng(1).standard_normal(100))
+
+
+@pytest.mark.parametrize("form", [Form(3), Form(3, "n", 1)])
+def test_lags_are_shrunk_as_dense_ridge_regression(form):
+    """By the normal equations, lag l's precision l² times the mean square of an innovation."""
+    Y = np.cumsum(np.random.default_rng(3).standard_normal((60, 2)), axis=0) * [1.0, 7.0]
+    m = as_series(Y).fitted(form)[0]
+    u = np.diff(Y, axis=0) if form.difference else Y
+    X = np.hstack([u[3 - lag : -lag] for lag in (1, 2, 3)])
+    size = (u[3:] if form.difference else u[2:-1] - u[3:]).var(axis=0)
+    precision = np.kron([1.0, 4.0, 9.0], size)
+    start = np.zeros((6, 2)) if form.difference else np.eye(6, 2)  # no change, of y or of u
+    X = X if form.difference else np.c_[np.ones(len(X)), X]
+    k = X.shape[1] - 6
+    P = np.diag(np.r_[np.zeros(k), precision])
+    want = np.linalg.solve(X.T @ X + P, X.T @ u[3:] + P[:, k:] @ start)
+    found = as_series(Y)
+    assert_allclose(Design.of(form, Y, found.seen, found.sequences).least_squares[0], want)
+    if not form.difference:
+        assert_allclose(m.coef.transpose(0, 2, 1).reshape(6, 2), want[1:])
+
+
+def test_shrunk_innovations_leave_their_row_out():
+    s = as_series(series(40))
+    design = Design.of(Form(2), s.Y, s.seen, s.sequences)
+    rows = np.flatnonzero(design.usable)
+    both = np.r_[design.prior(rows), np.c_[design.X, design.U][rows]]
+    less = np.delete(both, 2 + 10, axis=0)
+    coef = np.linalg.lstsq(less[:, :3], less[:, 3:], rcond=None)[0]
+    want = design.U[rows[10]] - design.X[rows[10]] @ coef
+    assert_allclose(s.fitted(Form(2))[1][rows[10]], want, rtol=1e-7)
+
+
+def test_no_local_trend_is_taken_unasked():
+    """Differences with both lags and a memory go on after a break."""
+    found = list(lines.forms(4, km.Backbone()))
+    assert not [f for f in found if f.difference and f.memory and f.order]
+    asked = list(lines.forms(4, km.Backbone(order=4, difference=1)))
+    assert [f for f in asked if f.memory and f.order == 4]

@@ -317,7 +317,7 @@ class TestLearner:
         draft, latent = draft_of(data(300, 41)), normal(1, 21)
         one = learner(draft, latent)
         starts = [(p.log_shares, p.chain) for p in one.pairings()]
-        found, smoothing, _ = one.refine(starts)
+        found, smoothing = one.refine(starts)[1]()
         before = [
             expectation(smoothing, draft.rows, p.gamma, p.chain)[1].mean() for p in one.pairings()
         ]
@@ -329,7 +329,7 @@ class TestLearner:
         draft, latent = draft_of(data()), normal(1, 11)
         chain = drifting(latent)
         one = learner(draft, latent, chain=chain)
-        found, *_ = one.refine([(p.log_shares, p.chain) for p in one.pairings()])
+        found, _ = one.refine([(p.log_shares, p.chain) for p in one.pairings()])[1]()
         assert_array_equal(found.chain.transmat, chain.transmat)
 
     @pytest.mark.slow
@@ -338,7 +338,7 @@ class TestLearner:
         monkeypatch.setattr(learn, "SEARCHED", 400)
         draft, latent = draft_of(data(700, 42)), normal(1, 15)
         one = learner(draft, latent, Settings(bandwidth, 1, 6, 1e-4, False))
-        found, smoothing, _ = one.refine([(p.log_shares, p.chain) for p in one.pairings()])
+        found, smoothing = one.refine([(p.log_shares, p.chain) for p in one.pairings()])[1]()
         assert found.gamma.shape == (700, 15)
         assert_allclose(found.gamma.sum(axis=1), 1.0)
         assert len(np.arange(700)[smoothing.row]) == 700

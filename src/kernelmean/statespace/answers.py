@@ -398,10 +398,6 @@ class SpaceAnswers(ChainEstimator):
                 "the model has a backbone, beside which states are of its innovations; fit with "
                 "backbone=None for one to draw from"
             )
-        return self._node_model
-
-    @property
-    def _node_model(self) -> NodeModel:
         return NodeModel(self.chain_, self.space_.latent)
 
     @property
@@ -418,8 +414,8 @@ class SpaceAnswers(ChainEstimator):
 
     def _particles(self, rows: Rows) -> particles.ParticleResult:
         Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
-        n = as_filter(self.inference).n
-        return particles.bootstrap(self._node_model, Y, rows.seen, rows.sequences, n, rng, True)
+        n, model = as_filter(self.inference).n, NodeModel(self.chain_, self.space_.latent)
+        return particles.bootstrap(model, Y, rows.seen, rows.sequences, n, rng, True)
 
     def _shares(self, x, weights) -> np.ndarray:
         """Weighted particles of every row, (n, N, n_latent), as probabilities of the nodes."""

@@ -15,7 +15,7 @@ from scipy.linalg.blas import dtbsv
 from ..core.saving import Saveable
 from .options import Backbone
 
-NEAR_ONE = 7.0  # how near to one, in rows of the series, a root may be that is not one
+NEAR_ONE = 11.0  # in rows: how near to one a root may be that is not one (Dickey, Fuller: 10%)
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
 
 
@@ -41,6 +41,8 @@ class Form(Saveable):
         A constant for each row of the season, or D = 1.
     seasonal_memory : float
         Θ.
+    loose : bool
+        Lags by least squares as they are; else shrunk, the more the longer.
     """
 
     order: int
@@ -50,6 +52,7 @@ class Form(Saveable):
     season: int = 0
     seasonal: str = "n"
     seasonal_memory: float = 0.0
+    loose: bool = False
 
     @property
     def ahead(self) -> np.ndarray:
@@ -353,8 +356,9 @@ class FittedBackbone(Saveable):
         """With a sequence beginning in the law that the states of these rows have."""
         found = []
         for s in sequences:
-            means = self.along(Y, seen, s, inputs)[1]
-            found.append(means[min(len(self.coef), (s.stop - s.start) // 2) : -1])
+            n = 1 + np.flatnonzero(seen[s]).max(initial=0)
+            means = self.along(Y, seen, slice(s.start, s.start + n), inputs)[1]
+            found.append(means[min(len(self.coef), n // 2) : -1])
         states = np.concatenate(found).reshape(-1, self.first.mean.size)
         off = states - states.mean(axis=0)
         mean = states.mean(axis=0).reshape(self.first.mean.shape)

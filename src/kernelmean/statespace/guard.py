@@ -91,9 +91,7 @@ def _log_noise(table: np.ndarray, off: np.ndarray) -> np.ndarray:
     """log g, between the entries of its table: never zero, however far."""
     grid = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS
     logs = np.log(table + FAR * np.exp(-0.5 * (grid / WIDE) ** 2))
-    at = (off + SPAN) * (BINS / (2 * SPAN)) - 0.5
-    low = np.clip(at, 0, BINS - 2).astype(int)
-    inside = logs[low] + (at - low) * np.diff(logs)[low]
+    inside = np.interp(off, grid, logs)
     beyond = np.abs(off) > grid[-1]
     if beyond.any():
         inside[beyond] = np.log(FAR) - 0.5 * (off[beyond] / WIDE) ** 2

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
-from ..chains.em import FEWEST, Climb, Effort
+from ..chains.em import Climb, Effort
 from ..chains.emission import Guard, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
@@ -25,7 +25,7 @@ from .backbone import FittedBackbone
 from .contest import Contest, Held, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
-from .lines import Found, clear, search
+from .lines import FEWEST, Found, clear, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
@@ -34,7 +34,7 @@ from .space import Space
 
 SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 # the log-likelihood falls where the λ of the transitions changes
-EFFORT = Effort(short=(5,), finalists=1, half_iter=6, more=4, patience=6)
+EFFORT = Effort(short=(5,), finalists=1, half_iter=4, more=2, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
@@ -53,7 +53,6 @@ class Fit(drafts.Fit):
     guard: tuple[float, float]
     U: np.ndarray
     V: np.ndarray
-    held: Held | None = None  # forecasts of rows held out
     backbone: FittedBackbone | None = None
     rivals: dict[str, Rival] = field(default_factory=dict)
     tried: dict[int, float] = field(default_factory=dict)  # log-likelihoods by dimension
@@ -65,6 +64,21 @@ class Fit(drafts.Fit):
         chain = Chain(start, np.tile(start, (len(start), 1)))
         V = self.space.operator(self.space.Psi.T @ chain.transmat.T, start)
         return replace(self, chain=replace(self.chain, chain=chain), V=V)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """States as a search on some rows found them, and how they are learned from all rows."""
+
+    held: Held | None
+    space: Space
+    learned: Callable[[], Fit]
+    tried: dict[int, float] = field(default_factory=dict)
+
+    @stage("states")
+    def fit(self) -> Fit:
+        """Learned from all rows."""
+        return replace(self.learned(), tried=self.tried)
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ class Plan(drafts.Plan):
         spaces = [self.space(law, rng) for law in self.laws]
         found = self.line(draft, spaces[0][1], inputs)
         if found is None:
-            return cast(Fit, self.states(draft, spaces))
+            return cast(Candidate, self.states(draft, spaces)).fit()
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
@@ -89,10 +103,10 @@ class Plan(drafts.Plan):
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(cast(Held, plain.held)):
-                return replace(plain, rivals=contest.rivals)
-        other = cast(Fit, self.states(left, spaces))
-        if not contest.with_both(cast(Held, other.held)):
-            other = other.without_memory
+                return replace(plain.fit(), rivals=contest.rivals)
+        both = cast(Candidate, self.states(left, spaces))
+        helps, other = contest.with_both(cast(Held, both.held)), both.fit()
+        other = other if helps else other.without_memory
         chain = other.chain
         far = chain.chain.startprob @ arrays.to_numpy(chain.emissions.mean())
         return replace(other, backbone=found.line.centred(far), rivals=contest.rivals)
@@ -133,7 +147,7 @@ class Plan(drafts.Plan):
         return found
 
     @stage("states")
-    def states(self, draft: Draft, spaces, hopeless: float = -np.inf) -> Fit | None:
+    def states(self, draft: Draft, spaces, hopeless: float = -np.inf) -> Candidate | None:
         """Of the fewest dimensions, unless rows held out are clearly likelier with more.
 
         More are judged at the bandwidth and with the guard of fewer; those taken get their own.
@@ -141,7 +155,7 @@ class Plan(drafts.Plan):
         if len(spaces) == 1:
             space, known = spaces[0]
             return self.of_dimension(draft, space, known, hopeless)
-        best: Fit | None = None
+        best: Candidate | None = None
         tried: dict[int, float] = {}
         for space, known in spaces:
             near = None if best is None else best.held
@@ -157,7 +171,7 @@ class Plan(drafts.Plan):
         if best is None:
             return None
         if len(tried) > 1 and best.space is not spaces[0][0]:
-            best = cast(Fit, self.of_dimension(draft, best.space, None))
+            best = cast(Candidate, self.of_dimension(draft, best.space, None))
         return replace(best, tried=tried)
 
     def of_dimension(
@@ -167,7 +181,7 @@ class Plan(drafts.Plan):
         known: Chain | None,
         hopeless: float = -np.inf,
         near: Held | None = None,
-    ) -> Fit | None:
+    ) -> Candidate | None:
         """Pairings, moments from each of these, EM; None where that is hopeless."""
         latent = space.latent
         variates = self.variates(draft)
@@ -183,11 +197,15 @@ class Plan(drafts.Plan):
         ]
         best = min(fits, key=lambda fit: fit.loss)
         if not self.refine:
-            return self.by_moments(learner, space, best)
+            return Candidate(None, space, lambda: self.by_moments(learner, space, best))
         starts = [(p.log_shares, p.chain) for p in pairings]
         ratios = draft.density_ratios(best.U @ space.Psi.T, draft.rows.points)
         starts.append((np.log(ratios), known or space.chain_of(best.V)))
-        return self.by_em(learner, space, best, starts, hopeless, near)
+        refined = learner.refine(starts, hopeless, near)
+        if refined is None:
+            return None
+        held, learned = refined
+        return Candidate(held, space, lambda: self.by_em(learner, space, best, *learned()))
 
     def space(self, law, rng: np.random.Generator) -> tuple[Space, Chain | None]:
         """The nodes, and the chain on them if the transition is known."""
@@ -209,13 +227,9 @@ class Plan(drafts.Plan):
         return drafts.space_of(draft, 0 if particles else self.em.directions)
 
     def by_em(
-        self, learner: Learner, space: Space, best: PairFit, starts, hopeless: float, near
-    ) -> Fit | None:
+        self, learner: Learner, space: Space, best: PairFit, climbed: Climb, smoothing: Smoothing
+    ) -> Fit:
         """Laws whose weights are the probabilities of the nodes in the rows."""
-        refined = learner.refine(starts, hopeless, near)
-        if refined is None:
-            return None
-        climbed, smoothing, held = refined
         draft, seen = learner.draft, learner.draft.rows.seen
         gamma, plain = climbed.gamma[seen], learner.variates is None
         laws = smoothing.emissions(gamma)
@@ -231,7 +245,7 @@ class Plan(drafts.Plan):
         U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))
         V = space.operator(space.Psi.T @ climbed.chain.transmat.T, climbed.chain.startprob)
         guard, history = (strength, learner.guard[1]), np.array(climbed.history)
-        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V, held)
+        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V)
 
     def by_moments(self, learner: Learner, space: Space, best: PairFit) -> Fit:
         """The laws that the moments say."""
@@ -342,8 +356,8 @@ class Learner:
 
     def refine(
         self, starts, hopeless: float = -np.inf, near: Held | None = None
-    ) -> tuple[Climb, Smoothing, Held] | None:
-        """EM on some rows from all starts, (log-densities, chain), then on all rows.
+    ) -> tuple[Held, Callable[[], tuple[Climb, Smoothing]]] | None:
+        """EM on some rows from all starts, (log-densities, chain), and how it goes on on all rows.
 
         None if the best start ends at a mean log-likelihood that is `hopeless`. The bandwidth is
         searched for, or that of another dimension.
@@ -366,8 +380,12 @@ class Learner:
         judged = Held(numbers, held, factor, strength * len(self.latent.nodes))
         if self.settings.bandwidth is None:
             factor = search.narrowed(factor)
-        found = search.anew(search.smoothing(factor), found)
-        return *on_all(search, rows, found, factor, self.settings), judged
+
+        def learned() -> tuple[Climb, Smoothing]:
+            begun = search.anew(search.smoothing(factor), found)
+            return on_all(search, rows, begun, factor, self.settings)
+
+        return judged, learned
 
     def stronger(self) -> Iterator[LinearGuard]:
         """The emission guard ever stronger."""

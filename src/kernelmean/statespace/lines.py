@@ -12,9 +12,11 @@ import numpy as np
 from ..chains.emission import LOG_2PI
 from .backbone import FittedBackbone, Form, PastState, Track, Transform
 
-MEMORIES = (0.0, 0.3, 0.5, 0.7, 0.85)  # θ without a difference,
+MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
+FEWEST = 16  # rows of a series that a line is looked for in unasked
+COMPARED = 5000  # rows that forms are compared on
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
 MOST = 0.9  # leverage of a row
@@ -23,9 +25,9 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
-WORSE = 1.1  # and by how much the error may be above the autoregression's
+CHARGE = 0.5  # of a form, for each of its numbers, in nats
+WORSE = 1.05  # and by how much the error may be above the autoregression's
 DOUBT = 1.0  # of a drift, in its squared standard errors
-NEAR = 1.5  # from the best form within which fewer numbers are better, in nats
 
 
 # ------------------------------------------------------------ a line from data
@@ -44,12 +46,16 @@ class Design:
         Number of terms.
     usable : bool array of shape (n,)
         Rows with all their lags, and seen.
+    walks, loose : bool
+        Whether lags are shrunk towards a random walk, else towards draws; or not at all.
     """
 
     X: np.ndarray
     U: np.ndarray
     k: int
     usable: np.ndarray
+    walks: bool
+    loose: bool
 
     @classmethod
     def of(cls, form: Form, Y, seen, sequences, inputs=None, burn: int = 0) -> Design:
@@ -69,13 +75,39 @@ class Design:
         terms = np.concatenate(known)
         terms = terms if inputs is None else np.c_[terms, inputs]
         X = np.concatenate([terms, np.concatenate(parts)], axis=1)
-        return cls(X, U, terms.shape[1], usable & seen)
+        levels = not (form.difference or form.by_difference)
+        return cls(X, U, terms.shape[1], usable & seen, levels and form.memory == 0, form.loose)
+
+    def prior(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of X and U that shrink lag l as l² rows do whose only regressor is an innovation's
+        size: long memories are seldom what they were (Litterman's prior, 1986).
+        """
+        d, width = self.U.shape[1], self.X.shape[1]
+        found = np.zeros((width - self.k, width + d))
+        if width == self.k or not len(rows) or self.loose:
+            return found
+        size = self.X[rows, self.k : self.k + d] - self.U[rows] if self.walks else self.U[rows]
+        column = np.arange(width - self.k)
+        found[column, self.k + column] = size.std(axis=0)[column % d] * (1 + column // d)
+        if self.walks:
+            found[:d, width:] = found[:d, self.k : self.k + d]
+        return found
+
+    @property
+    def least_squares(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients, and the leverages of the usable rows, (m, 1)."""
+        rows, width = np.flatnonzero(self.usable), self.X.shape[1]
+        both = np.concatenate([self.prior(rows), np.c_[self.X[rows], self.U[rows]]])
+        X, U = both[:, :width], both[:, width:]
+        coef = np.linalg.lstsq(X, U, rcond=1e-11)[0]
+        return coef, leverages(X)[len(X) - len(rows) :, None]
 
     def solved(self, rows: np.ndarray, orders: int, before: Nested | None = None) -> Nested:
         """Least squares on some rows, and those of another, for all orders at once."""
         d, n, new = self.U.shape[1], len(rows), np.c_[self.X[rows], self.U[rows]]
         if before is not None:
-            n, new = n + before.n, np.concatenate([before.R, new])
+            n += before.n
+        new = np.concatenate([self.prior(rows) if before is None else before.R, new])
         R: np.ndarray = np.linalg.qr(new, mode="r")  # type: ignore[assignment]
         return Nested(R, self.k + d * np.arange(orders + 1), d, n)
 
@@ -137,7 +169,11 @@ def polynomials(form: Form, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def forms(order: int, options: Any) -> Iterator[Form]:
-    """All that are compared, at their largest order; the plain autoregression comes first."""
+    """All that are compared, at their largest order; the plain autoregression comes first.
+
+    A difference has lags or a memory, not both unless asked for: together they are a local trend,
+    which goes on after a break.
+    """
     season = options.season or 0
     seasonal = [("n", 0.0)]
     if season:
@@ -149,7 +185,10 @@ def forms(order: int, options: Any) -> Iterator[Form]:
         asked = {"auto": usual, "drift": ("n",)}
         for trend in asked.get(options.trend, (options.trend,)):
             for theta in LEVELS if d else MEMORIES:
-                yield Form(order, trend, d, theta, season, kind, memory)
+                level = d and theta and options.order == "auto"
+                yield Form(0 if level else order, trend, d, theta, season, kind, memory)
+                if not theta:
+                    yield Form(order, trend, d, theta, season, kind, memory, loose=True)
 
 
 @dataclass(frozen=True)
@@ -162,19 +201,17 @@ class Judged:
     transform : str or None
     loglik : array of shape (m,)
         Normal log-likelihood of the rows held out, in the units of the series.
-    off : array of shape (m, d)
-        Errors of their forecasts, in those of the transform.
     """
 
     form: Form
     transform: str | None
     loglik: np.ndarray
-    off: np.ndarray
 
     @property
     def score(self) -> float:
-        """Mean log-likelihood."""
-        return float(self.loglik.mean())
+        """Log-likelihood, less what numbers that are estimated are charged."""
+        numbers = self.form.numbers + (self.transform is not None)
+        return float(self.loglik.sum()) - CHARGE * numbers
 
 
 @dataclass(frozen=True)
@@ -225,9 +262,8 @@ class Series:
     def _once(self, form: Form) -> FittedBackbone:
         design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs)
         rows, d = np.flatnonzero(design.usable), self.Y.shape[1]
-        X, U = design.X[rows], design.U[rows]
-        coef = np.linalg.lstsq(X, U, rcond=1e-11)[0]
-        loo = (U - X @ coef) / (1 - leverages(X)[:, None])
+        coef, share = design.least_squares
+        loo = (design.U[rows] - design.X[rows] @ coef) / (1 - share)
         phi = coef[design.k :].reshape(form.order, d, d).transpose(0, 2, 1)
         A, C = polynomials(form, phi)
         cov = loo.T @ loo / len(rows) + LEAST * np.var(self.Y) * np.eye(d)
@@ -241,29 +277,25 @@ class Series:
         design = Design.of(line.form, self.Y, self.seen, self.sequences, self.inputs)
         rows = np.flatnonzero(design.usable)
         off = self.Y - line.track(self.Y, self.seen, self.sequences, self.inputs).mean
-        off[rows] /= 1 - leverages(design.X[rows])[:, None]
+        off[rows] /= 1 - design.least_squares[1]
         return off
 
     def errors_ahead(self, form: Form) -> float:
         """Root mean square in the later half, `HORIZON` rows ahead, of a line from the first."""
-        first = np.concatenate([np.arange(s.stop - s.start) < self.half(s) for s in self.sequences])
-        line = replace(self, seen=self.seen & first)._once(form)
         back, off = self.transform.back, []
-        for s in self.sequences:
-            times = np.arange(self.half(s), s.stop - s.start - HORIZON)
-            if len(times):
-                means = line.along(self.Y, self.seen, s, self.inputs)[1]
-                inputs = None if self.inputs is None else self.inputs[s]
-                numbers = s.start + times + HORIZON
-                ahead = line.far(means[times], times, HORIZON, inputs)
-                off.append((back(self.Y[numbers]) - ahead)[self.seen[numbers]])
-        errors = np.concatenate(off) if off else np.zeros((1, 1))
-        return float((errors**2).mean() ** 0.5)
-
-    @staticmethod
-    def half(s: slice) -> int:
-        """Rows of the first half of a sequence."""
-        return (s.stop - s.start + 1) // 2
+        halves = [(s.stop - s.start + 1) // 2 for s in self.sequences]
+        cut = zip(self.sequences, halves, strict=True)
+        first = np.concatenate([np.arange(s.stop - s.start) < half for s, half in cut])
+        line = replace(self, seen=self.seen & first)._once(form)
+        for s, half in zip(self.sequences, halves, strict=True):
+            times = np.arange(half, s.stop - s.start - HORIZON)
+            means = line.along(self.Y, self.seen, s, self.inputs)[1]
+            inputs, numbers = None if self.inputs is None else self.inputs[s], s.start + times
+            ahead = line.far(means[times], times, HORIZON, inputs)
+            there = self.seen[numbers + HORIZON]
+            off.append((back(self.Y[numbers + HORIZON]) - ahead)[there])
+        errors = np.concatenate(off)
+        return float((errors**2).sum() / max(errors.size, 1)) ** 0.5
 
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
@@ -285,8 +317,7 @@ class Series:
         if k is None or not len(rows):
             return None
         form = replace(form, order=(k - design.k) // self.Y.shape[1])
-        loglik = normal(errors, floor) + self.slopes[rows]
-        return Judged(form, self.transform.name, loglik, errors)
+        return Judged(form, self.transform.name, normal(errors, floor) + self.slopes[rows])
 
 
 def normal(errors: np.ndarray, floor: float) -> np.ndarray:
@@ -305,8 +336,7 @@ def filled(Y: np.ndarray, seen: np.ndarray, sequences: list[slice]) -> np.ndarra
     for s in sequences:
         there = np.flatnonzero(seen[s])
         for j in range(Y.shape[1]):
-            known = Y[s, j][there]
-            at = np.arange(s.stop - s.start)
+            known, at = Y[s, j][there], np.arange(s.stop - s.start)
             Y[s, j] = np.interp(at, there, known) if len(there) else every[j]
     return Y
 
@@ -343,12 +373,36 @@ class Found:
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     """The line that rows held out like best: the autoregression, unless another clearly wins."""
+    chosen = compared(options, *recent(Y, seen, sequences, inputs))
+    if chosen is None:
+        return None
+    plain, best = chosen
+    series = Series.of(Y, seen, sequences, inputs, best.transform)
+    line, off = series.fitted(best.form)
+    wide = line.track(series.Y, seen, sequences, inputs).wide
+    usable = seen & line.settled(wide)
+    if line.form.lost == 1 and line.form.trend == "n" and options.trend != "n":
+        line, off = drifting(line, off, usable)
+    simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
+    track = line.track(series.Y, seen, sequences, inputs)
+    stays = simple.stays(int(seen.sum()), FAR_FROM_ONE)
+    return Found(line, off, usable, series.slopes, left, track, stays)
+
+
+def recent(Y, seen, sequences, inputs) -> tuple:
+    """The last rows, as many as forms are compared on: a form of few numbers needs no more."""
+    start = np.flatnonzero(seen)[-min(COMPARED, seen.sum())]
+    left = [slice(max(s.start - start, 0), s.stop - start) for s in sequences if s.stop > start]
+    return Y[start:], seen[start:], left, None if inputs is None else inputs[start:]
+
+
+def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, Judged] | None:
+    """The autoregression, and the form that is taken."""
     every = {
         name: Series.of(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])
     }
-    first = next(iter(every.values()))
     fixed = options.order != "auto"
-    p = options.order if fixed else first.longest
+    p = options.order if fixed else next(iter(every.values())).longest
     burn = p + 1 + (options.season or 0)
     tried = [
         judged
@@ -356,20 +410,7 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
         for form in forms(p, options)
         if (judged := series.judged(form, burn, fixed)) is not None
     ]
-    if not tried:
-        return None
-    best = lasting(tried, every)
-    series = every[best.transform]
-    line, off = series.fitted(best.form)
-    wide = line.track(series.Y, seen, sequences, inputs).wide
-    usable = seen & line.settled(wide)
-    if line.form.lost == 1 and line.form.trend == "n" and options.trend != "n":
-        line, off = drifting(line, off, usable)
-    simple, plain = first.fitted(tried[0].form)
-    track = line.track(series.Y, seen, sequences, inputs)
-    return Found(
-        line, off, usable, series.slopes, plain, track, simple.stays(int(seen.sum()), FAR_FROM_ONE)
-    )
+    return (tried[0], lasting(tried, every)) if tried else None
 
 
 def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbone, np.ndarray]:
@@ -388,28 +429,16 @@ def clear(gain: np.ndarray) -> bool:
     return bool(gain.sum() > min(CLEAR * gain.std() * len(gain) ** 0.5, SURE))
 
 
-def simplest(tried: list[Judged]) -> Judged:
-    """The first, unless another is clearly better; then the one of few numbers among the best."""
-    best = max(tried, key=lambda j: j.score)
-    if not clear(best.loglik - tried[0].loglik):
-        return tried[0]
-    near = [j for j in tried if (best.loglik - j.loglik).sum() <= NEAR]
-    return min(near, key=lambda j: (j.form.numbers + (j.transform is not None), -j.score))
-
-
 def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
-    """The simplest whose forecasts some rows ahead are no worse than the autoregression's."""
+    """The likeliest form that is clearly better than the autoregression, and no worse far ahead."""
     first = wandering(tried, every)
-    left = [first, *(j for j in tried if j is not first)]
     most = WORSE * every[first.transform].errors_ahead(first.form)
-    while (best := simplest(left)) is not first:
-        if every[best.transform].errors_ahead(best.form) <= most:
+    for best in sorted(tried, key=lambda j: -j.score):
+        if not clear(best.loglik - first.loglik):
             break
-        family = best.transform, best.form.difference, best.form.by_difference
-        left = [first] + [
-            j for j in left[1:] if (j.transform, j.form.difference, j.form.by_difference) != family
-        ]
-    return best
+        if every[best.transform].errors_ahead(best.form) <= most:
+            return best
+    return first
 
 
 def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:

@@ -103,7 +103,9 @@ class Backbone(Options):
     u_t = D_t + Σ_l Φ_l u_{t−l} + e_t by least squares, where u is the series, its differences, or
     what these leave beyond an average of the past that decays. Each "auto" is chosen by forecasts
     of the later half of the rows, stretch by stretch, from lines fitted to the rows before it: the
-    autoregression by AIC with a constant, unless another form is clearly better.
+    autoregression by AIC with a constant, or that of differences where a root may be one, unless
+    another form is clearly better, and twelve rows ahead no worse. Lags are shrunk towards no
+    change, the longer the more (Litterman 1986), unless forecasts are clearly better as they are.
 
     Parameters
     ----------
