@@ -1,8 +1,7 @@
 """Compute with probability distributions through kernel mean embeddings.
 
 Kernels
-    Gaussian, Gaussian4, Laplace, Matern, Periodic, Rotation, Linear, Delta, Frobenius, Precomputed,
-    on_columns, as_kernel, median_lengthscale
+    Gaussian, Laplace, Matern, Periodic, Linear, Delta, Precomputed, on_columns, as_kernel, ...
 Feature maps
     Nystroem, Exact, RandomFourier, Neural (needs PyTorch)
 Embeddings and rules
@@ -29,22 +28,8 @@ from .embedding.embedding import MeanEmbedding
 from .features.base import FeatureMap
 from .features.fourier import RandomFourier
 from .features.landmarks import Exact, Nystroem
-from .kernels import (
-    Delta,
-    Frobenius,
-    Gaussian,
-    Gaussian4,
-    Kernel,
-    Laplace,
-    Linear,
-    Matern,
-    Periodic,
-    Precomputed,
-    Rotation,
-    as_kernel,
-    median_lengthscale,
-    on_columns,
-)
+from .kernels import *
+from .kernels import __all__ as KERNELS
 from .regression.conditional import ConditionalEmbedding
 
 if TYPE_CHECKING:  # on first use otherwise, as LAZY says
@@ -69,39 +54,27 @@ __all__ = [
     "Backbone",
     "ConditionalDensity",
     "ConditionalEmbedding",
-    "Delta",
     "DensityRatio",
     "EmbeddedDensity",
     "Exact",
     "FeatureMap",
-    "Frobenius",
-    "Gaussian",
-    "Gaussian4",
     "Interval",
-    "Kernel",
     "KernelBayes",
     "KernelBayesFilter",
     "KernelHMM",
     "KernelIV",
     "KernelRule",
     "KernelStateSpace",
-    "Laplace",
-    "Linear",
-    "Matern",
     "MeanEmbedding",
     "Normal",
     "NumericalWarning",
     "Nystroem",
     "Particles",
-    "Periodic",
-    "Precomputed",
     "RandomFourier",
-    "Rotation",
     "Rows",
     "Sampled",
     "Training",
     "Uniform",
-    "as_kernel",
     "bayes_rule",
     "comparators",
     "datasets",
@@ -109,15 +82,14 @@ __all__ = [
     "econml",
     "estimate_order",
     "load",
-    "median_lengthscale",
     "metrics",
     "moments",
-    "on_columns",
     "product_rule",
     "progress",
     "simulate_posterior",
     "simulation_based_calibration",
     "sum_rule",
+    *KERNELS,
 ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
+from kernelmean.comparators import TwoStageLeastSquares
 from kernelmean.instruments import judges, second_stage
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
@@ -138,6 +139,28 @@ def test_no_judge_decides_alone():
     # a fourth judge sees through the one that is pulled
     clean = rows + np.array([0, 0, 0, 0, 1.0])[:, None] * (1 + 0.1 * rng.random(200))
     assert judges.Judged(causal, rows, clean, likely, none).best() == 3
+
+
+@pytest.mark.parametrize(("lead", "taken"), [(5.9, 1), (6.1, 0)])
+def test_what_the_search_of_three_scales_gains_by_itself_is_no_objection_to_a_line(lead, taken):
+    rows = np.random.default_rng(40).exponential(size=(2, 500))
+    bare = np.array([False, True])
+    verdict = judges.Judged(np.array([1.0, 1.2]), rows, rows, np.array([lead, 0.0]), bare)
+    assert verdict.best(1, columns=0.001, scales=3) == taken
+    assert verdict.best(1, columns=0.001) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_many_straight_columns_are_two_stage_least_squares():
+    """The evidence of the kernels that were searched for is 20 to 26 units above the line's."""
+    rng = np.random.default_rng(50)
+    Z, e = rng.normal(size=(300, 10)), rng.normal(size=300)
+    X = 0.8 * Z + 0.5 * e[:, None] + 0.3 * rng.normal(size=(300, 10))
+    truth = X @ (1 / np.arange(1, 11))
+    ours = km.KernelIV().fit(X, truth + e, Z).predict(X)
+    plain = TwoStageLeastSquares().fit(X, truth + e, Z).predict(X)
+    assert np.mean((ours - truth) ** 2) <= 1.2 * np.mean((plain - truth) ** 2)
 
 
 def test_least_squares_do_not_refuse_what_has_a_kernel():

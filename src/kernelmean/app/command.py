@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from ..kernels import TUNED
 from . import terminal
 from .errors import hushed, refusals
 from .files import check_folder, write_all
@@ -25,7 +26,8 @@ from .words import Texts
 
 HERE = Path()  # stands for the folder of the command's own name
 
-KernelName = StrEnum("KernelName", ["gaussian", "laplace", "matern", "linear"])
+KernelName = StrEnum("KernelName", [*TUNED, "linear"])  # type: ignore[misc]
+GAUSSIAN = KernelName("gaussian")
 RuleName = StrEnum("RuleName", ["importance", "squared"])
 Data = Annotated[
     Path, typer.Argument(help="A CSV or Parquet file, or a folder of Parquet.", show_default=False)

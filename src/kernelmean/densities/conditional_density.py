@@ -38,8 +38,7 @@ from ..core.threads import doors, side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
-from ..kernels import Kernel, Periodic, fitted_kernel
-from ..regression.lengthscales import TUNABLE
+from ..kernels import Kernel, Periodic, fitted_kernel, is_tuned
 from ..regression.smoother import Smoother
 from . import bending, rival
 from .bandwidth import bandwidth_lines, with_bandwidth
@@ -479,8 +478,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         chosen = reg is None
         tune: Any = self.tune_lengthscale
         if tune == "auto":
-            named = isinstance(self.kernel_x, str) and self.kernel_x in TUNABLE
-            tune = chosen and named and not learns_from_pairs(self.features)
+            tune = chosen and is_tuned(self.kernel_x) and not learns_from_pairs(self.features)
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)
         choice = len(self._locations()) > 1
         wide = (None if chosen else 0.0) if self.wide == "auto" else float(self.wide)

@@ -105,13 +105,17 @@ class Choice:
     gain: tuple[float, float] | None
 
     @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray, columns: float) -> Choice:
-        """By the judges; X are rows, `columns` those of either side for each row that tells."""
+    def of(cls, tried: list[Tried], X: np.ndarray, columns: float, scales: int) -> Choice:
+        """By the judges.
+
+        X are rows, `columns` those of either side for each row that tells; `scales` were
+        searched.
+        """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
         lines = [j for j, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1]
         line = lines[0] if lines else None
-        best, weights = judged.best(line, columns), judged.weights()
+        best, weights = judged.best(line, columns, scales), judged.weights()
         weights *= [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         points = X[evenly(len(X), POINTS)]

@@ -106,7 +106,9 @@ class Plan:
         X = arrays.to_numpy(together(known, "X"))
         columns = max(X.shape[1], self.few[0].Z.shape[1])
         rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
-        return self.widened(Choice.of(list(itertools.chain(*tried)), X, columns / rows), parts)
+        scales = len(self.plain[0].bent) if self.tunes[0] else 1
+        chosen = Choice.of(list(itertools.chain(*tried)), X, columns / rows, scales)
+        return self.widened(chosen, parts)
 
     @property
     def plainer(self) -> bool:

@@ -30,8 +30,7 @@ from ..core.summary import Summary
 from ..core.threads import doors
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
-from ..kernels import Kernel, Precomputed, fitted_kernel
-from ..regression.lengthscales import TUNABLE
+from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
 from .fit import Plan, StructuralFit
@@ -436,7 +435,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
                 return bool(used) and self.tune_lengthscale
             if kind_of(self.split) == "share" or learns_from_pairs(self.features):
                 return False
-            return all(isinstance(k, str) and k in TUNABLE for k in used)
+            return all(map(is_tuned, used))
 
         return tuned(self.kernel_x, forms[0]), tuned(self.kernel_z, forms[1])
 

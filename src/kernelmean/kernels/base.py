@@ -12,7 +12,11 @@ from ..core import arrays
 from ..core.checks import Array, as_points, check_column, check_columns
 from ..core.saving import Saveable
 
+__all__ = ["Kernel"]
+
 Lengthscale = str | float | Sequence[float]
+NAMED: dict[str, type[Kernel]] = {}  # kernels that a name stands for, which is theirs in lower case
+TUNED: list[str] = []  # names of those with a lengthscale that estimators search
 
 
 class Kernel(Saveable):
@@ -22,10 +26,20 @@ class Kernel(Saveable):
     Subclasses write `gram_of` (and, where it is not constant, `diag_of`); kernels that can smooth a
     density also write `smoothing`, `log_normaliser`, `self_convolved` and, for one column,
     `distribution` and `reach`. Kernels on manifolds write `lift`, `land` and `project`.
+
+    `class Cauchy(Kernel, named=True)` is what "cauchy" means wherever a kernel is asked for, and
+    with `tuned=True` its lengthscales are searched where it is asked for by name.
     """
 
     dips = False  # whether the density is negative somewhere
     _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `pull`
+
+    def __init_subclass__(cls, named: bool = False, tuned: bool = False, **kwargs) -> None:
+        super().__init_subclass__(**kwargs)
+        if named:
+            NAMED[cls.__name__.lower()] = cls
+        if tuned:
+            TUNED.append(cls.__name__.lower())
 
     def __call__(self, X, Y=None) -> Array:
         """Gram matrix k(x_i, y_j) of shape (n, m); `Y` defaults to `X`."""

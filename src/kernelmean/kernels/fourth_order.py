@@ -13,9 +13,11 @@ from ..core.checks import Array
 from .base import Kernel
 from .radial import Gaussian, _Radial
 
+__all__ = ["Gaussian4"]
+
 
 @dataclass(frozen=True)
-class Gaussian4(_Radial):
+class Gaussian4(_Radial, named=True):
     """k(x, x') = Π_j (1 − t_j²/3) exp(−t_j²/2), t = (x − x')/ℓ: a smoothing kernel of order four.
 
     Its density ½(3 − t²)φ(t) has no second moment, so that the bias of a density smoothed with it

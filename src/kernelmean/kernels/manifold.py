@@ -15,11 +15,13 @@ from ..core.checks import Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
 from .radial import Gaussian, _each_positive, _pick, median_lengthscale
 
+__all__ = ["Periodic", "Rotation"]
+
 ROTATION_TOLERANCE = 1e-2  # in A Aᵀ = I: matrices printed with two decimals still pass
 
 
 @dataclass(frozen=True)
-class Periodic(Gaussian):
+class Periodic(Gaussian, named=True, tuned=True):
     """k(x, x') = exp(−2 Σ_j sin²(π(x_j − x'_j)/p_j) / ℓ_j²), for angles.
 
     The Gaussian kernel of the points (cos 2πx/p, sin 2πx/p) on the unit circle, so that ℓ is a
@@ -177,7 +179,7 @@ class _VonMisesTwice(Periodic):
 
 
 @dataclass(frozen=True)
-class Rotation(Kernel):
+class Rotation(Kernel, named=True):
     """k(A, B) = exp(−‖A − B‖²_F / (2ℓ²)) for rotation matrices.
 
     The Gaussian kernel of the chordal distance, ‖A − B‖_F = 2√2 sin(θ/2) for rotations of space

@@ -10,24 +10,12 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import check_choice
 from ..core.saving import is_sklearn_kernel
-from .base import Kernel
+from .base import NAMED, TUNED, Kernel
 from .columns import OnColumns
-from .fourth_order import Gaussian4
-from .manifold import Periodic, Rotation
-from .other import Delta, Frobenius, FromFunction, FromSklearn, Linear
-from .radial import Gaussian, Laplace, Matern, _Radial
+from .other import FromFunction, FromSklearn
+from .radial import Gaussian, Matern, _Radial
 
-BY_NAME: dict[str, type[Kernel]] = {
-    "gaussian": Gaussian,
-    "gaussian4": Gaussian4,
-    "laplace": Laplace,
-    "matern": Matern,
-    "linear": Linear,
-    "delta": Delta,
-    "frobenius": Frobenius,
-    "periodic": Periodic,
-    "rotation": Rotation,
-}
+__all__ = ["as_kernel", "on_columns"]
 
 
 def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kernel:
@@ -36,8 +24,8 @@ def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kern
     Parameters
     ----------
     kernel : Kernel, str, scikit-learn kernel or callable
-        Names: "gaussian", "gaussian4", "laplace", "matern", "linear", "delta", "frobenius",
-        "periodic", "rotation". A callable takes two arrays of points and returns their Gram matrix.
+        A name is that of a class in lower case: "gaussian" for `Gaussian()`. A callable takes two
+        arrays of points and returns their Gram matrix.
     name : str
         The argument's name, for messages.
     columnwise : bool
@@ -52,7 +40,7 @@ def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kern
     if callable(kernel) and not isinstance(kernel, type):
         return FromFunction(kernel)
     raise ValueError(
-        f"{name} is {kernel!r}; a kernelmean Kernel, one of {list(BY_NAME)}, a scikit-learn kernel "
+        f"{name} is {kernel!r}; a kernelmean Kernel, one of {list(NAMED)}, a scikit-learn kernel "
         "or a function returning the Gram matrix is needed"
     )
 
@@ -60,8 +48,13 @@ def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kern
 def _named(kernel: str, name: str, columnwise: bool) -> Kernel:
     if kernel == "precomputed":
         raise ValueError(f"{name}: for a precomputed Gram matrix pass kernelmean.Precomputed(gram)")
-    kind = BY_NAME[check_choice(kernel, name, BY_NAME)]
+    kind = NAMED[check_choice(kernel, name, NAMED)]
     return kind(columnwise=columnwise) if issubclass(kind, _Radial) else kind()
+
+
+def is_tuned(kernel) -> bool:
+    """Whether it was asked for by a name whose lengthscales are searched."""
+    return isinstance(kernel, str) and kernel in TUNED
 
 
 def _from_sklearn(kernel: Any) -> Kernel:

@@ -13,9 +13,11 @@ from ..core.checks import Array, as_points, check_positive
 from .base import Kernel
 from .manifold import flat_matrices, nearest_rotations, rotation_points
 
+__all__ = ["Delta", "Frobenius", "Linear", "Precomputed"]
+
 
 @dataclass(frozen=True)
-class Linear(Kernel):
+class Linear(Kernel, named=True):
     """k(x, x') = xᵀx' + offset; the offset plays the part of an intercept.
 
     Examples
@@ -44,7 +46,7 @@ class Linear(Kernel):
 
 
 @dataclass(frozen=True)
-class Frobenius(Kernel):
+class Frobenius(Kernel, named=True):
     """k(A, B) = tr(A Bᵀ), for matrices such as rotations.
 
     Points are matrices, shape (n, p, q), or their rows laid end to end, shape (n, pq), which is
@@ -95,7 +97,7 @@ class Frobenius(Kernel):
 
 
 @dataclass(frozen=True)
-class Delta(Kernel):
+class Delta(Kernel, named=True):
     """k(x, x') = 1 if x = x' in every column, else 0: probability tables.
 
     Its density is taken against counting measure, so it is a probability mass function.

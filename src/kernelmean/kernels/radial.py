@@ -24,6 +24,8 @@ from ..core import arrays
 from ..core.checks import Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
 
+__all__ = ["Gaussian", "Laplace", "Matern", "median_lengthscale"]
+
 MEDIAN_ROWS = 1000  # the median heuristic looks at no more rows than this
 STRUVE_LIMIT = 8.0
 
@@ -181,7 +183,7 @@ def _each_positive(values, name: str) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Gaussian(_Radial):
+class Gaussian(_Radial, named=True, tuned=True):
     """k(x, x') = exp(−‖x − x'‖² / (2ℓ²)).
 
     Parameters
@@ -303,7 +305,7 @@ class _MaternFamily(_Radial):
 
 
 @dataclass(frozen=True)
-class Laplace(_MaternFamily):
+class Laplace(_MaternFamily, named=True, tuned=True):
     """k(x, x') = exp(−‖x − x'‖₂ / ℓ) (Spiteri 2023, eq. 1.2).
 
     Parameters
@@ -327,7 +329,7 @@ class Laplace(_MaternFamily):
 
 
 @dataclass(frozen=True)
-class Matern(_MaternFamily):
+class Matern(_MaternFamily, named=True, tuned=True):
     """k(x, x') = 2^{1−ν}/Γ(ν) t^ν K_ν(t), t = √(2ν) ‖x − x'‖ / ℓ (Spiteri 2023, eq. 1.3).
 
     Closed forms at half-integer ν; Bessel functions elsewhere.

@@ -15,7 +15,6 @@ from ..core.threads import side_by_side
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 
-TUNABLE = ("gaussian", "laplace", "matern", "periodic")  # names that get tuned lengthscales
 SCALE_DECADES = 1.5  # a scale stays within 10**±1.5 of where it starts
 REG_DECADES = (-9.0, 1.0)  # of λ and ξ, relative to the kernel's mean diagonal
 ROWS_PER_SCALE = 10  # fewer can be fitted by scales of their own, whatever is left out

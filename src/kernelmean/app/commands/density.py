@@ -19,7 +19,7 @@ from ...display import ConditionalDensityDisplay, DensityContourDisplay, Density
 from ...display.densities import medians
 from ...kernels import Linear
 from .. import words
-from ..command import Command, Data, Kernel, KernelName, Names, Shared, columns, option
+from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..tables import split_names, to_csv
@@ -61,7 +61,7 @@ class Settings(Shared):
 
     y: Annotated[Names, columns("--y", "Column(s) to describe")]
     x: Annotated[Names, columns("--x", "Column(s) known")]
-    kernel: Kernel = KernelName.gaussian
+    kernel: Kernel = GAUSSIAN
     bandwidth: Annotated[Widths | None, option(SAY, "--bandwidth", read_bandwidth)] = None
     tune: Annotated[bool | None, option(SAY, "--tune")] = None
 
