@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import kernelmean as km
-from kernelmean.filtering.laws import Normal, Standard, StateLaw
+from kernelmean.filtering.laws import NormalErrors, Standard, StateLaw
 from kernelmean.filtering.nodes import Sparse, chain_of, drawn, thinned
 from kernelmean.regression.lengthscales import evidence_loss
 
@@ -250,7 +250,7 @@ def test_volatility_is_saved_with_its_width(tmp_path):
 
 def test_normal_law_is_scipys():
     E = np.random.default_rng(0).standard_normal((30, 2)) @ np.array([[1.0, 0.5], [0.0, 2.0]])
-    law = Normal.of(E)
+    law = NormalErrors.of(E)
     expected = multivariate_normal(np.zeros(2), E.T @ E / 30).logpdf(E)
     assert_allclose(law.log_density_each(E), expected, atol=1e-9)
     assert_allclose(law.log_density_each(E.reshape(5, 6, 2)).ravel(), expected, atol=1e-9)

@@ -238,7 +238,7 @@ class LocationSearch:
             self._u, self._tie = start._u, start._tie * len(start.Y) / len(Y)
         elif free and self.d > 1:
             self.round()
-            self._tie = self._best_tie()
+            self._tie = self.tie()
 
     def round(self) -> None:
         """Landmarks for the scales as they stand, and a descent."""
@@ -249,6 +249,11 @@ class LocationSearch:
     def found(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
+
+    @property
+    def reg(self) -> float:
+        """λ found."""
+        return float(10.0 ** self._u[-1])
 
     def location(self, X, Y, features: FeatureMap, *given) -> Location:
         """m as found, learned from rows in coordinates of this map."""
@@ -263,7 +268,7 @@ class LocationSearch:
         def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
             reg, size = 10.0 ** u[-1], 10.0 ** u[d]
             Theta = np.hstack([size * line, scaled(u[:d])])
-            value, on_Theta, on_reg = self._judged(Theta, Y, reg)
+            value, on_Theta, on_reg = self.judged(Theta, Y, reg)
             price, on_scales = tied(u[:d], scaled.pullback(on_Theta[:, d:]), tie)
             on_line = size * float((on_Theta[:, :d] * line).sum())
             rest = np.log(10) * np.array([on_line, reg * on_reg])
@@ -272,13 +277,14 @@ class LocationSearch:
         u = self._u if start is None else start
         return descend(loss, u, self._bounds, *how).round(DIGITS - 1)  # its loss is flatter still
 
-    def _judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
+    def judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
         """What is minimised, with its gradients with respect to Θ and λ."""
         value, on_Theta, on_reg = stage1_loss(Theta, Y, reg, intercept=True)
         value = max(value, 1e-300)
         return float(np.log(value)), on_Theta / value, on_reg / value
 
-    def _best_tie(self) -> float:
+    def tie(self) -> float:
+        """How strongly the scales of columns are tied."""
         return best_tie(self._descend_on, self._held_out, self.d, len(self.Y))
 
     def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> np.ndarray:

@@ -33,17 +33,16 @@ BLOCK = 2**22  # log densities that are formed together
 class EvidenceSearch(LocationSearch):
     """Scales by the evidence, which does not take luck with the rows left out for smoothness."""
 
-    def _judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
+    def judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
         return evidence_loss(Theta, Y, reg)
 
-    def _best_tie(self) -> float:
+    def tie(self) -> float:
         return 1.0 / len(self.Y)
 
     def location(self, X, Y, features: FeatureMap) -> Location:  # type: ignore[override]
         """m as found, λ too."""
         scales, size = self.found
-        kernel, reg = self.kernel.scaled(scales), float(10.0 ** self._u[-1])
-        return Location.of(X, Y, kernel, features, size, reg=reg)
+        return Location.of(X, Y, self.kernel.scaled(scales), features, size, reg=self.reg)
 
 
 def _regressed(X: np.ndarray, Y: np.ndarray) -> Location:
@@ -65,13 +64,13 @@ def _regressed(X: np.ndarray, Y: np.ndarray) -> Location:
 
 
 @dataclass(frozen=True)
-class Normal(Saveable):
+class NormalErrors(Saveable):
     """N(0, LLᵀ)."""
 
     root: np.ndarray  # L
 
     @classmethod
-    def of(cls, E: np.ndarray) -> Normal:
+    def of(cls, E: np.ndarray) -> NormalErrors:
         """As wide as these errors about zero."""
         second = E.T @ E / len(E)
         dust = 1e-12 * np.trace(second) * np.eye(len(second))
@@ -125,8 +124,8 @@ class Standard(Saveable):
         scale = _regressed(X, told)
         log_s = told - scale.residuals
         own = off / np.exp(log_s)
-        gain = Normal.of(own).log_density_each(own) - log_s.sum(axis=1)
-        if scale.explains and clearly(gain - Normal.of(off).log_density_each(off)):
+        gain = NormalErrors.of(own).log_density_each(own) - log_s.sum(axis=1)
+        if scale.explains and clearly(gain - NormalErrors.of(off).log_density_each(off)):
             return cls(where, scale, known), own
         return cls(where, None, known), off
 
@@ -155,14 +154,14 @@ def clearly(gain: np.ndarray) -> bool:
 class StateLaw:
     """p(y|x): that of the standardised y is normal, or a `ConditionalDensity` if rows say so."""
 
-    density: Normal | densities.Fit
+    density: NormalErrors | densities.Fit
     standard: Standard | None = None  # a file of an earlier version may have none
 
     @classmethod
     def of(cls, X: np.ndarray, Y: np.ndarray) -> StateLaw:
         """A density in place of the normal law where rows left out are clearly likelier so."""
         standard, E = Standard.of(X, Y)
-        normal, some = Normal.of(E), evenly(len(E), JUDGED)
+        normal, some = NormalErrors.of(E), evenly(len(E), JUDGED)
         few, errors = X[some], spread_ties(E[some])
         kernel_y = with_bandwidth(fitted_kernel("gaussian", E), None, errors, "kernel_y")
         rough = DensitySearch(fitted_kernel("gaussian", X), kernel_y, few, errors, intercept=True)
@@ -174,7 +173,7 @@ class StateLaw:
     def at(self, X) -> LawsAt:
         """The laws at rows of X."""
         laws: Any = self.density
-        if not isinstance(laws, Normal):
+        if not isinstance(laws, NormalErrors):
             laws = laws.laws(X).dense()
         if self.standard is None:
             zero = np.zeros((len(X), laws.embedding.points.shape[1]))
@@ -186,7 +185,7 @@ class StateLaw:
 class LawsAt:
     """Laws of (y − m)/s, with m and log s of each, (N, d)."""
 
-    laws: Normal | MovedLaws
+    laws: NormalErrors | MovedLaws
     middle: np.ndarray
     log_size: np.ndarray
 
@@ -207,7 +206,7 @@ class LawsAt:
 
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """A draw from each, (N, d)."""
-        if isinstance(self.laws, Normal):
+        if isinstance(self.laws, NormalErrors):
             found = self.laws.sample(len(self.middle), rng)
         else:
             found = arrays.to_numpy(self.laws.sample(1, rng))[:, 0]

@@ -16,7 +16,7 @@ from ..core.saving import Saveable
 from ..densities import fit as densities
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from .laws import LawsAt, Normal, Standard, StateLaw
+from .laws import LawsAt, NormalErrors, Standard, StateLaw
 from .machine import Recursion, Step
 
 NODES, MOST = 1_000, 4_000  # of one column or wide laws; of several where laws are narrow
@@ -48,7 +48,7 @@ class NodeMachine(Recursion):
         A draw of what is observed at each.
     transition : array of shape (N, N), or Sparse
         K.
-    observing : Normal or Fit
+    observing : NormalErrors or Fit
         p(x|z), of a standardised x.
     least : float
         Log density of the training observation that is least likely at its own state.
@@ -63,7 +63,7 @@ class NodeMachine(Recursion):
     kernel_x: Kernel
     kernel_z: Kernel
     transition: np.ndarray | Sparse
-    observing: Normal | densities.Fit
+    observing: NormalErrors | densities.Fit
     least: float
     standard: Standard | None = None
     share: np.ndarray | None = None
@@ -195,7 +195,7 @@ def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray
             found.append(at)
         return np.concatenate(found)[:n]
 
-    if limit is None and isinstance(moving.density, Normal):
+    if limit is None and isinstance(moving.density, NormalErrors):
         few = some(NODES // 4)
         told = moving.at(few).log_density(few)
         near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
