@@ -39,7 +39,7 @@ class EvidenceSearch(LocationSearch):
     def tie(self) -> float:
         return 1.0 / len(self.Y)
 
-    def location(self, X, Y, features: FeatureMap) -> Location:  # type: ignore[override]
+    def location(self, X, Y, features: FeatureMap) -> Location:
         """m as found, λ too."""
         scales, size = self.found
         return Location.of(X, Y, self.kernel.scaled(scales), features, size, reg=self.reg)
