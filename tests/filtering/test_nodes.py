@@ -329,3 +329,10 @@ def test_nodes_reach_beyond_the_states():
     found = model.predict(np.linspace(Z.max(), top, 12)[:, None])
     assert abs(found[-1] - top) < 0.1
     assert_allclose(model.start().mean(), Z.mean(axis=0), atol=0.1)
+
+
+def test_a_constant_state_is_named():
+    X, Z, *_ = data()
+    Z = np.column_stack([Z[:, 0], np.ones(len(Z))])
+    with pytest.raises(ValueError, match="column 1 of Z is constant"):
+        km.KernelBayesFilter(inference="densities").fit(X, Z)

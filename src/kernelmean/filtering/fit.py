@@ -61,6 +61,8 @@ class Plan:
                 raise ValueError(
                     f"{name} is {type(array).__name__}; inference='densities' needs NumPy arrays"
                 )
+            for j in np.flatnonzero(array.max(axis=0) == array.min(axis=0)):
+                raise ValueError(f"column {j} of {name} is constant; densities need it to vary")
         kernel_x = fitted_kernel(self.kernel_x, points_x, names=names[0], name="kernel_x")
         kernel_z = settings.state_kernel(self.kernel_z, points, names[1])
         pairs = consecutive(sequences)

@@ -50,8 +50,8 @@ def _regressed(X: np.ndarray, Y: np.ndarray) -> Location:
 
     The simplest that leaves no clearly larger errors in rows left out.
     """
-    line = Location.of(X, Y, fitted_kernel("linear", X), Nystroem(), 1.0)
     search = EvidenceSearch(fitted_kernel("gaussian", X), X, Y)
+    line = Location.of(X, Y, fitted_kernel("linear", X), Nystroem(), 1.0)
     search.round()
     curve = search.location(X, Y, Nystroem(max_rank=densities.TUNED_RANK))
     gain = ((line.residuals**2 - curve.residuals**2) / Y.var(axis=0)).sum(axis=1)
