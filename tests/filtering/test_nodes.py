@@ -7,10 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import kernelmean as km
-from kernelmean.filtering.laws import StateLaw
-from kernelmean.filtering.nodes import chain_of
+from kernelmean.filtering.laws import NormalErrors, Standard, StateLaw
+from kernelmean.filtering.nodes import Sparse, chain_of, drawn, thinned
+from kernelmean.regression.lengthscales import evidence_loss
 
 
 def data() -> tuple[np.ndarray, ...]:
@@ -187,7 +190,7 @@ def test_width_is_learned_where_it_varies(law):
     middle, log_size = law.standard(Z)
     assert_allclose(middle[:2], np.sin(Z[:2]), atol=0.4)  # beyond, the noise is e^z
     assert_allclose(log_size - log_size[1], Z, atol=0.3)
-    assert StateLaw.of(*fan(200, 1, varies=False)).standard is None
+    assert StateLaw.of(*fan(200, 1, varies=False)).standard.size is None
 
 
 def test_law_of_standardised_values_is_a_density(law):
@@ -217,10 +220,11 @@ def test_nearer_to_the_truth_than_one_bandwidth(law):
     assert truth.mean() - ours < 0.7 * (truth.mean() - plain)
 
 
-def test_densities_of_rows_of_its_own(model):
+def test_densities_of_rows_of_its_own():
     """Rows out of reach of every point count as nothing, which they are."""
-    laws = model.machine_.observing.laws(model.points_[:4])
-    Y = np.concatenate([data()[2][:6], [[50.0, 0.0]]])
+    X, Z, new, states = data()
+    laws = km.ConditionalDensity(location=True).fit(Z[:60], X[:60]).at(states[:4])
+    Y = np.concatenate([new[:6], [[50.0, 0.0]]])
     found = laws.log_density_each(np.broadcast_to(Y, (4, 7, 2)))
     m = laws.embedding.normalised()
     K = np.stack([m.kernel.density(m.points, Y - shift) for shift in laws.shift])
@@ -236,7 +240,100 @@ def test_volatility_is_saved_with_its_width(tmp_path):
         Z[t] = 0.9 * Z[t - 1] + 0.5 * rng.standard_normal()
     X = np.exp(Z / 2) * rng.standard_normal((150, 1))
     model = km.KernelBayesFilter(inference="densities").fit(X, Z)
-    assert model.machine_.standard is not None
+    assert model.machine_.standard.size is not None
     model.save(tmp_path / "filter.km")
     again = km.load(tmp_path / "filter.km")
     assert_allclose(again.filter(X[:9]).mean(), model.filter(X[:9]).mean(), atol=1e-12)
+
+
+# ------------------------------------------------------------ normal laws, sparse chains
+
+
+def test_normal_law_is_scipys():
+    E = np.random.default_rng(0).standard_normal((30, 2)) @ np.array([[1.0, 0.5], [0.0, 2.0]])
+    law = NormalErrors.of(E)
+    expected = multivariate_normal(np.zeros(2), E.T @ E / 30).logpdf(E)
+    assert_allclose(law.log_density_each(E), expected, atol=1e-9)
+    assert_allclose(law.log_density_each(E.reshape(5, 6, 2)).ravel(), expected, atol=1e-9)
+    draws = law.sample(20_000, np.random.default_rng(1))
+    assert_allclose(np.cov(draws.T), E.T @ E / 30, rtol=0.1)
+
+
+def test_standard_is_a_gaussian_process_with_its_doubt():
+    """v is the variance of scikit-learn's over that of the noise, in and beyond the data."""
+    rng = np.random.default_rng(0)
+    Z = rng.uniform(-3, 3, (80, 1))
+    standard, _ = Standard.of(Z, np.sin(2 * Z) + 0.2 * rng.standard_normal((80, 1)))
+    where, at = standard.where, np.linspace(-4, 4, 9)[:, None]
+    Y = np.sin(2 * Z)  # any other y has the same v
+    slope, scale = where.line.factor[0] ** 2, where.features.kernel_.lengthscale
+    line = kernels.ConstantKernel(slope, "fixed") * kernels.DotProduct(0.0, "fixed")
+    own = kernels.RBF(scale) + line + kernels.ConstantKernel(1e5)  # a free intercept
+    noise = 80 * where.reg
+    shift = where.line.mean
+    gp = GaussianProcessRegressor(own, alpha=noise, optimizer=None).fit(Z - shift, Y)
+    _, spread = gp.predict(at - shift, return_std=True)
+    found = standard._unknown(at) * noise
+    assert_allclose(found, spread**2, rtol=1e-2)  # the kernel is that of a few landmarks
+
+
+def test_sparse_chain_is_the_dense_one():
+    points = np.linspace(0, 1, 60)
+    K = chain_of(-0.5 * ((points[:, None] - points) / 0.005) ** 2, drawn=False)
+    sparse, v = thinned(K), np.random.default_rng(0).random(60)
+    assert len(sparse.data) < 0.25 * 60**2
+    assert_allclose(v @ sparse, v @ K, atol=1e-7)
+    assert_allclose(sparse @ v, K @ v, atol=1e-7)
+    assert thinned(np.full((4, 4), 0.25)).shape == (4, 4)
+
+
+def test_narrow_laws_have_more_nodes(tmp_path):
+    """Of two columns, so many that each has successors; most transitions are not kept."""
+    rng = np.random.default_rng(0)
+    Z = rng.uniform(-1, 1, (80, 2))
+    law = StateLaw.of(Z, Z[:, ::-1] + 0.03 * rng.standard_normal(Z.shape))
+    points = drawn(law, Z, None, rng)
+    assert len(points) > 1_000
+    assert (np.abs(points) <= 1.5).all()
+    chain = thinned(chain_of(law.at(points[:500]).log_density(points[:500])))
+    assert isinstance(chain, Sparse)
+    chain.save(tmp_path / "chain.km")
+    assert_array_equal(km.load(tmp_path / "chain.km") @ np.arange(500.0), chain @ np.arange(500.0))
+
+
+def test_evidence_is_the_density_of_a_gaussian_process():
+    """Up to a constant, its variance profiled out; and its slopes are finite differences."""
+    rng = np.random.default_rng(0)
+    Theta, y, reg = rng.standard_normal((20, 3)), rng.standard_normal((20, 1)), 0.3
+    Theta, y = Theta - Theta.mean(axis=0), y - y.mean(axis=0)
+    C = np.eye(20) + Theta @ Theta.T / (20 * reg)
+    size = (y.T @ np.linalg.solve(C, y)).item() / 20
+    expected = -multivariate_normal(np.zeros(20), size * C).logpdf(y[:, 0]) / 20
+    value, on_Theta, on_reg = evidence_loss(Theta, y, reg)
+    assert_allclose(value + 0.5 + 0.5 * np.log(2 * np.pi), expected, atol=1e-12)
+    way, h = rng.standard_normal((20, 3)), 1e-6
+    slope = evidence_loss(Theta + h * way, y, reg)[0] - evidence_loss(Theta - h * way, y, reg)[0]
+    assert_allclose((on_Theta * way).sum(), slope / (2 * h), rtol=1e-6)
+    slope = evidence_loss(Theta, y, reg + h)[0] - evidence_loss(Theta, y, reg - h)[0]
+    assert_allclose(on_reg, slope / (2 * h), rtol=1e-6)
+
+
+def test_nodes_reach_beyond_the_states():
+    """A state that leaves its training range is followed, as far as nodes reach."""
+    rng = np.random.default_rng(0)
+    Z = np.zeros((200, 1))
+    for t in range(1, 200):
+        Z[t] = 0.8 * Z[t - 1] + 0.4 * rng.standard_normal()
+    X = Z + 0.1 * rng.standard_normal(Z.shape)
+    model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    top = Z.max() + 0.2 * np.ptp(Z)
+    found = model.predict(np.linspace(Z.max(), top, 12)[:, None])
+    assert abs(found[-1] - top) < 0.1
+    assert_allclose(model.start().mean(), Z.mean(axis=0), atol=0.1)
+
+
+def test_a_constant_state_is_named():
+    X, Z, *_ = data()
+    Z = np.column_stack([Z[:, 0], np.ones(len(Z))])
+    with pytest.raises(ValueError, match="column 1 of Z is constant"):
+        km.KernelBayesFilter(inference="densities").fit(X, Z)

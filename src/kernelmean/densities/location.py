@@ -150,8 +150,9 @@ class Location(Saveable):
         size: float,
         bend: Bend | None = None,
         rows: Rows | None = None,
+        reg: float | None = None,
     ) -> Location:
-        """At a fixed kernel and size of the line, λ by leave-one-out.
+        """At a fixed kernel and size of the line, λ by leave-one-out if it is not given.
 
         X and Y may be some of `rows`; Y is on the bent scale, `rows` are as they came.
         """
@@ -177,7 +178,7 @@ class Location(Saveable):
         def loss(reg: float) -> float:
             return float(arrays.namespace(Y).mean((residuals(reg) / scale) ** 2))
 
-        reg, best = minimise_log10(loss, *REG_DECADES)
+        reg = minimise_log10(loss, *REG_DECADES)[0] if reg is None else reg
         solved = smoother.shrink(reg)[:, None] * means
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
@@ -186,7 +187,7 @@ class Location(Saveable):
         beyond = Beyond.of(X, features.kernel_, fitted, bend)
         explains = _explains(Y, left, scale)
         alone = None if rows is None else smoother.alone()
-        return cls(line, features, intercept, coef, reg, best, left, explains, beyond, alone)
+        return cls(line, features, intercept, coef, reg, loss(reg), left, explains, beyond, alone)
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
@@ -237,7 +238,7 @@ class LocationSearch:
             self._u, self._tie = start._u, start._tie * len(start.Y) / len(Y)
         elif free and self.d > 1:
             self.round()
-            self._tie = best_tie(self._descend_on, self._held_out, self.d, len(Y))
+            self._tie = self.tie()
 
     def round(self) -> None:
         """Landmarks for the scales as they stand, and a descent."""
@@ -248,6 +249,11 @@ class LocationSearch:
     def found(self) -> tuple[np.ndarray, float]:
         """Factors of the lengthscales, and the size of the line."""
         return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
+
+    @property
+    def reg(self) -> float:
+        """λ found."""
+        return float(10.0 ** self._u[-1])
 
     def location(self, X, Y, features: FeatureMap, *given) -> Location:
         """m as found, learned from rows in coordinates of this map."""
@@ -262,15 +268,24 @@ class LocationSearch:
         def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
             reg, size = 10.0 ** u[-1], 10.0 ** u[d]
             Theta = np.hstack([size * line, scaled(u[:d])])
-            value, on_Theta, on_reg = stage1_loss(Theta, Y, reg, intercept=True)
-            value = max(value, 1e-300)
-            price, on_scales = tied(u[:d], scaled.pullback(on_Theta[:, d:]) / value, tie)
+            value, on_Theta, on_reg = self.judged(Theta, Y, reg)
+            price, on_scales = tied(u[:d], scaled.pullback(on_Theta[:, d:]), tie)
             on_line = size * float((on_Theta[:, :d] * line).sum())
-            rest = np.log(10) * np.array([on_line, reg * on_reg]) / value
-            return float(np.log(value)) + price, np.append(on_scales, rest)
+            rest = np.log(10) * np.array([on_line, reg * on_reg])
+            return value + price, np.append(on_scales, rest)
 
         u = self._u if start is None else start
         return descend(loss, u, self._bounds, *how).round(DIGITS - 1)  # its loss is flatter still
+
+    def judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
+        """What is minimised, with its gradients with respect to Θ and λ."""
+        value, on_Theta, on_reg = stage1_loss(Theta, Y, reg, intercept=True)
+        value = max(value, 1e-300)
+        return float(np.log(value)), on_Theta / value, on_reg / value
+
+    def tie(self) -> float:
+        """How strongly the scales of columns are tied."""
+        return best_tie(self._descend_on, self._held_out, self.d, len(self.Y))
 
     def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> np.ndarray:
         """Squared errors on rows that m was not learned from."""

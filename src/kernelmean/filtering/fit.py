@@ -17,7 +17,7 @@ from ..features.choose import as_target_map, fit_pairs
 from ..kernels import Kernel, fitted_kernel
 from . import settings
 from .machine import Machine, readout
-from .nodes import NODES, NodeMachine
+from .nodes import NodeMachine
 from .steps import Importance, Shares, Squared, Transition
 
 EXACT = 1e-6  # λ below which the backward pass has it too
@@ -61,10 +61,12 @@ class Plan:
                 raise ValueError(
                     f"{name} is {type(array).__name__}; inference='densities' needs NumPy arrays"
                 )
+            for j in np.flatnonzero(array.max(axis=0) == array.min(axis=0)):
+                raise ValueError(f"column {j} of {name} is constant; densities need it to vary")
         kernel_x = fitted_kernel(self.kernel_x, points_x, names=names[0], name="kernel_x")
         kernel_z = settings.state_kernel(self.kernel_z, points, names[1])
-        limit, pairs = self.max_active or NODES, consecutive(sequences)
-        return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, limit)
+        pairs = consecutive(sequences)
+        return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
 
     @stage("states")
     def draft(self, points, sequences: list[slice], names) -> Dynamics:

@@ -82,14 +82,14 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         `reg`, if that is below 1e-6 and so asks for exact tables.
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
-        systematic sampling. None keeps all. Of densities: nodes; None is two for each training
-        row, but 1,000 at most.
+        systematic sampling. None keeps all. Of densities: nodes; None is 1,000, or up to 4,000
+        where there are several states and little noise.
     inference : {"kbr", "densities"}
-        Kernel Bayes' rule, or Bayes' rule with two `ConditionalDensity` fits, p(z_t | z_{t−1}) and
-        p(x_t | z_t), on weights of draws from the first (MATH §13.8). Densities are nearer to the
-        exact filter and much nearer to the exact smoother, and take seconds to learn; they choose
-        everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
-        cannot be supervised.
+        Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
+        on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes. They
+        are nearer to the exact filter and much nearer to the exact smoother, and take longer to
+        learn; they choose everything themselves (`rule` and the regularisers are not used), need
+        NumPy arrays, and cannot be supervised.
 
     Attributes
     ----------

@@ -7,28 +7,36 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from ..core import arrays
 from ..core.checks import Array, frozen
+from ..core.moments import evenly
+from ..core.saving import Saveable
 from ..densities import fit as densities
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from .laws import LawsAt, Standard, StateLaw
+from .laws import LawsAt, NormalErrors, Standard, StateLaw
 from .machine import Recursion, Step
 
-NODES = 1_000
+NODES, MOST = 1_000, 4_000  # of one column or wide laws; of several where laws are narrow
+PAIRS = 1e6  # of nodes of which one may follow the other, that set how many there are
+BEYOND = 0.25  # of the range of a column, that nodes may reach on both sides
+STEPS = 20  # of the paths that they are drawn from
+NOTHING = 1e-9  # of a row's largest transition
+THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
-BLOCK = 200  # observations whose densities are formed together
 
 
 @dataclass(frozen=True, eq=False)
 class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
 
-    The nodes are draws of p(z'|z_i) at the training states, which are fewer and end sooner.
+    The nodes of one column are evenly spaced, and reach further than the training states; those of
+    several are paths drawn from p(z'|z), the more the narrower it is.
 
-    - predict: w'_j = Σ_i w_i K_ij, K_ij ∝ p(z_j|z_i) / Σ_l p(z_j|z_l), rows summing to one: the
-      nodes are draws of the law that the densities in the denominator average to;
+    - predict: w'_j = Σ_i w_i K_ij, rows summing to one, K_ij ∝ p(z_j|z_i), over Σ_l p(z_j|z_l)
+      where the nodes are draws of what these densities average to;
     - update: w_j ∝ w'_j p(x|z_j);
     - smooth: the backward pass of that chain, v_i = w_i Σ_j K_ij s_j / w'_j.
 
@@ -38,37 +46,46 @@ class NodeMachine(Recursion):
         The nodes.
     points_x : array of shape (N, d_x)
         A draw of what is observed at each.
-    transition : array of shape (N, N)
+    transition : array of shape (N, N), or Sparse
         K.
-    observing : Fit
-        p(x|z), of `ConditionalDensity`,
+    observing : NormalErrors or Fit
+        p(x|z), of a standardised x.
     least : float
         Log density of the training observation that is least likely at its own state.
     standard : Standard, optional
-        What x is standardised by, where `observing` is a law of the standardised one.
+        What x is standardised by.
+    share : array of shape (N,), optional
+        Of the law of the training states, at each node; None is the same at all.
     """
 
     points: Array
     points_x: Array
     kernel_x: Kernel
     kernel_z: Kernel
-    transition: np.ndarray
-    observing: densities.Fit
+    transition: np.ndarray | Sparse
+    observing: NormalErrors | densities.Fit
     least: float
     standard: Standard | None = None
+    share: np.ndarray | None = None
 
     @classmethod
-    def of(cls, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int) -> NodeMachine:
+    def of(cls, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None) -> NodeMachine:
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
         moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
         least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
-        rng, rows = np.random.default_rng(0), evenly_again(len(Z), limit)
-        points = frozen(moving.at(Z[rows]).sample(rng))
-        transition = chain_of(moving.at(points).log_density(points))
+        rng, share = np.random.default_rng(0), None
+        if Z.shape[1] == 1:
+            points = frozen(np.linspace(*around(Z), limit or NODES))
+            transition = chain_of(moving.at(points).log_density(points), drawn=False)
+            share = np.exp(moving.at(Z[evenly(len(Z), NODES)]).log_density(points)).sum(axis=0)
+            share /= share.sum()
+        else:
+            points = frozen(drawn(moving, Z, limit, rng))
+            transition = chain_of(moving.at(points).log_density(points))
         told = frozen(seeing.at(points).sample(rng))
         both = seeing.density, least, seeing.standard
-        return cls(points, told, kernel_x, kernel_z, transition, *both)
+        return cls(points, told, kernel_x, kernel_z, thinned(transition), *both, share)
 
     def state(self) -> dict[str, Any]:
         """Its fields, without what is formed on first use."""
@@ -91,9 +108,13 @@ class NodeMachine(Recursion):
         return self._step(near / density, "start")
 
     def everywhere(self) -> MeanEmbedding:
-        """The law of the nodes."""
+        """The law of the training states."""
+        return MeanEmbedding.of_parts(self.points, self._usual, None, self.kernel_z)
+
+    @cached_property
+    def _usual(self) -> np.ndarray:
         n = len(self.points)
-        return MeanEmbedding.of_parts(self.points, np.full(n, 1.0 / n), None, self.kernel_z)
+        return np.full(n, 1.0 / n) if self.share is None else self.share
 
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
@@ -106,8 +127,7 @@ class NodeMachine(Recursion):
 
     def log_densities(self, X) -> np.ndarray:
         """log p(x|z_j) of all nodes and some observations, (N, m)."""
-        parts = [self._laws.log_density(X[i : i + BLOCK]) for i in range(0, len(X), BLOCK)]
-        return np.concatenate(parts, axis=1)
+        return self._laws.log_density(X)
 
     def _updated(self, step: Step, log_density: np.ndarray) -> Step:
         """Bayes' rule; an observation unlike any seen in training changes nothing."""
@@ -123,9 +143,9 @@ class NodeMachine(Recursion):
         return replace(revised, collapsed=step.collapsed)
 
     def _step(self, weights: np.ndarray, kind: str) -> Step:
-        """Weights in proportion to these; all the same where they come to nothing."""
+        """Weights in proportion to these; the usual ones where they come to nothing."""
         total = weights.sum()
-        w = weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
+        w = weights / total if total > 0 else self._usual
         return Step(w, np.concatenate([[1.0], w @ self.points]), kind, w)
 
     # ------------------------------------------------------------ many steps
@@ -155,15 +175,80 @@ class NodeMachine(Recursion):
         return MeanEmbedding.of_parts(self.points_x, W, None, self.kernel_x)
 
 
-def evenly_again(n: int, limit: int) -> np.ndarray:
-    """Numbers of evenly spaced rows, twice each but `limit` at most in all."""
-    return np.linspace(0, n - 1, min(2 * n, limit)).round().astype(int)
+def around(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of the box that nodes are in."""
+    low, high = Z.min(axis=0), Z.max(axis=0)
+    return low - BEYOND * (high - low), high + BEYOND * (high - low)
 
 
-def chain_of(log_density) -> np.ndarray:
-    """Transition probabilities between nodes from log p(z_j|z_i), (N, N)."""
-    found = arrays.to_numpy(log_density)
-    K = np.exp(found - found.max(axis=0))
-    K /= K.sum(axis=0)
+def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray:
+    """Paths of a few steps from evenly spaced states, so many that a node has many successors.
+
+    Of the narrow laws of several columns few nodes are near any other: there are the more.
+    """
+    box = around(Z)
+
+    def some(n: int) -> np.ndarray:
+        at, found = Z[np.linspace(0, len(Z) - 1, -(-n // STEPS)).round().astype(int)], []
+        for _ in range(STEPS):
+            at = np.clip(moving.at(at).sample(rng), *box)
+            found.append(at)
+        return np.concatenate(found)[:n]
+
+    if limit is None and isinstance(moving.density, NormalErrors):
+        few = some(NODES // 4)
+        told = moving.at(few).log_density(few)
+        near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
+        return some(int(np.clip((PAIRS / near) ** 0.5, NODES, MOST)))
+    return some(limit or NODES)
+
+
+def chain_of(log_density: np.ndarray, drawn: bool = True) -> np.ndarray:
+    """Transition probabilities between nodes from log p(z_j|z_i), (N, N).
+
+    Of nodes `drawn` from what these densities average to, or else evenly spaced.
+    """
+    K = log_density - log_density.max(axis=0 if drawn else 1, keepdims=True)
+    np.exp(K, out=K)
+    if drawn:
+        K /= K.sum(axis=0)
     total = K.sum(axis=1, keepdims=True)
-    return np.where(total > 0, K / np.maximum(total, np.finfo(float).tiny), 1.0 / len(K))
+    K /= np.maximum(total, np.finfo(float).tiny)
+    K[total[:, 0] == 0] = 1.0 / len(K)
+    return K
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse(Saveable):
+    """A square matrix of few numbers, those of SciPy's rows."""
+
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+
+    __array_ufunc__ = None  # an array @ this is asked here
+
+    @cached_property
+    def rows(self) -> csr_array:
+        n = len(self.indptr) - 1
+        return csr_array((self.data, self.indices, self.indptr), shape=(n, n))
+
+    def state(self) -> dict[str, Any]:
+        """Its fields, without what is formed on first use."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __matmul__(self, v: np.ndarray) -> np.ndarray:
+        return self.rows @ v
+
+    def __rmatmul__(self, v: np.ndarray) -> np.ndarray:
+        return v @ self.rows
+
+
+def thinned(K: np.ndarray) -> np.ndarray | Sparse:
+    """Without what is next to nothing, if that is most."""
+    kept = NOTHING * K.max(axis=1, keepdims=True) < K
+    if kept.mean() > THIN:
+        return K
+    sparse = csr_array(np.where(kept, K, 0.0))
+    sparse.data /= np.repeat(sparse.sum(axis=1), np.diff(sparse.indptr))
+    return Sparse(sparse.data, sparse.indices, sparse.indptr)

@@ -109,6 +109,27 @@ def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float,
     return float((off * off).sum()) / len(off), *pullback(off * (2 / len(off)))
 
 
+def evidence_loss(Theta, Y, reg: float) -> tuple[float, np.ndarray, float]:
+    """−(1/n) log p(Y), up to a constant, with its gradients with respect to Θ and λ.
+
+    Y's columns, centred, are N(0, σ_j²(I + ΘΘᵀ/(nλ))), Θ centred and σ_j² as is best:
+    Σ_j ½ log(y_jᵀr_j/n) + (d/2n) log det(A/λ + I), A = ΘᵀΘ/n, r what the ridge regression leaves
+    (Rasmussen and Williams 2006, eq. 5.8).
+    """
+    (n, d), r = Y.shape, Theta.shape[1]
+    Theta, Y = Theta - Theta.mean(0), Y - Y.mean(0)
+    A = Theta.T @ Theta / n
+    N = small_inverse(A, reg)
+    NC = N @ (Theta.T @ Y / n)
+    left = Y - Theta @ NC
+    squares = (Y * left).sum(0)
+    volume = np.linalg.slogdet(A + reg * np.eye(r))[1] - r * np.log(reg)
+    on_Theta = (d / n**2) * (Theta @ N) - (left / squares) @ NC.T
+    on_reg = 0.5 * n * (NC**2 / squares).sum() + 0.5 * d / n * (np.trace(N) - r / reg)
+    value = 0.5 * np.log(squares / n).sum() + 0.5 * d / n * volume
+    return float(value), on_Theta - on_Theta.mean(0), float(on_reg)
+
+
 def tied(u: np.ndarray, slope: np.ndarray, tie: float) -> tuple[float, np.ndarray]:
     """The price of log10 scales u that differ, tie · Σ(u_j − ū)², and the slope of all with it.
 
