@@ -17,6 +17,8 @@ from conftest import DATA
 FOLDER = DATA / "version1"
 CHANGED = {"smooth": "filter_"}  # question: stem of files; MATH §13.1 took the old smoother's place
 CLOSE = 1e-10  # arrays come back contiguous, so sums over them may round otherwise
+GRID = 3e-6  # of what is read off a grid of an eighth of the bandwidth, which has other nodes now
+OFF_A_GRID = {"pdf", "cdf", "quantile", "sample", "low", "high"}
 
 
 @pytest.fixture(scope="module")
@@ -51,4 +53,5 @@ def test_files_answer_as_they_did(name, recorded):
             continue
         finite = np.abs(expected[np.isfinite(expected)])
         size = finite.max(initial=0.0)
-        assert_allclose(told[question], expected, rtol=CLOSE, atol=CLOSE * size, err_msg=question)
+        close = GRID if question in OFF_A_GRID else CLOSE
+        assert_allclose(told[question], expected, rtol=close, atol=close * size, err_msg=question)
