@@ -27,7 +27,7 @@ SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law, one after the
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold
-STARTED = 1_000  # rows that starts are compared on
+STARTED = 2_000  # rows that starts are compared on
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
 
