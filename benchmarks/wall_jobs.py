@@ -315,7 +315,7 @@ JOBS = {
     "ConditionalDensity, 1,000 x 1": density(1000, 1, 0.5),
     "ConditionalDensity, 1,000 x 3": density(1000, 3, 1.5),
     "ConditionalDensity, 100,000 x 10": density(100_000, 10, 12),
-    "ConditionalEmbedding, tuned, 5,000 x 3": Job(
+    "ConditionalEmbedding, means, tuned, 5,000 x 3": Job(
         pairs(5000, 3), _embedding, _mean_error, {"Nystroem, RidgeCV, grid": _ridge}, 1
     ),
     "KernelBayes, 10,000, and 1,000 predictions": Job(
