@@ -16,6 +16,11 @@ from .threads import side_by_side
 SLACK = 0.5  # standard errors that a larger bandwidth or λ may cost
 
 
+def mean_and_error(terms: np.ndarray) -> tuple[float, float]:
+    """The mean of terms, one a row, and its standard error."""
+    return float(terms.mean()), float(terms.std() / len(terms) ** 0.5)
+
+
 def largest(rows: Callable[[float], np.ndarray], best: float, step: float, limit: float) -> float:
     """How far the argument can grow from the best, in steps, at no clear cost.
 
@@ -24,8 +29,8 @@ def largest(rows: Callable[[float], np.ndarray], best: float, step: float, limit
     """
     at_best = rows(best)
     while best * step <= 10.0**limit:
-        worse = rows(best * step) - at_best
-        if worse.mean() > SLACK * worse.std() / len(worse) ** 0.5:
+        worse, error = mean_and_error(rows(best * step) - at_best)
+        if worse > SLACK * error:
             break
         best *= step
     return best

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from ..core.minimise import mean_and_error
 from ..core.summary import Line
 from ..embedding.bend import Bend
 from ..embedding.wide import Wide
@@ -49,7 +50,7 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
     gain = np.take_along_axis(gains, best[None, :, None], axis=2).sum(axis=(1, 2))
     at = best + np.arange(len(best)) * gains.shape[2]
     ends = (many.centre[at], many.scale[at], many.low[at], many.high[at])
-    return Bend(*ends, (float(gain.mean()), float(gain.std() / len(Y) ** 0.5)))
+    return Bend(*ends, mean_and_error(gain))
 
 
 def lines(bend: Bend, names: Sequence[str]) -> list[Line]:

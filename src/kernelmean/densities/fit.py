@@ -200,9 +200,9 @@ def better(plain: Draft, moved: Draft) -> Draft:
 
     M is a matter of where the density is high: a few values that are often the same decide it.
     """
-    more = moved.search.log_densities() - plain.search.log_densities()
-    if abs(more.mean()) > more.std() / len(more) ** 0.5:
-        return moved if more.mean() > 0 else plain
+    more, error = gain(moved.search.log_densities(), plain.search.log_densities())
+    if abs(more) > error:
+        return moved if more > 0 else plain
     return min(plain, moved, key=lambda draft: draft.search.score())
 
 

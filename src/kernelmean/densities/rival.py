@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ..core.minimise import mean_and_error
 from ..core.summary import Line
 from ..regression.smoother import with_ones
 
@@ -32,8 +33,7 @@ def linear_normal(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 def gain(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
     """Mean difference of log densities of the same rows, and its standard error."""
-    more = ours - theirs
-    return float(more.mean()), float(more.std() / len(more) ** 0.5)
+    return mean_and_error(ours - theirs)
 
 
 def line(found: tuple[float, float]) -> Line:

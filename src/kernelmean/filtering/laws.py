@@ -10,6 +10,7 @@ import scipy.linalg
 
 from ..core import arrays
 from ..core.checks import Array
+from ..core.minimise import mean_and_error
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..densities import fit as densities
@@ -147,7 +148,8 @@ class Standard(Saveable):
 
 def clearly(gain: np.ndarray) -> bool:
     """Whether a mean is above zero by more than its standard error."""
-    return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
+    mean, error = mean_and_error(gain)
+    return mean > error
 
 
 @dataclass(frozen=True)

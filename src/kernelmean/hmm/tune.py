@@ -14,6 +14,7 @@ from ..chains.rows import Rows
 from ..chains.search import Judge, NextError, best_fit, factors
 from ..core import arrays
 from ..core.checks import as_vector, check_count, check_lengths
+from ..core.minimise import mean_and_error
 from ..core.progress import Verbose
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -104,7 +105,7 @@ def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
             break
     loss = {K: told[best] - values for K, values in told.items()}
     scores = {K: float(values.mean()) for K, values in told.items()}
-    errors = {K: float(off.std() / len(off) ** 0.5) for K, off in loss.items()}
+    errors = {K: mean_and_error(off)[1] for K, off in loss.items()}
     enough = min(K for K in loss if loss[K].mean() <= SLACK * errors[K])
     found = spectrum.singular_values
     return Order(enough, "likelihood", found, scores=scores, errors=errors)

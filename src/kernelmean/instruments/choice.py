@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import EPS
+from ..core.minimise import mean_and_error
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..regression.lengthscales import SCALE_DECADES
@@ -134,5 +135,4 @@ class Choice:
 
 def _gain(errors: np.ndarray, fewer: np.ndarray) -> tuple[float, float]:
     """Mean of the difference, as a share of the mean of the first, and its standard error."""
-    gap = (errors - fewer) / max(errors.mean(), np.finfo(float).tiny)
-    return float(gap.mean()), float(gap.std() / len(gap) ** 0.5)
+    return mean_and_error((errors - fewer) / max(errors.mean(), np.finfo(float).tiny))

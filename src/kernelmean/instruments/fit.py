@@ -169,12 +169,12 @@ class Plan:
         groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
         equations, found = Equations.of(groups), []
         given = 1.0 if draft.bare else self.regs[1]
+        searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
         for trend in (draft.trend,) if draft.bare else self.trends:
             less = draft.with_trend(trend)
             keep = less.bases[0].trends
             stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
             regs = candidates(stage) if given is None else np.array([given])
-            searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
             found.append(Tried(less, stage, regs, loss.judged(regs, draft.bare, searched)))
         return found
 

@@ -163,7 +163,7 @@ class CausalLeaveOneOut:
         evidence = np.array([self.stage.evidence(float(reg)) for reg in regs])
         mean = self.known * (causal**2).mean(1)
         kinds = np.full(len(evidence), bare)
-        gained = np.full(len(evidence), OPTIMISM * max(searched - 1, 0))
+        gained = np.full(len(evidence), OPTIMISM * (searched - 1))
         return Judged(mean, projected**2, controlled**2, evidence - gained, kinds, gained > 0)
 
 

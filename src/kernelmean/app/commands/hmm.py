@@ -14,7 +14,7 @@ import pandas as pd
 
 from ...chains.order import MAX_COMPONENTS, METHODS, Order
 from ...chains.results import RegimeForecast
-from ...core.minimise import SEARCH_ROWS
+from ...core.minimise import SEARCH_ROWS, mean_and_error
 from ...core.progress import Verbose
 from ...core.rows import Rows as Every
 from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
@@ -243,8 +243,8 @@ class Regimes:
 
     def _remembers(self) -> bool:
         """Whether the past tells more than chance would."""
-        error = self.gains.std() / len(self.gains) ** 0.5
-        return self.n_states > 1 and bool(self.gains.mean() > 2 * error)
+        mean, error = mean_and_error(self.gains)
+        return self.n_states > 1 and mean > 2 * error
 
 
 def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | None:
@@ -281,7 +281,7 @@ def headline(a: Regimes) -> str:
 def facts(a: Regimes) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
     m, s, steps = a.model, a.settings, len(a.model.history_)
-    error = a.gains.std() / len(a.gains) ** 0.5
+    told, error = mean_and_error(a.gains)
     by = "densities" if m.rule_ is None else f"kernel Bayes' rule, λ = {number(m.reg_)}"
     values = {
         "Rows": a.rows.amount(),
@@ -290,7 +290,7 @@ def facts(a: Regimes) -> list[Fact]:
         "Learned by": f"EM, iterations: {steps}" if s.refine else "moments",
         "Bandwidth": words.bandwidth_words(m.bandwidth_),
         "Inference": f"by {by}",
-        "What the past tells": f"{number(a.gains.mean())} ± {number(error, 2)}",
+        "What the past tells": f"{number(told)} ± {number(error, 2)}",
     }
     return SAY.facts(
         values,
