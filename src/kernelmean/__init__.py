@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from .core import moments, old_names, progress
 from .core.checks import NumericalWarning
 from .core.interval import Interval
+from .core.lazy import on_first_use
 from .core.rows import Rows
 from .core.saving import Saveable, importers, load
 from .core.version import __version__ as __version__
@@ -92,38 +93,31 @@ __all__ = [
     *KERNELS,
 ]
 
-
 LAZY = {
-    "ConditionalDensity": "densities.conditional_density",
-    "EmbeddedDensity": "densities.embedded_density",
-    "DensityRatio": "bayes.density_ratio",
-    "KernelBayes": "bayes.kernel_bayes",
-    "bayes_rule": "bayes.kernel_bayes",
-    "product_rule": "bayes.rules",
-    "sum_rule": "bayes.rules",
-    "simulate_posterior": "bayes.simulate",
-    "simulation_based_calibration": "bayes.calibration",
-    "EM": "chains.options",
-    "econml": "adapters.econml",
-    "estimate_order": "hmm.estimate_order",
-    "KernelBayesFilter": "filtering.kernel_bayes_filter",
-    "KernelHMM": "hmm.kernel_hmm",
-    "KernelIV": "instruments.kernel_iv",
-    "Backbone": "statespace.options",
-    "KernelRule": "statespace.options",
-    "KernelStateSpace": "statespace.kernel_state_space",
-    "Normal": "statespace.options",
-    "Particles": "statespace.options",
-    "Sampled": "statespace.options",
-    "Training": "features.training",
-    "Uniform": "statespace.options",
-    "Neural": "features.neural",
+    "adapters.econml": ["econml"],
+    "bayes.calibration": ["simulation_based_calibration"],
+    "bayes.density_ratio": ["DensityRatio"],
+    "bayes.kernel_bayes": ["KernelBayes", "bayes_rule"],
+    "bayes.rules": ["product_rule", "sum_rule"],
+    "bayes.simulate": ["simulate_posterior"],
+    "chains.options": ["EM"],
+    "densities.conditional_density": ["ConditionalDensity"],
+    "densities.embedded_density": ["EmbeddedDensity"],
+    "features.training": ["Training"],
+    "filtering.kernel_bayes_filter": ["KernelBayesFilter"],
+    "hmm.estimate_order": ["estimate_order"],
+    "hmm.kernel_hmm": ["KernelHMM"],
+    "instruments.kernel_iv": ["KernelIV"],
+    "statespace.kernel_state_space": ["KernelStateSpace"],
+    "statespace.options": ["Backbone", "KernelRule", "Normal", "Particles", "Sampled", "Uniform"],
+    "features.neural": ["Neural"],
 }
 PACKAGES = (
     *("adapters", "app", "bayes", "chains", "comparators", "datasets", "densities", "display"),
     *("filtering", "hmm", "instruments", "metrics", "statespace"),
 )
-LAZY |= {name: name for name in PACKAGES}
+LAZY |= {name: [name] for name in PACKAGES}
+_get, __dir__ = on_first_use(__name__, LAZY)
 SAVING = (  # modules by which every class that is saved is known, but for those of LAZY
     *("bayes", "densities", "features.training", "instruments.kernel_iv", "chains.model"),
     *("hmm", "filtering", "statespace", "adapters.econml", "comparators"),
@@ -136,14 +130,9 @@ old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module
 
 def __getattr__(name: str) -> Any:
     """What takes long to import, or needs an optional package, on first use."""
-    if name in old_names.MOVED and name not in LAZY:
+    if name in old_names.MOVED and name != "econml":
         return old_names.moved(name)
-    if name not in LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{LAZY[name]}")
-    found = getattr(module, name, module)  # a package, or what its file is there for
-    globals()[name] = found
-    return found
+    return _get(name)
 
 
 def _import_saved(name: str) -> None:
@@ -155,7 +144,3 @@ def _import_saved(name: str) -> None:
 
 
 importers.append(_import_saved)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *LAZY})

@@ -10,41 +10,15 @@ state-space models: `AutoRegression` and `LaggedRidge` have `fit(X)` and `predic
 `mse_log_variance` are errors of forecasts of a variance.
 """
 
-from ..metrics import matched_accuracy, mse_log_variance, qlike, tmse
-from .hidden import GaussianHMM, ProjHMM
-from .instruments import (
-    DeepIV,
-    KernelReg,
-    SieveIV,
-    SmoothIV,
-    TwoStageLeastSquares,
-    mixture_log_density,
-)
-from .kcde import KCDE
-from .leastsquares import LeastSquaresCDE
-from .mixture import MixtureDensityNetwork
-from .operator import ConditionalDensityOperator
-from .statespace import AutoRegression, Garch, LaggedRidge, particle_predict
-
-__all__ = [
-    "KCDE",
-    "AutoRegression",
-    "ConditionalDensityOperator",
-    "DeepIV",
-    "Garch",
-    "GaussianHMM",
-    "KernelReg",
-    "LaggedRidge",
-    "LeastSquaresCDE",
-    "MixtureDensityNetwork",
-    "ProjHMM",
-    "SieveIV",
-    "SmoothIV",
-    "TwoStageLeastSquares",
-    "matched_accuracy",
-    "mixture_log_density",
-    "mse_log_variance",
-    "particle_predict",
-    "qlike",
-    "tmse",
-]
+from ..metrics import matched_accuracy as matched_accuracy
+from ..metrics import mse_log_variance as mse_log_variance
+from ..metrics import qlike as qlike
+from ..metrics import tmse as tmse
+from .hidden import *
+from .instruments import *
+from .kcde import *
+from .leastsquares import *
+from .mixture import *
+from .networks import *
+from .operator import *
+from .statespace import *

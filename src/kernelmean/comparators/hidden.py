@@ -19,6 +19,8 @@ from ..core.checks import as_points, check_choice, check_columns, check_count, g
 from ..core.extras import require
 from ..core.sequences import check_sequences
 
+__all__ = ["GaussianHMM", "ProjHMM"]
+
 ROTATIONS = 20  # random ones, of which that with the largest gap is kept
 FLOOR = 1e-3  # of a projected density on [0, 1], which may be negative
 STARTS = 5  # of EM

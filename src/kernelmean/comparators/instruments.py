@@ -6,6 +6,8 @@ All have `fit(X, y, Z, C=None)` and `predict(X, C=None)`, with arguments as in `
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,8 @@ from .networks import (
     require_torch,
     seeded,
 )
+
+__all__ = ["DeepIV", "KernelReg", "SieveIV", "SmoothIV", "TwoStageLeastSquares"]
 
 REGS = np.logspace(-10, 0, 101)  # per sample: the candidates of KernelReg
 LARGEST = 5000  # rows for which n × n smoothers are formed
@@ -508,6 +512,7 @@ def _best_alpha(A: np.ndarray, B: np.ndarray, r: np.ndarray) -> float:
 # ---------------------------------------------------------------- networks
 
 
+@dataclass(eq=False, repr=False)
 class DeepIV(_Comparator):
     """h = argmin Σ₂ (y_i − ∫h(x, c_i) dF(x | z_i, c_i))², F = argmax Σ₁ log f(x_i | z_i, c_i).
 
@@ -563,25 +568,14 @@ class DeepIV(_Comparator):
     ...     assert deep.predict(data.grid).shape == (1000,)
     """
 
-    def __init__(
-        self,
-        components=10,
-        hidden=(128, 64, 32),
-        dropout=None,
-        epochs=None,
-        batch_size=100,
-        learning_rate=1e-3,
-        unbiased=True,
-        random_state=0,
-    ):
-        self.components = components
-        self.hidden = hidden
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.unbiased = unbiased
-        self.random_state = random_state
+    components: int = 10
+    hidden: Sequence[int] = (128, 64, 32)
+    dropout: float | None = None
+    epochs: int | None = None
+    batch_size: int = 100
+    learning_rate: float = 1e-3
+    unbiased: bool = True
+    random_state: Any = 0
 
     def _fit(self, X, y, Z) -> None:
         require_torch("DeepIV")

@@ -11,6 +11,8 @@ from ..core.checks import check_positive, warn_numerical
 from ..kernels import median_lengthscale
 from .densities import Expansion, blocks, check_varying, exponents, flushed, normal
 
+__all__ = ["KCDE"]
+
 START_ROWS = 1000  # on which the search looks for where to start
 GRID_X = np.logspace(-2.5, 1, 15)  # bandwidths there, relative to the median distance of X,
 GRID_Y = np.logspace(-2.5, 0, 11)  # and of Y

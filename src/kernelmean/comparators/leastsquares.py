@@ -10,6 +10,8 @@ from ..core import solves
 from ..core.checks import check_count, check_positive, generator
 from .densities import Expansion, blocks, check_varying, exponents, flushed, gaussian, normal
 
+__all__ = ["LeastSquaresCDE"]
+
 BANDWIDTHS = np.logspace(-3, 1, 17)  # candidates, in standardised columns,
 REGS = np.logspace(-4, 1, 11)  # and of λ,
 FOLDS = 5  # compared on so many folds

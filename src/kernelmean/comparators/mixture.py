@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +24,12 @@ from .networks import (
     seeded,
 )
 
+__all__ = ["MixtureDensityNetwork"]
+
 DECAY = 1e-4  # ridge on the weights
 
 
+@dataclass(eq=False, repr=False)
 class MixtureDensityNetwork(DensityComparator):
     """p(y | x) = Σ_k p_k(x) Π_j N(y_j; m_kj(x), s_kj(x)²), with p, m and s from one network.
 
@@ -77,25 +83,14 @@ class MixtureDensityNetwork(DensityComparator):
     ...     assert model.pdf([[-2.5], [0.0], [2.5]], [[0.5]], paired=False).shape == (1, 3)
     """
 
-    def __init__(
-        self,
-        components=10,
-        hidden=(64, 64),
-        dropout=0.0,
-        epochs=1000,
-        patience=50,
-        batch_size=100,
-        learning_rate=1e-3,
-        random_state=0,
-    ):
-        self.components = components
-        self.hidden = hidden
-        self.dropout = dropout
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
+    components: int = 10
+    hidden: Sequence[int] = (64, 64)
+    dropout: float = 0.0
+    epochs: int = 1000
+    patience: int = 50
+    batch_size: int = 100
+    learning_rate: float = 1e-3
+    random_state: Any = 0
 
     def _fit(self, X, Y) -> None:
         require_torch("MixtureDensityNetwork")

@@ -15,6 +15,8 @@ import numpy as np
 from ..core.checks import check_count
 from ..core.extras import require
 
+__all__ = ["mixture_log_density"]
+
 
 def require_torch(who: str) -> None:
     """An ImportError that says what to install, if PyTorch is missing."""

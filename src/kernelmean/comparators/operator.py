@@ -10,6 +10,8 @@ from ..core.checks import check_count, check_positive, generator
 from ..kernels import median_lengthscale
 from .densities import Expansion, check_varying, exponents, gaussian
 
+__all__ = ["ConditionalDensityOperator"]
+
 LARGEST = 5000  # rows for which n × n systems are solved
 
 

@@ -23,6 +23,8 @@ from ..core.checks import as_points, as_vector, check_choice, check_columns, che
 from ..core.extras import require
 from ..core.sequences import check_sequences
 
+__all__ = ["AutoRegression", "Garch", "LaggedRidge", "particle_predict"]
+
 LAGS = (1, 2, 3, 5, 8)  # among which LaggedRidge chooses
 ALPHAS = (0.001, 0.01, 0.1, 1.0)
 GAMMAS = tuple(10 ** np.arange(-2.5, 1.5, 0.5))  # divided by the number of lags

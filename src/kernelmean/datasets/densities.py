@@ -21,6 +21,8 @@ from ..core.checks import (
     generator,
 )
 
+__all__ = ["DensityData", "make_conditional_density", "make_triangle"]
+
 TRIANGLE = ((-1.0, -1.0, 0.0), (-1.0, 1.0, 0.0), (1.0, 0.0, 0.0))
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+__all__ = ["Outbreak", "load_influenza", "simulate_sir"]
+
 
 @dataclass(frozen=True)
 class Outbreak:

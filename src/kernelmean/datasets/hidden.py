@@ -23,6 +23,8 @@ from ..core.checks import (
 )
 from ..core.sequences import check_sequences
 
+__all__ = ["HMMData", "HiddenMarkov", "load_mnist", "make_digit_hmm", "make_hmm"]
+
 # transition matrix and Beta parameters of every state: models 12, 13 and 14 of the thesis
 DESIGNS = {
     "separated": (((0.4, 0.6), (0.8, 0.2)), ((2, 5), (4, 3))),

@@ -11,6 +11,8 @@ from scipy.special import ndtr
 
 from ..core.checks import as_points, check_choice, check_columns, check_count, generator
 
+__all__ = ["IVData", "make_iv_demand", "make_iv_linear", "make_iv_sigmoid"]
+
 
 @dataclass(frozen=True)
 class IVData:

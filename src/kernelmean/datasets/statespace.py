@@ -22,6 +22,8 @@ from ..core.checks import (
 )
 from ..core.sequences import check_sequences
 
+__all__ = ["ScalarStateSpace", "StateSpaceData", "make_state_space"]
+
 DEVIATIONS = 9  # standard deviations on either side that nodes cover
 SPACING = 0.7  # of nodes, relative to the narrowest bend that is integrated over
 MOST_NODES = 10_000

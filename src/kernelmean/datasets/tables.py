@@ -9,6 +9,9 @@ from typing import Any
 from ..core.checks import check_choice
 from ..core.extras import require
 
+__all__ = ["IVTable", "OutcomeTable"]
+__all__ += ["load_engel", "load_fulton_fish", "load_savings", "load_schooling", "load_wages"]
+
 
 @dataclass(frozen=True)
 class _Table:

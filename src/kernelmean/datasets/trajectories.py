@@ -10,6 +10,8 @@ import numpy as np
 
 from ..core.checks import as_vector, check_choice, check_count, check_positive, generator
 
+__all__ = ["DYNAMICS", "StateSpace", "Trajectory", "make_hidden_angle", "make_rotation"]
+
 
 @dataclass(frozen=True)
 class StateSpace:

@@ -3,8 +3,7 @@
 Needs matplotlib, which the extra `app` brings. Each is imported on first use, with its estimator.
 """
 
-from importlib import import_module
-from typing import Any
+from ..core.lazy import on_first_use
 
 FILES = {
     "calibration": ["CalibrationDisplay"],
@@ -19,17 +18,5 @@ FILES = {
     "style": ["CURVE", "DATA", "DRAWN", "GAP", "PLAIN", "TRUTH"],
     "tracks": ["SpreadDisplay", "TrackDisplay"],
 }
-FILE_OF = {name: file for file, names in FILES.items() for name in names}
-__all__ = sorted(FILE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in FILE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{FILE_OF[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *FILE_OF})
+__all__ = sorted(name for names in FILES.values() for name in names)
+__getattr__, __dir__ = on_first_use(__name__, FILES)
