@@ -36,19 +36,6 @@ Data = Annotated[
 ]
 Kernel = Annotated[KernelName, typer.Option(help="Kernel on what is known.")]
 Rule = Annotated[RuleName, typer.Option(help="Form of kernel Bayes' rule.")]
-SequenceColumn = Annotated[str | None, typer.Option(help="Column that tells sequences apart.")]
-TimeColumn = Annotated[
-    str | None, typer.Option(help="Column of dates or numbers that names the rows.")
-]
-Steps = Annotated[
-    int,
-    typer.Option(
-        "--forecast", "--horizon", min=0, max=100_000, help="Rows to forecast after the last."
-    ),
-]
-Refine = Annotated[
-    bool, typer.Option("--refine/--no-refine", help="Whether EM follows the moments.")
-]
 
 
 class Names(list[str]):

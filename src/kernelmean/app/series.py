@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import typer
 
 from ..core.sequences import check_sequences
 from . import words
 from .command import Shared
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table, complete
+from .tables import Table, complete, to_csv
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
@@ -22,6 +23,20 @@ COLUMNS = 4  # drawn, or in a table
 BEFORE = 40  # rows drawn before a forecast
 
 ENDS = ("mean", "lower", "upper")
+
+SequenceColumn = Annotated[str | None, typer.Option(help="Column that tells sequences apart.")]
+TimeColumn = Annotated[
+    str | None, typer.Option(help="Column of dates or numbers that names the rows.")
+]
+Steps = Annotated[
+    int,
+    typer.Option(
+        "--forecast", "--horizon", min=0, max=100_000, help="Rows to forecast after the last."
+    ),
+]
+Refine = Annotated[
+    bool, typer.Option("--refine/--no-refine", help="Whether EM follows the moments.")
+]
 
 
 @dataclass(frozen=True)
@@ -214,6 +229,12 @@ def by_column(
     }
 
 
+def with_ends(law: Any, level: float, *widths: Any) -> dict[str, np.ndarray]:
+    """Mean and interval of a law."""
+    lower, upper = law.interval(level, *widths)
+    return {"mean": law.mean(), "lower": lower, "upper": upper}
+
+
 def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Root mean squared error of each column over the rows where the truth is known."""
     return np.sqrt(average((found - truth) ** 2))
@@ -237,12 +258,14 @@ def with_intervals(
     return out
 
 
-def forecast_grid(table: pd.DataFrame, level: float, names: Sequence[str], more=()) -> Grid:
-    """What comes after the file: the step, what `more` tells of it, and means with intervals."""
+def forecast_grid(
+    table: pd.DataFrame, level: float, names: Sequence[str], more: Mapping[str, tuple] = {}
+) -> Grid:
+    """What comes after the file: the step, columns of `more` by title, and means with intervals."""
     part = table.head(words.SHOWN)
     front = list(table.columns[: list(table.columns).index("step") + 1])
     columns: list[tuple[str, Any]] = [(name, [str(v) for v in part[name]]) for name in front]
-    columns += [(title, form(part)) for title, form in more]
+    columns += [(title, [*map(form, part[name])]) for title, (name, form) in more.items()]
     columns += with_intervals(part, names, level)
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
 
@@ -255,18 +278,42 @@ def band(axes, table: pd.DataFrame, name: str, t, color: str, label: str) -> Non
     axes.plot(t, mean, color=color, lw=1.8, label=label, marker=marker)
 
 
-def forecast_figure(
-    rows: Rows, i: int, names: Sequence[str], draw: Callable, caption: str, more: int = 0
+def forecast_figures(
+    a: Any, rows: Rows, say: words.Texts, names: Sequence[str], draw: Callable, more: int = 0
+) -> list[Figure]:
+    """What comes after the first sequences; `more` panels stand below those of `names`."""
+    caption, steps = say("forecast", level=words.level_words(a.settings.level)), a.settings.forecast
+
+    def figure(i: int) -> Figure:
+        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps : (i + 1) * steps]
+
+        def plot(panels) -> None:
+            draw(panels, before, after, np.arange(before.start - before.stop + 1, 1))
+            for axes, name in zip(panels, names, strict=False):
+                axes.set_ylabel(name)
+            panels[0].legend(frameon=False, fontsize=8)
+            panels[-1].set_xlabel("rows after the last")
+            panels[-1].xaxis.get_major_locator().set_params(integer=True)
+
+        count = len(names) + more
+        return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}", plot, count)
+
+    return [figure(i) for i in range(min(DRAWN, len(rows.lengths)))]
+
+
+def over_time(
+    name: str, caption: str, shown: Any, time: str | None, count: int, each=1.9
 ) -> Figure:
-    """The last rows of sequence `i`, then what comes next: `draw(panels, before)`, below 0."""
-    before = last(rows.slices[i], BEFORE)
+    """A display of `count` panels, over times by their name."""
 
     def plot(panels) -> None:
-        draw(panels, before, np.arange(before.start - before.stop + 1, 1))
-        for axes, name in zip(panels, names, strict=False):
-            axes.set_ylabel(name)
-        panels[0].legend(frameon=False, fontsize=8)
-        panels[-1].set_xlabel("rows after the last")
-        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+        shown.plot(panels)
+        panels[-1].set_xlabel(time or "row")
 
-    return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}", plot, len(names) + more)
+    return Figure.stacked(name, caption, plot, count, each)
+
+
+def files(name: str, a: Any) -> dict[str, Any]:
+    """NAME.csv, what comes next, and the model."""
+    ahead = None if a.ahead is None else to_csv(a.forecasts, rows=False)
+    return {f"{name}.csv": to_csv(a.table), "forecast.csv": ahead, words.MODEL: a.model.save}

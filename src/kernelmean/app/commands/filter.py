@@ -18,11 +18,11 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
 from .. import series, words
-from ..command import Command, Names, Rule, RuleName, SequenceColumn, Shared, Steps, columns, option
+from ..command import Command, Names, Rule, RuleName, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..series import DRAWN, Rows, average, by_column, rmse
-from ..tables import Table, to_csv
+from ..series import DRAWN, Rows, SequenceColumn, Steps, average, by_column, rmse, with_ends
+from ..tables import Table
 from ..words import level_words, names, number, percent
 
 SAY = words.Texts("filter")
@@ -130,10 +130,8 @@ class Tracks:
         """Mean and interval of each state and observation at the steps after each trajectory."""
         ahead, s = self.ahead, self.settings
         assert ahead is not None
-        columns: dict[str, np.ndarray] = {}
-        for which, m in ((s.state, ahead), (s.observe, ahead.observations)):
-            lower, upper = m.interval(s.level)
-            columns |= by_column(which, {"mean": m.mean(), "lower": lower, "upper": upper})
+        columns = by_column(s.state, with_ends(ahead, s.level))
+        columns |= by_column(s.observe, with_ends(ahead.observations, s.level))
         return self.test.by_step(columns, s.forecast)
 
     @cached_property
@@ -349,18 +347,16 @@ def _track(a: Tracks, i: int, name: str, track: Any, spreads: dict[str, Any]) ->
     return Figure.stacked(f"track-{i}", caption, plot, len(a.settings.state) + 1)
 
 
-def forecast_figure(a: Tracks, i: int) -> Figure:
-    """What comes after trajectory `i`: its last rows, then the forecast."""
-    states, steps = a.settings.state, a.settings.forecast
-    after = a.forecasts.iloc[i * steps : (i + 1) * steps]
+def forecast_figures(a: Tracks) -> list[Figure]:
+    """The last rows of the first trajectories, then the forecast."""
+    states = a.settings.state
 
-    def draw(panels, before: slice, now: np.ndarray) -> None:
+    def draw(panels, before: slice, after: pd.DataFrame, now: np.ndarray) -> None:
         for axes, name in zip(panels, states, strict=True):
             series.band(axes, a.table.iloc[before], name, now, CURVE, "filtered")
             series.band(axes, after, name, after["step"], PLAIN, "forecast")
 
-    caption = SAY("forecast", level=level_words(a.settings.level))
-    return series.forecast_figure(a.test, i, states, draw, caption)
+    return series.forecast_figures(a, a.test, SAY, states, draw)
 
 
 # ---------------------------------------------------------------- report
@@ -380,12 +376,9 @@ def report(a: Tracks, source: str) -> Report:
     """The answer."""
     s = a.settings
     ahead: list[Block] = []
-    judged: list[Block] = []
-    if a.errors is not None:
-        judged = [errors(a), _explained(a)]
     if a.ahead is not None:
-        ahead = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.test.lengths)))]
-        ahead += [series.forecast_grid(a.forecasts, s.level, [*s.state, *s.observe])]
+        table = series.forecast_grid(a.forecasts, s.level, [*s.state, *s.observe])
+        ahead = [*forecast_figures(a), table]
     one = f"[{', '.join('...' for _ in s.observe)}]"
     return analysis(
         SAY,
@@ -395,16 +388,12 @@ def report(a: Tracks, source: str) -> Report:
         notes(a),
         {
             "The track": [*figures(a), answers(a)],
-            "How far from the truth": judged,
+            "How far from the truth": [] if a.errors is None else [errors(a), _explained(a)],
             "What comes next": ahead,
         },
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
-        {
-            "track.csv": to_csv(a.table),
-            "forecast.csv": to_csv(a.forecasts, rows=False) if a.ahead is not None else None,
-            words.MODEL: a.model.save,
-        },
+        series.files("track", a),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,22 +21,11 @@ from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisp
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
-from ..command import (
-    Command,
-    Data,
-    Names,
-    Refine,
-    SequenceColumn,
-    Shared,
-    Steps,
-    TimeColumn,
-    columns,
-    option,
-)
+from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import UserError, noted
-from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
-from ..series import COLUMNS, DRAWN, Rows
-from ..tables import ROW, to_csv
+from ..report import Fact, Figure, Grid, Numbers, Report, analysis
+from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn
+from ..tables import ROW
 from ..words import names, number, percent
 
 SAY = words.Texts("hmm")
@@ -187,22 +176,18 @@ class Regimes:
     @cached_property
     def forecasts(self) -> pd.DataFrame:
         """States, and mean and interval of each column, at the rows after each sequence."""
-        ahead = self.ahead
-        assert ahead is not None
-        lower, upper = ahead.interval(self.settings.level)
-        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
+        ahead: Any = self.ahead
         columns = {
             **{f"probability_{k}": ahead.states[:, k] for k in range(self.n_states)},
-            **series.by_column(self.settings.columns, answers),
+            **series.by_column(self.settings.columns, series.with_ends(ahead, self.settings.level)),
         }
         return self.rows.by_step(columns, self.settings.forecast)
 
     @cached_property
     def laws(self) -> dict[str, np.ndarray]:
         """Mean and interval of each column in each state, (K, d) each."""
-        laws = self.model.emissions_
-        lower, upper = laws.interval(self.settings.level, self.model.bandwidth_)
-        return {"mean": laws.mean(), "lower": lower, "upper": upper}
+        level, width = self.settings.level, self.model.bandwidth_
+        return series.with_ends(self.model.emissions_, level, width)
 
     @property
     def stays(self) -> np.ndarray:
@@ -338,11 +323,7 @@ def orders(a: Regimes) -> list[Fact]:
 
 def forecast(a: Regimes) -> Grid:
     """Probabilities of the states, and means and intervals of the columns, after the file."""
-
-    def shares(k: int, part: pd.DataFrame) -> list[str]:
-        return [percent(p) for p in part[f"probability_{k}"]]
-
-    more = [(f"state {k}", partial(shares, k)) for k in range(a.n_states)]
+    more = {f"state {k}": (f"probability_{k}", percent) for k in range(a.n_states)}
     return series.forecast_grid(a.forecasts, a.settings.level, a.settings.columns[:COLUMNS], more)
 
 
@@ -360,13 +341,10 @@ def regimes(a: Regimes) -> list[Figure]:
 
 
 def _regimes(a: Regimes, i: int, display: RegimeDisplay) -> Figure:
-    def plot(panels: Sequence[Any]) -> None:
-        display.plot(panels)
-        panels[-1].set_xlabel(a.settings.time or "row")
-
     above = SAY.content["above"] if display.names else "The "
     caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
-    return Figure.stacked(f"states-{i}", caption, plot, len(display.names) + 1)
+    count = len(display.names) + 1
+    return series.over_time(f"states-{i}", caption, display, a.settings.time, count)
 
 
 def emission(a: Regimes, name: str) -> Figure:
@@ -391,20 +369,18 @@ def history(a: Regimes) -> list[Figure]:
     return [Figure("history", SAY("climb"), plot, 2.8)]
 
 
-def forecast_figure(a: Regimes, i: int) -> Figure:
-    """What comes after sequence `i`: its last rows, then the forecast."""
-    shown, steps = a.settings.columns[:COLUMNS], a.settings.forecast
-    after = a.forecasts.iloc[i * steps : (i + 1) * steps]
+def forecast_figures(a: Regimes) -> list[Figure]:
+    """The last rows of the first sequences, then the forecast, above the states."""
+    shown = a.settings.columns[:COLUMNS]
 
-    def draw(panels: Sequence[Any], before: slice, now: np.ndarray) -> None:
+    def draw(panels: Sequence[Any], before: slice, after: pd.DataFrame, now: np.ndarray) -> None:
         for axes, name in zip(panels, shown, strict=False):
             seen = a.rows.frame[name].iloc[before]
             axes.plot(now, seen, color=CURVE, lw=1.2, marker=".", label="observed")
             series.band(axes, after, name, after["step"], PLAIN, "forecast")
         _draw_states(panels[-1], a, before, now, after)
 
-    caption = SAY("forecast", level=words.level_words(a.settings.level))
-    return series.forecast_figure(a.rows, i, shown, draw, caption, more=1)
+    return series.forecast_figures(a, a.rows, SAY, shown, draw, more=1)
 
 
 def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.DataFrame) -> None:
@@ -422,10 +398,6 @@ def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.Dat
 def report(a: Regimes, source: str) -> Report:
     """The answer."""
     s = a.settings
-    ahead: list[Block] = []
-    if a.ahead is not None:
-        ahead = [forecast_figure(a, i) for i in range(min(DRAWN, len(a.rows.lengths)))]
-        ahead += [forecast(a)]
     return analysis(
         SAY,
         f"{names(s.columns)}: {count_words(a)}",
@@ -436,16 +408,12 @@ def report(a: Regimes, source: str) -> Report:
             "The states over time": regimes(a),
             "What each state emits": [*(emission(a, x) for x in s.columns[:COLUMNS]), states(a)],
             "How they follow each other": [chain(a)],
-            "What comes next": ahead,
+            "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
             "How many states": [spectrum(a), Numbers(orders(a))],
         },
         [Numbers(facts(a)), *history(a)],
         [SAY.code("code", rows=words.reading(source, s.columns), level=s.level)],
-        {
-            "states.csv": to_csv(a.table),
-            "forecast.csv": to_csv(a.forecasts, rows=False) if a.ahead is not None else None,
-            words.MODEL: a.model.save,
-        },
+        series.files("states", a),
     )
 
 

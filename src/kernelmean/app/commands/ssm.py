@@ -21,22 +21,11 @@ from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
-from ..command import (
-    Command,
-    Data,
-    Names,
-    Refine,
-    SequenceColumn,
-    Shared,
-    Steps,
-    TimeColumn,
-    columns,
-    option,
-)
+from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..series import COLUMNS, DRAWN, Rows, average, rmse
-from ..tables import Table, to_csv
+from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn, average, rmse
+from ..tables import Table
 from ..words import names, number, percent
 
 SAY = words.Texts("ssm")
@@ -256,10 +245,8 @@ class Forecasts:
     @cached_property
     def forecasts(self) -> pd.DataFrame:
         """Mean and interval of each column at the rows after each sequence."""
-        ahead = self.ahead
-        assert ahead is not None
-        lower, upper = ahead.interval(self.settings.level)
-        answers = {"mean": ahead.mean(), "lower": lower, "upper": upper}
+        ahead: Any = self.ahead
+        answers = series.with_ends(ahead, self.settings.level)
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
             squares = ahead.states @ self.model.emissions_.expectation(np.exp)
@@ -392,13 +379,9 @@ def accuracy(a: Forecasts) -> list[Block]:
 
 def forecast(a: Forecasts) -> Grid:
     """Means and intervals of the columns, after the file."""
-    grid = series.forecast_grid(a.forecasts, a.settings.level, a.settings.names[:COLUMNS])
-    part = a.forecasts.head(words.SHOWN)
     spread = a.settings.columns[:COLUMNS] if a.settings.log_squares else []
-    volatilities = [words.numbers(part[f"{name}_volatility"]) for name in spread]
-    header = [*grid.header, *(f"volatility of {name}" for name in spread)]
-    rows = [(*row, *more) for row, *more in zip(grid.rows, *volatilities, strict=True)]
-    return Grid(header, rows, grid.caption)
+    more = {f"volatility of {name}": (f"{name}_volatility", number) for name in spread}
+    return series.forecast_grid(a.forecasts, a.settings.level, a.settings.names[:COLUMNS], more)
 
 
 # ---------------------------------------------------------------- figures
@@ -406,25 +389,25 @@ def forecast(a: Forecasts) -> Grid:
 
 def drawn(a: Forecasts) -> list[Figure]:
     """The first sequences with their forecasts."""
-    return [_drawn(a, i, display(a, i)) for i in range(min(DRAWN, len(a.rows.lengths)))]
+    return [_drawn(a, i) for i in range(min(DRAWN, len(a.rows.lengths)))]
 
 
-def display(a: Forecasts, i: int) -> ForecastDisplay:
-    """The last rows of a sequence, and what follows; the first columns."""
-    rows, steps = series.last(a.rows.slices[i], LONGEST), a.settings.forecast
-    times, kept = a.rows.axis[rows], slice(0, COLUMNS)
-    return ForecastDisplay(
+def _drawn(a: Forecasts, i: int) -> Figure:
+    s, rows, kept = a.settings, series.last(a.rows.slices[i], LONGEST), slice(0, COLUMNS)
+    times, ahead = a.rows.axis[rows], slice(i * s.forecast, (i + 1) * s.forecast)
+    shown = ForecastDisplay(
         times,
         a.rows.frame.to_numpy()[rows, kept],
-        a.mean[rows, kept],
-        a.lower[rows, kept],
-        a.upper[rows, kept],
-        following(times, steps),
-        _fan(a)[:, i * steps : (i + 1) * steps, kept],
-        a.settings.names[kept],
-        a.settings.level,
-        [slice(0, rows.stop - rows.start)],
+        *(part[rows, kept] for part in (a.mean, a.lower, a.upper)),
+        following(times, s.forecast),
+        _fan(a)[:, ahead, kept],
+        s.names[kept],
+        s.level,
+        [slice(0, len(times))],
     )
+    level, after = words.level_words(s.level), " " + SAY("after") if s.forecast else ""
+    caption = SAY("series", which=a.rows.which(i, LONGEST), level=level, after=after)
+    return series.over_time(f"series-{i}", caption, shown, s.time, len(shown.names), each=2.1)
 
 
 def _fan(a: Forecasts) -> np.ndarray:
@@ -432,17 +415,6 @@ def _fan(a: Forecasts) -> np.ndarray:
         return np.empty((5, 0, len(a.settings.names)))
     (low, high), (inner_low, inner_high) = (a.ahead.interval(v) for v in (a.settings.level, 0.5))
     return np.stack([low, inner_low, a.ahead.mean(), inner_high, high])
-
-
-def _drawn(a: Forecasts, i: int, shown: ForecastDisplay) -> Figure:
-    def plot(panels) -> None:
-        shown.plot(panels)
-        panels[-1].set_xlabel(a.settings.time or "row")
-
-    level, which = words.level_words(a.settings.level), a.rows.which(i, LONGEST)
-    after = " " + SAY("after") if a.settings.forecast else ""
-    caption = SAY("series", which=which, level=level, after=after)
-    return Figure.stacked(f"series-{i}", caption, plot, len(shown.names), each=2.1)
 
 
 def laws(model: KernelStateSpace, columns: Any) -> Figure:
@@ -494,11 +466,7 @@ def report(a: Forecasts, source: str) -> Report:
         },
         [Numbers(facts(a)), trace(a)],
         [SAY.code("code", imports, rows=rows, level=s.level)],
-        {
-            "track.csv": to_csv(a.table),
-            "forecast.csv": to_csv(a.forecasts, rows=False) if a.ahead is not None else None,
-            words.MODEL: a.model.save,
-        },
+        series.files("track", a),
     )
 
 
