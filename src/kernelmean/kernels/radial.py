@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
-from scipy.special import (
-    gammaln,
-    kv,
-    kve,
-    modstruve,
-    ndtr,
-    roots_genlaguerre,
-    roots_laguerre,
-)
+from scipy.special import gammaln, kve, ndtr
 
 from ..core import arrays
 from ..core.checks import Array, as_points, check_choice, check_positive
@@ -27,7 +19,6 @@ from .base import Kernel, Lengthscale
 __all__ = ["Gaussian", "Laplace", "Matern", "median_lengthscale"]
 
 MEDIAN_ROWS = 1000  # the median heuristic looks at no more rows than this
-STRUVE_LIMIT = 8.0
 
 
 def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | tuple[float, ...]:
@@ -404,8 +395,7 @@ def _matern_tail(t, nu: float) -> Array:
     order = nu - 0.5
     if order == int(order) and order <= 20:
         return _damped(t, _half_integer_tail(int(order)))
-    far = _mixture_tail if nu > 20 else _struve_tail
-    return arrays.like(far(arrays.to_numpy(t), nu), t)
+    return arrays.like(_mixture_tail(arrays.to_numpy(t), nu), t)
 
 
 def _half_integer_tail(p: int) -> list[float]:
@@ -419,28 +409,17 @@ def _half_integer_tail(p: int) -> list[float]:
     ]
 
 
-def _struve_tail(t: np.ndarray, nu: float) -> np.ndarray:
-    """1/2 − t (K_ν(t) L_{ν−1}(t) + K_{ν−1}(t) L_ν(t))/2 (DLMF 10.43.2); far away by quadrature."""
-    beyond = np.full(t.shape, 0.5)
-    near, far = (t > 1e-10) & (t < STRUVE_LIMIT), t >= STRUVE_LIMIT
-    s = t[near]
-    inside = kv(nu, s) * modstruve(nu - 1, s) + kv(nu - 1, s) * modstruve(nu, s)
-    beyond[near] = 0.5 - 0.5 * s * inside
-    # there the difference loses its digits, but e^u u^ν K_ν(u) is close to a polynomial
-    v, weight = roots_laguerre(24)
-    u, total = t[far], 0.0
-    for shift, w in zip(v, weight, strict=True):
-        total = total + w * kve(nu, u + shift) * (u + shift) ** nu
-    log_whole = 0.5 * math.log(math.pi) + nu * math.log(2) + gammaln(nu + 0.5)
-    beyond[far] = np.exp(-u - log_whole) * total
-    return beyond
-
-
 def _mixture_tail(t: np.ndarray, nu: float) -> np.ndarray:
-    """E Φ(−t/√(2νV)), νV ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones."""
-    variance, weight = roots_genlaguerre(48, nu - 0.5)
+    """E Φ(−t/√(2V)), V ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones.
+
+    Summed over even steps of log V, which for such integrands is exact to rounding.
+    """
+    shape = nu + 0.5
+    steps, reach = min(0.12, 0.6 / math.sqrt(shape)), 9 / math.sqrt(shape)
+    log_v = math.log(shape) + np.arange(-reach - 40 / shape, reach + 4, steps)
+    weight = np.exp(shape * (log_v - math.log(shape) + 1) - np.exp(log_v))
     total = np.zeros(t.shape)
-    for v, w in zip(variance, weight / weight.sum(), strict=True):
+    for v, w in zip(np.exp(log_v), weight / weight.sum(), strict=True):
         total += w * ndtr(-t / math.sqrt(2 * v))
     return total
 
