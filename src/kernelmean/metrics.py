@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import digamma
+from sklearn.metrics.cluster import contingency_matrix
 
 from .core import arrays
 from .core.checks import as_floats, as_levels, as_vector, check_lengths
@@ -101,10 +102,7 @@ def matched_accuracy(states, predicted) -> float:
     """
     states, predicted = as_vector(states, "states"), as_vector(predicted, "predicted")
     check_lengths(len(states), len(predicted), "states", "predicted")
-    _, rows = np.unique(states, return_inverse=True)
-    _, columns = np.unique(predicted, return_inverse=True)
-    counts = np.zeros((rows.max() + 1, columns.max() + 1))
-    np.add.at(counts, (rows, columns), 1)
+    counts = contingency_matrix(states, predicted)
     return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / len(states))
 
 

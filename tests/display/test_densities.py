@@ -146,7 +146,7 @@ class TestContours:
         one_d = np.linspace(-5, 5, 201)
         p = np.multiply.outer(stats.norm.pdf(one_d), stats.norm.pdf(one_d))
         levels = (0.5, 0.8, 0.95)
-        found = km.display.densities._heights(p, levels)
+        found = km.display.densities.heights(p, levels)
         assert_allclose(found, (1 - np.array(levels)) / (2 * np.pi), rtol=0.01)
 
     def test_near_and_names(self, two, data):

@@ -16,14 +16,6 @@ from .tables import ROW, free_name
 Content = str | bytes | Callable[[Path], Any]  # or a function of the path to write to
 
 
-def write(path: Path, content: Content) -> None:
-    """Write one file."""
-    if callable(content):
-        content(path)
-    else:
-        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-
-
 def check_folder(folder: Path) -> None:
     """Fail before the work where its results could not be written."""
     try:
@@ -58,7 +50,10 @@ def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
     with making(folder):
         try:
             for half, content in zip(paths.values(), contents.values(), strict=True):
-                write(half, content)
+                if callable(content):
+                    content(half)
+                else:
+                    half.write_bytes(content.encode() if isinstance(content, str) else content)
             for path, half in paths.items():
                 half.replace(path)
         finally:

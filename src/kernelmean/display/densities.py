@@ -348,7 +348,7 @@ class DensityContourDisplay(PanelDisplay):
             second,
             densities,
             levels,
-            np.array([_heights(p, levels) for p in densities]),
+            np.array([heights(p, levels) for p in densities]),
             model.near(rows, near, pair),
             _labels(labels, rows, x_names(estimator)),
             (model.names[pair[0]], model.names[pair[1]]),
@@ -492,7 +492,7 @@ def _labels(labels, rows: np.ndarray, names: list[str]) -> list[str]:
     return [", ".join(f"{names[j]} = {row[j]:.4g}" for j in differ) for row in rows]
 
 
-def _heights(p: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+def heights(p: np.ndarray, levels: Sequence[float]) -> np.ndarray:
     """At which height the region above holds each probability, from the outermost region."""
     sorted_p = np.sort(p.ravel())[::-1]
     mass = np.cumsum(sorted_p) / sorted_p.sum()

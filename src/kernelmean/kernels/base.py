@@ -31,6 +31,7 @@ class Kernel(Saveable):
     with `tuned=True` its lengthscales are searched where it is asked for by name.
     """
 
+    boxed = True  # angles, categories, row numbers and lines know no box
     dips = False  # whether the density is negative somewhere
     _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `pull`
 
@@ -198,8 +199,8 @@ class Kernel(Saveable):
         return X
 
     def clipped(self, X, low, high) -> Array:
-        """The nearest points of a box; angles, categories, row numbers and lines know none."""
-        return arrays.namespace(X).clip(X, low, high)
+        """The nearest points of a box, for a kernel that knows one."""
+        return arrays.namespace(X).clip(X, low, high) if self.boxed else X
 
     def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         """Standard deviation per column in units of ℓ, given that of the numbers and mean lifts."""

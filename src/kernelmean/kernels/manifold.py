@@ -65,6 +65,7 @@ class Periodic(Gaussian, named=True, tuned=True):
         self.__post_init__()
 
     period: float | tuple[float, ...] = 2 * math.pi
+    boxed = False
 
     def resolve(self, X, name: str = "X") -> Kernel:
         X = self.checked(X, name)
@@ -97,9 +98,6 @@ class Periodic(Gaussian, named=True, tuned=True):
         turn = xp.where(turn < 0, turn + 1.0, turn)
         turn = xp.where(turn < 1, turn, 0.0)  # an angle just below zero rounds to a full turn
         return turn * arrays.like(self._periods(d) + 0.0, U)
-
-    def clipped(self, X, low, high) -> Array:
-        return X
 
     def project(self, X) -> Array:
         return self.land(self.lift(X), None, X)
@@ -204,6 +202,7 @@ class Rotation(Kernel, named=True):
 
     lengthscale: str | float = "median"
     _gaussian = True
+    boxed = False
 
     def __post_init__(self) -> None:
         if isinstance(self.lengthscale, str):
@@ -231,9 +230,6 @@ class Rotation(Kernel, named=True):
 
     def land(self, U, total, X) -> Array:
         return nearest_rotations(U)
-
-    def clipped(self, X, low, high) -> Array:
-        return X
 
     def project(self, X) -> Array:
         return nearest_rotations(X)

@@ -32,8 +32,7 @@ class Linear(Kernel, named=True):
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", check_positive(self.offset, "offset", zero=True))
 
-    def clipped(self, X, low, high) -> Array:
-        return X  # who asks for a line wants it to go on
+    boxed = False  # who asks for a line wants it to go on
 
     def gram_of(self, X, Y) -> Array:
         return X @ Y.T + self.offset
@@ -110,8 +109,7 @@ class Delta(Kernel, named=True):
            [0., 1.]])
     """
 
-    def clipped(self, X, low, high) -> Array:
-        return X
+    boxed = False
 
     def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(X)
@@ -191,8 +189,7 @@ class Precomputed(Kernel):
             )
         return rows
 
-    def clipped(self, X, low, high) -> Array:
-        return X
+    boxed = False
 
     def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(self.gram)
@@ -209,8 +206,7 @@ class FromFunction(Kernel):
 
     function: Callable
 
-    def clipped(self, X, low, high) -> Array:
-        return X  # which of its points are far apart only the function knows
+    boxed = False  # which of its points are far apart only the function knows
 
     def gram_of(self, X, Y) -> Array:
         return _check_gram(self.function(X, Y), X, Y, "the kernel function")

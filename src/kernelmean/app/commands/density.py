@@ -22,6 +22,7 @@ from .. import words
 from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
+from ..series import by_column
 from ..tables import answered, split_names
 from ..words import names, number, percent
 
@@ -216,11 +217,7 @@ class Densities:
         }
         if len(self.y) == 1:  # of several columns together a mode says little about each
             answers["mode"] = self.model.mode(X)
-        columns = {
-            f"{name}_{what}": np.reshape(values, (len(X), -1))[:, j]
-            for j, name in enumerate(self.y)
-            for what, values in answers.items()
-        }
+        columns = by_column(self.y, answers)
         outside = X.lt(self.X.min()).any(axis=1) | X.gt(self.X.max()).any(axis=1)
         return X.assign(**columns, extrapolated=outside)
 

@@ -15,13 +15,14 @@ import typer
 from ...bayes.kernel_bayes import KernelBayes
 from ...densities.laws import MovedLaws
 from ...display import CURVE, PLAIN
+from ...display.densities import heights
 from ...embedding.embedding import MeanEmbedding
 from ...kernels import Gaussian
 from .. import words
 from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
-from ..series import by_column, with_intervals
+from ..series import by_column, with_ends, with_intervals
 from ..tables import answered
 from ..words import level_words, names, number
 
@@ -112,14 +113,8 @@ class Posteriors:
     @cached_property
     def table(self) -> pd.DataFrame:
         """Mean, standard deviation, median and interval of each latent, one row per observation."""
-        lower, upper = self.embedding.interval(self.settings.level)
-        answers = {
-            "mean": self.embedding.mean(),
-            "sd": self.embedding.std(),
-            "median": self.embedding.quantile(0.5),
-            "lower": lower,
-            "upper": upper,
-        }
+        law, ends = self.embedding, with_ends(self.embedding, self.settings.level)
+        answers = {"mean": ends["mean"], "sd": law.std(), "median": law.quantile(0.5), **ends}
         return pd.DataFrame(by_column(self.latent, answers), index=self.rows.index)
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -237,9 +232,7 @@ def _draw_pair(axes: Any, a: Posteriors, row: int, pair: list[str]) -> None:
     across, up, density = a.joint(row, pair)
     if not density.any():  # what is observed leaves nothing of the prior's range
         return
-    mass = np.sort(density.ravel())[::-1]
-    held = np.cumsum(mass) / mass.sum()
-    levels = np.unique([mass[np.searchsorted(held, share)] for share in INSIDE])
+    levels = np.unique(heights(density, INSIDE))
     axes.contourf(across, up, density, [*levels, np.inf], colors=CURVE, alpha=0.25)
     axes.contour(across, up, density, levels, colors=CURVE, linewidths=1)
     means = [a.table[f"{name}_mean"].iloc[row] for name in pair]
