@@ -23,12 +23,12 @@ class Interrupted(UserError):
 
 
 @contextmanager
-def refusals(prefix: str = "") -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """Turn the library's `ValueError`s about the data into a `UserError`."""
     try:
         yield
     except ValueError as err:
-        raise UserError(f"{prefix}{err}") from err
+        raise UserError(str(err)) from err
 
 
 @contextmanager

@@ -173,9 +173,9 @@ def first_of(table: Any) -> str:
     return f" (the first {SHOWN} of {len(table):,} rows)" if len(table) > SHOWN else ""
 
 
-def mean_and_interval(table: Any, name: str, what: str = "mean") -> list[list[str]]:
+def mean_and_interval(table: Any, name: str) -> list[list[str]]:
     """Two columns of texts from `name_mean`, `name_lower` and `name_upper`."""
-    ends = [f"{name}_{what}", f"{name}_lower", f"{name}_upper"]
+    ends = [f"{name}_mean", f"{name}_lower", f"{name}_upper"]
     rows = cells(table[ends].to_numpy())
     return [list(rows[:, 0]), [f"{low} to {high}" for low, high in rows[:, 1:]]]
 

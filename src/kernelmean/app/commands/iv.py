@@ -15,20 +15,12 @@ from ...core.interval import Interval
 from ...core.moments import block_rows, row_blocks
 from ...core.rows import Rows as Every
 from ...display import CURVE, DATA, StructuralCurveDisplay
+from ...instruments import inference
 from ...instruments.basis import Basis
 from ...instruments.forms import CATEGORY, LINEAR, OTHERS
 from ...instruments.formula import Design, names_of, read_formula
-from ...instruments.inference import (
-    WEAK,
-    Endogeneity,
-    Estimate,
-    Strength,
-    confidence_limits,
-    ridge_coefficients,
-)
 from ...instruments.kernel_iv import KernelIV
 from ...instruments.rows import kind_of
-from ...kernels import Kernel as AnyKernel
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
@@ -330,7 +322,9 @@ class Analysis:
     def _evaluate(self, points: np.ndarray, simultaneous: bool) -> pd.DataFrame:
         model = self.model
         rows = model.basis_x_.transform(points)
-        limits = confidence_limits(rows, model.coef_, model.covariance_, self.level, simultaneous)
+        limits = inference.confidence_limits(
+            rows, model.coef_, model.covariance_, self.level, simultaneous
+        )
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
         if self.plain is not None:
             h[PLAIN] = rows @ self.plain
@@ -371,7 +365,7 @@ class Analysis:
             self.model.basis_x_.transform(rows.assign(**{column: end}).to_numpy()) for end in ends
         )
         m = self.model
-        return confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
+        return inference.confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
@@ -393,7 +387,7 @@ class Analysis:
     # ------------------------------------------------------------ tests and effects
 
     @cached_property
-    def effects(self) -> dict[str, Estimate]:
+    def effects(self) -> dict[str, inference.Estimate]:
         """The average derivative in each endogenous column, where the kernel has one."""
         try:
             return {
@@ -404,17 +398,19 @@ class Analysis:
             return {}
 
     @cached_property
-    def strength(self) -> Strength:
+    def strength(self) -> inference.Strength:
         """How far the instruments move the endogenous columns, in the model's first stage."""
         return self.model.first_stage()
 
     @property
     def weak(self) -> list[str]:
         """Endogenous columns whose instruments are weak."""
-        return [x for x, f in zip(self.columns.x, self.strength.f, strict=True) if f < WEAK]
+        return [
+            x for x, f in zip(self.columns.x, self.strength.f, strict=True) if f < inference.WEAK
+        ]
 
     @cached_property
-    def endogeneity(self) -> Endogeneity | None:
+    def endogeneity(self) -> inference.Endogeneity | None:
         """Whether regression would have done; None without rows to regress on."""
         return None if self.plain is None else self.model.endogeneity_test()
 
@@ -452,7 +448,7 @@ def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Columns, centre: float
     if len(known) < SMALLEST:
         return None
     points, y = known[columns.regressors].to_numpy(), known[columns.y].to_numpy()
-    return ridge_coefficients(model.basis_x_, points, y - centre)
+    return inference.ridge_coefficients(model.basis_x_, points, y - centre)
 
 
 def check_rows(frame: pd.DataFrame) -> None:
@@ -500,9 +496,7 @@ class FirstStage:
     f: float
 
     @classmethod
-    def of(
-        cls, x: np.ndarray, Z: np.ndarray, C: np.ndarray, kernel: str | AnyKernel = "gaussian"
-    ) -> FirstStage:
+    def of(cls, x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> FirstStage:
         """Measure, on a sample of the rows where there are very many.
 
         Parameters
@@ -511,21 +505,18 @@ class FirstStage:
         Z : array of shape (n, d_z)
         C : array of shape (n, d_c)
             With no columns where there is no exogenous column.
-        kernel : str or Kernel
         """
         if len(x) > MEASURED:
             rows = np.random.default_rng(0).choice(len(x), MEASURED, replace=False)
             x, Z, C = x[rows], Z[rows], C[rows]
-        r2, fitted = _left_out(np.hstack([Z, C]), x, kernel)
-        r2_exogenous = _left_out(C, x, kernel)[0] if C.shape[1] else 0.0
+        r2, fitted = _left_out(np.hstack([Z, C]), x)
+        r2_exogenous = _left_out(C, x)[0] if C.shape[1] else 0.0
         return cls(x, fitted, r2, r2_exogenous, _f_statistic(x, Z, C))
 
 
-def _left_out(
-    inputs: np.ndarray, x: np.ndarray, kernel: str | AnyKernel
-) -> tuple[float, np.ndarray]:
+def _left_out(inputs: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
     mean, variance = x.mean(), x.var()
-    model = ConditionalEmbedding(kernel, Linear()).fit(inputs, x - mean)
+    model = ConditionalEmbedding("gaussian", Linear()).fit(inputs, x - mean)
     return max(0.0, 1 - model.loo_score_ / variance), model.predict(inputs) + mean
 
 
@@ -607,7 +598,7 @@ def strength(a: Analysis) -> list[Fact]:
         stage = a.first_stages[x]
         alone = SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
         predicted = SAY("first_r2", given=_given(a), alone=alone)
-        counted = SAY("first_f", df=number(df, 2), weak=WEAK, f=number(stage.f))
+        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=number(stage.f))
         rows += [(f"First-stage R² of {x}", number(stage.r2), predicted)]
         rows += [(f"First-stage F of {x}", number(f), counted)]
     return rows
@@ -652,7 +643,12 @@ def warnings_of(a: Analysis) -> list[str]:
         "few": a.support <= FEW,
         "alone_twice": a.plain is None,
     }
-    known = {"columns": " and ".join(a.weak), "weak": WEAK, "p": p_words(p), "support": a.support}
+    known = {
+        "columns": " and ".join(a.weak),
+        "weak": inference.WEAK,
+        "p": p_words(p),
+        "support": a.support,
+    }
     some = words.some_of(a.frame, a.data.all)
     return [*some, *a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
 
