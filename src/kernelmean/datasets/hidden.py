@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln
 from sklearn.datasets import fetch_openml, load_digits
+from sklearn.preprocessing import scale
 
 from ..chains import markov
 from ..core.checks import (
@@ -269,7 +270,7 @@ def make_digit_hmm(
     transmat, digits = DIGITS[n_states]
     members = [_members(labels, digit, share) for digit in digits]
     rows = np.concatenate(members)
-    emission = _Pictures(_standardised(images[rows]), rows, np.array([len(m) for m in members]))
+    emission = _Pictures(scale(images[rows], axis=1), rows, np.array([len(m) for m in members]))
     return HiddenMarkov(np.array(transmat, dtype=float), emission).sample(n, random_state)
 
 
@@ -314,13 +315,6 @@ def _collection(images, labels) -> tuple[np.ndarray, np.ndarray]:
     images, labels = as_points(images, "images", one_d=False), as_vector(labels, "labels")
     check_lengths(len(images), len(labels), "images", "labels")
     return images, labels
-
-
-def _standardised(images: np.ndarray) -> np.ndarray:
-    """Every row with mean 0 and variance 1; a row of equal numbers becomes 0."""
-    centred = images - images.mean(axis=1, keepdims=True)
-    spread = centred.std(axis=1, keepdims=True)
-    return centred / np.where(spread > 0, spread, 1.0)
 
 
 def _members(labels: np.ndarray, digit: int, share: tuple[float, float]) -> np.ndarray:

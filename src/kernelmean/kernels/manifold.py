@@ -58,11 +58,9 @@ class Periodic(Gaussian, named=True, tuned=True):
         period: float | Sequence[float] = 2 * math.pi,
         columnwise: bool = False,
     ):
+        super().__init__(lengthscale, columnwise)
         check = check_positive if np.ndim(period) == 0 else _each_positive
-        object.__setattr__(self, "lengthscale", lengthscale)
-        object.__setattr__(self, "columnwise", columnwise)
         object.__setattr__(self, "period", check(period, "period"))
-        self.__post_init__()
 
     period: float | tuple[float, ...] = 2 * math.pi
     boxed = False

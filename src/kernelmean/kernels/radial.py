@@ -234,23 +234,21 @@ class Gaussian(_Radial, named=True, tuned=True):
 class _MaternFamily(_Radial):
     """What Laplace and Matérn kernels share: everything, at smoothness ν."""
 
-    @property
-    def _nu(self) -> float:
-        raise NotImplementedError
+    nu: float
 
     def _profile(self, sq) -> Array:
-        return _matern(arrays.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu)
+        return _matern(arrays.namespace(sq).sqrt(sq * (2 * self.nu)), self.nu)
 
     def pull(self, X, Y) -> Array | None:
         # d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): the profile of order ν − 1 at the same t
-        if self.columnwise or self._nu <= 1:
+        if self.columnwise or self.nu <= 1:
             return None
         sq = arrays.sq_dists(self._shrink(X), self._shrink(Y))
-        return _matern(arrays.namespace(sq).sqrt(sq * (2 * self._nu)), self._nu - 1)
+        return _matern(arrays.namespace(sq).sqrt(sq * (2 * self.nu)), self.nu - 1)
 
     def derivative_of(self, X, Y, column: int) -> Array:
         # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
-        nu, scale = self._nu, self._resolved("differentiate")
+        nu, scale = self.nu, self._resolved("differentiate")
         if nu <= 1:
             raise ValueError(f"{self!r} has no derivative at zero distance: nu above 1 is needed")
         width = scale if isinstance(scale, float) else scale[column]
@@ -266,32 +264,32 @@ class _MaternFamily(_Radial):
 
     def _log_volume(self, d: int) -> float:
         # the spectral density at frequency zero (Rasmussen & Williams 2006, eq. 4.15)
-        nu = self._nu
+        nu = self.nu
         power = d * math.log(2) + 0.5 * d * math.log(math.pi / (2 * nu))
         return power + float(gammaln(nu + 0.5 * d) - gammaln(nu))
 
     def _below(self, t) -> Array:
         xp = arrays.namespace(t)
-        beyond = _matern_tail(xp.abs(t) * math.sqrt(2 * self._nu), self._nu)
+        beyond = _matern_tail(xp.abs(t) * math.sqrt(2 * self.nu), self.nu)
         return xp.where(t < 0, beyond, 1.0 - beyond)
 
     def self_convolved(self, d: int) -> Kernel:
         # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
-        nu = 2 * self._nu + 0.5 * (1 if self.columnwise else d)
-        wider = np.asarray(self._resolved("convolve")) * math.sqrt(nu / self._nu)
+        nu = 2 * self.nu + 0.5 * (1 if self.columnwise else d)
+        wider = np.asarray(self._resolved("convolve")) * math.sqrt(nu / self.nu)
         return Matern(nu, float(wider) if wider.ndim == 0 else tuple(wider), self.columnwise)
 
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         # multivariate Student t with 2ν degrees of freedom
-        dof = 2 * self._nu
+        dof = 2 * self.nu
         chi2 = rng.chisquare(dof, size=(n, d if self.columnwise else 1))
         return rng.standard_normal((n, d)) * np.sqrt(dof / chi2)
 
     def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         # the characteristic function of a Gaussian whose variance is Gamma(ν + d/2) distributed
         # is (1 + ω²/2ν)^{−(ν+d/2)}, the spectrum of the kernel
-        shape = self._nu + 0.5 * (1 if self.columnwise else d)
-        variance = rng.gamma(shape, size=(n, d if self.columnwise else 1)) / self._nu
+        shape = self.nu + 0.5 * (1 if self.columnwise else d)
+        variance = rng.gamma(shape, size=(n, d if self.columnwise else 1)) / self.nu
         return rng.standard_normal((n, d)) * np.sqrt(variance)
 
 
@@ -314,9 +312,7 @@ class Laplace(_MaternFamily, named=True, tuned=True):
            [0.3679, 1.    ]])
     """
 
-    @property
-    def _nu(self) -> float:
-        return 0.5
+    nu = 0.5
 
 
 @dataclass(frozen=True)
@@ -345,18 +341,12 @@ class Matern(_MaternFamily, named=True, tuned=True):
     def __init__(
         self, nu: float = 1.5, lengthscale: Lengthscale = "median", columnwise: bool = False
     ):
+        super().__init__(lengthscale, columnwise)
         object.__setattr__(self, "nu", check_positive(nu, "nu"))
         if self.nu > 100:
             raise ValueError(f"nu is {nu}; above 100 use Gaussian, from which it hardly differs")
-        object.__setattr__(self, "lengthscale", lengthscale)
-        object.__setattr__(self, "columnwise", columnwise)
-        self.__post_init__()
 
     nu: float = 1.5
-
-    @property
-    def _nu(self) -> float:
-        return self.nu
 
 
 def _matern(t, nu: float) -> Array:
