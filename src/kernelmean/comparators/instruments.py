@@ -33,19 +33,8 @@ from ..core.solves import add_to_diagonal
 from ..features.landmarks import Nystroem
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
+from . import networks
 from .densities import check_varying, exponents
-from .networks import (
-    Standard,
-    adam,
-    check_converged,
-    descend,
-    draw,
-    evaluate,
-    mixture_log_density,
-    perceptron,
-    require_torch,
-    seeded,
-)
 
 __all__ = ["DeepIV", "KernelReg", "SieveIV", "SmoothIV", "TwoStageLeastSquares"]
 
@@ -578,18 +567,18 @@ class DeepIV(_Comparator):
     random_state: Any = 0
 
     def _fit(self, X, y, Z) -> None:
-        require_torch("DeepIV")
+        networks.require_torch("DeepIV")
         rng = generator(self.random_state)
         first, second = _halves(len(y), rng)
-        self._scale_x, self._scale_y, scale_z = map(Standard, (X, y, Z))
+        self._scale_x, self._scale_y, scale_z = map(networks.Standard, (X, y, Z))
         inputs, outcome, instruments = self._scale_x(X), self._scale_y(y), scale_z(Z)
-        with seeded(int(rng.integers(2**31))):
+        with networks.seeded(int(rng.integers(2**31))):
             self._fit_treatment(inputs[first, : self.n_features_in_], instruments[first])
-            mixture = evaluate(self.treatment_, instruments[second])
+            mixture = networks.evaluate(self.treatment_, instruments[second])
             self._fit_response(inputs[second], outcome[second], mixture)
 
     def _predict(self, X) -> np.ndarray:
-        h = evaluate(self.response_, self._scale_x(X))
+        h = networks.evaluate(self.response_, self._scale_x(X))
         return self._scale_y.undo(h[:, 0].double().numpy())
 
     def _fit_treatment(self, X, Z) -> None:
@@ -598,7 +587,7 @@ class DeepIV(_Comparator):
         self.treatment_ = self._network(Z.shape[1], k * (1 + 2 * d), len(Z))
 
         def loss(rows):
-            return -mixture_log_density(self.treatment_(Z[rows]), X[rows], k).mean()
+            return -networks.mixture_log_density(self.treatment_(Z[rows]), X[rows], k).mean()
 
         self._descend(self.treatment_, loss, len(Z), DECAY_TREATMENT)
 
@@ -611,7 +600,7 @@ class DeepIV(_Comparator):
 
         def loss(rows):
             twice = rows.repeat(2)
-            drawn = draw(mixture[twice], self.components, self.n_features_in_)
+            drawn = networks.draw(mixture[twice], self.components, self.n_features_in_)
             errors = y[twice] - self.response_(torch.cat([drawn, C[twice]], dim=1))[:, 0]
             one, two = errors.split(len(rows))
             return (one * two).mean() if self.unbiased else (errors**2).mean()
@@ -620,15 +609,15 @@ class DeepIV(_Comparator):
 
     def _network(self, inputs: int, outputs: int, n: int) -> Any:
         dropout = min(1000 / (1000 + n), 0.5) if self.dropout is None else self.dropout
-        return perceptron([inputs, *self.hidden], outputs, dropout)
+        return networks.perceptron([inputs, *self.hidden], outputs, dropout)
 
     def _descend(self, network, loss, n: int, decay: float) -> None:
         """Adam over shuffled batches, with a ridge of `decay` on the weights."""
-        optimiser = adam(network, self.learning_rate, decay)
+        optimiser = networks.adam(network, self.learning_rate, decay)
         size = min(check_count(self.batch_size, "batch_size"), n)
         epochs = max(1, STEPS * size // n) if self.epochs is None else self.epochs
         network.train()
         for _ in range(check_count(epochs, "epochs")):
-            descend(optimiser, loss, n, size)
+            networks.descend(optimiser, loss, n, size)
         network.eval()
-        check_converged(network, "y")
+        networks.check_converged(network, "y")

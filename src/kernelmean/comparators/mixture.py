@@ -10,19 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import check_count, generator
+from . import networks
 from .densities import DensityComparator
-from .networks import (
-    Standard,
-    adam,
-    check_converged,
-    descend,
-    diverged,
-    evaluate,
-    mixture_log_density,
-    perceptron,
-    require_torch,
-    seeded,
-)
 
 __all__ = ["MixtureDensityNetwork"]
 
@@ -93,44 +82,48 @@ class MixtureDensityNetwork(DensityComparator):
     random_state: Any = 0
 
     def _fit(self, X, Y) -> None:
-        require_torch("MixtureDensityNetwork")
+        networks.require_torch("MixtureDensityNetwork")
         rng = generator(self.random_state)
-        self._scale_x, self._scale_y = Standard(X), Standard(Y)
+        self._scale_x, self._scale_y = networks.Standard(X), networks.Standard(Y)
         order = rng.permutation(len(X))
         inputs, outputs = self._scale_x(X[order]), self._scale_y(Y[order])
         held = -(-len(X) // 5)
-        with seeded(int(rng.integers(2**31))):
+        with networks.seeded(int(rng.integers(2**31))):
             self._train(inputs[held:], outputs[held:], inputs[:held], outputs[:held])
 
     def _train(self, X, Y, X_held, Y_held) -> None:
         """Adam with early stopping."""
         k, d = check_count(self.components, "components"), Y.shape[1]
-        self.network_ = perceptron([X.shape[1], *self.hidden], k * (1 + 2 * d), self.dropout)
-        optimiser = adam(self.network_, self.learning_rate, DECAY)
+        self.network_ = networks.perceptron(
+            [X.shape[1], *self.hidden], k * (1 + 2 * d), self.dropout
+        )
+        optimiser = networks.adam(self.network_, self.learning_rate, DECAY)
         size = check_count(self.batch_size, "batch_size")
         patience = check_count(self.patience, "patience")
         best, self.epochs_ = np.inf, 0
 
         def loss(rows):
-            return -mixture_log_density(self.network_(X[rows]), Y[rows], k).mean()
+            return -networks.mixture_log_density(self.network_(X[rows]), Y[rows], k).mean()
 
         for epoch in range(1, check_count(self.epochs, "epochs") + 1):
             self.network_.train()
-            descend(optimiser, loss, len(X), size)
+            networks.descend(optimiser, loss, len(X), size)
             self.network_.eval()
-            check_converged(self.network_, "Y")
-            held = -mixture_log_density(evaluate(self.network_, X_held), Y_held, k).mean()
+            networks.check_converged(self.network_, "Y")
+            held = -networks.mixture_log_density(
+                networks.evaluate(self.network_, X_held), Y_held, k
+            ).mean()
             if held < best:
                 best, self.epochs_, kept = held, epoch, deepcopy(self.network_.state_dict())
             elif epoch - self.epochs_ >= patience:
                 break
         if not self.epochs_:  # no pass had a finite density on the rows held out
-            raise diverged("Y")
+            raise networks.diverged("Y")
         self.network_.load_state_dict(kept)
 
     def _log_pairs(self, Y, X) -> np.ndarray:
-        parameters = evaluate(self.network_, self._scale_x(X)).double()
-        logs = mixture_log_density(parameters, self._scale_y(Y).double(), self.components)
+        parameters = networks.evaluate(self.network_, self._scale_x(X)).double()
+        logs = networks.mixture_log_density(parameters, self._scale_y(Y).double(), self.components)
         return logs.numpy() - np.log(self._scale_y.spread).sum()
 
     def _table(self, Y, X) -> np.ndarray:
