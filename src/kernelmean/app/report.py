@@ -80,7 +80,7 @@ class Grid:
     def of(cls, columns: Sequence[tuple[str, Any]], caption: str) -> Grid:
         """From columns, each with its heading; a heading may repeat."""
         header, texts = zip(*columns, strict=True)
-        return cls(header, list(zip(*texts, strict=True)), caption)
+        return cls(list(header), list(zip(*texts, strict=True)), caption)
 
 
 @dataclass(frozen=True)
