@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate
-from scipy.stats import kstest, norm
+from scipy.stats import kstest, laplace, norm
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KernelDensity
 
@@ -244,7 +244,7 @@ class TestHardData:
         model = km.EmbeddedDensity().fit(X)
         assert model.bandwidth_[0] > 0
         whole = integrate.quad(
-            lambda t: model.pdf([[t]])[0], X.min() - 30, X.max() + 30, limit=500, points=X[:, 0]
+            lambda t: model.pdf([[t]])[0], X.min() - 99, X.max() + 99, limit=500, points=X[:, 0]
         )[0]
         assert_allclose(whole, 1, atol=1e-6)
 
@@ -258,7 +258,60 @@ class TestHardData:
     def test_far_away(self):
         model = km.EmbeddedDensity().fit(points())
         assert_array_equal(model.pdf([[1e9]]), [0.0])
-        assert_array_equal(model.score_samples([[1e9]]), [-np.inf])
+        assert -1e11 < model.score_samples([[1e9]])[0] < -1e6
+        plain = km.EmbeddedDensity(wide=0.0).fit(points())
+        assert_array_equal(plain.score_samples([[1e9]]), [-np.inf])
+
+
+class TestWide:
+    """(1 − a) p + a·Laplace, a by the densities of rows left out."""
+
+    def test_the_mixture_and_its_share_by_brute_force(self):
+        X = np.random.default_rng(3).standard_t(2, (40, 1))
+        model, plain = km.EmbeddedDensity().fit(X), km.EmbeddedDensity(wide=0.0).fit(X)
+        middle = np.median(X)
+        wide = laplace(middle, 1.5 * np.abs(X - middle).mean())
+        a, t = model.wide_, np.linspace(-30, 30, 7)[:, None]
+        mixed = (1 - a) * plain.pdf(t) + a * wide.pdf(t[:, 0])
+        assert_allclose(model.pdf(t), mixed, rtol=1e-10)
+        assert_allclose(model.score_samples(t), np.log(mixed), rtol=1e-10)
+        left_out = [
+            km.EmbeddedDensity(bandwidth=plain.bandwidth_).fit(np.delete(X, i, 0)).pdf(X[[i]])[0]
+            for i in range(40)
+        ]
+        shares = np.linspace(1 / 40, 0.5, 2001)[:, None]
+        likely = np.log((1 - shares) * left_out + shares * wide.pdf(X[:, 0])).sum(axis=1)
+        assert_allclose(a, shares[likely.argmax(), 0], atol=5e-4)
+
+    def test_new_rows_of_heavy_tails_are_finite_and_likelier(self):
+        rng = np.random.default_rng(5)
+        X, new = np.exp(rng.normal(size=(2, 100, 1)))
+        plain = KernelDensity(bandwidth=km.EmbeddedDensity().fit(X).bandwidth_[0]).fit(X)
+        assert km.EmbeddedDensity().fit(X).score(new) > plain.score(new)
+
+    def test_weights_stand_for_repeated_rows(self):
+        X, count = points(30), np.random.default_rng(4).integers(1, 4, 30)
+        weighted = km.EmbeddedDensity(wide=0.1, bandwidth=0.5).fit(X, sample_weight=count)
+        repeated = km.EmbeddedDensity(wide=0.1, bandwidth=0.5).fit(np.repeat(X, count, axis=0))
+        assert_allclose(weighted.pdf(X), repeated.pdf(X))
+
+    def test_draws_follow_it(self):
+        X = points(50)
+        draws = km.EmbeddedDensity(wide=0.4).fit(X).sample(4000, random_state=0)[:, 0]
+        model = km.EmbeddedDensity(wide=0.4).fit(X)
+        t = np.linspace(-30, 30, 6001)
+        below = np.cumsum(model.pdf(t[:, None])) * 0.01
+        assert kstest(draws, lambda x: np.interp(x, t, below)).pvalue > 0.01
+
+    def test_none_where_a_bandwidth_is_given_nor_of_angles(self):
+        angles = np.random.default_rng(6).uniform(0, 1, (50, 1))
+        assert km.EmbeddedDensity(bandwidth=0.4).fit(points()).wide_ == 0
+        assert km.EmbeddedDensity("periodic").fit(angles).wide_ == 0
+
+    @pytest.mark.parametrize("bad", [-0.1, 1.0, "x", None])
+    def test_bad_shares_are_refused(self, bad):
+        with pytest.raises(ValueError, match="wide"):
+            km.EmbeddedDensity(wide=bad).fit(points())
 
 
 def test_names_inputs_and_lists():

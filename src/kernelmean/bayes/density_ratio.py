@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -38,8 +39,9 @@ class DensityRatio(Saveable, BaseEstimator):
     kernel : Kernel, str, scikit-learn kernel or callable
         Its median lengthscale is taken over the denominator.
     reg : float, optional
-        η, per sample. None takes the minimiser of the closed-form leave-one-out score (a numerator
-        with unequal weights counts as known: nothing of it is left out).
+        η, per sample. None takes the minimiser of the closed-form leave-one-out score, below
+        mean k(z, z)/n only if clearly (a numerator with unequal weights counts as known: nothing
+        of it is left out).
     features : FeatureMap, optional
         None is `Nystroem()`.
     relative : float
@@ -108,7 +110,7 @@ class DensityRatio(Saveable, BaseEstimator):
             n, second = all_rows.n, all_rows.mean("xx")
         solved = solve_ratio(Phi, second, U, m, self.reg, share, n)
         self.coef_, self.reg_, A = solved
-        self.loo_score_ = loo_score(Phi, A, U, m.weights, share, n)(self.reg_)
+        self.loo_score_ = LeaveOneOut.of(Phi, A, U, m.weights, share, n).score(self.reg_)
         self.weights_ = Phi @ self.coef_ / Phi.shape[0]
         return self
 
@@ -168,8 +170,7 @@ def solve_ratio(
     alpha = m.weights
     A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
     if reg is None:
-        score, size = loo_score(Phi, A, U, alpha, share, n), float(_trace(second))
-        reg = minimise_log10(lambda r: score(r * size), *DECADES)[0] * size
+        reg = _chosen(LeaveOneOut.of(Phi, A, U, alpha, share, n), float(_trace(second)))
     else:
         reg = float(reg)
     return solves.ridge(A, reg).solve(alpha @ U), reg, A
@@ -179,7 +180,27 @@ def _trace(A) -> Array:
     return arrays.namespace(A).linalg.trace(A)
 
 
-def loo_score(Phi, A, U, alpha, share: float, n: int | None = None) -> Callable[[float], float]:
+def _chosen(left_out: LeaveOneOut, size: float) -> float:
+    """The η of the least score; below κ/n, κ = mean k(z, z), only where the rows clearly say so.
+
+    From η = κ/n on, φ_iᵀ(A + ηI)⁻¹φ_i/n is at most one half, as A is at least φ_iφ_iᵀ/n: no row
+    makes more than half of its own estimate. Below, the score can be the mean of a few large terms
+    and its minimum the wildest ratio, so what is gained has to exceed its standard error.
+    """
+
+    def least(low: float) -> float:
+        return minimise_log10(lambda r: left_out.score(r * size), low, DECADES[1])[0] * size
+
+    free = least(DECADES[0])
+    if free >= size / left_out.n:
+        return free
+    safe = least(-math.log10(left_out.n))
+    gain, error = left_out.gain(free, safe)
+    return free if gain > error else safe
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
     """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
     Every row is left out of its own estimate, by rank-one updates of A + ηI:
@@ -190,32 +211,69 @@ def loo_score(Phi, A, U, alpha, share: float, n: int | None = None) -> Callable[
     without it there would be another one). Of more than 5,000 rows the score is that of evenly
     spaced ones, each left out of an estimate from all the others.
     """
-    xp = arrays.namespace(Phi)
-    n = n or Phi.shape[0]
-    grid = solves.EigenGrid.of(A)
-    m = (alpha @ U) @ grid.vectors
-    sampled = bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
-    out = alpha if sampled else 0.0 * alpha
-    Phi = arrays.take(Phi, evenly(Phi.shape[0], SCORE_ROWS), axis=0)
-    if sampled and U.shape[0] > SCORE_ROWS:
-        some = evenly(U.shape[0], SCORE_ROWS)
-        U, out = arrays.take(U, some, axis=0), arrays.take(out, some, axis=0)
-        alpha = out * (alpha.shape[0] / SCORE_ROWS)
-    P, V = Phi @ grid.vectors, U @ grid.vectors
-    P2, V2 = P * P, V * V
-    # a numerator of one point has nothing left when that point is out
-    rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
 
-    def score(reg: float) -> float:
-        shrink = grid.shrink(reg)
-        c = shrink * m
-        r_z, r_u, v = P @ c, V @ c, V2 @ shrink
-        at_z = r_z / xp.clip(1.0 - (1 - share) * (P2 @ shrink) / n, 1e-10, None)
-        at_u = (r_u - out * v) / (rest * xp.clip(1 - share * out * v, 1e-10, None))
-        # what every row says of its own estimate comes from moments, and leaving it out from rows
-        within = 0.5 * (grid.values @ (c * c)) - m @ c
-        of_z = 0.5 * (1 - share) * xp.mean(at_z * at_z - r_z * r_z)
-        of_u = alpha @ (0.5 * share * (at_u * at_u - r_u * r_u) - (at_u - r_u))
-        return float(within + of_z + of_u)
+    grid: solves.EigenGrid
+    m: Array  # the numerator, and the rows below, in the eigenbasis of A
+    P: Array
+    V: Array
+    alpha: Array
+    out: Array  # what is left out with each row of the numerator
+    share: float
+    n: int
 
-    return score
+    @classmethod
+    def of(cls, Phi, A, U, alpha, share: float, n: int | None = None) -> LeaveOneOut:
+        xp = arrays.namespace(Phi)
+        n = n or Phi.shape[0]
+        grid = solves.EigenGrid.of(A)
+        m = (alpha @ U) @ grid.vectors
+        sampled = bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
+        out = alpha if sampled else 0.0 * alpha
+        Phi = arrays.take(Phi, evenly(Phi.shape[0], SCORE_ROWS), axis=0)
+        if sampled and U.shape[0] > SCORE_ROWS:
+            some = evenly(U.shape[0], SCORE_ROWS)
+            U, out = arrays.take(U, some, axis=0), arrays.take(out, some, axis=0)
+            alpha = out * (alpha.shape[0] / SCORE_ROWS)
+        return cls(grid, m, Phi @ grid.vectors, U @ grid.vectors, alpha, out, share, n)
+
+    def values(self, reg: float) -> tuple[Array, Array, Array, Array]:
+        """The ratio at rows of p and of q, each left out of its own; then with nothing left out."""
+        xp, out = arrays.namespace(self.P), self.out
+        shrink = self.grid.shrink(reg)
+        r_z, r_u = self.P @ (shrink * self.m), self.V @ (shrink * self.m)
+        v = (self.V * self.V) @ shrink
+        left = 1.0 - (1 - self.share) * ((self.P * self.P) @ shrink) / self.n
+        # a numerator of one point has nothing left when that point is out
+        rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
+        at_u = (r_u - out * v) / (rest * xp.clip(1 - self.share * out * v, 1e-10, None))
+        return r_z / xp.clip(left, 1e-10, None), at_u, r_z, r_u
+
+    def rows(self, at_z, at_u) -> tuple[Array, Array]:
+        """The terms of J, of rows of p and of q."""
+        return 0.5 * (1 - self.share) * at_z**2, 0.5 * self.share * at_u**2 - at_u
+
+    def score(self, reg: float) -> float:
+        """J(η): estimates with nothing left out are of the moments of all rows, the rest of few."""
+        c = self.grid.shrink(reg) * self.m
+        at_z, at_u, r_z, r_u = self.values(reg)
+        (out_z, out_u), (in_z, in_u) = self.rows(at_z, at_u), self.rows(r_z, r_u)
+        of_z = arrays.namespace(self.P).mean(out_z - in_z)
+        within = 0.5 * (self.grid.values @ (c * c)) - self.m @ c
+        return float(within + of_z + self.alpha @ (out_u - in_u))
+
+    def careful_rows(self, reg: float) -> tuple[Array, Array]:
+        """As if p had had a row at each row of q.
+
+        Otherwise a ratio that explodes where p has none makes q likelier, and nothing is against.
+        """
+        at_z, at_u, _, _ = self.values(reg)
+        return self.rows(at_z, at_u / (1.0 + (self.V * self.V) @ self.grid.shrink(reg) / self.n))
+
+    def gain(self, reg: float, other: float) -> tuple[float, float]:
+        """How far J of `reg` is below that of another η, carefully, and its standard error."""
+        xp = arrays.namespace(self.P)
+        z, u = (
+            a - b for a, b in zip(self.careful_rows(other), self.careful_rows(reg), strict=True)
+        )
+        error = float(xp.var(z)) / z.shape[0] + float(xp.var(u) * (self.out @ self.out))
+        return float(xp.mean(z) + self.alpha @ u), error**0.5

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
@@ -17,18 +18,21 @@ from ..core.checks import (
     check_count,
     column_names,
     frozen,
+    generator,
     refuse_far,
 )
 from ..core.elsewhere import by_blocks, few_of
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
+from ..core.parameters import check_parameters, either, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
-from ..kernels import Kernel, fitted_kernel
+from ..embedding.wide import Wide
+from ..kernels import Kernel, Periodic, fitted_kernel
 from .bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 from .cells import enough, weighted
 
@@ -38,10 +42,11 @@ ROWS = 2000  # that the search looks at
 @by_blocks("pdf", "score_samples")
 @doors("fit", "pdf", "score", "score_samples", "sample")
 class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
-    """p(x) = max(q, 0)/∫max(q, 0), q(x) = Σ_i w_i k̄_γ(x_i, x): kernel density estimation.
+    """p(x) = (1 − a) max(q, 0)/∫max(q, 0) + a·wide(x), q(x) = Σ_i w_i k̄_γ(x_i, x).
 
-    With equal weights this is the usual kernel density estimate; weights may be of either sign, as
-    those of an embedding are. The bandwidth minimises the leave-one-out score
+    Kernel density estimation, with a small share of a wide law, so that no density is zero: of a
+    single row far out it would be. Weights may be of either sign, as those of an embedding are.
+    The bandwidth minimises the leave-one-out score
     M = Σ_ij w_i w_j (k̄_γ ∗ k̄_γ)(x_i, x_j) − 2 Σ_i w_i Σ_{j≠i} w_j/(1 − w_i) k̄_γ(x_i, x_j).
 
     Parameters
@@ -51,14 +56,19 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     bandwidth : float or sequence of float, optional
         γ, or one per column. None minimises the score over multiples of Silverman's rule, on at
         most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there.
+    wide : "auto" or float in [0, 1)
+        Share a of a wide law (Laplace, 1.5 mean deviations of X about its median). "auto" is the
+        share under which rows left out are likeliest; 0 if the bandwidth is given, and of angles.
 
     Attributes
     ----------
     bandwidth_ : array of shape (d,)
+    wide_ : float
+        Share of the wide law.
     loo_score_ : float
         M at that bandwidth, over at most 2,000 evenly spaced rows.
     embedding_ : MeanEmbedding
-        The weighted points, with quantiles, intervals, modes and more.
+        The weighted points, with quantiles, intervals, modes and more; without the wide law.
 
     References
     ----------
@@ -73,11 +83,17 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     array([0.4])
     """
 
-    _n: int | None = None  # rows; a file of an earlier version has not counted them
+    ALLOWED: ClassVar = {"wide": either(share, "auto")}
 
-    def __init__(self, kernel="gaussian", bandwidth=None):
+    # a file of an earlier version has not counted its rows, and has no wide law
+    _n: int | None = None
+    wide: Any = 0.0
+    _wide: Wide | None = None
+
+    def __init__(self, kernel="gaussian", bandwidth=None, wide="auto"):
         self.kernel = kernel
         self.bandwidth = bandwidth
+        self.wide = wide
 
     def fit(self, X, y=None, sample_weight=None) -> EmbeddedDensity:
         """Take the points, and choose the bandwidth unless it is given.
@@ -98,6 +114,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         ValueError
             On malformed input, or columns without spread when the bandwidth is to be chosen.
         """
+        check_parameters(self)
         rows, X, sample_weight = few_of(SEARCH_ROWS, X=X, sample_weight=sample_weight)
         points = frozen(as_points(X, "X", min_rows=2, one_d=False))
         validate_data(self, X, skip_check_array=True)
@@ -108,7 +125,9 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
         if self.bandwidth is None:
             kernel = kernel.scaled(_best_factor(points, weights, kernel, self._n))
-        self.loo_score_ = _score(*_thinned(points, weights, ROWS), kernel)
+        few = _thinned(points, weights, ROWS)
+        self.loo_score_ = _score(*few, kernel)
+        self._wide = self._widened(*few, kernel)
         if rows is not None:
             cells = weighted(rows, kernel, points.shape[1])
             points = frozen(cells.points)
@@ -118,6 +137,23 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         m = MeanEmbedding(points, weights, kernel)
         self.embedding_ = m.carrying(tuple(self.bandwidth_.tolist()), labels)
         return self
+
+    def _widened(self, points, weights, kernel: Kernel) -> Wide | None:
+        """The wide law, its share by the densities of rows left out; None without one."""
+        fixed = self.wide != "auto" or self.bandwidth is not None or isinstance(kernel, Periodic)
+        given = 0.0 if self.wide == "auto" else float(self.wide)
+        if fixed and given == 0:
+            return None
+        left_out = arrays.to_numpy(_left_out(points, weights, kernel)).clip(0.0)
+        X = np.ascontiguousarray(arrays.to_numpy(points))
+        w = arrays.to_numpy(weights).clip(0.0)
+        if fixed:
+            return Wide.of(X, given, w)
+        return Wide.of(X, weights=w).chosen(left_out, X, w)
+
+    @property
+    def wide_(self) -> float:
+        return 0.0 if self._wide is None else self._wide.share
 
     def loo_score(self, bandwidth=None) -> float:
         """M at another bandwidth, over all rows."""
@@ -131,12 +167,16 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     def pdf(self, X) -> Array:
         """p(x) at each row, (m,)."""
         points = as_new_points(self, X)
-        return self.embedding_.density(points, tuple(self.bandwidth_.tolist()))
+        p = self.embedding_.density(points, tuple(self.bandwidth_.tolist()))
+        return p if self._wide is None else _of_numpy(self._wide.mixed, p, points)
 
     def score_samples(self, X) -> Array:
-        """log p(x) at each row, (m,); −∞ where the positive part of q is zero."""
+        """log p(x) at each row, (m,); −∞ where the positive part of q is zero and `wide_` too."""
         points = as_new_points(self, X)
-        return self.embedding_.log_density(points, tuple(self.bandwidth_.tolist()))
+        width = tuple(self.bandwidth_.tolist())
+        if self._wide is None:
+            return self.embedding_.log_density(points, width)
+        return _of_numpy(self._wide.log_mixed, self.embedding_.density(points, width), points)
 
     def score(self, X, y=None) -> float:
         """Σ log p(x): the log-likelihood of all rows together, as scikit-learn's KernelDensity."""
@@ -148,7 +188,11 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         """Draws from p, (n_samples, d)."""
         check_is_fitted(self)
         check_count(n_samples, "n_samples")
-        return self.embedding_.sample(n_samples, random_state, tuple(self.bandwidth_.tolist()))
+        rng = generator(random_state)
+        draws = self.embedding_.sample(n_samples, rng, tuple(self.bandwidth_.tolist()))
+        if self._wide is None:
+            return draws
+        return arrays.like(self._wide.replace_some(arrays.to_numpy(draws), rng), draws)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernel, bandwidth along each column."""
@@ -156,12 +200,13 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         m = self.embedding_
         names = names_like(self, m.points.shape[1])
         widths = bandwidth_lines(self.bandwidth_, names, self.bandwidth)
+        wide = Line.of("share of a wide law", self.wide_)
         n, kind = self._n or m.points.shape[0], type(m.kernel).__name__
         return Summary(
             "Density of " + ", ".join(names),
             [
                 Block("Data", [Line("rows", n, f"{n:,}"), Line("kernel", m.kernel, kind)]),
-                Block("Fit", [*widths, Line.of("leave-one-out score", self.loo_score_)]),
+                Block("Fit", [*widths, wide, Line.of("leave-one-out score", self.loo_score_)]),
             ],
         )
 
@@ -201,11 +246,25 @@ def _thinned(points, weights, limit: int) -> tuple[Array, Array]:
 
 def _score(points, weights, kernel: Kernel) -> float:
     """M, the Gram matrices in blocks of rows."""
-    xp, wide = arrays.namespace(points), kernel.self_convolved(points.shape[1])
-    total = 0.0
+    wide, total = kernel.self_convolved(points.shape[1]), 0.0
     for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
         total += float(w @ (wide.density(X, points) @ weights))
-        others = kernel.density(X, points) @ weights - w * kernel.density(X[:1, :], X[:1, :])[0, 0]
+    return total - 2 * float(weights @ _left_out(points, weights, kernel))
+
+
+def _left_out(points, weights, kernel: Kernel) -> Array:
+    """Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i, the Gram matrix in blocks of rows."""
+    xp, own, parts = (
+        arrays.namespace(points),
+        kernel.density(points[:1, :], points[:1, :])[0, 0],
+        [],
+    )
+    for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
         left = 1.0 - w
-        total -= 2 * float(xp.sum(w * others / xp.where(left == 0, 1.0, left)))
-    return total
+        others = kernel.density(X, points) @ weights - w * own
+        parts.append(others / xp.where(left == 0, 1.0, left))
+    return xp.concat(parts)
+
+
+def _of_numpy(mixed: Callable, p, points) -> Array:
+    return arrays.like(mixed(arrays.to_numpy(p), arrays.to_numpy(points)), points)

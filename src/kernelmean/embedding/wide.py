@@ -33,23 +33,27 @@ class Wide(Saveable):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, points: np.ndarray, share: float = MOST) -> Wide:
-        """Around points (n, d)."""
-        centre = np.median(points, axis=0)
-        scale = WIDTH * np.abs(points - centre).mean(axis=0)
+    def of(cls, points: np.ndarray, share: float = MOST, weights: np.ndarray | None = None) -> Wide:
+        """Around points (n, d), which may have weights (n,), none below zero."""
+        lower, upper = (
+            np.quantile(A, 0.5, axis=0, weights=weights, method="inverted_cdf")
+            for A in (points, -points)
+        )
+        centre = (lower - upper) / 2  # a median that turns with the points
+        scale = WIDTH * np.average(np.abs(points - centre), axis=0, weights=weights)
         return cls(share, centre, np.where(scale > 0, scale, 1.0))
 
-    def chosen(self, p: np.ndarray, points: np.ndarray) -> Wide:
+    def chosen(self, p: np.ndarray, points: np.ndarray, weights: np.ndarray | None = None) -> Wide:
         """With the share that maximises Σ log of the mixture, given densities p of rows left out.
 
-        At least one row in n is its: less cannot be told from none.
+        At least one row in n is its: less cannot be told from none. Rows may have weights.
         """
         g = np.exp(self.log_density(points))
 
         def loss(u: float) -> float:
             a = math.exp(u)
             with np.errstate(divide="ignore"):
-                return -float(np.log((1.0 - a) * p + a * g).mean())
+                return -float(np.average(np.log((1.0 - a) * p + a * g), weights=weights))
 
         least = min(1.0 / len(points), MOST / 2)
         bounds = math.log(least), math.log(MOST)
