@@ -59,6 +59,7 @@ class Tried:
     """A draft that was judged, at every ξ."""
 
     draft: StructuralDraft
+    lam: float
     stage: SecondStage
     regs: np.ndarray
     judged: Judged
@@ -85,8 +86,8 @@ class Choice:
 
     Attributes
     ----------
-    share : float
-        ξ of what is taken, by the size it is measured by.
+    regs : pair of float
+        λ and ξ of what is taken, the latter by the size it is measured by.
     draft, carrier : StructuralDraft
         What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
     points : array of shape (k, d)
@@ -98,7 +99,7 @@ class Choice:
         squares, and its standard error.
     """
 
-    share: float
+    regs: tuple[float, float]
     draft: StructuralDraft
     carrier: StructuralDraft
     points: np.ndarray
@@ -117,12 +118,12 @@ class Choice:
         weights /= weights.sum() or 1.0
         points = X[evenly(len(X), POINTS)]
         one, i = owner[best]
-        taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
+        taken, regs = one.values(points, i), (one.lam, one.regs[i] / max(one.stage.size, EPS))
         parts = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
         pairs = zip(tried, parts, strict=True)
         total = np.sum([t.spread(points, part, taken) for t, part in pairs], axis=0)
         gain = None if line is None else _gain(*judged.projected[[line, best]])
-        return cls(share, one.draft, owner[weights.argmax()][0].draft, points, total, gain)
+        return cls(regs, one.draft, owner[weights.argmax()][0].draft, points, total, gain)
 
     def spread(self, basis: Basis) -> np.ndarray:
         """The covariance in these coordinates."""

@@ -168,7 +168,7 @@ def causal_loss(Phi, y, xi: float, jack: Jackknife, trend: Trend):
     on_q = on_r0 * r / n  # MᵀNM
     on_b = -(Phi.T @ on_e) - M.T @ on_r0
     on_v = N @ on_b
-    on_N = Phi.T @ (on_s[:, None] * M) + M.T @ (on_q[:, None] * M) + np.outer(on_b, v)
+    on_N = (on_s[:, None] * Phi + on_q[:, None] * M).T @ M + np.outer(on_b, v)
     on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
     on_Phi = on_s[:, None] * MN - np.outer(on_e, b)
     on_M = on_s[:, None] * PN + 2 * on_q[:, None] * MN - np.outer(on_r0, b)
