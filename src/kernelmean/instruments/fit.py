@@ -168,6 +168,8 @@ class Plan:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
         groups, lam, *_ = self._embedded(draft, self.few, _mean_outcome(self.few), self.regs[0])
         equations, found = Equations.of(groups), []
+        told = not self.roles.c and self.split != "samples"
+        moved = equations.concentration if told else np.inf
         given = 1.0 if draft.bare else self.regs[1]
         searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
         for trend in (draft.trend,) if draft.bare else self.trends:
@@ -175,7 +177,8 @@ class Plan:
             keep = less.bases[0].trends
             stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
             regs = candidates(stage) if given is None else np.array([given])
-            found.append(Tried(less, lam, stage, regs, loss.judged(regs, draft.bare, searched)))
+            judged = loss.judged(regs, draft.bare, searched)
+            found.append(Tried(less, lam, moved, stage, regs, judged))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
@@ -233,7 +236,7 @@ class Plan:
 
     @stage("both stages")
     def finish(
-        self, draft: StructuralDraft, parts: list[Part], chosen: Pair = (None, None)
+        self, draft: StructuralDraft, parts: list[Part], chosen: Pair | None = None
     ) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft.
 
@@ -241,16 +244,15 @@ class Plan:
         chosen on are all.
         """
         few, trends = self.few, draft.bases[0].trends
-        if sum(part.n for part in parts) > sum(part.n for part in few):
-            chosen = None, None
+        every = sum(part.n for part in parts) == sum(part.n for part in few)
+        lam, share = chosen if every and chosen else (self.regs[0], None)
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
-        lam = chosen[0] if self.regs[0] is None else self.regs[0]
         groups, lam, loss_1, n = self._embedded(draft, parts, middle, lam)
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
-        stage, xi, loss_2, m = regress(groups, self.regs[1], trends, self.split, chosen[1])
+        stage, xi, loss_2, m = regress(groups, self.regs[1], self.split, share, draft.weak)
         coef = stage.coefficients(xi)
         covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
         known = complete(groups, self.split)

@@ -61,7 +61,7 @@ def seek_scales(
     data = [arrays.to_numpy(part) for part in (*points, y)]
     at: Pair = (None, None)
     for limit in track(rows, description="Lengthscales", verbose=verbose):
-        X, Z, target = _thinned(data, limit)
+        X, Z, target = (part[evenly(len(part), limit)] for part in data)
         at = Search(
             _scaled(kernels[0], X, beside[0]),
             _scaled(kernels[1], Z, beside[1]),
@@ -81,12 +81,6 @@ def seek_scales(
 def _scaled(kernel, points: np.ndarray, beside: Polynomial) -> Scaled:
     """Coordinates of the columns that have a kernel."""
     return Scaled(kernel.on(beside.bent, points.shape[1]), points[:, beside.bent])
-
-
-def _thinned(data: list, limit: int) -> list:
-    """Evenly spaced rows of each array, at most `limit`."""
-    rows = evenly(len(data[0]), limit)
-    return data if len(rows) == len(data[0]) else [part[rows] for part in data]
 
 
 @dataclass(frozen=True)
