@@ -122,8 +122,10 @@ class Choice:
         weights = judged.weights() * [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
+        best = judged.best(line, columns)
         weak = line is not None and carrier.moved < MOVED
-        best = line if weak else judged.best(line, columns)
+        if line is not None and weak:
+            best = line
         points = X[evenly(len(X), POINTS)]
         one, i = owner[best]
         taken, regs = one.values(points, i), (one.lam, one.regs[i] / max(one.stage.size, EPS))
