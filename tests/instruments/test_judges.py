@@ -199,3 +199,25 @@ def test_together_keeps_the_order():
     assert_array_equal(whole.causal[2:], parts[1].causal)
     assert whole.projected.shape == (5, 7)
     assert_array_equal(whole.evidence[:2], parts[0].evidence)
+
+
+def test_weak_instruments_leave_a_line_with_fullers_constant():
+    """The k-class of k = 1 − 1/(n − q), and 1/n of a standardised slope; F is 2.3."""
+    rng = np.random.default_rng(601)
+    Z, e = rng.normal(size=(300, 1)), rng.normal(size=300)
+    X = 0.1 * Z + e[:, None] + 0.5 * rng.normal(size=(300, 1))
+    model = km.KernelIV().fit(X, X[:, 0] + e, Z)
+    u, w = ((A[:, 0] - A.mean()) / A.std() for A in (X, Z))
+    y = X[:, 0] + e - (X[:, 0] + e).mean()
+    fitted = w * (w @ u / 300)
+    left, k = u - fitted, 1 / 298
+    slope = (fitted + k * left) @ y / (fitted @ fitted + k * left @ left + 1)
+    assert_allclose(np.ptp(model.predict(X)), slope * np.ptp(u), rtol=1e-6)
+    assert "Fuller" in str(model.summary())
+
+
+def test_strong_instruments_need_no_constant():
+    rng = np.random.default_rng(601)
+    Z, e = rng.normal(size=(300, 1)), rng.normal(size=300)
+    X = Z + 0.5 * e[:, None]
+    assert not km.KernelIV().fit(X, X[:, 0] + e, Z)._fit.draft.weak

@@ -18,6 +18,7 @@ from .second_stage import SecondStage
 
 SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 of the median's
 POINTS = 300  # at which candidates are compared
+MOVED = 10.0  # concentration parameter below which instruments tell no shape
 UNLIKELY = 1e-3  # a probability that does not count
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
@@ -32,6 +33,7 @@ class StructuralDraft(Saveable):
     kernels: Pair
     scales: tuple[np.ndarray, np.ndarray]
     bases: tuple[Basis, Basis]
+    weak: bool = False  # least squares with Fuller's constant, which have moments
 
     @property
     def bare(self) -> bool:
@@ -59,6 +61,8 @@ class Tried:
     """A draft that was judged, at every ξ."""
 
     draft: StructuralDraft
+    lam: float
+    moved: float  # the concentration parameter
     stage: SecondStage
     regs: np.ndarray
     judged: Judged
@@ -85,8 +89,8 @@ class Choice:
 
     Attributes
     ----------
-    share : float
-        ξ of what is taken, by the size it is measured by.
+    regs : pair of float
+        λ and ξ of what is taken, the latter by the size it is measured by.
     draft, carrier : StructuralDraft
         What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
     points : array of shape (k, d)
@@ -98,7 +102,7 @@ class Choice:
         squares, and its standard error.
     """
 
-    share: float
+    regs: tuple[float, float]
     draft: StructuralDraft
     carrier: StructuralDraft
     points: np.ndarray
@@ -107,22 +111,32 @@ class Choice:
 
     @classmethod
     def of(cls, tried: list[Tried], X: np.ndarray, columns: float) -> Choice:
-        """By the judges; X are rows, `columns` those of either side for each row that tells."""
+        """By the judges; X are rows, `columns` those of either side for each row that tells.
+
+        Where instruments are weak in the likeliest draft no judge sees a shape: a line is taken.
+        """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        lines = [j for j, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1]
-        line = lines[0] if lines else None
-        best, weights = judged.best(line, columns), judged.weights()
-        weights *= [not one.draft.bare for one, _ in owner]
+        lines = [one.draft.bare and one.draft.trend == 1 for one, _ in owner]
+        line = lines.index(True) if any(lines) else None
+        weights = judged.weights() * [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
+        carrier = owner[weights.argmax()][0]
+        best = judged.best(line, columns)
+        weak = line is not None and carrier.moved < MOVED
+        if line is not None and weak:
+            best = line
         points = X[evenly(len(X), POINTS)]
         one, i = owner[best]
-        taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
+        taken, regs = one.values(points, i), (one.lam, one.regs[i] / max(one.stage.size, EPS))
         parts = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
         pairs = zip(tried, parts, strict=True)
         total = np.sum([t.spread(points, part, taken) for t, part in pairs], axis=0)
-        gain = None if line is None else _gain(*judged.projected[[line, best]])
-        return cls(share, one.draft, owner[weights.argmax()][0].draft, points, total, gain)
+        gain = None
+        if line is not None:
+            plain, fewer = judged.projected[[line, best]]
+            gain = mean_and_error((plain - fewer) / max(plain.mean(), np.finfo(float).tiny))
+        return cls(regs, replace(one.draft, weak=weak), carrier.draft, points, total, gain)
 
     def spread(self, basis: Basis) -> np.ndarray:
         """The covariance in these coordinates."""
@@ -131,8 +145,3 @@ class Choice:
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T)
         return say @ self.covariance @ say.T
-
-
-def _gain(errors: np.ndarray, fewer: np.ndarray) -> tuple[float, float]:
-    """Mean of the difference, as a share of the mean of the first, and its standard error."""
-    return mean_and_error((errors - fewer) / max(errors.mean(), np.finfo(float).tiny))

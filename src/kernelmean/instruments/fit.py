@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -95,23 +95,23 @@ class Plan:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
             return self.finish(self.straight(self.trends[-1] or 1), parts)
-        makers = self.makers()
+        plans = [(self, AROUND, ROWS), *((other, (1.0,), ROWS[:1]) for other in self.others)]
+        makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans)))
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
-        makers += [make for other in self.others for make in other.makers((1.0,), ROWS[:1])]
         tried = side_by_side(lambda make: self.judged(make()), makers)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
         columns = max(X.shape[1], self.few[0].Z.shape[1])
         rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
-        return self.widened(Choice.of(list(itertools.chain(*tried)), X, columns / rows), parts)
+        return self.widened(Choice.of(list(chain(*tried)), X, columns / rows), parts)
 
     @property
     def plainer(self) -> bool:
         """Whether two-stage least squares may do as well."""
         return len(self.trends) > 1 and all(self.tunes)
 
-    def makers(self, around=AROUND, rows=ROWS) -> list[Callable[[], StructuralDraft]]:
+    def makers(self, around, rows) -> list[Callable[[], StructuralDraft]]:
         """Of drafts of each size and, without kernels, of each degree, at scales of a search."""
         several = len(self.plain[0].bent) > 1
         x, z = self._scales(rows)
@@ -144,7 +144,7 @@ class Plan:
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too."""
         X, Z = self.rows
-        pairs = itertools.product(self.plain[0].bent, self.plain[1].bent)
+        pairs = product(self.plain[0].bent, self.plain[1].bent)
         return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
 
     @property
@@ -154,7 +154,7 @@ class Plan:
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
-        fit = self.finish(self.fine(choice.draft), parts, choice.share)
+        fit = self.finish(self.fine(choice.draft), parts, choice.regs)
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier).bases[0].features)
         own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
@@ -166,8 +166,10 @@ class Plan:
     @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
-        groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
+        groups, lam, *_ = self._embedded(draft, self.few, _mean_outcome(self.few), self.regs[0])
         equations, found = Equations.of(groups), []
+        told = not self.roles.c and self.split != "samples"
+        moved = equations.concentration if told else np.inf
         given = 1.0 if draft.bare else self.regs[1]
         searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
         for trend in (draft.trend,) if draft.bare else self.trends:
@@ -175,7 +177,8 @@ class Plan:
             keep = less.bases[0].trends
             stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
             regs = candidates(stage) if given is None else np.array([given])
-            found.append(Tried(less, stage, regs, loss.judged(regs, draft.bare, searched)))
+            judged = loss.judged(regs, draft.bare, searched)
+            found.append(Tried(less, lam, moved, stage, regs, judged))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
@@ -226,28 +229,30 @@ class Plan:
 
         return replace(draft, bases=(basis(0), basis(1)))
 
-    def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
+    def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float, lam) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
         groups = [part.group(*draft.bases, middle) for part in parts]
-        return groups, *embed(groups, self.regs[0], self.split)
+        return groups, *embed(groups, lam, self.split)
 
     @stage("both stages")
     def finish(
-        self, draft: StructuralDraft, parts: list[Part], share: float | None = None
+        self, draft: StructuralDraft, parts: list[Part], chosen: Pair | None = None
     ) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft.
 
-        `share` is ξ, by the size it is measured by, where the rows that it was chosen on are all.
+        λ and ξ, by the size it is measured by, are those chosen where the rows that they were
+        chosen on are all.
         """
         few, trends = self.few, draft.bases[0].trends
+        every = sum(part.n for part in parts) == sum(part.n for part in few)
+        lam, share = chosen if every and chosen else (self.regs[0], None)
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
-        groups, lam, loss_1, n = self._embedded(draft, parts, middle)
+        groups, lam, loss_1, n = self._embedded(draft, parts, middle, lam)
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
-        share = share if sum(part.n for part in parts) == sum(part.n for part in few) else None
-        stage, xi, loss_2, m = regress(groups, self.regs[1], trends, self.split, share)
+        stage, xi, loss_2, m = regress(groups, self.regs[1], self.split, share, draft.weak)
         coef = stage.coefficients(xi)
         covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
         known = complete(groups, self.split)

@@ -61,7 +61,7 @@ def seek_scales(
     data = [arrays.to_numpy(part) for part in (*points, y)]
     at: Pair = (None, None)
     for limit in track(rows, description="Lengthscales", verbose=verbose):
-        X, Z, target = _thinned(data, limit)
+        X, Z, target = (part[evenly(len(part), limit)] for part in data)
         at = Search(
             _scaled(kernels[0], X, beside[0]),
             _scaled(kernels[1], Z, beside[1]),
@@ -81,12 +81,6 @@ def seek_scales(
 def _scaled(kernel, points: np.ndarray, beside: Polynomial) -> Scaled:
     """Coordinates of the columns that have a kernel."""
     return Scaled(kernel.on(beside.bent, points.shape[1]), points[:, beside.bent])
-
-
-def _thinned(data: list, limit: int) -> list:
-    """Evenly spaced rows of each array, at most `limit`."""
-    rows = evenly(len(data[0]), limit)
-    return data if len(rows) == len(data[0]) else [part[rows] for part in data]
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,7 @@ def causal_loss(Phi, y, xi: float, jack: Jackknife, trend: Trend):
     on_q = on_r0 * r / n  # MᵀNM
     on_b = -(Phi.T @ on_e) - M.T @ on_r0
     on_v = N @ on_b
-    on_N = Phi.T @ (on_s[:, None] * M) + M.T @ (on_q[:, None] * M) + np.outer(on_b, v)
+    on_N = (on_s[:, None] * Phi + on_q[:, None] * M).T @ M + np.outer(on_b, v)
     on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
     on_Phi = on_s[:, None] * MN - np.outer(on_e, b)
     on_M = on_s[:, None] * PN + 2 * on_q[:, None] * MN - np.outer(on_r0, b)

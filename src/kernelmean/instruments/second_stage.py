@@ -199,6 +199,24 @@ class Equations:
         V = arrays.to_numpy(Phi[:, slopes]) - arrays.to_numpy(M[:, slopes])
         return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V)
 
+    @property
+    def concentration(self) -> float:
+        """m R²/(1 − R²) of the regressor that the instruments move most, each row left out."""
+        left = np.min((self.V**2).mean(0), initial=1.0)
+        return self.m * (1.0 / max(left, arrays.EPS) - 1.0)
+
+    def steadied(self, groups: list[Group]) -> Equations:
+        """With 1/(m − q) of the moments of v = φ − M, q instruments: Fuller's constant (1977).
+
+        Two-stage least squares with as many instruments as regressors have no mean; these have, and
+        are drawn to least squares as far as instruments are weak.
+        """
+        columns = lambda x, z, y, m: {"v": x - m, "y": y[:, None]}  # noqa: E731
+        more = summed([g for g in groups if g.outcome], ["vv", "vy"], columns)
+        spare = max(self.m - groups[0].basis_z.width, 1)
+        second, target = self.second + more.mean("vv") / spare, more.mean("vy")[:, 0] / spare
+        return replace(self, second=second, target=self.target + target)
+
     def solved(self, trends: int) -> tuple[SecondStage, CausalLeaveOneOut]:
         """Stage 2, for every ξ, and its causal loss."""
         stage = SecondStage.of(self.second, self.target, trends, self.m, self.power)
@@ -230,13 +248,15 @@ def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
 
 
 def regress(
-    groups: list[Group], reg: float | None, trends: int, split: str, share: float | None
+    groups: list[Group], reg: float | None, split: str, share: float | None, weak: bool
 ) -> tuple[SecondStage, float, float, int]:
     """Stage 2 of the rows with outcomes, ξ, its loss and the number of those rows.
 
     ξ is given, or the share known of the size that it is measured by, or chosen.
     """
-    stage, loss = Equations.of(groups).solved(trends)
+    equations = Equations.of(groups)
+    equations = equations.steadied(groups) if weak else equations
+    stage, loss = equations.solved(groups[0].basis_x.trends)
     if split == "share":
         return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size), stage.m
     if reg is None and share is not None:

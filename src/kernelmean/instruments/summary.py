@@ -64,7 +64,8 @@ def _kernels(fit: StructuralFit) -> list[Block]:
 
 
 def _powers(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
-    least = Line("kernel", None, "none: two-stage least squares")
+    constant = ", with Fuller's constant: instruments are weak" if draft.weak else ""
+    least = Line("kernel", None, f"none: two-stage least squares{constant}")
     return [least, Line("powers of each column", draft.trend, f"up to {draft.trend}")]
 
 
