@@ -192,9 +192,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """A new filter, fitted on all rows, with lengthscales and regularisers chosen by tracking.
 
         Scales of the lengthscales of `kernel_x` and `kernel_z` and the update's regulariser are
-        searched, coarsely on half of every other fold and then finely, one after the other, on all, for
-        the least squared error of the filtered mean on training rows held out, in units of each
-        state's variance; η and λ' follow their leave-one-out criteria throughout. Then
+        searched for the least squared error of the filtered mean on training rows held out, in
+        units of each state's variance: coarsely on half of every other fold and then finely, one
+        after the other, on all; η and λ' follow their leave-one-out criteria throughout. Then
         `reg_smoother` is chosen by smoothing rows of every other fold.
 
         Parameters

@@ -87,14 +87,12 @@ def kept_shares(beta, limit: int | None = None) -> Array:
 def weighted_second(Phi, d) -> tuple[Array, Array]:
     """ΦᵀDΦ over the rows with d > 0, and the numbers of these rows."""
     (rows,) = arrays.namespace(Phi).nonzero(d > 0)
-    blocks = [rows[i : i + CACHED] for i in range(0, max(rows.shape[0], 1), CACHED)]
-    return sum(
-        _second(arrays.take(Phi, b, axis=0), arrays.take(d, b, axis=0)) for b in blocks
-    ), rows
-
-
-def _second(Phi, d) -> Array:
-    return (d[:, None] * Phi).T @ Phi
+    second = 0.0
+    for i in range(0, max(rows.shape[0], 1), CACHED):
+        part = rows[i : i + CACHED]
+        P = arrays.take(Phi, part, axis=0)
+        second = second + (arrays.take(d, part, axis=0)[:, None] * P).T @ P
+    return second, rows
 
 
 @dataclass(frozen=True)
