@@ -89,7 +89,7 @@ def weighted_second(Phi, d) -> tuple[Array, Array]:
     (rows,) = arrays.namespace(Phi).nonzero(d > 0)
     second = 0.0
     for i in range(0, max(rows.shape[0], 1), CACHED):
-        part = rows[i : i + CACHED]
+        part = rows[i : min(i + CACHED, rows.shape[0])]
         P = arrays.take(Phi, part, axis=0)
         second = second + (arrays.take(d, part, axis=0)[:, None] * P).T @ P
     return second, rows

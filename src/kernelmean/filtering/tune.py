@@ -39,8 +39,8 @@ THINNED = 2  # of so many parts one is tracked in the first round,
 ENOUGH = 50  # and of a stretch so many rows, or half of it
 REGS = (-3.5, -2.5, -1.5)  # log10 λ of the update (δ = λ²) in the first round,
 FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
-SMOOTHING = 0.1  # λ of the backward pass until the rest is chosen
-FEATURES = Nystroem(tol=1e-4, max_rank=300)  # where no others are given
+# until the rest is chosen, where nothing else is given
+MEANWHILE = {"reg_smoother": 0.1, "features": Nystroem(tol=1e-4, max_rank=300)}
 OBJECTIVES = ("filter", "smooth")
 TRACKED = 1_000  # rows at most that a candidate has to track
 
@@ -135,13 +135,9 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     kernel_x = fitted_kernel(model.kernel_x, points_x, names=column_names(X), name="kernel_x")
     kernel_z = state_kernel(model.kernel_z, points_z, column_names(Z))
     check_choice(objective, "objective", OBJECTIVES)
-    plan = Plan(**model.get_params(deep=False))
-    plan = replace(
-        plan,
-        features=FEATURES if plan.features is None else plan.features,
-        reg_smoother=SMOOTHING if plan.reg_smoother is None else plan.reg_smoother,
-    )
-    search = _Search(plan, kernel_x, kernel_z, parts, objective, n_jobs)
+    params = model.get_params(deep=False)
+    filled = {name: value for name, value in MEANWHILE.items() if params[name] is None}
+    search = _Search(Plan(**params | filled), kernel_x, kernel_z, parts, objective, n_jobs)
     tried, best = search.coarse_to_fine(verbose)
     settings = {
         "kernel_x": kernel_x.scaled(best["scale_x"]),
@@ -180,9 +176,8 @@ class _Search:
         grid = [(scale, x) for scale in self._steps(self.kernel_z, SCALES)]
         coarse = few.tried(grid, "tuning, round 1 of 2", verbose)
         best = min(coarse, key=lambda row: row["error"])
-        fine = self.candidates(
-            best["scale_z"], [(best["scale_x"], self._regs(best["reg"], FINE_REGS))]
-        )
+        around = self._regs(best["reg"], FINE_REGS)
+        fine = self.candidates(best["scale_z"], [(best["scale_x"], around)])
         for name, kernel in (("scale_x", self.kernel_x), ("scale_z", self.kernel_z)):
             best = min(fine, key=lambda row: row["error"])
             others = [best | {name: best[name] * f} for f in self._steps(kernel, FINE) if f != 1.0]
@@ -212,13 +207,13 @@ class _Search:
     def candidates(self, scale_z: float, grid: list[tuple[float, list[float]]]) -> list[dict]:
         """The errors at a scale of the states' kernel, scales of the other, and regularisers."""
         rows = []
-        for scale_x, regs in grid:
-            with _quiet():
+        with _quiet():
+            for scale_x, regs in grid:
+                scales = {"scale_x": scale_x, "scale_z": scale_z}
                 made = self._machines(scale_x, scale_z, regs[0])
                 for reg in regs:
-                    error = np.mean([self._error(m.updating(reg), part) for m, part in made])
-                    both = {"scale_x": scale_x, "scale_z": scale_z}
-                    rows.append({**both, "reg": reg, "error": float(error)})
+                    errors = [self._error(m.updating(reg), part) for m, part in made]
+                    rows.append({**scales, "reg": reg, "error": float(np.mean(errors))})
         return rows
 
     def best_smoother(self, best: dict) -> float:
