@@ -149,7 +149,8 @@ def test_a_delta_kernel_makes_a_table_that_sums_to_one():
     """(N_kv + 1/V)/(N_k + 1)."""
     y = np.array([0, 1, 1, 3, 0, 3, 3, 7.0])[:, None]
     gamma = shares_of(8, 2)
-    table = np.exp(Smoothing.of(y, km.Delta()).emissions(gamma).log_density([[0.0], [1], [3], [7]]))
+    values = np.array([[0.0], [1], [3], [7]])
+    table = np.exp(Smoothing.of(y, km.Delta()).emissions(gamma).log_density(values))
     assert_allclose(table.sum(axis=0), 1.0)
     counts = np.array([gamma[y[:, 0] == v].sum(axis=0) for v in (0, 1, 3, 7)])
     assert_allclose(table, (counts + 0.25) / (gamma.sum(axis=0) + 1), rtol=1e-10)

@@ -37,6 +37,8 @@ MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
 RANK = 300  # landmarks of the moments, where no features are given
 SEARCHED = 4_000  # rows that starts and bandwidths are compared on, in
 STRETCHES = 20  # of them, from all over the sequences
+MANY = 50_000  # rows from which on all of them are for so many steps of EM only
+LAST = 3
 TUNED = 2_000  # rows that λ is chosen on after EM,
 POINTS = 20_000  # rows that carry the weights of embeddings from the spectral fit alone
 RIDGE = 1e-3  # of the ratio of emission densities to the marginal one, where EM starts
@@ -123,17 +125,19 @@ def searching(
 def on_all(
     search: Refinement, rows: Rows, found: Climb, factor: float, settings: Settings
 ) -> tuple[Climb, Any]:
-    """EM on all rows from where it came on some."""
-    few = search.rows
-    if few is rows:
-        return found, search.smoothing(factor)
-    laws = search.smoothing(factor).emissions(found.gamma[few.seen])
-    if settings.bandwidth is None:  # the rate at which the best bandwidth falls
-        factor *= (len(few.seen) / len(rows.seen)) ** (1 / (rows.points.shape[1] + 4))
-    every = replace(search, rows=rows)
-    smoothing = every.smoothing(factor)
-    climbed = every.carried_on(laws, found.chain, smoothing)
-    return replace(climbed, history=found.history), smoothing
+    """EM on all rows from where it came on some; of very many, a few steps after EM on `MANY`."""
+    climbed = found
+    for limit in (MANY, len(rows.seen)):
+        few, (_, more) = search.rows, rows.stretches(limit, STRETCHES)
+        if len(more.seen) <= len(few.seen):
+            continue
+        laws = search.smoothing(factor).emissions(climbed.gamma[few.seen])
+        if settings.bandwidth is None:  # the rate at which the best bandwidth falls
+            factor *= (len(few.seen) / len(more.seen)) ** (1 / (rows.points.shape[1] + 4))
+        steps = settings.max_iter if limit == MANY else LAST
+        search = replace(search, rows=more, max_iter=steps, made={})
+        climbed = search.carried_on(laws, climbed.chain, search.smoothing(factor))
+    return replace(climbed, history=found.history), search.smoothing(factor)
 
 
 def space_of(draft: Draft, directions: int | str) -> Variates | None:

@@ -216,6 +216,8 @@ class Refinement:
     effort : Effort
     widths : tuple of float, optional
         Multiples of the bandwidth by state, once the states are known.
+    made : dict
+        Smoothings, by rows and bandwidth: a search comes back to them.
     """
 
     rows: Rows
@@ -228,14 +230,16 @@ class Refinement:
     maximise: Maximise = maximised
     effort: Effort = Effort()
     widths: tuple[float, ...] | None = None
+    made: dict[tuple, AnySmoothing] = field(default_factory=dict)
 
     def smoothing(self, bandwidth: float) -> AnySmoothing:
         """The rows seen, at a bandwidth relative to the kernel's."""
-        kernel, rows = self.kernel.scaled(bandwidth), self.rows.there
-        if self.widths is None:
-            return Smoothing.of(rows, kernel, self.guard_of)
-        parts = [Smoothing.of(rows, kernel.scaled(width), self.guard_of) for width in self.widths]
-        return SmoothingByState(kernel, tuple(parts))
+        key = id(self.rows), bandwidth, self.widths
+        if key not in self.made:
+            kernel, rows = self.kernel.scaled(bandwidth), self.rows.there
+            parts = [Smoothing.of(rows, kernel.scaled(w)) for w in self.widths or (1.0,)]
+            self.made[key] = SmoothingByState(kernel, tuple(parts)) if self.widths else parts[0]
+        return self.made[key].guarded(self.guard_of)
 
     @stage("starts of EM")
     def best_start(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:

@@ -108,7 +108,7 @@ class Emissions(Saveable):
 
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
-        kernel_part = arrays.to_numpy(self.features.transform(points) @ self.coefficients)
+        kernel_part = Coordinates(self.features, points, None).project(self.coefficients)
         return self.guard.mixed(kernel_part, arrays.to_numpy(points), self.log_height)
 
 
@@ -385,6 +385,10 @@ class Smoothing:
         own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
         return cls(kernel, coordinates, distinct, row, own, atom, guard_of)
 
+    def guarded(self, rule: GuardRule) -> Smoothing:
+        """With another rule for the guard."""
+        return replace(self, guard_of=rule)
+
     @property
     def log_height(self) -> float:
         """log k̄(y, y)."""
@@ -459,6 +463,10 @@ class SmoothingByState:
     def guard_of(self) -> GuardRule:
         """The same for all."""
         return self.parts[0].guard_of
+
+    def guarded(self, rule: GuardRule) -> SmoothingByState:
+        """With another rule for the guards."""
+        return replace(self, parts=tuple(part.guarded(rule) for part in self.parts))
 
     def emissions(self, gamma: np.ndarray) -> EmissionsByState:
         """The laws given the probabilities of the states, (n, K)."""

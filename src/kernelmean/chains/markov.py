@@ -192,6 +192,8 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     state, offset = np.arange(K)[:, None], np.arange(2 * K)
     later = np.clip(state + offset - K, 0, K - 1)  # j of row (t+1, j), below column (t, i)
     moves = np.where(later == state + offset - K, -transmat[state, later], 0.0)
+    bands = np.zeros((n, K, 2 * K))
+    np.multiply(moves, u[1:].take(later, axis=1), out=bands[:-1])
     length = int(NATS / np.log(K))
     stretches = [slice(start, min(start + length, n)) for start in range(0, n, length)]
     for rows in stretches[::-1] if backward else stretches:
@@ -199,9 +201,7 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
             x[rows.stop - 1] += transmat @ (u[rows.stop] * _unit(x[rows.stop]))
         elif not backward and rows.start:
             x[rows.start] += (_unit(x[rows.start - 1]) @ transmat) * u[rows.start]
-        band = np.zeros((rows.stop - rows.start, K, 2 * K))
-        np.multiply(moves, u[rows.start + 1 : rows.stop, later], out=band[:-1])
-        band, right = band.reshape(-1, 2 * K).T, x[rows].ravel()
+        band, right = bands[rows].reshape(-1, 2 * K).T, x[rows].ravel()
         found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
         x[rows] = found.reshape(-1, K)
     size = x @ np.ones((K, 1))

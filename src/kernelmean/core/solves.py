@@ -101,8 +101,9 @@ def solve_once(second, reg: float, b) -> Array:
     """(second + reg·I)⁻¹b for one vector: `ridge(second, reg).solve(b)` in one LAPACK call."""
     if isinstance(second, np.ndarray):
         A = add_to_diagonal(second, reg)
-        factor, x, failed = scipy.linalg.lapack.dposv(A, b, lower=1)
-        if not failed and factor.diagonal().min() ** 2 > 10 * EPS * A.diagonal().max():
+        largest = A.diagonal().max()
+        factor, x, failed = scipy.linalg.lapack.dposv(A.T, b, lower=1, overwrite_a=1)
+        if not failed and factor.diagonal().min() ** 2 > 10 * EPS * largest:
             return x
     return ridge(second, reg).solve(b)
 

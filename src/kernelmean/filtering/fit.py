@@ -73,7 +73,7 @@ class Plan:
         """V, the shares, and the backward rule, over consecutive states."""
         kernel = settings.state_kernel(self.kernel_z, points, names)
         features = as_target_map(self.features)
-        Q = features.fit_transform(points, kernel)
+        Q = arrays.row_major(features.fit_transform(points, kernel))
         earlier, later = consecutive(sequences)
         before, after = (arrays.take(Q, rows, axis=0) for rows in (earlier, later))
         reg = _given_or(self.reg_transition, lambda: settings.choose_transition_reg(before, after))
@@ -94,7 +94,7 @@ class Plan:
         """With the rule of the update, learned from observations and states."""
         kernel = fitted_kernel(self.kernel_x, points_x, names=names, name="kernel_x")
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
-        shares, read = draft.shares, draft.smoother.readout
+        Phi, shares, read = arrays.row_major(Phi), draft.shares, draft.smoother.readout
         reg = _given_or(
             self.reg,
             lambda: settings.choose_reg(Phi, shares.Q, shares, draft.typical, self.rule),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -193,10 +192,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """A new filter, fitted on all rows, with lengthscales and regularisers chosen by tracking.
 
         Scales of the lengthscales of `kernel_x` and `kernel_z` and the update's regulariser are
-        searched, coarsely on every third fold and then finely, one after the other, on all, for
-        the least squared error of the filtered mean on training rows held out, in units of each
-        state's variance; η and λ' follow their leave-one-out criteria throughout. Then
-        `reg_smoother` is chosen by smoothing rows of every third fold.
+        searched for the least squared error of the filtered mean on training rows held out, in
+        units of each state's variance: coarsely on half of every other fold and then finely, one
+        after the other, on all; η and λ' follow their leave-one-out criteria throughout. Then
+        `reg_smoother` is chosen by smoothing rows of every other fold.
 
         Parameters
         ----------
@@ -219,6 +218,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         KernelBayesFilter
             With the choices as its parameters, and `tuning_` telling what was tried.
         """
+        check_parameters(self)
         self._check_rule("tune")
         return tune(self, X, Z, lengths, validation, objective, n_jobs, verbose)
 
@@ -236,7 +236,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         other, m = copy.copy(self), self.machine_
         assert isinstance(m, Machine)
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        other._adopt(replace(m, rule=replace(m.rule, reg=reg)).smoothing(back))
+        other._adopt(m.updating(reg).smoothing(back))
         return other
 
     def _adopt(self, machine: Recursion) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -133,6 +134,10 @@ class Machine(Recursion):
         """Σ_i β_i of a belief m is `mass` @ m."""
         return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
 
+    def updating(self, reg: float) -> Machine:
+        """The same with another regulariser of the update."""
+        return replace(self, rule=replace(self.rule, reg=reg))
+
     def smoothing(self, reg: float) -> Machine:
         """The same with another regulariser of the backward pass."""
         return replace(self, smoother=replace(self.smoother, reg=reg))
@@ -178,8 +183,8 @@ class Machine(Recursion):
     def updated(self, steps: list[Step], coordinates) -> list[Step]:
         """Each step after an observation; those that collapse keep the prediction."""
         M = arrays.namespace(coordinates).stack([step.belief for step in steps])
-        u, read = self.rule(M, coordinates)
-        return [self.believe(step, u[b, :], read[b, :]) for b, step in enumerate(steps)]
+        news = zip(steps, self.rule(M, coordinates), strict=True)
+        return [self.believe(step, u, read) for step, (u, read) in news]
 
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
@@ -213,7 +218,7 @@ class Machine(Recursion):
     def believe(self, step: Step, u, read, further=None) -> Step:
         """The step with the weights that `u` stands for, unless they come to nothing."""
         xp, r = arrays.namespace(read), step.belief.shape[0]
-        if bool(xp.all(xp.isfinite(read))) and float(read[r]) > COLLAPSE:
+        if float(read[r]) > COLLAPSE and math.isfinite(float(xp.sum(read))):
             return Step(read[:r], read[r:], "updated", step.belief, u, further=further)
         return replace(step, collapsed=True)
 
@@ -258,19 +263,16 @@ class Machine(Recursion):
                 steps[i] = first if t == 0 else self.predicted(steps[i - 1])
             seen = [i for i in rows if not missing[i]]
             given = {i: supervise and supervise(i, points[i, :], steps[i]) for i in seen}
-            self._observe(steps, given, points, coordinates)
-        return steps
-
-    def _observe(self, steps: list[Step], given: dict[int, Any], points, coordinates) -> None:
-        """Update the steps at these rows, together where no supervision makes them differ."""
-        plain = [i for i, supervision in given.items() if supervision is None]
-        for i, supervision in given.items():
-            if supervision is not None:
-                steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], supervision)
-        if plain:
+            for i, told in given.items():
+                if told is not None:
+                    steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
+            plain = [i for i in seen if given[i] is None]
+            if not plain:
+                continue
             news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))
             for i, step in zip(plain, news, strict=True):
                 steps[i] = step
+        return steps
 
     # ------------------------------------------------------------ what steps stand for
 

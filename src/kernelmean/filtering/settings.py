@@ -12,7 +12,7 @@ from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log1
 from ..core.moments import evenly
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut
-from .machine import Machine
+from .machine import Machine, Step
 from .steps import Shares, kept_shares
 
 SMOOTHERS = (0.01, 0.03, 0.1, 0.2, 0.5)  # λ of the backward pass
@@ -95,10 +95,26 @@ def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, fl
             yield few, few.P.shape[0] / len(rows)
 
 
-def spreads(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Standard deviations of the states, and which are more than rounding dust."""
-    size = Z.std(axis=0)
-    return size, size > 1e-8 * np.abs(Z).max(axis=0)
+def tracking_error(means, Z: np.ndarray, learned: np.ndarray) -> float:
+    """Mean squared error of means, in units of the variances of the states learned from.
+
+    States that vary by no more than rounding dust do not count.
+    """
+    size = learned.std(axis=0)
+    varies = size > 1e-8 * np.abs(learned).max(axis=0)
+    off = (np.asarray(means) - Z)[:, varies] / size[varies]
+    return float(np.mean(off**2)) if varies.any() else 0.0
+
+
+def smoothed_means(machine: Machine, steps: list[Step], sequences: list[slice]) -> list[list]:
+    """Smoothed means of filtered steps, by each of the λ of `SMOOTHERS`."""
+    tracks = {reg: list(steps) for reg in SMOOTHERS}
+    for s in sequences:
+        for i in range(s.stop - 2, s.start - 1, -1):
+            revised = machine.back(steps[i])
+            for reg, track in tracks.items():
+                track[i] = revised(track[i + 1], reg)
+    return [[arrays.to_numpy(step.mean) for step in track] for track in tracks.values()]
 
 
 def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
@@ -111,16 +127,8 @@ def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
     longest = max(sequences, key=lambda s: s.stop - s.start)
     rows = slice(longest.start, min(longest.stop, longest.start + SMOOTHED))
     Z, X = arrays.to_numpy(machine.points), machine.points_x[rows, :]
-    size, varies = spreads(Z)
     whole = [slice(0, X.shape[0])]
     start = machine.first(machine.everywhere())
     steps = machine.advance(start, X, np.zeros(X.shape[0], bool), whole)
-
-    later, errors = dict.fromkeys(SMOOTHERS, steps[-1]), dict.fromkeys(SMOOTHERS, 0.0)
-    for step, z in zip(steps[-2::-1], Z[rows][-2::-1], strict=True):
-        revised = machine.back(step)
-        for reg in SMOOTHERS:
-            later[reg] = revised(later[reg], reg)
-            off = (arrays.to_numpy(later[reg].mean) - z)[varies] / size[varies]
-            errors[reg] += float(off @ off)
-    return min(SMOOTHERS, key=lambda reg: errors[reg] if np.isfinite(errors[reg]) else np.inf)
+    errors = [tracking_error(m, Z[rows], Z) for m in smoothed_means(machine, steps, whole)]
+    return SMOOTHERS[int(np.argmin(np.nan_to_num(errors, nan=np.inf)))]

@@ -73,7 +73,7 @@ def kept_shares(beta, limit: int | None = None) -> Array:
     sharing the sum equally.
     """
     xp = arrays.namespace(beta)
-    positive = xp.where(beta > 0, beta, 0.0)
+    positive = arrays.at_least(beta, 0.0)
     total = xp.sum(positive)
     kept = xp.where(positive > DROPPED * total / beta.shape[0], positive, 0.0)
     if limit is None or int(xp.sum(xp.astype(kept > 0, xp.int64))) <= limit:
@@ -87,12 +87,11 @@ def kept_shares(beta, limit: int | None = None) -> Array:
 def weighted_second(Phi, d) -> tuple[Array, Array]:
     """ΦᵀDΦ over the rows with d > 0, and the numbers of these rows."""
     (rows,) = arrays.namespace(Phi).nonzero(d > 0)
-    root = arrays.take(d, rows, axis=0) ** 0.5
-    second = 0.0 * (Phi[:1, :].T @ Phi[:1, :])
-    for i in range(0, rows.shape[0], CACHED):
-        part = slice(i, min(i + CACHED, rows.shape[0]))
-        P = root[part, None] * arrays.take(Phi, rows[part], axis=0)
-        second += P.T @ P
+    second = 0.0
+    for i in range(0, max(rows.shape[0], 1), CACHED):
+        part = rows[i : min(i + CACHED, rows.shape[0])]
+        P = arrays.take(Phi, part, axis=0)
+        second = second + (arrays.take(d, part, axis=0)[:, None] * P).T @ P
     return second, rows
 
 
@@ -106,12 +105,10 @@ class Importance(Saveable):
     reg: float
     limit: int | None = None
 
-    def __call__(self, m, coordinates) -> tuple[Array, Array]:
-        """u (batch, r_x) and Σ_i w_i [q(z_i), 1, z_i] for beliefs m (batch, r_z)."""
-        xp = arrays.namespace(m)
+    def __call__(self, m, coordinates) -> list[tuple[Array, Array]]:
+        """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of the beliefs m (batch, r_z)."""
         D = self.shares.Q @ (self.shares.gain @ m.T)
-        pairs = [self._one(D[:, b], coordinates[b, :]) for b in range(m.shape[0])]
-        return xp.stack([u for u, _ in pairs]), xp.stack([read for _, read in pairs])
+        return [self._one(D[:, b], coordinates[b, :]) for b in range(m.shape[0])]
 
     def _one(self, beta, phi) -> tuple[Array, Array]:
         d = kept_shares(beta, self.limit)
@@ -192,13 +189,13 @@ class Squared(Saveable):
         tensor = _tensor(shares.Q, Phi, readout) if worth else None
         return cls(Phi, shares, readout, reg, tensor)
 
-    def __call__(self, m, coordinates) -> tuple[Array, Array]:
-        """u (batch, r_x) and Σ_i w_i [q(z_i), 1, z_i] for beliefs m (batch, r_z)."""
-        xp, r = arrays.namespace(m), self.Phi.shape[1]
+    def __call__(self, m, coordinates) -> list[tuple[Array, Array]]:
+        """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of the beliefs m (batch, r_z)."""
+        r = self.Phi.shape[1]
         products = self._products(m @ self.shares.gain)
         C, read = products[:, :, :r], products[:, :, r:]
         u = _squared_solve(C, coordinates, self.reg)
-        return u, xp.matmul(u[:, None, :], read)[:, 0, :]
+        return [(u[b, :], u[b, :] @ read[b, :, :]) for b in range(u.shape[0])]
 
     def _products(self, c) -> Array:
         """Φᵀdiag(β)[Φ, readout], (batch, r_x, k)."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,18 @@ from ..core.threads import one_thread
 from ..features.choose import learns_from_pairs
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel, fitted_kernel
-from .settings import SMOOTHERS, spreads, state_kernel
+from .fit import Dynamics, Plan
+from .machine import Machine, Step
+from .settings import SMOOTHERS, smoothed_means, state_kernel, tracking_error
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
 FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
-THINNED = 3  # of so many parts one is tracked in the first round
+THINNED = 2  # of so many parts one is tracked in the first round,
+ENOUGH = 50  # and of a stretch so many rows, or half of it
 REGS = (-3.5, -2.5, -1.5)  # log10 λ of the update (δ = λ²) in the first round,
 FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
-SMOOTHING = 0.1  # λ of the backward pass until the rest is chosen
+# until the rest is chosen, where nothing else is given
+MEANWHILE = {"reg_smoother": 0.1, "features": Nystroem(tol=1e-4, max_rank=300)}
 OBJECTIVES = ("filter", "smooth")
 TRACKED = 1_000  # rows at most that a candidate has to track
 
@@ -56,6 +61,17 @@ class Stretches:
         X, Z = (arrays.take(A, rows, axis=0) for A in (X, Z))
         return cls(X, Z, [len(part) for part in parts])
 
+    @property
+    def slices(self) -> list[slice]:
+        """The rows of each."""
+        return check_sequences(self.lengths, self.X.shape[0])
+
+    def begun(self) -> Stretches:
+        """The beginnings, long enough for a first look."""
+        some = [max(n // 2, min(n, ENOUGH)) for n in self.lengths]
+        ends = [(s.start, s.start + n) for s, n in zip(self.slices, some, strict=True)]
+        return Stretches.of(self.X, self.Z, ends)
+
 
 @dataclass(frozen=True)
 class Split:
@@ -71,12 +87,9 @@ class Split:
         kept = [ends for s, (a, b) in pairs for ends in ((s.start, a), (b, s.stop))]
         return cls(Stretches.of(X, Z, kept), Stretches.of(X, Z, held))
 
-    def error(self, track) -> float:
-        """Mean squared error of tracking the stretches, in units of the states' variances."""
-        found = track(self.held.X, self.held.lengths).mean()
-        size, varies = spreads(arrays.to_numpy(self.learn.Z))
-        off = arrays.to_numpy(found) - arrays.to_numpy(self.held.Z)
-        error = float(np.mean((off[:, varies] / size[varies]) ** 2)) if varies.any() else 0.0
+    def error(self, means) -> float:
+        """Mean squared error of these means of the stretches, in units of the states' variances."""
+        error = tracking_error(means, arrays.to_numpy(self.held.Z), arrays.to_numpy(self.learn.Z))
         return error if np.isfinite(error) else np.inf
 
 
@@ -113,8 +126,7 @@ def _tail(s: slice, share: float, longest: int) -> tuple[int, int]:
 def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verbose) -> Any:
     """A filter like `model` with the best settings: a coarse round over the grid, then a fine one.
 
-    See `KernelBayesFilter.tune`. Of the model it needs the parameters of that class, `fit`,
-    `with_reg`, and the verb that is the objective.
+    See `KernelBayesFilter.tune`.
     """
     points_x = as_points(X, "X", min_rows=2, one_d=False)
     points_z = as_points(Z, "Z")
@@ -123,7 +135,9 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     kernel_x = fitted_kernel(model.kernel_x, points_x, names=column_names(X), name="kernel_x")
     kernel_z = state_kernel(model.kernel_z, points_z, column_names(Z))
     check_choice(objective, "objective", OBJECTIVES)
-    search = _Search(model, kernel_x, kernel_z, parts, objective, n_jobs)
+    params = model.get_params(deep=False)
+    filled = {name: value for name, value in MEANWHILE.items() if params[name] is None}
+    search = _Search(Plan(**params | filled), kernel_x, kernel_z, parts, objective, n_jobs)
     tried, best = search.coarse_to_fine(verbose)
     settings = {
         "kernel_x": kernel_x.scaled(best["scale_x"]),
@@ -141,34 +155,38 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
 class _Search:
     """Errors of tracking the parts held out, by scales of the kernels and regulariser."""
 
-    model: Any
+    plan: Plan
     kernel_x: Kernel
     kernel_z: Kernel
     parts: list[Split]
     objective: str
     n_jobs: int | None
+    drafts: dict = field(default_factory=dict)
 
     def coarse_to_fine(self, verbose: Verbose) -> tuple[list[dict], dict]:
         """All candidates tried, and the best.
 
-        First the grid, tracking every third of the parts; then around the best of it λ, and one
-        lengthscale after the other, tracking all.
+        First the grid, tracking the beginnings of every other of the parts; then around the best
+        of it λ, and one lengthscale after the other, tracking all.
         """
-        few = replace(self, parts=self.parts[::THINNED])
-        scales = product(self._steps(self.kernel_x, SCALES), self._steps(self.kernel_z, SCALES))
-        grid = [(*pair, self._regs(1.0, REGS)) for pair in scales]
+        begun = [replace(part, held=part.held.begun()) for part in self.parts[::THINNED]]
+        few = replace(self, parts=begun, drafts={})
+        regs = self._regs(1.0, REGS)
+        x = [(scale, regs) for scale in self._steps(self.kernel_x, SCALES)]
+        grid = [(scale, x) for scale in self._steps(self.kernel_z, SCALES)]
         coarse = few.tried(grid, "tuning, round 1 of 2", verbose)
         best = min(coarse, key=lambda row: row["error"])
-        fine = self.candidates(best["scale_x"], best["scale_z"], self._regs(best["reg"], FINE_REGS))
+        around = self._regs(best["reg"], FINE_REGS)
+        fine = self.candidates(best["scale_z"], [(best["scale_x"], around)])
         for name, kernel in (("scale_x", self.kernel_x), ("scale_z", self.kernel_z)):
             best = min(fine, key=lambda row: row["error"])
             others = [best | {name: best[name] * f} for f in self._steps(kernel, FINE) if f != 1.0]
-            beside = [(row["scale_x"], row["scale_z"], [row["reg"]]) for row in others]
+            beside = [(row["scale_z"], [(row["scale_x"], [row["reg"]])]) for row in others]
             fine += self.tried(beside, "tuning, round 2 of 2", verbose)
         return coarse + fine, min(fine, key=lambda row: row["error"])
 
     def tried(self, grid: list[tuple], title: str, verbose: Verbose) -> list[dict]:
-        """Candidates at pairs of scales, each with its regularisers."""
+        """Candidates at scales of the states' kernel, each with its own of the other and λ."""
         jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")(
             delayed(self.candidates)(*point) for point in grid
         )
@@ -177,45 +195,73 @@ class _Search:
 
     def _steps(self, kernel: Kernel, factors: tuple[float, ...]) -> tuple[float, ...]:
         """The factors, or one alone where there is no lengthscale for them to change."""
-        unused = kernel is self.kernel_x and learns_from_pairs(self.model.features)
+        unused = kernel is self.kernel_x and learns_from_pairs(self.plan.features)
         return (1.0,) if unused or kernel.scaled(2.0) == kernel else factors
 
-    def candidates(self, scale_x: float, scale_z: float, regs: list[float]) -> list[dict]:
-        """The error of every regulariser at a pair of scales."""
-        errors = self._errors(scale_x, scale_z, self.objective, [(reg, None) for reg in regs])
-        both = {"scale_x": scale_x, "scale_z": scale_z}
-        return [{**both, "reg": r, "error": e} for r, e in zip(regs, errors, strict=True)]
+    def _regs(self, best: float, powers: tuple[float, ...]) -> list[float]:
+        if self.plan.reg is not None:
+            return [self.plan.reg]
+        power = 1 if self.plan.rule == "importance" else 2
+        return [best * 10.0 ** (power * u) for u in powers]
+
+    def candidates(self, scale_z: float, grid: list[tuple[float, list[float]]]) -> list[dict]:
+        """The errors at a scale of the states' kernel, scales of the other, and regularisers."""
+        rows = []
+        with _quiet():
+            for scale_x, regs in grid:
+                scales = {"scale_x": scale_x, "scale_z": scale_z}
+                made = self._machines(scale_x, scale_z, regs[0])
+                for reg in regs:
+                    errors = [self._error(m.updating(reg), part) for m, part in made]
+                    rows.append({**scales, "reg": reg, "error": float(np.mean(errors))})
+        return rows
 
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
-        pairs = [(best["reg"], reg) for reg in SMOOTHERS]
-        few = replace(self, parts=self.parts[::THINNED])
-        errors = few._errors(best["scale_x"], best["scale_z"], "smooth", pairs)
+        with _quiet():
+            errors = np.zeros(len(SMOOTHERS))
+            made = self._machines(best["scale_x"], best["scale_z"], best["reg"])
+            for machine, part in made[::THINNED]:
+                steps, sequences = _tracked(machine, part), part.held.slices
+                errors += [part.error(m) for m in smoothed_means(machine, steps, sequences)]
         return SMOOTHERS[int(np.argmin(errors))]
 
-    def _errors(self, scale_x: float, scale_z: float, verb: str, regs: list[tuple]) -> list[float]:
-        """Of pairs of regularisers, of the update and the backward pass."""
-        with one_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", NumericalWarning)  # troubles are seen in the error
-            fitted = [(self._fit(p.learn, scale_x, scale_z, regs[0][0]), p) for p in self.parts]
-            return [
-                float(np.mean([p.error(getattr(m.with_reg(*pair), verb)) for m, p in fitted]))
-                for pair in regs
-            ]
+    def _error(self, machine: Machine, part: Split) -> float:
+        steps = _tracked(machine, part)
+        if self.objective == "smooth":
+            steps = machine.backward(steps, part.held.slices)
+        return part.error([arrays.to_numpy(step.mean) for step in steps])
 
-    def _fit(self, rows: Stretches, scale_x: float, scale_z: float, reg: float) -> Any:
-        features = self.model.features
-        candidate = clone(self.model).set_params(
-            kernel_x=self.kernel_x.scaled(scale_x),
-            kernel_z=self.kernel_z.scaled(scale_z),
-            features=Nystroem(tol=1e-4, max_rank=300) if features is None else features,
-            reg=reg,
-            reg_smoother=SMOOTHING if self.model.reg_smoother is None else self.model.reg_smoother,
-        )
-        return candidate.fit(rows.X, rows.Z, rows.lengths)
+    def _machines(self, scale_x: float, scale_z: float, reg: float) -> list[tuple]:
+        """Filters learned from the rest of the record, each with the part that it is to track."""
+        plan = replace(self.plan, kernel_x=self.kernel_x.scaled(scale_x), reg=reg)
+        drafts = self._drafts(scale_z)
+        return [
+            (plan.finish(draft, part.learn.X, part.learn.slices, None), part)
+            for draft, part in zip(drafts, self.parts, strict=True)
+        ]
 
-    def _regs(self, best: float, powers: tuple[float, ...]) -> list[float]:
-        if self.model.reg is not None:
-            return [self.model.reg]
-        power = 1 if self.model.rule == "importance" else 2
-        return [best * 10.0 ** (power * u) for u in powers]
+    def _drafts(self, scale_z: float) -> list[Dynamics]:
+        """Dynamics of all parts; η and λ' are chosen on the first, most of which is in all."""
+        if scale_z not in self.drafts:
+            plan, drafts = replace(self.plan, kernel_z=self.kernel_z.scaled(scale_z)), []
+            for part in self.parts:
+                drafts.append(plan.draft(part.learn.Z, part.learn.slices, None))
+                regs = drafts[0].reg_prior, drafts[0].reg_transition
+                plan = replace(plan, reg_prior=regs[0], reg_transition=regs[1])
+            self.drafts[scale_z] = drafts
+        return self.drafts[scale_z]
+
+
+def _tracked(machine: Machine, part: Split) -> list[Step]:
+    """Filtered steps of the stretches."""
+    first, X = machine.first(machine.everywhere()), part.held.X
+    return machine.advance(first, X, np.zeros(X.shape[0], bool), part.held.slices)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Troubles are seen in the error."""
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)
+        yield

@@ -17,7 +17,8 @@ from ..chains.markov import Chain, nearest_simplex, nearest_stochastic, stationa
 from ..chains.moments import Moments, numerical_rank
 from ..core import arrays
 
-STARTS = 5  # of the search for a rotation
+STARTS = 5  # of the search for a rotation, which
+EFFORT = {"maxfun": 20}  # is rough: what it finds is a start of the joint diagonalisation
 ROUNDS = 100  # of the joint diagonalisation
 SMALL = 1e-3  # least stationary probability that the moments are divided by
 
@@ -128,7 +129,7 @@ def choose_rotation(B: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return -gap, -gradient
 
     found = [
-        minimize(loss, rng.standard_normal(size), jac=True, method="L-BFGS-B")
+        minimize(loss, rng.standard_normal(size), jac=True, method="L-BFGS-B", options=EFFORT)
         for _ in range(STARTS)
     ]
     return cayley(min(found, key=lambda result: result.fun).x, K)
