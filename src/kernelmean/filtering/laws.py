@@ -28,9 +28,6 @@ from ..regression.smoother import Smoother
 SMALLEST = 0.02  # quantile of |y − m(x)| below which its logarithm is that of the quantile
 STEP = (-0.5, 1.5)  # of log s: in normal samples the mean of (r²/s² − 1)/2 is zero
 JUDGED = 500  # rows left out by which laws are compared
-# What is wrong with m is the same one step later, where noise is drawn anew: in a filter that keeps
-# a third of what it knew it adds up to (1 + 1/3 + 1/9 + ...)² = 9/4 where noise has 9/8.
-LASTING = 2.0
 BLOCK = 2**22  # log densities that are formed together
 
 
@@ -98,9 +95,9 @@ class NormalErrors(Saveable):
 class Standard(Saveable):
     """y ↦ (y − m(x))/s(x), m and log s each a line and a kernel part; s = 1 without a `size`.
 
-    s is larger by √(1 + 2v(x)) for what is not known of m: v = h(x) + (k(x, x) − ‖φ(x)‖²)/nλ, the
-    variance of a Gaussian process over that of its noise, h the leverage (of a row left out
-    1 + v is 1/(1 − h)); and 2 because it stays: see `LASTING`.
+    s is larger by √(1 + v(x)) for what is not known of m: v = h(x) + (k(x, x) − ‖φ(x)‖²)/nλ, the
+    variance of a Gaussian process over that of its noise, h the leverage. Of a row left out
+    1 + v is 1/(1 − h).
     """
 
     where: Location
@@ -137,7 +134,7 @@ class Standard(Saveable):
         """m and log s of rows, (n, d) each."""
         middle = arrays.to_numpy(self.where(X))
         log_s = np.zeros_like(middle) if self.size is None else self.size(X)
-        return middle, log_s + 0.5 * np.log1p(LASTING * self._unknown(X))[:, None]
+        return middle, log_s + 0.5 * np.log1p(self._unknown(X))[:, None]
 
     def _unknown(self, X: np.ndarray) -> np.ndarray:
         """v(x) of rows, (n,)."""

@@ -61,7 +61,6 @@ class Tried:
     """A draft that was judged, at every ξ."""
 
     draft: StructuralDraft
-    lam: float
     moved: float  # the concentration parameter
     stage: SecondStage
     regs: np.ndarray
@@ -89,8 +88,8 @@ class Choice:
 
     Attributes
     ----------
-    regs : pair of float
-        λ and ξ of what is taken, the latter by the size it is measured by.
+    share : float
+        ξ of what is taken, by the size it is measured by.
     draft, carrier : StructuralDraft
         What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
     points : array of shape (k, d)
@@ -102,7 +101,7 @@ class Choice:
         squares, and its standard error.
     """
 
-    regs: tuple[float, float]
+    share: float
     draft: StructuralDraft
     carrier: StructuralDraft
     points: np.ndarray
@@ -128,7 +127,7 @@ class Choice:
             best = line
         points = X[evenly(len(X), POINTS)]
         one, i = owner[best]
-        taken, regs = one.values(points, i), (one.lam, one.regs[i] / max(one.stage.size, EPS))
+        taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
         parts = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
         pairs = zip(tried, parts, strict=True)
         total = np.sum([t.spread(points, part, taken) for t, part in pairs], axis=0)
@@ -136,7 +135,7 @@ class Choice:
         if line is not None:
             plain, fewer = judged.projected[[line, best]]
             gain = mean_and_error((plain - fewer) / max(plain.mean(), np.finfo(float).tiny))
-        return cls(regs, replace(one.draft, weak=weak), carrier.draft, points, total, gain)
+        return cls(share, replace(one.draft, weak=weak), carrier.draft, points, total, gain)
 
     def spread(self, basis: Basis) -> np.ndarray:
         """The covariance in these coordinates."""

@@ -154,7 +154,7 @@ class Plan:
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
-        fit = self.finish(self.fine(choice.draft), parts, choice.regs)
+        fit = self.finish(self.fine(choice.draft), parts, choice.share)
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier).bases[0].features)
         own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
@@ -166,7 +166,7 @@ class Plan:
     @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are."""
-        groups, lam, *_ = self._embedded(draft, self.few, _mean_outcome(self.few), self.regs[0])
+        groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
         equations, found = Equations.of(groups), []
         told = not self.roles.c and self.split != "samples"
         moved = equations.concentration if told else np.inf
@@ -178,7 +178,7 @@ class Plan:
             stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
             regs = candidates(stage) if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
-            found.append(Tried(less, lam, moved, stage, regs, judged))
+            found.append(Tried(less, moved, stage, regs, judged))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
@@ -229,29 +229,27 @@ class Plan:
 
         return replace(draft, bases=(basis(0), basis(1)))
 
-    def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float, lam) -> tuple:
+    def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
         groups = [part.group(*draft.bases, middle) for part in parts]
-        return groups, *embed(groups, lam, self.split)
+        return groups, *embed(groups, self.regs[0], self.split)
 
     @stage("both stages")
     def finish(
-        self, draft: StructuralDraft, parts: list[Part], chosen: Pair | None = None
+        self, draft: StructuralDraft, parts: list[Part], share: float | None = None
     ) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft.
 
-        λ and ξ, by the size it is measured by, are those chosen where the rows that they were
-        chosen on are all.
+        `share` is ξ, by the size it is measured by, where the rows that it was chosen on are all.
         """
         few, trends = self.few, draft.bases[0].trends
-        every = sum(part.n for part in parts) == sum(part.n for part in few)
-        lam, share = chosen if every and chosen else (self.regs[0], None)
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
-        groups, lam, loss_1, n = self._embedded(draft, parts, middle, lam)
+        groups, lam, loss_1, n = self._embedded(draft, parts, middle)
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
+        share = share if sum(part.n for part in parts) == sum(part.n for part in few) else None
         stage, xi, loss_2, m = regress(groups, self.regs[1], self.split, share, draft.weak)
         coef = stage.coefficients(xi)
         covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
