@@ -15,7 +15,7 @@ from ..regression.support import Support
 from .scores import NormalScores
 
 RANK = 300  # landmarks of the smooth mean
-NEAREST, LEAST = 0.5, 40  # share of the simulations that lines look at, and to each coefficient
+NEAREST, LEAST = 0.5, 20  # share of the simulations that lines look at, and to each coefficient
 RIDGE = 1e-3  # on slopes
 GROWS = 3.0  # a logarithm of variances changes by no more
 OUTSIDE = "the posterior is that of the nearest data in the range of what was simulated"
@@ -25,16 +25,19 @@ OUTSIDE = "the posterior is that of the nearest data in the range of what was si
 class Adjustment:
     """p(θ | x) by local lines in s(x) = m(x)/σ, all in normal scores.
 
-    m is a smooth mean of the parameters, a line and a kernel part, and σ what it leaves: as many
-    summaries as there are parameters. With Epanechnikov weights around s(x), lines for θ and for
-    the logarithms of what they leave: θ_i goes to ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
+    m is a smooth mean of the parameters and of their squares, a line and a kernel part, and σ what
+    it leaves: of a parameter whose sign the data cannot tell, only the square is seen. With
+    Epanechnikov weights around s(x), lines for θ and for the logarithms of what they leave: θ_i
+    goes to ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
 
     Attributes
     ----------
     prior, data : NormalScores
     m : Location
-    Z, S : arrays of shape (n, p)
-        Scores of the parameters, and m without its own row, in σ.
+    Z : array of shape (n, p)
+        Scores of the parameters.
+    S : array of shape (n, 2p)
+        m without its own row, in σ.
     seen : Support
 
     References
@@ -54,10 +57,11 @@ class Adjustment:
     def of(cls, prior: NormalScores, theta: np.ndarray, data: np.ndarray) -> Adjustment:
         scores, Z = NormalScores.of(data), prior(theta)
         U = scores(data)
-        search = LocationSearch(fitted_kernel("gaussian", U, columnwise=True), U, Z)
+        moments = np.hstack([Z, Z**2])
+        search = LocationSearch(fitted_kernel("gaussian", U, columnwise=True), U, moments)
         search.round()
-        m = search.location(U, Z, Nystroem(max_rank=RANK))
-        return cls(prior, scores, m, Z, (Z - m.residuals) / _spread(m), Support.of(data))
+        m = search.location(U, moments, Nystroem(max_rank=RANK))
+        return cls(prior, scores, m, Z, (moments - m.residuals) / _spread(m), Support.of(data))
 
     def law(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
@@ -71,13 +75,13 @@ class Adjustment:
         return law.carrying(bandwidth, extrapolated=outside)
 
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of parameters near the summaries s (1, p), moved there, and their weights."""
+        """Scores of parameters near the summaries s, one row, moved there, and their weights."""
         distance = ((self.S - s) ** 2).sum(axis=1)
-        n, p = self.S.shape
-        nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * n), LEAST * (p + 1))]
+        n, k = self.S.shape
+        nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * n), LEAST * (k + 1))]
         w = np.maximum(1 - distance[nearest] / distance[nearest[-1]], 1e-9)
         A = with_ones(self.S[nearest] - s)
-        penalty = RIDGE * w.sum() * (np.arange(p + 1) > 0)
+        penalty = RIDGE * w.sum() * (np.arange(k + 1) > 0)
         solve = np.linalg.solve((A.T * w) @ A + np.diag(penalty), A.T * w)
         line = solve @ self.Z[nearest]
         own = np.clip((A * solve.T).sum(axis=1), None, 0.5)  # a line is drawn to its own rows
