@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..densities.location import Location, LocationSearch
+from ..densities.rival import CLEAR
 from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Nystroem
 from ..kernels import Gaussian, fitted_kernel
@@ -15,29 +16,61 @@ from ..regression.support import Support
 from .scores import NormalScores
 
 RANK = 300  # landmarks of the smooth mean
-NEAREST, LEAST = 0.5, 20  # share of the simulations that lines look at, and to each coefficient
+NEAREST, LEAST = 0.5, 40  # share of the simulations that lines look at, and to each coefficient
 RIDGE = 1e-3  # on slopes
 GROWS = 3.0  # a logarithm of variances changes by no more
 OUTSIDE = "the posterior is that of the nearest data in the range of what was simulated"
 
 
 @dataclass(frozen=True)
-class Adjustment:
-    """p(θ | x) by local lines in s(x) = m(x)/σ, all in normal scores.
+class Summaries:
+    """Smooth means of columns given data, over the spread of what they leave."""
 
-    m is a smooth mean of the parameters and of their squares, a line and a kernel part, and σ what
-    it leaves: of a parameter whose sign the data cannot tell, only the square is seen. With
-    Epanechnikov weights around s(x), lines for θ and for the logarithms of what they leave: θ_i
-    goes to ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
+    Y: np.ndarray
+    mean: Location
+    columns: np.ndarray  # those that are taken
+
+    @classmethod
+    def of(cls, search: LocationSearch, U: np.ndarray, Y: np.ndarray) -> Summaries:
+        mean = search.location(U, Y, Nystroem(max_rank=RANK))
+        return cls(Y, mean, np.ones(Y.shape[1], dtype=bool))
+
+    def told(self) -> Summaries:
+        """Of those columns only that are nearer to it than to their mean, clearly."""
+        gain = (self.Y - self.Y.mean(axis=0)) ** 2 - self.mean.residuals**2
+        clear = gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(gain) ** 0.5
+        return replace(self, columns=clear)
+
+    def _scaled(self, m: np.ndarray) -> np.ndarray:
+        return (m / np.maximum(self.mean.residuals.std(axis=0), 1e-12))[:, self.columns]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """At each row learned from, without it."""
+        return self._scaled(self.Y - self.mean.residuals)
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        return self._scaled(self.mean(u))
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """p(θ | x) by local lines in s(x), all in normal scores.
+
+    Summaries s are smooth means given x, a line and a kernel part each, over the spread of what
+    they leave: of the parameters, and of the sizes of what those leave, where these are told by x
+    (of a parameter whose sign the data cannot tell nothing else is). With Epanechnikov weights
+    around s(x), lines for θ and for the logarithms of what they leave: θ_i goes to
+    ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
 
     Attributes
     ----------
     prior, data : NormalScores
-    m : Location
+    summaries : list of Summaries
     Z : array of shape (n, p)
         Scores of the parameters.
-    S : array of shape (n, 2p)
-        m without its own row, in σ.
+    S : array of shape (n, k)
+        Summaries of each row from the others.
     seen : Support
 
     References
@@ -48,7 +81,7 @@ class Adjustment:
 
     prior: NormalScores
     data: NormalScores
-    m: Location
+    summaries: list[Summaries]
     Z: np.ndarray
     S: np.ndarray
     seen: Support
@@ -57,15 +90,18 @@ class Adjustment:
     def of(cls, prior: NormalScores, theta: np.ndarray, data: np.ndarray) -> Adjustment:
         scores, Z = NormalScores.of(data), prior(theta)
         U = scores(data)
-        moments = np.hstack([Z, Z**2])
-        search = LocationSearch(fitted_kernel("gaussian", U, columnwise=True), U, moments)
+        kernel = fitted_kernel("gaussian", U, columnwise=True)
+        search = LocationSearch(kernel, U, np.hstack([Z, Z**2]))
         search.round()
-        m = search.location(U, moments, Nystroem(max_rank=RANK))
-        return cls(prior, scores, m, Z, (moments - m.residuals) / _spread(m), Support.of(data))
+        means = Summaries.of(search, U, Z)
+        size = np.abs(means.mean.residuals)
+        sizes = Summaries.of(search, U, NormalScores.of(size)(size)).told()
+        S = np.hstack([means.rows, sizes.rows])
+        return cls(prior, scores, [means, sizes], Z, S, Support.of(data))
 
     def law(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
-        Z, w = self.moved(self.m(self.data(row)) / _spread(self.m))
+        Z, w = self.moved(self.at(row))
         Z, width = smoothed(Z, w)
         low, points, high = (self.prior.back(z) for z in (Z - width, Z, Z + width))
         range_ = np.array([np.ptp(q) for _, q in self.prior.knots])
@@ -73,6 +109,11 @@ class Adjustment:
         outside = self.seen.outside(row, Gaussian(), OUTSIDE)
         law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
         return law.carrying(bandwidth, extrapolated=outside)
+
+    def at(self, row: np.ndarray) -> np.ndarray:
+        """Summaries of data (1, q)."""
+        u = self.data(row)
+        return np.hstack([part(u) for part in self.summaries])
 
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
@@ -89,10 +130,6 @@ class Adjustment:
         size = solve @ np.log(left**2 + 1e-300)
         grown = np.exp(0.5 * np.clip(size[0] - A @ size, -GROWS, GROWS))
         return line[0] + left * grown, w / w.sum()
-
-
-def _spread(m: Location) -> np.ndarray:
-    return np.maximum(m.residuals.std(axis=0), 1e-12)
 
 
 def smoothed(Z: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

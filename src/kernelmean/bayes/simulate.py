@@ -68,11 +68,11 @@ def simulate_posterior(
     Draws parameters from the prior, runs the simulator on each, and conditions the pairs, which
     are draws of the joint law, on the observed data: p(θ | x) ∝ Σ_j w_j(x) k̄_γ(θ_j, θ).
 
-    - None, for one data set and n ≥ 400: by regression adjustment or by "density", whichever gives
-      the parameters of simulations left out, near the data, the higher log densities; of more than
-      five parameters by adjustment. That is in normal scores of parameters (by the prior) and data:
-      of the mean of the parameters as the data say it, a local line and a local scale
-      (`Adjustment`), from simulations in rounds. Otherwise it is "density".
+    - None, for one data set and n ≥ 400: in rounds, the last by regression adjustment or by
+      "density", whichever gives the parameters of simulations left out, near the data, the higher
+      log densities; of more than five parameters by adjustment. That is in normal scores of
+      parameters (by the prior) and data: of the means of the parameters and of their squares as
+      the data say them, local lines and local scales (`Adjustment`). Otherwise it is "density".
     - `method="density"`: as a conditional density. Lengthscales, λ and the bandwidth γ are those
       with the least closed-form score, so that every answer is at the posterior's own scale.
     - `method="conditional"`: as a conditional mean embedding, tuned for posterior expectations.
@@ -100,8 +100,8 @@ def simulate_posterior(
     rounds : int, optional
         The n simulations are made in so many parts. After each, the prior is cut to a box around
         where the posterior so far is, twice as far from the median as all but a hundredth of it;
-        what was simulated outside is left out. For one data set. None is 4 where parameters are
-        adjusted, chosen after the first, and otherwise 1.
+        what was simulated outside is left out. For one data set. None is 4 where no method
+        is given, looked at by adjustment, and otherwise 1.
     batch_size : int, optional
         Parameters per simulator call, for simulators written over arrays.
     n_jobs : int
@@ -151,17 +151,15 @@ def simulate_posterior(
     learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
     if open_ or later:
         prior = NormalScores.of(source.parameters(PRIOR))
-    if open_ and _adjusts(model, prior, theta, data, rows, verbose):
-        learn = partial(_by_adjustment, prior, rows)
-    elif asked is None and later:  # a posterior that lines do not fit is seldom in one small box
-        later, fresh = [], source.parameters(n - first)
-        theta, data = _joined((theta, data), source.pairs(fresh))
+    look = partial(_by_adjustment, prior, rows) if open_ else learn
     for count in later:
-        drawn = arrays.to_numpy(learn(theta, data)[0].sample(DRAWS, source.rng))
+        drawn = arrays.to_numpy(look(theta, data)[0].sample(DRAWS, source.rng))
         box = Box.around(prior, drawn.reshape(DRAWS, -1))
         fresh, larger = draw_inside(source.parameters, box, count)
         kept = box.stretch(theta) <= larger
         theta, data = _joined((theta[kept], data[kept]), source.pairs(fresh))
+    if open_ and _adjusts(model, prior, theta, data, rows, verbose):
+        learn = look
     laws = learn(theta, data)
     laws = laws if ratio is None else laws.tilted(ratio)
     return laws[0] if one else laws
