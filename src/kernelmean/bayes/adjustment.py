@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,33 +24,33 @@ OUTSIDE = "the posterior is that of the nearest data in the range of what was si
 
 @dataclass(frozen=True)
 class Summaries:
-    """Smooth means of columns given data, over the spread of what they leave."""
+    """Smooth means of those columns that data tell, over the spread of what they leave.
 
-    Y: np.ndarray
+    Attributes
+    ----------
+    mean : Location
+    told : array of shape (k,)
+        Columns clearly nearer to it, without their own row, than to their mean.
+    size : array of shape (k,)
+    rows : array of shape (n, k)
+        At each row that it was learned from, without it.
+    """
+
     mean: Location
-    columns: np.ndarray  # those that are taken
+    told: np.ndarray
+    size: np.ndarray
+    rows: np.ndarray
 
     @classmethod
     def of(cls, search: LocationSearch, U: np.ndarray, Y: np.ndarray) -> Summaries:
         mean = search.location(U, Y, Nystroem(max_rank=RANK))
-        return cls(Y, mean, np.ones(Y.shape[1], dtype=bool))
-
-    def told(self) -> Summaries:
-        """Of those columns only that are nearer to it than to their mean, clearly."""
-        gain = (self.Y - self.Y.mean(axis=0)) ** 2 - self.mean.residuals**2
-        clear = gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(gain) ** 0.5
-        return replace(self, columns=clear)
-
-    def _scaled(self, m: np.ndarray) -> np.ndarray:
-        return (m / np.maximum(self.mean.residuals.std(axis=0), 1e-12))[:, self.columns]
-
-    @property
-    def rows(self) -> np.ndarray:
-        """At each row learned from, without it."""
-        return self._scaled(self.Y - self.mean.residuals)
+        gain = (Y - Y.mean(axis=0)) ** 2 - mean.residuals**2
+        told = np.flatnonzero(gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(Y) ** 0.5)
+        size = np.maximum(mean.residuals.std(axis=0), 1e-12)[told]
+        return cls(mean, told, size, (Y - mean.residuals)[:, told] / size)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        return self._scaled(self.mean(u))
+        return self.mean(u)[:, self.told] / self.size
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,16 @@ class Adjustment:
     """p(θ | x) by local lines in s(x), all in normal scores.
 
     Summaries s are smooth means given x, a line and a kernel part each, over the spread of what
-    they leave: of the parameters, and of the sizes of what those leave, where these are told by x
-    (of a parameter whose sign the data cannot tell nothing else is). With Epanechnikov weights
-    around s(x), lines for θ and for the logarithms of what they leave: θ_i goes to
+    they leave: of the parameters, and of the sizes of what those leave, all that x tells (of a
+    parameter whose sign it cannot tell only a size). With Epanechnikov weights around s(x), lines
+    for θ and for the logarithms of what they leave: θ_i goes to
     ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
 
     Attributes
     ----------
     prior, data : NormalScores
-    summaries : list of Summaries
+    summaries : tuple of Summaries
+        Of the parameters, and of the sizes.
     Z : array of shape (n, p)
         Scores of the parameters.
     S : array of shape (n, k)
@@ -81,7 +82,7 @@ class Adjustment:
 
     prior: NormalScores
     data: NormalScores
-    summaries: list[Summaries]
+    summaries: tuple[Summaries, Summaries]
     Z: np.ndarray
     S: np.ndarray
     seen: Support
@@ -95,9 +96,9 @@ class Adjustment:
         search.round()
         means = Summaries.of(search, U, Z)
         size = np.abs(means.mean.residuals)
-        sizes = Summaries.of(search, U, NormalScores.of(size)(size)).told()
+        sizes = Summaries.of(search, U, NormalScores.of(size)(size))
         S = np.hstack([means.rows, sizes.rows])
-        return cls(prior, scores, [means, sizes], Z, S, Support.of(data))
+        return cls(prior, scores, (means, sizes), Z, S, Support.of(data))
 
     def law(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
@@ -120,7 +121,8 @@ class Adjustment:
         distance = ((self.S - s) ** 2).sum(axis=1)
         n, k = self.S.shape
         nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * n), LEAST * (k + 1))]
-        w = np.maximum(1 - distance[nearest] / distance[nearest[-1]], 1e-9)
+        far = max(distance[nearest[-1]], 1e-300)  # none, where x tells nothing
+        w = np.maximum(1 - distance[nearest] / far, 1e-9)
         A = with_ones(self.S[nearest] - s)
         penalty = RIDGE * w.sum() * (np.arange(k + 1) > 0)
         solve = np.linalg.solve((A.T * w) @ A + np.diag(penalty), A.T * w)
