@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from ..core import arrays
@@ -142,24 +143,28 @@ def simulate_posterior(
     asked = None if rounds is None else _check_rounds(rounds, model, observed, n)
     open_ = one and not given and n >= FIRST * (asked or ROUNDS)
     for name, f in (("prior_sampler", prior_sampler), ("simulator", simulator)):
-        _check_callable(f, name)
+        if not callable(f):
+            raise ValueError(f"{name} is {f!r}; a function is needed")
     source = Source(prior_sampler, simulator, batch_size, n_jobs, generator(random_state), verbose)
     parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))
     first, *later = map(len, parts)
     theta, data = source.pairs(source.parameters(first))
-    _check_observed(rows, data)
+    if rows.shape[1] != data.shape[1]:
+        raise ValueError(
+            f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
+        )
     learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
     if open_ or later:
         prior = NormalScores.of(source.parameters(PRIOR))
-    look = partial(_by_adjustment, prior, rows) if open_ else learn
+    look = (lambda *pairs: Adjustment.of(prior, *pairs).law(rows)) if open_ else learn
     for count in later:
         drawn = arrays.to_numpy(look(theta, data)[0].sample(DRAWS, source.rng))
         box = Box.around(prior, drawn.reshape(DRAWS, -1))
         fresh, larger = draw_inside(source.parameters, box, count)
         kept = box.stretch(theta) <= larger
-        theta, data = _joined((theta[kept], data[kept]), source.pairs(fresh))
-    if open_ and _adjusts(model, prior, theta, data, rows, verbose):
-        learn = look
+        pairs = zip((theta, data), source.pairs(fresh), strict=True)
+        theta, data = (np.concatenate([old[kept], new]) for old, new in pairs)
+    learn = look if open_ and _adjusts(model, prior, theta, data, rows, verbose) else learn
     laws = learn(theta, data)
     laws = laws if ratio is None else laws.tilted(ratio)
     return laws[0] if one else laws
@@ -194,21 +199,18 @@ class Source:
             (self.simulator, theta[i : i + chunk], child, batched)
             for i, child in zip(starts, self.rng.spawn(len(starts)), strict=True)
         ]
-        if self.n_jobs == 1:
-            told = track(jobs, description="simulating", verbose=self.verbose)
-            parts = [_run(*job) for job in told]
-        else:
-            from joblib import Parallel, delayed
-
-            work = (delayed(_run)(*job) for job in jobs)
-            found = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
-            parts = list(track(found, len(jobs), "simulating", self.verbose))
-        _check_widths(part.shape[1] for part in parts)
-        return theta, as_points(np.concatenate(parts), "simulator(theta, rng)")
-
-
-def _joined(*pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
-    return tuple(np.concatenate(part) for part in zip(*pairs, strict=True))
+        found = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+            delayed(_run)(*job) for job in jobs
+        )
+        told = track(found, len(jobs), "simulating", self.verbose)
+        rows = [row for part in told for row in part]
+        widths = sorted({len(row) for row in rows})
+        if len(widths) > 1:
+            raise ValueError(
+                f"simulator(theta, rng) returned {widths[0]} numbers and {widths[-1]} numbers; "
+                "every call must return as many"
+            )
+        return theta, as_points(np.stack(rows), "simulator(theta, rng)")
 
 
 def _adjusts(model, prior: NormalScores, theta, data, rows, verbose: Verbose) -> bool:
@@ -240,17 +242,6 @@ def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | Moved
     return model.at(rows)
 
 
-def _by_adjustment(prior: NormalScores, rows, theta, data) -> MeanEmbedding:
-    return Adjustment.of(prior, theta, data).law(rows)
-
-
-def _check_observed(rows, data) -> None:
-    if rows.shape[1] != data.shape[1]:
-        raise ValueError(
-            f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
-        )
-
-
 def _check_rounds(rounds, model, observed, n: int) -> int:
     rounds = check_count(rounds, "rounds")
     if rounds > 1 and not (isinstance(model, ConditionalDensity) and observed.ndim < 2):
@@ -262,11 +253,6 @@ def _check_rounds(rounds, model, observed, n: int) -> int:
             f"n is {n} in {rounds} rounds; {LEAST} simulations or more each are needed"
         )
     return rounds
-
-
-def _check_callable(f, name: str) -> None:
-    if not callable(f):
-        raise ValueError(f"{name} is {f!r}; a function is needed")
 
 
 def _model(method: str | None, model):
@@ -286,8 +272,8 @@ def _model(method: str | None, model):
     return KernelBayes(kernel_x=kernel) if method == "bayes" else ConditionalDensity()
 
 
-def _run(simulator: Callable, theta: np.ndarray, rng, batched: bool) -> np.ndarray:
-    """Data of one chunk, (b, q)."""
+def _run(simulator: Callable, theta: np.ndarray, rng, batched: bool) -> Sequence[np.ndarray]:
+    """Data of one chunk, b times (q,)."""
     if batched:
         data = as_floats(simulator(theta, rng), "simulator(theta, rng)")
         if data.ndim not in (1, 2) or data.shape[0] != len(theta):
@@ -302,14 +288,4 @@ def _run(simulator: Callable, theta: np.ndarray, rng, batched: bool) -> np.ndarr
             f"simulator(theta, rng) returned shape {rows[0].shape} for one parameter; (q,) is "
             "needed (or give batch_size)"
         )
-    _check_widths(len(row) for row in rows)
-    return np.stack(rows)
-
-
-def _check_widths(widths: Iterable[int]) -> None:
-    found = sorted(set(widths))
-    if len(found) > 1:
-        raise ValueError(
-            f"simulator(theta, rng) returned {found[0]} numbers and {found[-1]} numbers; every "
-            "call must return as many"
-        )
+    return rows
