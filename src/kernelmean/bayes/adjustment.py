@@ -119,8 +119,9 @@ class Adjustment:
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
         distance = ((self.S - s) ** 2).sum(axis=1)
-        n, k = self.S.shape
-        nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * n), LEAST * (k + 1))]
+        k = self.S.shape[1]
+        least = LEAST * (max(k, self.Z.shape[1]) + 1)
+        nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * len(distance)), least)]
         far = max(distance[nearest[-1]], 1e-300)  # none, where x tells nothing
         w = np.maximum(1 - distance[nearest] / far, 1e-9)
         A = with_ones(self.S[nearest] - s)
