@@ -119,13 +119,12 @@ class Adjustment:
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
         distance = ((self.S - s) ** 2).sum(axis=1)
-        k = self.S.shape[1]
-        least = LEAST * (max(k, self.Z.shape[1]) + 1)
+        least = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1)
         nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * len(distance)), least)]
         far = max(distance[nearest[-1]], 1e-300)  # none, where x tells nothing
         w = np.maximum(1 - distance[nearest] / far, 1e-9)
         A = with_ones(self.S[nearest] - s)
-        penalty = RIDGE * w.sum() * (np.arange(k + 1) > 0)
+        penalty = RIDGE * w.sum() * (np.arange(A.shape[1]) > 0)
         solve = np.linalg.solve((A.T * w) @ A + np.diag(penalty), A.T * w)
         line = solve @ self.Z[nearest]
         own = np.clip((A * solve.T).sum(axis=1), None, 0.5)  # a line is drawn to its own rows

@@ -199,9 +199,8 @@ class Source:
             (self.simulator, theta[i : i + chunk], child, batched)
             for i, child in zip(starts, self.rng.spawn(len(starts)), strict=True)
         ]
-        found = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(_run)(*job) for job in jobs
-        )
+        work = (delayed(_run)(*job) for job in jobs)
+        found = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
         told = track(found, len(jobs), "simulating", self.verbose)
         rows = [row for part in told for row in part]
         widths = sorted({len(row) for row in rows})
