@@ -107,6 +107,18 @@ def test_a_linear_normal_model():
     assert_allclose(np.cov(drawn.T), 0.5 * np.eye(2), atol=0.1)
 
 
+def test_of_a_parameter_without_a_sign_the_size_is_seen():
+    """x = |θ| (1 + e/20): the mean of θ given x is zero everywhere, that of θ² is not."""
+    rng = np.random.default_rng(9)
+    theta, scores = rng.normal(size=(600, 1)), NormalScores.of(rng.normal(size=(10_000, 1)))
+    data = np.abs(theta) * (1 + 0.05 * rng.normal(size=theta.shape))
+    found = Adjustment.of(scores, theta, data)
+    z, w = found.moved(found.at(np.array([[1.5]])))
+    assert w @ np.abs(z[:, 0]) == pytest.approx(1.5, abs=0.15)
+    assert w @ (np.abs(np.abs(z[:, 0]) - 1.5) < 0.4) > 0.9
+    assert w @ (z[:, 0] > 0) == pytest.approx(0.5, abs=0.1)
+
+
 def test_data_beyond_those_simulated_are_said():
     with pytest.warns(km.NumericalWarning, match="nearest data"):
         law = adjusted_normal(1, 400, 7).law(np.array([[40.0]]))
@@ -148,7 +160,7 @@ def test_two_modes_are_left_to_a_density(capsys):
         return theta**2 + 0.02 * rng.normal(size=theta.shape)
 
     law = asked(simulator, [0.36], verbose=True)
-    assert [len(theta) for theta in drawn] == [100, 300]
+    assert [len(theta) for theta in drawn] == [100] * 4
     assert "worse: log densities" in capsys.readouterr().err
     density = law.density([[-0.6], [0.0], [0.6]])
     assert density[1] < 0.1 * min(density[0], density[2])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..densities.location import Location, LocationSearch
+from ..densities.rival import CLEAR
 from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Nystroem
 from ..kernels import Gaussian, fitted_kernel
@@ -22,19 +23,55 @@ OUTSIDE = "the posterior is that of the nearest data in the range of what was si
 
 
 @dataclass(frozen=True)
-class Adjustment:
-    """p(θ | x) by local lines in s(x) = m(x)/σ, all in normal scores.
+class Summaries:
+    """Smooth means of those columns that data tell, over the spread of what they leave.
 
-    m is a smooth mean of the parameters, a line and a kernel part, and σ what it leaves: as many
-    summaries as there are parameters. With Epanechnikov weights around s(x), lines for θ and for
-    the logarithms of what they leave: θ_i goes to ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
+    Attributes
+    ----------
+    mean : Location
+    told : array of shape (k,)
+        Columns clearly nearer to it, without their own row, than to their mean.
+    size : array of shape (k,)
+    rows : array of shape (n, k)
+        At each row that it was learned from, without it.
+    """
+
+    mean: Location
+    told: np.ndarray
+    size: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, search: LocationSearch, U: np.ndarray, Y: np.ndarray) -> Summaries:
+        mean = search.location(U, Y, Nystroem(max_rank=RANK))
+        gain = (Y - Y.mean(axis=0)) ** 2 - mean.residuals**2
+        told = np.flatnonzero(gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(Y) ** 0.5)
+        size = np.maximum(mean.residuals.std(axis=0), 1e-12)[told]
+        return cls(mean, told, size, (Y - mean.residuals)[:, told] / size)
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        return self.mean(u)[:, self.told] / self.size
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """p(θ | x) by local lines in s(x), all in normal scores.
+
+    Summaries s are smooth means given x, a line and a kernel part each, over the spread of what
+    they leave: of the parameters, and of the sizes of what those leave, all that x tells (of a
+    parameter whose sign it cannot tell only a size). With Epanechnikov weights around s(x), lines
+    for θ and for the logarithms of what they leave: θ_i goes to
+    ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
 
     Attributes
     ----------
     prior, data : NormalScores
-    m : Location
-    Z, S : arrays of shape (n, p)
-        Scores of the parameters, and m without its own row, in σ.
+    summaries : tuple of Summaries
+        Of the parameters, and of the sizes.
+    Z : array of shape (n, p)
+        Scores of the parameters.
+    S : array of shape (n, k)
+        Summaries of each row from the others.
     seen : Support
 
     References
@@ -45,7 +82,7 @@ class Adjustment:
 
     prior: NormalScores
     data: NormalScores
-    m: Location
+    summaries: tuple[Summaries, Summaries]
     Z: np.ndarray
     S: np.ndarray
     seen: Support
@@ -54,14 +91,18 @@ class Adjustment:
     def of(cls, prior: NormalScores, theta: np.ndarray, data: np.ndarray) -> Adjustment:
         scores, Z = NormalScores.of(data), prior(theta)
         U = scores(data)
-        search = LocationSearch(fitted_kernel("gaussian", U, columnwise=True), U, Z)
+        kernel = fitted_kernel("gaussian", U, columnwise=True)
+        search = LocationSearch(kernel, U, np.hstack([Z, Z**2]))
         search.round()
-        m = search.location(U, Z, Nystroem(max_rank=RANK))
-        return cls(prior, scores, m, Z, (Z - m.residuals) / _spread(m), Support.of(data))
+        means = Summaries.of(search, U, Z)
+        size = np.abs(means.mean.residuals)
+        sizes = Summaries.of(search, U, NormalScores.of(size)(size))
+        S = np.hstack([means.rows, sizes.rows])
+        return cls(prior, scores, (means, sizes), Z, S, Support.of(data))
 
     def law(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
-        Z, w = self.moved(self.m(self.data(row)) / _spread(self.m))
+        Z, w = self.moved(self.at(row))
         Z, width = smoothed(Z, w)
         low, points, high = (self.prior.back(z) for z in (Z - width, Z, Z + width))
         range_ = np.array([np.ptp(q) for _, q in self.prior.knots])
@@ -70,14 +111,20 @@ class Adjustment:
         law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
         return law.carrying(bandwidth, extrapolated=outside)
 
+    def at(self, row: np.ndarray) -> np.ndarray:
+        """Summaries of data (1, q)."""
+        u = self.data(row)
+        return np.hstack([part(u) for part in self.summaries])
+
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of parameters near the summaries s (1, p), moved there, and their weights."""
+        """Scores of parameters near the summaries s, one row, moved there, and their weights."""
         distance = ((self.S - s) ** 2).sum(axis=1)
-        n, p = self.S.shape
-        nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * n), LEAST * (p + 1))]
-        w = np.maximum(1 - distance[nearest] / distance[nearest[-1]], 1e-9)
+        least = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1)
+        nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * len(distance)), least)]
+        far = max(distance[nearest[-1]], 1e-300)  # none, where x tells nothing
+        w = np.maximum(1 - distance[nearest] / far, 1e-9)
         A = with_ones(self.S[nearest] - s)
-        penalty = RIDGE * w.sum() * (np.arange(p + 1) > 0)
+        penalty = RIDGE * w.sum() * (np.arange(A.shape[1]) > 0)
         solve = np.linalg.solve((A.T * w) @ A + np.diag(penalty), A.T * w)
         line = solve @ self.Z[nearest]
         own = np.clip((A * solve.T).sum(axis=1), None, 0.5)  # a line is drawn to its own rows
@@ -85,10 +132,6 @@ class Adjustment:
         size = solve @ np.log(left**2 + 1e-300)
         grown = np.exp(0.5 * np.clip(size[0] - A @ size, -GROWS, GROWS))
         return line[0] + left * grown, w / w.sum()
-
-
-def _spread(m: Location) -> np.ndarray:
-    return np.maximum(m.residuals.std(axis=0), 1e-12)
 
 
 def smoothed(Z: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -108,8 +108,7 @@ class DensityRatio(Saveable, BaseEstimator):
         if rows is not None:
             all_rows = rows.partial("xx", x=self.features_)
             n, second = all_rows.n, all_rows.mean("xx")
-        solved = solve_ratio(Phi, second, U, m, self.reg, share, n)
-        self.coef_, self.reg_, A = solved
+        self.coef_, self.reg_, A = solve_ratio(Phi, second, U, m, self.reg, share, n)
         self.loo_score_ = LeaveOneOut.of(Phi, A, U, m.weights, share, n).score(self.reg_)
         self.weights_ = Phi @ self.coef_ / Phi.shape[0]
         return self
@@ -118,7 +117,12 @@ class DensityRatio(Saveable, BaseEstimator):
         """r(z) floored at zero, shape (m,)."""
         check_is_fitted(self)
         Z = as_points(Z, "Z")
-        self._check_columns(Z.shape[1], self.features_.n_features_in_)
+        found, expected = Z.shape[1], self.features_.n_features_in_
+        if found != expected:
+            raise ValueError(
+                f"Z has {found} columns but the denominator has {expected} (X has {found} "
+                f"features, but {type(self).__name__} is expecting {expected} features as input)"
+            )
         values = self.features_.transform(Z) @ self.coef_
         return arrays.namespace(values).clip(values, 0.0, None)
 
@@ -139,13 +143,6 @@ class DensityRatio(Saveable, BaseEstimator):
                 Block("Fit", lines),
             ],
         )
-
-    def _check_columns(self, found: int, expected: int) -> None:
-        if found != expected:
-            raise ValueError(
-                f"Z has {found} columns but the denominator has {expected} (X has {found} "
-                f"features, but {type(self).__name__} is expecting {expected} features as input)"
-            )
 
 
 def solve_ratio(
@@ -170,14 +167,9 @@ def solve_ratio(
     alpha = m.weights
     A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
     if reg is None:
-        reg = _chosen(LeaveOneOut.of(Phi, A, U, alpha, share, n), float(_trace(second)))
-    else:
-        reg = float(reg)
-    return solves.ridge(A, reg).solve(alpha @ U), reg, A
-
-
-def _trace(A) -> Array:
-    return arrays.namespace(A).linalg.trace(A)
+        size = float(arrays.namespace(second).linalg.trace(second))
+        reg = _chosen(LeaveOneOut.of(Phi, A, U, alpha, share, n), size)
+    return solves.ridge(A, reg).solve(alpha @ U), float(reg), A
 
 
 def _chosen(left_out: LeaveOneOut, size: float) -> float:

@@ -109,12 +109,6 @@ def bayes_factors(
     return ((coordinates @ vectors) * solves.squared_filter(values, reg)) @ vectors.T, right
 
 
-def bayes_weights(Phi, beta, coordinates, reg: float, rule: str = "importance") -> Array:
-    """Posterior weights W (batch, n) of kernel Bayes' rule; see `bayes_factors`."""
-    left, right = bayes_factors(Phi, beta, coordinates, reg, rule)
-    return left @ right.T
-
-
 def covered_shares(beta, coverage: float) -> Array:
     """β as it is; a warning where little of the prior is covered by the training latents.
 
