@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from ..regression.support import Support
 
 STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
 ROUGHLY = 10, 1e-4  # the same while ties are compared
-RANK = 100  # landmarks of the search
+RANK = 100  # landmarks of the search, at most
 START = -3.0  # log10 of λ
 REGS = (-7.0, 1.0)  # of the same in the search: below, rounding errors decide where it goes
 DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
@@ -168,11 +169,11 @@ class Location(Saveable):
             every = rows.partial("x", "xx", "xy", "y", x=both, y=(1, bend))
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
-        scale = arrays.namespace(Y).std(Y, axis=0)
+        scale, squares = arrays.namespace(Y).std(Y, axis=0), smoother.P**2
 
         def residuals(reg: float) -> Array:
-            fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
-            left = arrays.at_least(1.0 - smoother.leverage(reg), 1e-10)
+            fitted = smoother.P @ (smoother.shrink(reg)[:, None] * means)
+            left = arrays.at_least(1.0 - squares @ smoother.shrink(reg) / smoother.n, 1e-10)
             return (Y - fitted) / left[:, None]
 
         def loss(reg: float) -> float:
@@ -183,7 +184,7 @@ class Location(Saveable):
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
         left = residuals(reg)
-        fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
+        fitted = smoother.P @ solved
         beyond = Beyond.of(X, features.kernel_, fitted, bend)
         explains = _explains(Y, left, scale)
         alone = None if rows is None else smoother.alone()
@@ -212,6 +213,11 @@ def _explains(Y, residuals, scale) -> bool:
     return float(xp.mean(gain)) > float(xp.std(gain)) / n**0.5
 
 
+def rank(n: int) -> int:
+    """Landmarks of a search on so many rows."""
+    return min(RANK, math.ceil(3 * n**0.5))
+
+
 class LocationSearch:
     """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
 
@@ -228,7 +234,7 @@ class LocationSearch:
         free: bool = True,
     ):
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
-        self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, RANK)
+        self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, rank(len(X)))
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]

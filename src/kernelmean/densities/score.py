@@ -82,7 +82,7 @@ class DensityScore:
     C: tuple[Array, ...]  # PᵀΨ/n of both targets, over all rows
     cross: tuple[Array, ...]  # P ∘ (ΨCᵀ)
     norms: tuple[Array, ...]  # ‖ψ_i‖²
-    inner: Array  # C Cᵀ of the wide target
+    root: Array  # C of the wide target, or as few columns that have the same C Cᵀ
 
     @classmethod
     def of(cls, smoother: Smoother, target: Target) -> DensityScore:
@@ -101,8 +101,10 @@ class DensityScore:
     @classmethod
     def _at(cls, smoother: Smoother, P, target: Target, C: tuple) -> DensityScore:
         cross = tuple(P * (Psi @ c.T) for Psi, c in zip(target, C, strict=True))
-        norms = tuple(arrays.namespace(P).sum(Psi * Psi, axis=1) for Psi in target)
-        return cls(smoother, P, target, C, cross, norms, C[1] @ C[1].T)
+        xp, wide = arrays.namespace(P), C[1]
+        norms = tuple(xp.sum(Psi * Psi, axis=1) for Psi in target)
+        root = wide if wide.shape[1] <= wide.shape[0] else xp.linalg.qr(wide.T)[1].T
+        return cls(smoother, P, target, C, cross, norms, root)
 
     def thinned(self, limit: int) -> DensityScore:
         """The score at evenly spaced rows, at most `limit` of them, learned from all."""
@@ -125,7 +127,7 @@ class DensityScore:
         if float(xp.min(left)) < SAFE:
             return self._near_interpolation(fitted, h, left)
         at_own = self._at_own(shrink, h, left)
-        squared = xp.sum((fitted @ self.inner) * fitted, axis=1)
+        squared = xp.sum((fitted @ self.root) ** 2, axis=1)
         squared += h * (h * self.norms[1] - 2 * (self.cross[1] @ shrink))
         return arrays.at_least(squared, 0.0) / left**2 - 2 * at_own
 

@@ -19,16 +19,14 @@ from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
 from ..regression.smoother import Smoother
 from .bandwidth import FIRST, with_bandwidth
 from .laws import MovedLaws
-from .location import DIGITS, RANK, ROUGHLY, TOL
+from .location import DIGITS, ROUGHLY, TOL, rank
 from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
-ROUNDS = 2  # on few rows, and again on more; each chooses landmarks and the bandwidth afresh
-STILL = 0.01  # largest change of a logarithm after which there is no other round
+ROUNDS = 2  # on few rows; each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
-LATER = 0.25  # then around the last one
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
 PRECISION = 3e-3  # in the logarithm of the bandwidth
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
@@ -65,7 +63,7 @@ class DensitySearch:
     tie: float = field(init=False, default=np.inf)  # between the scales of columns
 
     def __post_init__(self) -> None:
-        self._scaled = Scaled(self.kernel_x, self.X, RANK)
+        self._scaled = Scaled(self.kernel_x, self.X, rank(len(self.X)))
         d = self.X.shape[1]
         middle = 0.5 * np.log10(d) if self.free else 0.0
         reach = SCALE_DECADES if self.free else 0.0
@@ -73,7 +71,6 @@ class DensitySearch:
         self._u = np.append(np.full(d, middle), reg)
         bounds_of_reg = REGS if self.reg is None else (reg, reg)
         self._bounds = [(middle - reach, middle + reach)] * d + [bounds_of_reg]
-        self._around = FIRST
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
     def on(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
@@ -83,7 +80,7 @@ class DensitySearch:
         """
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
         other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y)
-        other._u, other.factor, other._around = self._u, self.factor, self._around
+        other._u, other.factor = self._u, self.factor
         other.tie = self.tie * len(self.Y) / len(Y)
         return other
 
@@ -97,17 +94,10 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def round(self) -> bool:
-        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent.
-
-        Returns
-        -------
-        moved : bool
-            Whether another round could find anything else.
-        """
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent."""
         if self.idle:
-            return False
-        before = np.append(self._u, np.log10(self.factor))
+            return
         self._scaled.choose(self._u[:-1])
         if self.reg is None:
             self._choose_reg()
@@ -115,7 +105,6 @@ class DensitySearch:
             self._choose_bandwidth()
         if self.free or self.reg is None:
             self._descend()
-        return float(np.abs(np.append(self._u, np.log10(self.factor)) - before).max()) > STILL
 
     def score(self) -> float:
         """The score at the parameters as they stand."""
@@ -172,12 +161,8 @@ class DensitySearch:
         self._u[-1] = _rounded(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self) -> None:
-        low, high = (float(np.log10(self.factor) + u) for u in self._around)
-        points = 9 if self._around is FIRST else 2
-        score = self._by_bandwidth()
-        found, _ = minimise_log10(score, low, high, points, precision=PRECISION)
+        found, _ = minimise_log10(self._by_bandwidth(), *FIRST, 10, precision=PRECISION)
         self.factor = float(10.0 ** _rounded(found))
-        self._around = (-LATER, LATER)
 
     def _target(self) -> Target:
         return Target.of(self.Y, self.kernel_y.scaled(self.factor), COARSE)
