@@ -534,7 +534,7 @@ def test_paired_errors_allow_less_than_those_of_the_loss():
     x, noise = rng.normal(size=(200, 1)), rng.normal(size=(200, 1))
     Phi = km.Nystroem().fit_transform(x, km.Gaussian(1.0))
     loss = LeaveOneOut.of(Phi, np.sin(x) + noise, EigenGrid.of(Phi.T @ Phi / 200))
-    least, paired, alone = loss.best()[0], loss.best(True, paired=True)[0], loss.best(True)[0]
+    least, paired, alone = loss.best()[0], loss.best(True, True)[0], loss.best(True)[0]
     assert least < paired < alone
     apart = loss.rows(paired) - loss.rows(least)
     assert_allclose(apart.sum(), 2 * apart.std() * 200**0.5, rtol=0.02)

@@ -512,7 +512,7 @@ class KernelBayes(Saveable, BaseEstimator):
             d, C = d * (Phi.shape[0] / n), grid.vectors.T @ every.cross
         # a lengthscale tuned to the data leaves no slack for a heavier regulariser
         one_se = how == "loo" and not self.tune_lengthscale
-        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C).best(one_se, paired=even)[0]
+        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C).best(one_se, even)[0]
 
     def _check_settings(self) -> None:
         check_parameters(self)

@@ -110,7 +110,7 @@ class LeaveOneOut(Saveable):
         return arrays.at_least(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10)
 
     def best(
-        self, one_se: bool = False, coarse: int = ROWS, paired: bool = False
+        self, one_se: bool = False, paired: bool = False, coarse: int = ROWS
     ) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
 
