@@ -338,7 +338,7 @@ class Plan:
             else:
                 score = DensityScore.among(score.smoother, apart, cells, kernel_y)
         few = score.thinned(SEARCH_ROWS)
-        reg, _ = minimise_log10(few, *REGS, 12, precision=1e-2)
+        reg, _ = minimise_log10(few, *REGS, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
     def _seek_location(

@@ -19,7 +19,7 @@ from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
 from ..regression.smoother import Smoother
 from .bandwidth import FIRST, with_bandwidth
 from .laws import MovedLaws
-from .location import DIGITS, ROUGHLY, TOL, rank
+from .location import DIGITS, RANK, ROUGHLY, TOL
 from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
@@ -63,7 +63,7 @@ class DensitySearch:
     tie: float = field(init=False, default=np.inf)  # between the scales of columns
 
     def __post_init__(self) -> None:
-        self._scaled = Scaled(self.kernel_x, self.X, rank(len(self.X)))
+        self._scaled = Scaled(self.kernel_x, self.X, RANK)
         d = self.X.shape[1]
         middle = 0.5 * np.log10(d) if self.free else 0.0
         reach = SCALE_DECADES if self.free else 0.0
