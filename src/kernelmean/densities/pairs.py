@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from ..core.solves import kept
 from ..kernels import Gaussian, Kernel
 from ..regression.leave_one_out import SAFE
 from ..regression.smoother import Smoother
@@ -64,9 +63,8 @@ class Pairs:
         size, above = len(self.differences), pairs * self.share
         total = np.bincount(self.cell, pairs - above, size)
         total[1:] += np.bincount(self.cell, above, size)[:-1]
-        total *= 2.0
-        total[0] += np.trace(A)
-        return total
+        total[0] += 0.5 * np.trace(A)
+        return 2 * total
 
 
 @dataclass(frozen=True)
@@ -82,18 +80,14 @@ class BandwidthScore:
     def of(cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float) -> BandwidthScore:
         P, shrink = smoother.P, smoother.shrink(reg) / pairs.n
         h = smoother.leverage(reg)
-        left = kept(h)
+        left = np.maximum(1.0 - h, SAFE)  # below, H D² H would lose its digits
         H = (P * shrink) @ P.T
         narrow = H * (0.5 / left + 0.5 / left[:, None])
         np.fill_diagonal(narrow, 0.0)
-        if left.min() < SAFE:
-            W = H / left[:, None]
-            np.fill_diagonal(W, 0.0)
-            wide = W.T @ W
-        else:  # with D = diag(1/(1 − h)) it is HD²H − D²diag(h)H − HD²diag(h) + D²diag(h)²
-            Q, own = P / left[:, None], h / left**2
-            wide = (P * shrink) @ (Q.T @ Q) @ (P * shrink).T - H * (own + own[:, None])
-            wide[np.diag_indices_from(wide)] += own * h
+        # with D = diag(1/(1 − h)), WᵀW is HD²H − D²diag(h)H − HD²diag(h) + D²diag(h)²
+        Q, own = P / left[:, None], h / left**2
+        wide = (P * shrink) @ (Q.T @ Q) @ (P * shrink).T - H * (own + own[:, None])
+        wide[np.diag_indices_from(wide)] += own * h
         sums = (pairs.sums(A) / pairs.n for A in (narrow, wide))
         return cls(kernel, pairs.differences, *sums)
 

@@ -18,7 +18,6 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.moments import evenly
-from ..features.base import FeatureMap
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel
 from ..regression.leave_one_out import SAFE
@@ -46,7 +45,8 @@ class Target:
         """For a smoothing kernel whose lengthscale is the bandwidth."""
         features = Exact() if exact else Nystroem(tol=tol, max_rank=MOST)
         kernels = kernel, kernel.self_convolved(Y.shape[1])
-        return cls(*(_coordinates(Y, k, features) for k in kernels))
+        with hushed():  # a rank that is used up loses nothing but precision
+            return cls(*(_normalised(features.fit_transform(Y, k), k, Y) for k in kernels))
 
     @classmethod
     def on(cls, landmarks: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Target:
@@ -60,14 +60,8 @@ class Target:
         return Target(*(arrays.take(Psi, rows, axis=0) for Psi in self))
 
 
-def _coordinates(Y, kernel: Kernel, features: FeatureMap) -> Array:
-    """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
-    with hushed():  # a rank that is used up loses nothing but precision
-        Psi = features.fit_transform(Y, kernel)
-    return _normalised(Psi, kernel, Y)
-
-
 def _normalised(Psi, kernel: Kernel, Y) -> Array:
+    """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
     Psi *= math.exp(-0.5 * kernel.log_normaliser(Y.shape[1]))
     return Psi
 

@@ -86,7 +86,7 @@ class Line:
     @cached_property
     def negative_mass(self) -> np.ndarray:
         """∫ max(−q, 0), (batch,)."""
-        return np.concatenate(self._blocks(lambda rows: self._signed(rows).negative))
+        return self._each(self._signed, lambda cells: cells.negative)
 
     @cached_property
     def normaliser(self) -> np.ndarray:
@@ -113,13 +113,13 @@ class Line:
             p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
         else:
             own, y = y, self._inward(y)
-            p = np.concatenate(self._blocks(lambda rows: self._signed(rows).pdf(y[rows])))
+            p = self._each(self._signed, _Cells.pdf, y)
         p = p if self.wide is None else self.wide.mixed(p, y[..., None])
         return p if self.bend is None else p * np.exp(self.bend.log_steepness(own))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Distribution functions (batch, m) at points (m,) or (batch, m)."""
-        return self._each(lambda cells, y: cells.cdf(y), self._inward(y))
+        return self._each(self._proper, _Cells.cdf, self._inward(y))
 
     # ------------------------------------------------------------ functions of probabilities
 
@@ -129,7 +129,7 @@ class Line:
         Levels 0 and 1 are the ends of the grid, beyond which 1e-8 of the mass is left out.
         """
         levels = np.broadcast_to(levels, (len(self.m), np.shape(levels)[-1]))
-        return self._outward(self._each(lambda cells, u: cells.quantile(u), levels))
+        return self._outward(self._each(self._proper, _Cells.quantile, levels))
 
     def shortest(self, level: float) -> np.ndarray:
         """Ends (batch, 2) of the narrowest interval of mass `level`."""
@@ -137,7 +137,9 @@ class Line:
 
     def threshold(self, level: float) -> np.ndarray:
         """The height c at which {y : p(y) ≥ c} has mass `level`, (batch,)."""
-        return self._heights(lambda cells: cells.threshold(level) / _whole(cells.whole[:, 0]))
+        return self._each(
+            self._own, lambda cells: cells.threshold(level) / _whole(cells.whole[:, 0])
+        )
 
     def regions(self, level: float) -> list[np.ndarray]:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""
@@ -149,10 +151,10 @@ class Line:
 
     def mass_above(self, y: np.ndarray) -> np.ndarray:
         """Mass of {z : p(z) > p(y)}, y (batch, 1) a point of each member, (batch,)."""
-        heights = self._each(lambda cells, z: cells.height(z), self._inward(y))
+        heights = self._each(self._proper, _Cells.height, self._inward(y))
         if self.bend is not None:
             heights = heights * np.exp(self.bend.log_steepness(y))
-        return self._heights(lambda cells, c: cells.mass_above(c), heights)
+        return self._each(self._own, _Cells.mass_above, heights)
 
     def mode(self) -> np.ndarray:
         """Where the density is highest, (batch,)."""
@@ -186,18 +188,13 @@ class Line:
         z = cells.nodes if self.shift is None else cells.nodes + self.shift[rows]
         return cells.bent(self.bend, z)
 
-    def _each(self, answer: Callable, *aligned: np.ndarray) -> np.ndarray:
-        """What depends on distribution functions alone."""
-        blocks = self._blocks(lambda rows: answer(self._proper(rows), *(a[rows] for a in aligned)))
-        return np.concatenate(blocks)
-
-    def _heights(self, answer: Callable, *aligned: np.ndarray) -> np.ndarray:
-        """What depends on how high the density is."""
-        blocks = self._blocks(lambda rows: answer(self._own(rows), *(a[rows] for a in aligned)))
+    def _each(self, tables: Callable, answer: Callable, *aligned: np.ndarray) -> np.ndarray:
+        """Answers of the tables of a block, `_own` where these depend on how high densities are."""
+        blocks = self._blocks(lambda rows: answer(tables(rows), *(a[rows] for a in aligned)))
         return np.concatenate(blocks)
 
     def _points(self, answer: Callable) -> np.ndarray:
-        found = self._heights(answer)
+        found = self._each(self._own, answer)
         return found if self.bend is not None else self._outward(found)
 
     def _outward(self, z: np.ndarray) -> np.ndarray:

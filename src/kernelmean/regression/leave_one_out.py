@@ -109,9 +109,7 @@ class LeaveOneOut(Saveable):
         """1 − leverage, kept above zero."""
         return arrays.at_least(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10)
 
-    def best(
-        self, one_se: bool = False, paired: bool = False, coarse: int = ROWS
-    ) -> tuple[float, float]:
+    def best(self, one_se=False, paired=False, coarse: int = ROWS) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
 
         With `one_se`, the largest λ whose loss is within one standard error of the minimum; if
