@@ -28,6 +28,9 @@ STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
+LATER = 0.25  # then around the last one: few rows have far minima too
+    0.25  # then around the last one: a far minimum of few rows misleads the choice of a location
+)
 PRECISION = 3e-3  # in the logarithm of the bandwidth
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
@@ -71,6 +74,7 @@ class DensitySearch:
         self._u = np.append(np.full(d, middle), reg)
         bounds_of_reg = REGS if self.reg is None else (reg, reg)
         self._bounds = [(middle - reach, middle + reach)] * d + [bounds_of_reg]
+        self._around = FIRST
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
     def on(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
@@ -80,7 +84,7 @@ class DensitySearch:
         """
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
         other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y)
-        other._u, other.factor = self._u, self.factor
+        other._u, other.factor, other._around = self._u, self.factor, self._around
         other.tie = self.tie * len(self.Y) / len(Y)
         return other
 
@@ -161,8 +165,11 @@ class DensitySearch:
         self._u[-1] = _rounded(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self) -> None:
-        found, _ = minimise_log10(self._by_bandwidth(), *FIRST, 10, precision=PRECISION)
+        low, high = (float(np.log10(self.factor) + u) for u in self._around)
+        points = 9 if self._around is FIRST else 2
+        found, _ = minimise_log10(self._by_bandwidth(), low, high, points, precision=PRECISION)
         self.factor = float(10.0 ** _rounded(found))
+        self._around = (-LATER, LATER)
 
     def _target(self) -> Target:
         return Target.of(self.Y, self.kernel_y.scaled(self.factor), COARSE)
