@@ -29,8 +29,6 @@ REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
 LATER = 0.25  # then around the last one: few rows have far minima too
-    0.25  # then around the last one: a far minimum of few rows misleads the choice of a location
-)
 PRECISION = 3e-3  # in the logarithm of the bandwidth
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
