@@ -193,7 +193,7 @@ def test_reg_is_the_largest_within_half_a_standard_error_of_the_best(location):
     regs = 10 ** np.linspace(-9, 2, 111)
     scores = np.array([model.loo_score(reg=reg) for reg in regs])
     best = regs[np.argmin(scores)]
-    assert best <= model.reg_ * 1.1
+    assert best <= model.reg_ * 10**0.06  # the grid's nearest may be half a step above
     K = oracles.gram(oracles.gaussian, X, lengthscale=model.kernel_x_.lengthscale)
     rows, gamma = model.points_[:, 0], model.bandwidth_[0]
 

@@ -43,6 +43,7 @@ def test_it_is_the_score_at_any_bandwidth(name, factor):
 def test_cells_hold_what_their_pairs_have():
     _, Y = smooth()
     A = np.random.default_rng(4).normal(size=(len(Y), len(Y)))
+    A = A + A.T
     pairs = Pairs.of(Y, KERNELS["gaussian"])
     assert_allclose(pairs.sums(A).sum(), A.sum())
     apart = np.linalg.norm((Y[:, None] - Y[None]) / np.array([0.3, 0.5]), axis=2)

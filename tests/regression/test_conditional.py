@@ -527,3 +527,15 @@ def test_with_a_linear_kernel_of_y_a_scale_is_that_of_the_mean():
     off = [np.mean((c.predict(new) - new[:, 0]) ** 2) for c in (laws, means)]
     assert means.kernel_x_.lengthscale > 2 * laws.kernel_x_.lengthscale
     assert off[1] < 0.5 * off[0]
+
+
+def test_paired_errors_allow_less_than_those_of_the_loss():
+    """The least λ, the largest within two paired errors, and within one of the loss itself."""
+    rng = np.random.default_rng(5)
+    x, noise = rng.normal(size=(200, 1)), rng.normal(size=(200, 1))
+    Phi = km.Nystroem().fit_transform(x, km.Gaussian(1.0))
+    loss = LeaveOneOut.of(Phi, np.sin(x) + noise, EigenGrid.of(Phi.T @ Phi / 200))
+    least, paired, alone = loss.best()[0], loss.best(True, True)[0], loss.best(True)[0]
+    assert least < paired < alone
+    apart = loss.rows(paired) - loss.rows(least)
+    assert_allclose(apart.sum(), 2 * apart.std() * 200**0.5, rtol=0.02)

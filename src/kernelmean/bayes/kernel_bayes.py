@@ -50,6 +50,8 @@ from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
 
+EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
+
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
 @doors(
@@ -92,7 +94,8 @@ class KernelBayes(Saveable, BaseEstimator):
     selection : {"auto", "loo", "loo_min", "heldout", "balance"}
         How `reg=None` is chosen. "loo": by the closed-form leave-one-out risk under the prior's
         joint law (importance only), the largest λ within one standard error of the least risk,
-        the safer choice away from the training observations; "loo_min", or any lengthscale
+        the safer choice away from the training observations, or within two of the difference
+        where the prior is about that of the training latents; "loo_min", or any lengthscale
         tuned: the minimiser itself.
         "heldout": the minimiser of the same risk by 5 folds. "balance": Fukumizu 2013 §4.2, the
         average posterior must be the prior. "auto" is "loo", or "heldout" for the squared rule.
@@ -501,6 +504,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if not how.startswith("loo"):
             return choose_by_folds(Phi, beta, Psi, self.rule, balance=how == "balance")
         d, n, C, every = arrays.namespace(beta).clip(beta, 0.0, None), None, None, rows.every
+        even = float(d.sum()) ** 2 > EVEN * d.shape[0] * float(d @ d)  # as they came
         if every is None:
             grid = solves.EigenGrid.of(Phi.T @ (d[:, None] * Phi))
         else:
@@ -508,7 +512,7 @@ class KernelBayes(Saveable, BaseEstimator):
             d, C = d * (Phi.shape[0] / n), grid.vectors.T @ every.cross
         # a lengthscale tuned to the data leaves no slack for a heavier regulariser
         one_se = how == "loo" and not self.tune_lengthscale
-        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C).best(one_se)[0]
+        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C).best(one_se, even)[0]
 
     def _check_settings(self) -> None:
         check_parameters(self)

@@ -47,7 +47,6 @@ from .conformal import ConformalDensity
 from .fit import Draft, Fit, Plan, better
 from .laws import MovedLaws
 from .score import DensityScore, Target
-from .search import ROUNDS
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
@@ -493,12 +492,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return [bool(self.location)]
 
     def _search(self, plan: Plan, X, Y) -> Draft:
-        """Drafts side by side on few rows, then rounds for the better one on more of them."""
+        """Drafts side by side on few rows, then a round for the better one on more of them."""
         best = self._better_draft(plan, X, Y)
-        for _ in track(range(ROUNDS), description="Scales", verbose=self.verbose):
-            if not best.search.round():
-                break
-        best.search.settle()
+        for search in track([best.search], description="Scales", verbose=self.verbose):
+            search.round()
+            search.settle()
         return best
 
     def _better_draft(self, plan: Plan, X, Y) -> Draft:

@@ -37,7 +37,7 @@ from .score import DensityScore, Target
 from .search import ROUGH_MASS, ROUNDS, DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
-FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the rest
+FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
 REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"

@@ -168,11 +168,11 @@ class Location(Saveable):
             every = rows.partial("x", "xx", "xy", "y", x=both, y=(1, bend))
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
-        scale = arrays.namespace(Y).std(Y, axis=0)
+        scale, squares = arrays.namespace(Y).std(Y, axis=0), smoother.P**2
 
         def residuals(reg: float) -> Array:
-            fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
-            left = arrays.at_least(1.0 - smoother.leverage(reg), 1e-10)
+            fitted = smoother.P @ (smoother.shrink(reg)[:, None] * means)
+            left = arrays.at_least(1.0 - squares @ smoother.shrink(reg) / smoother.n, 1e-10)
             return (Y - fitted) / left[:, None]
 
         def loss(reg: float) -> float:
@@ -183,7 +183,7 @@ class Location(Saveable):
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
         left = residuals(reg)
-        fitted = (smoother.P * smoother.shrink(reg)[None, :]) @ means
+        fitted = smoother.P @ solved
         beyond = Beyond.of(X, features.kernel_, fitted, bend)
         explains = _explains(Y, left, scale)
         alone = None if rows is None else smoother.alone()

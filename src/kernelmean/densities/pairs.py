@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from ..core.solves import kept
 from ..kernels import Gaussian, Kernel
+from ..regression.leave_one_out import SAFE
 from ..regression.smoother import Smoother
 
 CELL = 0.01  # width of a cell, relative to the distance
@@ -58,13 +58,13 @@ class Pairs:
         return cls(n, np.outer(at, np.eye(d)[0] * scale), cell, share)
 
     def sums(self, A: np.ndarray) -> np.ndarray:
-        """Σ A_jk over the pairs in each cell, in either order, and over j = k in the first."""
-        both = squareform(A + A.T, checks=False)
-        size, above = len(self.differences), both * self.share
-        total = np.bincount(self.cell, both - above, size)
-        total += np.bincount(self.cell + 1, above, size)
-        total[0] += np.trace(A)
-        return total
+        """Σ A_jk of a symmetric matrix over the pairs in each cell, in either order."""
+        pairs = squareform(A, checks=False)
+        size, above = len(self.differences), pairs * self.share
+        total = np.bincount(self.cell, pairs - above, size)
+        total[1:] += np.bincount(self.cell, above, size)[:-1]
+        total[0] += 0.5 * np.trace(A)
+        return 2 * total
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,18 @@ class BandwidthScore:
 
     @classmethod
     def of(cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float) -> BandwidthScore:
-        W = (smoother.P * (smoother.shrink(reg) / pairs.n)) @ smoother.P.T
-        W /= kept(W.diagonal())[:, None]
-        np.fill_diagonal(W, 0.0)
-        narrow, wide = pairs.sums(W) / pairs.n, pairs.sums(W.T @ W) / pairs.n
-        return cls(kernel, pairs.differences, narrow, wide)
+        P, shrink = smoother.P, smoother.shrink(reg) / pairs.n
+        h = smoother.leverage(reg)
+        left = np.maximum(1.0 - h, SAFE)  # below, H D² H would lose its digits
+        H = (P * shrink) @ P.T
+        narrow = H * (0.5 / left + 0.5 / left[:, None])
+        np.fill_diagonal(narrow, 0.0)
+        # with D = diag(1/(1 − h)), WᵀW is HD²H − D²diag(h)H − HD²diag(h) + D²diag(h)²
+        Q, own = P / left[:, None], h / left**2
+        wide = (P * shrink) @ (Q.T @ Q) @ (P * shrink).T - H * (own + own[:, None])
+        wide[np.diag_indices_from(wide)] += own * h
+        sums = (pairs.sums(A) / pairs.n for A in (narrow, wide))
+        return cls(kernel, pairs.differences, *sums)
 
     def __call__(self, factor: float) -> float:
         kernel = self.kernel.scaled(factor)

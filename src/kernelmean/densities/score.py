@@ -18,7 +18,6 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.moments import evenly
-from ..features.base import FeatureMap
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel
 from ..regression.leave_one_out import SAFE
@@ -46,7 +45,8 @@ class Target:
         """For a smoothing kernel whose lengthscale is the bandwidth."""
         features = Exact() if exact else Nystroem(tol=tol, max_rank=MOST)
         kernels = kernel, kernel.self_convolved(Y.shape[1])
-        return cls(*(_coordinates(Y, k, features) for k in kernels))
+        with hushed():  # a rank that is used up loses nothing but precision
+            return cls(*(_normalised(features.fit_transform(Y, k), k, Y) for k in kernels))
 
     @classmethod
     def on(cls, landmarks: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Target:
@@ -60,14 +60,8 @@ class Target:
         return Target(*(arrays.take(Psi, rows, axis=0) for Psi in self))
 
 
-def _coordinates(Y, kernel: Kernel, features: FeatureMap) -> Array:
-    """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
-    with hushed():  # a rank that is used up loses nothing but precision
-        Psi = features.fit_transform(Y, kernel)
-    return _normalised(Psi, kernel, Y)
-
-
 def _normalised(Psi, kernel: Kernel, Y) -> Array:
+    """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
     Psi *= math.exp(-0.5 * kernel.log_normaliser(Y.shape[1]))
     return Psi
 
@@ -82,7 +76,7 @@ class DensityScore:
     C: tuple[Array, ...]  # PᵀΨ/n of both targets, over all rows
     cross: tuple[Array, ...]  # P ∘ (ΨCᵀ)
     norms: tuple[Array, ...]  # ‖ψ_i‖²
-    inner: Array  # C Cᵀ of the wide target
+    root: Array  # C of the wide target, or as few columns that have the same C Cᵀ
 
     @classmethod
     def of(cls, smoother: Smoother, target: Target) -> DensityScore:
@@ -101,8 +95,10 @@ class DensityScore:
     @classmethod
     def _at(cls, smoother: Smoother, P, target: Target, C: tuple) -> DensityScore:
         cross = tuple(P * (Psi @ c.T) for Psi, c in zip(target, C, strict=True))
-        norms = tuple(arrays.namespace(P).sum(Psi * Psi, axis=1) for Psi in target)
-        return cls(smoother, P, target, C, cross, norms, C[1] @ C[1].T)
+        xp, wide = arrays.namespace(P), C[1]
+        norms = tuple(xp.sum(Psi * Psi, axis=1) for Psi in target)
+        root = wide if wide.shape[1] <= wide.shape[0] else xp.linalg.qr(wide.T)[1].T
+        return cls(smoother, P, target, C, cross, norms, root)
 
     def thinned(self, limit: int) -> DensityScore:
         """The score at evenly spaced rows, at most `limit` of them, learned from all."""
@@ -125,7 +121,7 @@ class DensityScore:
         if float(xp.min(left)) < SAFE:
             return self._near_interpolation(fitted, h, left)
         at_own = self._at_own(shrink, h, left)
-        squared = xp.sum((fitted @ self.inner) * fitted, axis=1)
+        squared = xp.sum((fitted @ self.root) ** 2, axis=1)
         squared += h * (h * self.norms[1] - 2 * (self.cross[1] @ shrink))
         return arrays.at_least(squared, 0.0) / left**2 - 2 * at_own
 

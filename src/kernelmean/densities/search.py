@@ -23,13 +23,12 @@ from .location import DIGITS, RANK, ROUGHLY, TOL
 from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
-ROUNDS = 2  # on few rows, and again on more; each chooses landmarks and the bandwidth afresh
-STILL = 0.01  # largest change of a logarithm after which there is no other round
+ROUNDS = 2  # on few rows; each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
-LATER = 0.25  # then around the last one
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
+LATER = 0.25  # then around the last one: few rows have far minima too
 PRECISION = 3e-3  # in the logarithm of the bandwidth
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
@@ -97,17 +96,10 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def round(self) -> bool:
-        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent.
-
-        Returns
-        -------
-        moved : bool
-            Whether another round could find anything else.
-        """
+    def round(self) -> None:
+        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent."""
         if self.idle:
-            return False
-        before = np.append(self._u, np.log10(self.factor))
+            return
         self._scaled.choose(self._u[:-1])
         if self.reg is None:
             self._choose_reg()
@@ -115,7 +107,6 @@ class DensitySearch:
             self._choose_bandwidth()
         if self.free or self.reg is None:
             self._descend()
-        return float(np.abs(np.append(self._u, np.log10(self.factor)) - before).max()) > STILL
 
     def score(self) -> float:
         """The score at the parameters as they stand."""
@@ -174,8 +165,7 @@ class DensitySearch:
     def _choose_bandwidth(self) -> None:
         low, high = (float(np.log10(self.factor) + u) for u in self._around)
         points = 9 if self._around is FIRST else 2
-        score = self._by_bandwidth()
-        found, _ = minimise_log10(score, low, high, points, precision=PRECISION)
+        found, _ = minimise_log10(self._by_bandwidth(), low, high, points, precision=PRECISION)
         self.factor = float(10.0 ** _rounded(found))
         self._around = (-LATER, LATER)
 

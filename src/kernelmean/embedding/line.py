@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..core import arrays
 from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
+from ..core.threads import side_by_side
 from ..kernels import Gaussian, Kernel
 from .bend import Bend
 from .weighted import WeightedPoints
 from .wide import Wide
 
+T = TypeVar("T")
 CELLS_PER_WIDTH = 8
 FEWEST_PER_WIDTH = 2  # less than this is said; 1e-4 of a point's weight
 MAX_CELLS = 2**14
@@ -84,7 +86,7 @@ class Line:
     @cached_property
     def negative_mass(self) -> np.ndarray:
         """∫ max(−q, 0), (batch,)."""
-        return np.concatenate([cells.negative for cells, _ in self._signed_blocks()])
+        return self._each(self._signed, lambda cells: cells.negative)
 
     @cached_property
     def normaliser(self) -> np.ndarray:
@@ -111,13 +113,13 @@ class Line:
             p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
         else:
             own, y = y, self._inward(y)
-            p = np.concatenate([cells.pdf(y[rows]) for cells, rows in self._signed_blocks()])
+            p = self._each(self._signed, _Cells.pdf, y)
         p = p if self.wide is None else self.wide.mixed(p, y[..., None])
         return p if self.bend is None else p * np.exp(self.bend.log_steepness(own))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Distribution functions (batch, m) at points (m,) or (batch, m)."""
-        return self._each(lambda cells, y: cells.cdf(y), self._inward(y))
+        return self._each(self._proper, _Cells.cdf, self._inward(y))
 
     # ------------------------------------------------------------ functions of probabilities
 
@@ -127,7 +129,7 @@ class Line:
         Levels 0 and 1 are the ends of the grid, beyond which 1e-8 of the mass is left out.
         """
         levels = np.broadcast_to(levels, (len(self.m), np.shape(levels)[-1]))
-        return self._outward(self._each(lambda cells, u: cells.quantile(u), levels))
+        return self._outward(self._each(self._proper, _Cells.quantile, levels))
 
     def shortest(self, level: float) -> np.ndarray:
         """Ends (batch, 2) of the narrowest interval of mass `level`."""
@@ -135,22 +137,24 @@ class Line:
 
     def threshold(self, level: float) -> np.ndarray:
         """The height c at which {y : p(y) ≥ c} has mass `level`, (batch,)."""
-        heights = [cells.threshold(level) / _whole(cells.whole[:, 0]) for cells, _ in self._own()]
-        return np.concatenate(heights)
+        return self._each(
+            self._own, lambda cells: cells.threshold(level) / _whole(cells.whole[:, 0])
+        )
 
     def regions(self, level: float) -> list[np.ndarray]:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""
-        found = [region for cells, _ in self._own() for region in cells.regions(level)]
+        blocks = self._blocks(lambda rows: self._own(rows).regions(level))
+        found = [region for block in blocks for region in block]
         if self.shift is None or self.bend is not None:
             return found
         return [ends + by for ends, by in zip(found, self.shift, strict=True)]
 
     def mass_above(self, y: np.ndarray) -> np.ndarray:
         """Mass of {z : p(z) > p(y)}, y (batch, 1) a point of each member, (batch,)."""
-        heights = self._each(lambda cells, z: cells.height(z), self._inward(y))
+        heights = self._each(self._proper, _Cells.height, self._inward(y))
         if self.bend is not None:
             heights = heights * np.exp(self.bend.log_steepness(y))
-        return np.concatenate([cells.mass_above(heights[rows]) for cells, rows in self._own()])
+        return self._each(self._own, _Cells.mass_above, heights)
 
     def mode(self) -> np.ndarray:
         """Where the density is highest, (batch,)."""
@@ -158,40 +162,40 @@ class Line:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """`n` draws from each member, by the inverse of its distribution function, (batch, n)."""
-        draws = self._each(lambda cells: cells.quantile(rng.random((len(cells.q), n))))
-        return self._outward(draws)
+        return self.quantile(rng.random((len(self.m), n)))
 
     # ------------------------------------------------------------ inside
 
-    def _blocks(self) -> Iterator[tuple[_Cells, slice]]:
-        """Proper densities: the signed ones, or what they are with the share of the wide law."""
-        for cells, rows in self._signed_blocks():
-            yield cells if self.wide is None else cells.mixed(self.wide), rows
-
-    def _signed_blocks(self) -> Iterator[tuple[_Cells, slice]]:
-        """Members whose tables fit in memory, a block at a time."""
+    def _blocks(self, answer: Callable[[slice], T]) -> list[T]:
+        """Answers for members whose tables fit in the processor's cache, side by side."""
         step = max(1, MEMBER_FLOATS // len(self.grid))
-        for start in range(0, len(self.m), step):
-            rows = slice(start, start + step)
-            q, F = (T[rows] if self._left is None else self._left[rows] @ T for T in self._tables)
-            yield _Cells(self.grid, q, F), rows
+        return side_by_side(answer, (slice(i, i + step) for i in range(0, len(self.m), step)))
 
-    def _each(self, answer: Callable, *aligned: np.ndarray) -> np.ndarray:
-        parts = [answer(cells, *(a[rows] for a in aligned)) for cells, rows in self._blocks()]
-        return np.concatenate(parts)
+    def _signed(self, rows: slice) -> _Cells:
+        q, F = (t[rows] if self._left is None else self._left[rows] @ t for t in self._tables)
+        return _Cells(self.grid, q, F)
+
+    def _proper(self, rows: slice) -> _Cells:
+        """Densities, with the share of the wide law."""
+        cells = self._signed(rows)
+        return cells if self.wide is None else cells.mixed(self.wide)
+
+    def _own(self, rows: slice) -> _Cells:
+        """Tables on the scale of y: before any shift, unless the scale is bent."""
+        cells = self._proper(rows)
+        if self.bend is None:
+            return cells
+        z = cells.nodes if self.shift is None else cells.nodes + self.shift[rows]
+        return cells.bent(self.bend, z)
+
+    def _each(self, tables: Callable, answer: Callable, *aligned: np.ndarray) -> np.ndarray:
+        """Answers of the tables of a block, `_own` where these depend on how high densities are."""
+        blocks = self._blocks(lambda rows: answer(tables(rows), *(a[rows] for a in aligned)))
+        return np.concatenate(blocks)
 
     def _points(self, answer: Callable) -> np.ndarray:
-        """What depends on how high the density is, not on distribution functions alone."""
-        found = np.concatenate([answer(cells) for cells, _ in self._own()])
+        found = self._each(self._own, answer)
         return found if self.bend is not None else self._outward(found)
-
-    def _own(self) -> Iterator[tuple[_Cells, slice]]:
-        """Tables on the scale of y: before any shift, unless the scale is bent."""
-        for cells, rows in self._blocks():
-            if self.bend is not None:
-                z = cells.nodes if self.shift is None else cells.nodes + self.shift[rows]
-                cells = cells.bent(self.bend, z)
-            yield cells, rows
 
     def _outward(self, z: np.ndarray) -> np.ndarray:
         z = z if self.shift is None else z + self.shift

@@ -19,6 +19,7 @@ SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to r
 SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
 ROWS = 1_000  # whose leverages a search for λ looks at
 PRECISION = 3e-3  # in the logarithm of a scale
+PAIRED = 2.0  # standard errors of a difference of losses that a larger λ may cost
 
 
 def best_scale(kernel_x, points_x, Psi) -> float:
@@ -108,11 +109,12 @@ class LeaveOneOut(Saveable):
         """1 − leverage, kept above zero."""
         return arrays.at_least(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10)
 
-    def best(self, one_se: bool = False, coarse: int = ROWS) -> tuple[float, float]:
+    def best(self, one_se=False, paired=False, coarse: int = ROWS) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
 
-        With `one_se`, the largest λ whose loss is within one standard error of the minimum. Of
-        more than `coarse` rows the search takes the loss of `estimate`.
+        With `one_se`, the largest λ whose loss is within one standard error of the minimum; if
+        `paired`, within two of the difference, which noise that both have does not widen. Of more
+        than `coarse` rows the search takes the loss of `estimate`.
         """
         size = float(arrays.namespace(self.P).sum(self.grid.values))
         loss = self.estimate(coarse)
@@ -120,8 +122,13 @@ class LeaveOneOut(Saveable):
         reg, least = minimise_log10(lambda r: loss(r * size), *DECADES, precision=precision)
         if one_se:
             few = self.thinned(coarse)
-            slack = standard_error(few.rows(reg * size)) * (self.d.shape[0] / few.d.shape[0]) ** 0.5
-            reg = heaviest_within(lambda r: loss(r * size), reg, least + slack, DECADES[1])
+            scale, at_best = (self.d.shape[0] / few.d.shape[0]) ** 0.5, few.rows(reg * size)
+
+            def excess(r: float) -> float:
+                terms = PAIRED * (few.rows(r * size) - at_best) if paired else at_best
+                return loss(r * size) - least - scale * standard_error(terms)
+
+            reg = heaviest_within(excess, reg, 0.0, DECADES[1])
         return reg * size, self(reg * size)
 
     def estimate(self, limit: int) -> Callable[[float], float]:

@@ -85,20 +85,22 @@ def residuals_left_out(Theta, Psi, reg: float, intercept: bool) -> tuple[np.ndar
     N = small_inverse(Theta.T @ Theta / n, reg)
     C = Theta.T @ Psi / n
     NC, TN = N @ C, Theta @ N
-    left = kept((TN * Theta).sum(1) / n + (1 / n if intercept else 0.0))[:, None]
+    left = kept(np.einsum("ij,ij->i", TN, Theta) / n + (1 / n if intercept else 0.0))[:, None]
     off = (Psi - Theta @ NC) / left
 
     def pullback(on_off: np.ndarray) -> tuple[np.ndarray, float]:
         on_fit = -on_off / left
-        on_hat = -(on_fit * off).sum(1)[:, None]
+        on_hat = -np.einsum("ij,ij->i", on_fit, off)[:, None]
         on_NC = Theta.T @ on_fit
         on_N = on_NC @ C.T + Theta.T @ (on_hat * Theta) / n
-        on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
-        on_Theta = on_fit @ NC.T + (2 / n) * (on_hat * TN + Theta @ on_A)
-        on_Theta += Psi @ (N @ on_NC).T / n
+        SN = 0.5 * (on_N + on_N.T) @ N  # what reaches Θ'Θ/n is −N(SN)
+        on_Theta = on_hat * TN
+        on_Theta -= TN @ SN
+        on_Theta *= 2 / n
+        on_Theta += on_fit @ NC.T + Psi @ (N @ on_NC / n).T
         if intercept:
             on_Theta -= on_Theta.mean(0)
-        return on_Theta, float(np.trace(on_A))
+        return on_Theta, -float(np.einsum("ij,ij->", N, SN))
 
     return off, pullback
 
