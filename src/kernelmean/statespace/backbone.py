@@ -61,12 +61,16 @@ class Form(Saveable):
         return np.convolve(found, lag(self.season, 1.0)) if self.by_difference else found
 
     @property
+    def memories(self) -> set[tuple[int, float]]:
+        """(k, θ) of every factor 1 − θB^k of C(B)."""
+        every = {(1, self.memory)}
+        every |= {(self.season, self.seasonal_memory)} if self.by_difference else set()
+        return {(k, weight) for k, weight in every if weight}
+
+    @property
     def behind(self) -> np.ndarray:
         """Coefficients of C(B) = (1 − θB)(1 − ΘB^s)."""
-        found = lag(1, self.memory)
-        if not self.by_difference:
-            return found
-        return np.convolve(found, lag(self.season, self.seasonal_memory))
+        return product(self.memories)
 
     @property
     def by_difference(self) -> bool:
@@ -81,8 +85,7 @@ class Form(Saveable):
     @property
     def numbers(self) -> int:
         """How many are estimated, beside inputs."""
-        memories = (self.memory != 0) + (self.by_difference and self.seasonal_memory != 0)
-        return self.order + self.terms(np.zeros(1)).shape[1] + memories
+        return self.order + self.terms(np.zeros(1)).shape[1] + len(self.memories)
 
     def filtered(self, y: np.ndarray) -> np.ndarray:
         """u of one sequence, (n, d); zero where it begins."""
@@ -103,10 +106,24 @@ class Form(Saveable):
 
 def lag(k: int, weight: float) -> np.ndarray:
     """Coefficients of 1 − weight B^k."""
-    if weight == 0:
-        return np.ones(1)
     found = np.zeros(k + 1)
     found[0], found[k] = 1.0, -weight
+    return found
+
+
+def product(factors: set[tuple[int, float]]) -> np.ndarray:
+    """Coefficients of Π (1 − weight B^k)."""
+    found = np.ones(1)
+    for k, weight in sorted(factors):
+        found = np.convolve(found, lag(k, weight))
+    return found
+
+
+def times(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Coefficients of c(B)A(B), c of numbers and A of matrices."""
+    found = np.zeros((len(weights) + len(A) - 1, *A.shape[1:]))
+    for j, weight in enumerate(weights):
+        found[j : j + len(A)] += weight * A
     return found
 
 
@@ -455,3 +472,27 @@ def _shift(r: int, d: int, first: np.ndarray) -> np.ndarray:
     found = np.eye(r * d, k=d)
     found[:, :d] += first.reshape(-1, d)
     return found
+
+
+def mean_of(lines: list[FittedBackbone], shares: np.ndarray) -> FittedBackbone:
+    """The line whose forecasts are the mean of those of several: Σ w_k (A_k/C_k)(B) y = Σ w_k D_k.
+
+    Multiplied by the factors of all C_k. The lines are of one season and transform; the form is
+    that of the first, with a constant where any has one. Innovations and the law of the state
+    where a sequence begins are still to be found.
+    """
+    every = set().union(*(line.form.memories for line in lines))
+    constant = any(line.form.trend != "n" for line in lines)
+    d, C, parts, terms = lines[0].cov.shape[0], product(every), [], []
+    for line, share in zip(lines, shares, strict=True):
+        left = np.concatenate([np.eye(d)[None], -line.coef])
+        parts.append(share * times(product(every - line.form.memories), left))
+        lacks = int(constant and line.form.trend == "n")
+        terms.append(share * np.pad(line.terms, ((lacks, 0), (0, 0))))
+    r = max(*map(len, [C, *parts]), 2) - 1
+    coef = -sum(np.pad(A[1:], ((0, r + 1 - len(A)), (0, 0), (0, 0))) for A in parts)
+    memory = np.pad(C[1:], (0, r + 1 - len(C)))
+    form = lines[0].form
+    form = replace(form, trend="drift") if constant and form.trend == "n" else form
+    first = PastState(0, np.zeros((r, d)), np.eye(r * d))
+    return replace(lines[0], form=form, coef=coef, memory=memory, terms=sum(terms), first=first)
