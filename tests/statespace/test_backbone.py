@@ -405,8 +405,8 @@ def test_the_mean_of_lines_forecasts_the_mean_of_their_forecasts():
     forms = [
         Form(2),
         Form(1, "c", 1, 0.5),
-        Form(0, "n", 1, 0.3),
-        Form(0, "n", 1, 0.3, 4, "difference", 0.5),
+        Form(0, "n", 1, 0.5),
+        Form(0, "n", 1, 0.0, 4, "difference"),
     ]
     shares = np.array([0.4, 0.3, 0.2, 0.1])
     found = [series.fitted(form)[0] for form in forms]

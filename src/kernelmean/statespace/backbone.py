@@ -61,16 +61,12 @@ class Form(Saveable):
         return np.convolve(found, lag(self.season, 1.0)) if self.by_difference else found
 
     @property
-    def memories(self) -> set[tuple[int, float]]:
-        """(k, θ) of every factor 1 − θB^k of C(B)."""
-        every = {(1, self.memory)}
-        every |= {(self.season, self.seasonal_memory)} if self.by_difference else set()
-        return {(k, weight) for k, weight in every if weight}
-
-    @property
     def behind(self) -> np.ndarray:
         """Coefficients of C(B) = (1 − θB)(1 − ΘB^s)."""
-        return product(self.memories)
+        found = lag(1, self.memory)
+        if not self.by_difference:
+            return found
+        return np.convolve(found, lag(self.season, self.seasonal_memory))
 
     @property
     def by_difference(self) -> bool:
@@ -85,7 +81,8 @@ class Form(Saveable):
     @property
     def numbers(self) -> int:
         """How many are estimated, beside inputs."""
-        return self.order + self.terms(np.zeros(1)).shape[1] + len(self.memories)
+        memories = (self.memory != 0) + (self.by_difference and self.seasonal_memory != 0)
+        return self.order + self.terms(np.zeros(1)).shape[1] + memories
 
     def filtered(self, y: np.ndarray) -> np.ndarray:
         """u of one sequence, (n, d); zero where it begins."""
@@ -106,16 +103,10 @@ class Form(Saveable):
 
 def lag(k: int, weight: float) -> np.ndarray:
     """Coefficients of 1 − weight B^k."""
+    if weight == 0:
+        return np.ones(1)
     found = np.zeros(k + 1)
     found[0], found[k] = 1.0, -weight
-    return found
-
-
-def product(factors: set[tuple[int, float]]) -> np.ndarray:
-    """Coefficients of Π (1 − weight B^k)."""
-    found = np.ones(1)
-    for k, weight in sorted(factors):
-        found = np.convolve(found, lag(k, weight))
     return found
 
 
@@ -477,22 +468,21 @@ def _shift(r: int, d: int, first: np.ndarray) -> np.ndarray:
 def mean_of(lines: list[FittedBackbone], shares: np.ndarray) -> FittedBackbone:
     """The line whose forecasts are the mean of those of several: Σ w_k (A_k/C_k)(B) y = Σ w_k D_k.
 
-    Multiplied by the factors of all C_k. The lines are of one season and transform; the form is
-    that of the first, with a constant where any has one. Innovations and the law of the state
-    where a sequence begins are still to be found.
+    Every C_k is one or C. The lines are of one season and transform; the form is that of the
+    first, with a constant where any has one. Its innovations, and the law of the state where a
+    sequence begins, are still to be found.
     """
-    every = set().union(*(line.form.memories for line in lines))
+    C = max((line.form.behind for line in lines), key=len)
     constant = any(line.form.trend != "n" for line in lines)
-    d, C, parts, terms = lines[0].cov.shape[0], product(every), [], []
+    d, parts, terms = lines[0].cov.shape[0], [], []
     for line, share in zip(lines, shares, strict=True):
         left = np.concatenate([np.eye(d)[None], -line.coef])
-        parts.append(share * times(product(every - line.form.memories), left))
+        parts.append(share * (times(C, left) if len(line.form.behind) == 1 else left))
         lacks = int(constant and line.form.trend == "n")
         terms.append(share * np.pad(line.terms, ((lacks, 0), (0, 0))))
-    r = max(*map(len, [C, *parts]), 2) - 1
+    r = max(map(len, parts)) - 1
     coef = -sum(np.pad(A[1:], ((0, r + 1 - len(A)), (0, 0), (0, 0))) for A in parts)
-    memory = np.pad(C[1:], (0, r + 1 - len(C)))
-    form = lines[0].form
+    memory, form = np.pad(C[1:], (0, r + 1 - len(C))), lines[0].form
     form = replace(form, trend="drift") if constant and form.trend == "n" else form
     first = PastState(0, np.zeros((r, d)), np.eye(r * d))
     return replace(lines[0], form=form, coef=coef, memory=memory, terms=sum(terms), first=first)

@@ -29,7 +29,7 @@ CHARGE = 0.5  # of a form, for each of its numbers, in nats
 WORSE = 1.05  # and by how much the error may be above the autoregression's
 DOUBT = 1.0  # of a drift, in its squared standard errors
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
-MANY, FAINT = 6, 3.0  # forms whose mean is taken at most, with shares in e^score, from e^-3 on
+MANY, FAINT = 4, 3.0  # forms whose mean is taken at most, with shares in e^score, from e^-3 on
 
 
 # ------------------------------------------------------------ a line from data
@@ -207,10 +207,11 @@ class Judged:
     transform: str | None
     loglik: np.ndarray
 
-    @property
-    def kind(self) -> tuple[str | None, str]:
-        """What those have in common whose mean is a line."""
-        return self.transform, self.form.seasonal
+    def like(self, other: Judged) -> bool:
+        """Whether the mean of both is a line that remembers no longer than they do."""
+        C, D = self.form.behind, other.form.behind
+        kinds = {(j.transform, j.form.seasonal) for j in (self, other)}
+        return len(kinds) == 1 and (min(len(C), len(D)) == 1 or np.array_equal(C, D))
 
     @property
     def score(self) -> float:
@@ -464,8 +465,7 @@ def lasting(tried: list[Judged], every: dict[str | None, Series]) -> list[Judged
     for j in sorted(tried, key=lambda j: -j.score):
         if len(kept) == MANY or (kept and kept[0].score - j.score > FAINT):
             break
-        alike = all(j.kind == other.kind for other in kept)
-        if alike and every[j.transform].errors_ahead(j.form) <= most:
+        if all(map(j.like, kept)) and every[j.transform].errors_ahead(j.form) <= most:
             kept.append(j)
     return kept or [first]
 
