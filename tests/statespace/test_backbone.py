@@ -412,7 +412,7 @@ def test_the_mean_of_lines_forecasts_the_mean_of_their_forecasts():
     found = [series.fitted(form)[0] for form in forms]
     several = sum(w * m.track(y, *whole).mean for w, m in zip(shares, found, strict=True))
     off = y - several
-    one = series.begun(mean_of(found, shares), off)
+    one = series.begun(*mean_of(found, shares), off)
     assert_allclose(one.track(y, *whole).mean[100:], several[100:], atol=1e-5)
     assert_allclose(one.cov, off.T @ off / 150, rtol=1e-6)
 

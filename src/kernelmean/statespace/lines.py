@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..chains.emission import LOG_2PI
-from .backbone import FittedBackbone, Form, PastState, Track, Transform, mean_of, times
+from .backbone import FittedBackbone, Form, PastState, Track, Transform, lags, mean_of, times
 
 MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
@@ -153,18 +153,6 @@ def leverages(X: np.ndarray) -> np.ndarray:
     return np.minimum((left[:, s > 1e-11 * s[0]] ** 2).sum(axis=1), MOST)
 
 
-def polynomials(form: Form, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_1, ..., A_r and C_1, ..., C_r, from the lags of u."""
-    d = phi.shape[1]
-    left = np.concatenate([np.eye(d)[None], -phi])
-    A = times(form.ahead, left)
-    r = max(len(A) - 1, len(form.behind) - 1, 1)
-    coef, memory = np.zeros((r, d, d)), np.zeros(r)
-    coef[: len(A) - 1] = -A[1:]
-    memory[: len(form.behind) - 1] = form.behind[1:]
-    return coef, memory
-
-
 # ------------------------------------------------------------ which line
 
 
@@ -271,17 +259,15 @@ class Series:
         coef, share = design.least_squares
         loo = (design.U[rows] - design.X[rows] @ coef) / (1 - share)
         phi = coef[design.k :].reshape(form.order, d, d).transpose(0, 2, 1)
-        A, C = polynomials(form, phi)
-        first = PastState(0, np.zeros((len(A), d)), np.eye(len(A) * d))
-        line = FittedBackbone(form, A, C, coef[: design.k], np.eye(d), first, self.transform)
-        return self.begun(line, loo)
+        A = times(form.ahead, np.concatenate([np.eye(d)[None], -phi]))
+        return self.begun(form, *lags(A, form.behind), coef[: design.k], loo)
 
-    def begun(self, line: FittedBackbone, off: np.ndarray) -> FittedBackbone:
-        """With what it leaves of some rows, and the law of the states that rows begin in."""
+    def begun(self, form: Form, coef, memory, terms, off: np.ndarray) -> FittedBackbone:
+        """A line, with what it leaves of some rows, and the law of states that rows begin in."""
         cov = off.T @ off / len(off) + LEAST * np.var(self.Y) * np.eye(self.Y.shape[1])
-        size = BLANK * max(np.var(self.Y), np.mean(self.Y**2))
-        first = replace(line.first, cov=size * np.eye(line.first.mean.size))
-        line = replace(line, cov=cov, first=first)
+        size, shape = BLANK * max(np.var(self.Y), np.mean(self.Y**2)), coef.shape[:2]
+        first = PastState(0, np.zeros(shape), size * np.eye(shape[0] * shape[1]))
+        line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform)
         return line.begun(self.Y, self.seen, self.sequences, self.inputs)
 
     def usable(self, line: FittedBackbone) -> np.ndarray:
@@ -299,8 +285,8 @@ class Series:
         shares = np.exp([judged.score - chosen[0].score for judged in chosen])
         shares /= shares.sum()
         off = np.tensordot(shares, [off for _, off in found], 1)
-        line = mean_of([line for line, _ in found], shares)
-        return self.begun(line, off[self.usable(found[0][0])]), off
+        parts = mean_of([line for line, _ in found], shares)
+        return self.begun(*parts, off[self.usable(found[0][0])]), off
 
     def left(self, line: FittedBackbone) -> np.ndarray:
         """Innovations, each row left out of the least squares."""
