@@ -285,8 +285,8 @@ class Series:
         shares = np.exp([judged.score - chosen[0].score for judged in chosen])
         shares /= shares.sum()
         off = np.tensordot(shares, [off for _, off in found], 1)
-        parts = mean_of([line for line, _ in found], shares)
-        return self.begun(*parts, off[self.usable(found[0][0])]), off
+        form, coef, memory, terms = mean_of([line for line, _ in found], shares)
+        return self.begun(form, coef, memory, terms, off[self.usable(found[0][0])]), off
 
     def left(self, line: FittedBackbone) -> np.ndarray:
         """Innovations, each row left out of the least squares."""
