@@ -18,6 +18,7 @@ from kernelmean.statespace.backbone import (
     PastState,
     Transform,
     delayed,
+    mean_of,
     undelayed,
 )
 from kernelmean.statespace.lines import Design, Series
@@ -389,14 +390,31 @@ def test_tables_of_inputs_are_compared_by_name_and_date():
 def test_a_drift_is_shrunk_by_its_doubt(drift):
     """The mean of the innovations of a line without one, times max(0, 1 − 1/t²)."""
     y = np.cumsum(drift + np.random.default_rng(5).standard_normal((60, 1)), axis=0)
-    options = km.Backbone(order=0, difference=1, trend="drift", transform=None)
-    found = lines.search(options, y, np.ones(60, dtype=bool), [slice(0, 60)])
-    u = np.diff(y[:, 0])
-    e = lfilter([1.0], [1.0, -found.line.form.memory], u)
+    line, off = as_series(y).fitted(Form(0, "n", 1, 0.35))
+    moved, left = lines.drifting(line, off, np.arange(60) > 0)
+    e = off[1:]
     kept = e.mean() * max(0.0, 1 - e.var() / len(e) / e.mean() ** 2)
-    assert found.line.form.trend == "drift"
-    assert_allclose(found.line.terms, [[kept]], rtol=0.1)
-    assert_allclose(found.innovations[5:, 0], e[4:] - found.line.terms[0], atol=0.1)
+    assert moved.form.trend == "drift"
+    assert_allclose(moved.terms, [[kept]], rtol=1e-12, atol=1e-15)
+    assert_allclose(left, off - kept, atol=1e-12)
+
+
+def test_the_mean_of_lines_forecasts_the_mean_of_their_forecasts():
+    y = np.cumsum(0.1 + np.random.default_rng(8).standard_normal((150, 2)), axis=0)
+    series, whole = as_series(y), (np.ones(150, dtype=bool), [slice(0, 150)])
+    forms = [
+        Form(2),
+        Form(1, "c", 1, 0.5),
+        Form(0, "n", 1, 0.5),
+        Form(0, "n", 1, 0.0, 4, "difference"),
+    ]
+    shares = np.array([0.4, 0.3, 0.2, 0.1])
+    found = [series.fitted(form)[0] for form in forms]
+    several = sum(w * m.track(y, *whole).mean for w, m in zip(shares, found, strict=True))
+    off = y - several
+    one = series.begun(*mean_of(found, shares), off)
+    assert_allclose(one.track(y, *whole).mean[100:], several[100:], atol=1e-5)
+    assert_allclose(one.cov, off.T @ off / 150, rtol=1e-6)
 
 
 def test_a_law_of_innovations_adds_no_drift():
@@ -510,7 +528,7 @@ def test_what_moves_together_is_a_vector_autoregression():
         Y[t] = A @ Y[t - 1] + rng.standard_normal(2)
     options = km.Backbone(order=1, trend="c", difference=0, transform=None)
     m = km.KernelStateSpace(backbone=options, em=QUICK).fit(Y)
-    assert_allclose(m.backbone_.coef[0], A, atol=0.15)
+    assert_allclose(m.backbone_.responses(2)[1], A, atol=0.15)
     assert m.predict_interval(Y)[0].shape == (200, 2)
     assert m.forecast(Y, 3).cov().shape == (3, 2, 2)
     swapped = km.KernelStateSpace(backbone=options, em=QUICK).fit(Y[:, ::-1])

@@ -110,6 +110,14 @@ def lag(k: int, weight: float) -> np.ndarray:
     return found
 
 
+def times(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Coefficients of c(B)A(B), c of numbers and A of matrices."""
+    found = np.zeros((len(weights) + len(A) - 1, *A.shape[1:]))
+    for j, weight in enumerate(weights):
+        found[j : j + len(A)] += weight * A
+    return found
+
+
 def delayed(weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Σ_l c_l y_{t−l}, (n, d), nothing being before the first row."""
     found = np.zeros_like(y)
@@ -407,34 +415,32 @@ class FittedBackbone(Saveable):
 
     def far(self, mean: np.ndarray, times: np.ndarray, steps: int, inputs=None) -> np.ndarray:
         """E y_{t+steps} for means of states before y_t, were innovations normal: (m, d)."""
-        gain = self._gain
-        for k in range(steps + 1):
-            known = self.known(times + k, None if inputs is None else inputs[times + k])
-            if k == steps:
-                break
-            y = mean[:, 0]
-            mean = np.concatenate([mean[:, 1:], np.zeros_like(mean[:, :1])], axis=1)
-            mean = mean + np.einsum("rab,nb->nra", self.coef, y)
-            mean = mean + np.einsum("rab,nb->nra", gain, known)
+        every = (times + k for k in range(steps + 1))
+        known = [self.known(at, None if inputs is None else inputs[at]) for at in every]
+        found = self.onward(mean, np.stack(known, axis=1))[:, -1]
         R = self.responses(steps + 1)
         cov = (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
-        return self.transform.mean(mean[:, 0] + known, cov)
+        return self.transform.mean(found, cov)
 
     def paths(self, past: PastState, e: np.ndarray, inputs, rng) -> np.ndarray:
         """Series with the innovations `e`, (n, steps, d), from draws of a state on."""
-        n, steps, d = e.shape
+        n, steps, _ = e.shape
         mean = np.tile(past.mean, (n, 1, 1))
         if past.cov is not None:
             off = rng.multivariate_normal(np.zeros(len(past.cov)), past.cov, n, method="eigh")
             mean = mean + off.reshape(mean.shape)
-        known, found = self.known(past.time + np.arange(steps), inputs), np.empty_like(e)
-        for t in range(steps):
-            own = known[t] + e[:, t]
-            y = found[:, t] = mean[:, 0] + own
-            mean = np.concatenate([mean[:, 1:], np.zeros((n, 1, d))], axis=1)
+        known = self.known(past.time + np.arange(steps), inputs)
+        return self.transform.back(self.onward(mean, known + e))
+
+    def onward(self, mean: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Rows from means of states on, (n, r, d), with parts of their `own`: (n, steps, d)."""
+        found = np.empty_like(own)
+        for t in range(own.shape[1]):
+            y = found[:, t] = mean[:, 0] + own[:, t]
+            mean = np.concatenate([mean[:, 1:], np.zeros_like(mean[:, :1])], axis=1)
             mean = mean + np.einsum("rab,nb->nra", self.coef, y)
-            mean += self.memory[:, None] * own[:, None]
-        return self.transform.back(found)
+            mean += self.memory[:, None] * own[:, t, None]
+        return found
 
     def responses(self, steps: int) -> np.ndarray:
         """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
@@ -455,3 +461,32 @@ def _shift(r: int, d: int, first: np.ndarray) -> np.ndarray:
     found = np.eye(r * d, k=d)
     found[:, :d] += first.reshape(-1, d)
     return found
+
+
+def mean_of(lines: list[FittedBackbone], shares: np.ndarray) -> tuple:
+    """Form, A_l, C_l and terms of the line whose forecasts are the mean of those of several.
+
+    Σ w_k (A_k/C_k)(B) y = Σ w_k D_k, where every C_k is one or C. The lines are of one season and
+    transform; the form is that of the first, with a constant where any has one.
+    """
+    C = max((line.form.behind for line in lines), key=len)
+    constant = any(line.form.trend != "n" for line in lines)
+    d, parts, terms = lines[0].cov.shape[0], [], []
+    for line, share in zip(lines, shares, strict=True):
+        left = np.concatenate([np.eye(d)[None], -line.coef])
+        parts.append(share * (times(C, left) if len(line.form.behind) == 1 else left))
+        lacks = int(constant and line.form.trend == "n")
+        terms.append(share * np.pad(line.terms, ((lacks, 0), (0, 0))))
+    A, form = np.zeros((max(map(len, parts)), d, d)), lines[0].form
+    for part in parts:
+        A[: len(part)] += part
+    form = replace(form, trend="drift") if constant and form.trend == "n" else form
+    return form, *lags(A, C), sum(terms)
+
+
+def lags(A: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A_1, ..., A_r of A(B) = I − Σ A_l B^l, and C_1, ..., C_r."""
+    r = max(len(A), len(C), 2) - 1
+    coef, memory = np.zeros((r, *A.shape[1:])), np.zeros(r)
+    coef[: len(A) - 1], memory[: len(C) - 1] = -A[1:], C[1:]
+    return coef, memory

@@ -88,11 +88,7 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
     means = arrays.to_numpy(chain.emissions.mean())
     expected = p @ means
     known = line.known(past.time + np.arange(steps), inputs)
-    shift = np.empty((steps, d))
-    state = past
-    for h in range(steps):
-        shift[h] = known[h] + state.mean[0]
-        state = line.moved(state, None, known[h] + expected[h])
+    shift = line.onward(past.mean[None], (known + expected)[None])[0] - expected
     joint = covariances(chain, p, means, expected)
     blocks = np.zeros((steps, d, steps, d))
     responses = line.responses(steps)

@@ -91,7 +91,9 @@ def _log_noise(table: np.ndarray, off: np.ndarray) -> np.ndarray:
     """log g, between the entries of its table: never zero, however far."""
     grid = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS
     logs = np.log(table + FAR * np.exp(-0.5 * (grid / WIDE) ** 2))
-    inside = np.interp(off, grid, logs)
+    place = np.clip((off - grid[0]) * (BINS / (2 * SPAN)), 0.0, BINS - 1)
+    left = np.minimum(place.astype(np.intp), BINS - 2)
+    inside = logs[left] + (place - left) * np.diff(logs)[left]
     beyond = np.abs(off) > grid[-1]
     if beyond.any():
         inside[beyond] = np.log(FAR) - 0.5 * (off[beyond] / WIDE) ** 2

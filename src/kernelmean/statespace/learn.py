@@ -33,6 +33,7 @@ from .pairing import WINDOWS, Pairing
 from .space import Space
 
 SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
+ON_ALL = 3  # iterations on all rows after these: more gain less than .0003 nats a row
 # the log-likelihood falls where the λ of the transitions changes
 EFFORT = Effort(short=(5,), finalists=1, half_iter=4, more=2, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
@@ -383,7 +384,9 @@ class Learner:
 
         def learned() -> tuple[Climb, Smoothing]:
             begun = search.anew(search.smoothing(factor), found)
-            return on_all(search, rows, begun, factor, self.settings)
+            few = replace(search, max_iter=min(search.max_iter, ON_ALL))
+            climbed, smoothing = on_all(few, rows, begun, factor, self.settings)
+            return replace(climbed, converged=begun.converged), smoothing
 
         return judged, learned
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..chains.emission import LOG_2PI
-from .backbone import FittedBackbone, Form, PastState, Track, Transform
+from .backbone import FittedBackbone, Form, PastState, Track, Transform, lags, mean_of, times
 
 MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
@@ -28,6 +28,8 @@ HORIZON = 11  # rows between two of which one is forecast from those up to the o
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 WORSE = 1.05  # and by how much the error may be above the autoregression's
 DOUBT = 1.0  # of a drift, in its squared standard errors
+TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
+MANY, FAINT = 4, 3.0  # forms whose mean is taken at most, with shares in e^score, from e^-3 on
 
 
 # ------------------------------------------------------------ a line from data
@@ -151,20 +153,6 @@ def leverages(X: np.ndarray) -> np.ndarray:
     return np.minimum((left[:, s > 1e-11 * s[0]] ** 2).sum(axis=1), MOST)
 
 
-def polynomials(form: Form, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_1, ..., A_r and C_1, ..., C_r, from the lags of u."""
-    p, d = phi.shape[:2]
-    left = np.concatenate([np.eye(d)[None], -phi])
-    A = np.zeros((p + len(form.ahead), d, d))
-    for j, weight in enumerate(form.ahead):
-        A[j : j + p + 1] += weight * left
-    r = max(len(A) - 1, len(form.behind) - 1, 1)
-    coef, memory = np.zeros((r, d, d)), np.zeros(r)
-    coef[: len(A) - 1] = -A[1:]
-    memory[: len(form.behind) - 1] = form.behind[1:]
-    return coef, memory
-
-
 # ------------------------------------------------------------ which line
 
 
@@ -207,11 +195,17 @@ class Judged:
     transform: str | None
     loglik: np.ndarray
 
+    def like(self, other: Judged) -> bool:
+        """Whether the mean of both is a line that remembers no longer than they do."""
+        C, D = self.form.behind, other.form.behind
+        kinds = {(j.transform, j.form.seasonal) for j in (self, other)}
+        return len(kinds) == 1 and (min(len(C), len(D)) == 1 or np.array_equal(C, D))
+
     @property
     def score(self) -> float:
-        """Log-likelihood, less what numbers that are estimated are charged."""
+        """Log-likelihood, tempered, less what numbers that are estimated are charged."""
         numbers = self.form.numbers + (self.transform is not None)
-        return float(self.loglik.sum()) - CHARGE * numbers
+        return TEMPER * float(self.loglik.sum()) - CHARGE * numbers
 
 
 @dataclass(frozen=True)
@@ -265,12 +259,34 @@ class Series:
         coef, share = design.least_squares
         loo = (design.U[rows] - design.X[rows] @ coef) / (1 - share)
         phi = coef[design.k :].reshape(form.order, d, d).transpose(0, 2, 1)
-        A, C = polynomials(form, phi)
-        cov = loo.T @ loo / len(rows) + LEAST * np.var(self.Y) * np.eye(d)
-        blank = np.eye(len(A) * d) * BLANK * max(np.var(self.Y), np.mean(self.Y**2))
-        first = PastState(0, np.zeros((len(A), d)), blank)
-        line = FittedBackbone(form, A, C, coef[: design.k], cov, first, self.transform)
+        A = times(form.ahead, np.concatenate([np.eye(d)[None], -phi]))
+        return self.begun(form, *lags(A, form.behind), coef[: design.k], loo)
+
+    def begun(self, form: Form, coef, memory, terms, off: np.ndarray) -> FittedBackbone:
+        """A line, with what it leaves of some rows, and the law of states that rows begin in."""
+        cov = off.T @ off / len(off) + LEAST * np.var(self.Y) * np.eye(self.Y.shape[1])
+        size, shape = BLANK * max(np.var(self.Y), np.mean(self.Y**2)), coef.shape[:2]
+        first = PastState(0, np.zeros(shape), size * np.eye(shape[0] * shape[1]))
+        line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform)
         return line.begun(self.Y, self.seen, self.sequences, self.inputs)
+
+    def usable(self, line: FittedBackbone) -> np.ndarray:
+        """Rows seen whose past is known."""
+        wide = line.track(self.Y, self.seen, self.sequences, self.inputs).wide
+        return self.seen & line.settled(wide)
+
+    def averaged(self, chosen: list[Judged], drifts: bool) -> tuple[FittedBackbone, np.ndarray]:
+        """The mean of lines, those that are likelier having more of it; and what it leaves."""
+        found = [self.fitted(judged.form) for judged in chosen]
+        if drifts:
+            found = [drifting(line, off, self.usable(line)) for line, off in found]
+        if len(found) == 1:
+            return found[0]
+        shares = np.exp([judged.score - chosen[0].score for judged in chosen])
+        shares /= shares.sum()
+        off = np.tensordot(shares, [off for _, off in found], 1)
+        form, coef, memory, terms = mean_of([line for line, _ in found], shares)
+        return self.begun(form, coef, memory, terms, off[self.usable(found[0][0])]), off
 
     def left(self, line: FittedBackbone) -> np.ndarray:
         """Innovations, each row left out of the least squares."""
@@ -372,17 +388,14 @@ class Found:
 
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
-    """The line that rows held out like best: the autoregression, unless another clearly wins."""
+    """The mean of the lines that rows held out like best, of those that are no worse far ahead."""
     chosen = compared(options, *recent(Y, seen, sequences, inputs))
     if chosen is None:
         return None
-    plain, best = chosen
-    series = Series.of(Y, seen, sequences, inputs, best.transform)
-    line, off = series.fitted(best.form)
-    wide = line.track(series.Y, seen, sequences, inputs).wide
-    usable = seen & line.settled(wide)
-    if line.form.lost == 1 and line.form.trend == "n" and options.trend != "n":
-        line, off = drifting(line, off, usable)
+    plain, kept = chosen
+    series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
+    line, off = series.averaged(kept, options.trend != "n")
+    usable = series.usable(line)
     simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
     track = line.track(series.Y, seen, sequences, inputs)
     stays = simple.stays(int(seen.sum()), FAR_FROM_ONE)
@@ -396,8 +409,8 @@ def recent(Y, seen, sequences, inputs) -> tuple:
     return Y[start:], seen[start:], left, None if inputs is None else inputs[start:]
 
 
-def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, Judged] | None:
-    """The autoregression, and the form that is taken."""
+def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, list[Judged]] | None:
+    """The autoregression, and the forms that are taken."""
     every = {
         name: Series.of(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])
     }
@@ -418,6 +431,8 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
 
     A drift goes on for ever: what of it may be chance has no place in forecasts far ahead.
     """
+    if line.form.lost != 1 or line.form.trend != "n":
+        return line, off
     mean, own = off[rows].mean(axis=0), off[rows].var(axis=0) / rows.sum()
     kept = mean * np.maximum(1 - DOUBT * own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
     form = replace(line.form, trend="drift")
@@ -429,16 +444,16 @@ def clear(gain: np.ndarray) -> bool:
     return bool(gain.sum() > min(CLEAR * gain.std() * len(gain) ** 0.5, SURE))
 
 
-def lasting(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
-    """The likeliest form that is clearly better than the autoregression, and no worse far ahead."""
+def lasting(tried: list[Judged], every: dict[str | None, Series]) -> list[Judged]:
+    """The likeliest forms of one kind that are no worse far ahead than the autoregression."""
     first = wandering(tried, every)
-    most = WORSE * every[first.transform].errors_ahead(first.form)
-    for best in sorted(tried, key=lambda j: -j.score):
-        if not clear(best.loglik - first.loglik):
+    most, kept = WORSE * every[first.transform].errors_ahead(first.form), list[Judged]()
+    for j in sorted(tried, key=lambda j: -j.score):
+        if len(kept) == MANY or (kept and kept[0].score - j.score > FAINT):
             break
-        if every[best.transform].errors_ahead(best.form) <= most:
-            return best
-    return first
+        if all(map(j.like, kept)) and every[j.transform].errors_ahead(j.form) <= most:
+            kept.append(j)
+    return kept or [first]
 
 
 def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:

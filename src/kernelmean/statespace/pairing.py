@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
-from sklearn.neighbors import KDTree
+from scipy.spatial import KDTree
 
 from ..chains.markov import Chain
 from ..chains.rows import Rows
@@ -77,7 +77,7 @@ def assigned_pairs(y: np.ndarray, x: np.ndarray, limit: int = ASSIGNED) -> np.nd
     _, order = linear_sum_assignment(arrays.sq_dists(y[chosen], x[points]))
     if len(chosen) == len(y):
         return points[order]
-    return points[order][KDTree(y[chosen]).query(y, return_distance=False)[:, 0]]
+    return points[order][KDTree(y[chosen]).query(y)[1]]
 
 
 def spread(n: int, m: int) -> np.ndarray:
