@@ -392,6 +392,23 @@ class TestPositivePart:
         assert (mass > 0.02).all()
         assert (error <= 3e-4 * (1 + mass)).all()
 
+    @pytest.mark.parametrize("aim", [3e-2, 3e-3, 3e-4, 3e-5])
+    def test_two_points_of_opposite_sign_are_cut_by_a_line(self, aim, rng):
+        """1.5 N(x₁, γ²) − 0.5 N(x₂, γ²) < 0 beyond a line across x₂ − x₁: exact by Φ."""
+        points = rng.normal(size=(12, 2, 2))
+        width = 0.4
+        apart = np.linalg.norm(points[:, 0] - points[:, 1], axis=1) / width
+        cut = np.log(3) / apart + apart / 2
+        exact = 0.5 * stats.norm.sf(cut - apart) - 1.5 * stats.norm.sf(cut)
+        told = [
+            km.MeanEmbedding(x, [1.5, -0.5], km.Gaussian(1.0)).negative_mass(width, error=aim)
+            for x in points
+        ]
+        mass, error = np.array(told).T
+        assert (error <= aim * (1 + mass)).all()
+        assert (np.abs(mass - exact) <= min(aim, 1e-3) * (1 + mass)).all()
+        assert exact.max() > 0.4
+
     @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
     def test_integrates_to_one_on_the_line(self, kernel):
         m = line_batch(kernel)
