@@ -81,15 +81,15 @@ class TestMode:
 
 
 def fixed_point(m: km.MeanEmbedding, pull, n_starts: int = 10) -> np.ndarray:
-    """The fixed point of Mika et al. (1999) from each of the best points, one start at a time."""
+    """The fixed point of Mika et al. (1999) from each of the best points."""
     X, w = m.points, m.weights
     starts = X[np.argsort(distance(m, X), kind="stable")[:n_starts]]
-    ends = []
-    for x in starts:
-        for _ in range(200):
-            g = w * pull(X, x[None])[:, 0]
-            x = g @ X / g.sum() if abs(g.sum()) > 1e-12 else x
-        ends.append(x)
+    ends = starts
+    for _ in range(200):
+        g = w * pull(X, ends).T
+        total = g.sum(axis=1, keepdims=True)
+        here = np.abs(total) > 1e-12
+        ends = np.where(here, g @ X / np.where(here, total, 1.0), ends)
     candidates = np.concatenate([starts, ends])
     return candidates[np.argmin(distance(m, candidates))]
 
