@@ -111,7 +111,8 @@ class TestForecast:
         pd = pytest.importorskip("pandas")
         X, _ = plane
         frame = pd.DataFrame(X, columns=["price", "mood"])
-        fitted = km.KernelStateSpace(em=km.EM(n_init=1, max_iter=2), random_state=0).fit(frame)
+        quick = {"em": km.EM(n_init=1, max_iter=2), "latent": km.Normal(nodes=9), "backbone": None}
+        fitted = km.KernelStateSpace(**quick, bandwidth=0.5, random_state=0).fit(frame)
         display = Forecast.from_estimator(fitted, frame, steps=2).plot()
         assert [ax.get_ylabel() for ax in display.axes_] == ["price", "mood"]
         with pytest.raises(ValueError, match=r"ax has 1 axes; 2 are needed, one per column"):

@@ -16,7 +16,7 @@ NUMPY = array_namespace(np.empty(0))
 
 def namespace(*arrays) -> Any:
     """The array library of the arguments (None and plain numbers are passed over)."""
-    if len(arrays) == 1 and type(arrays[0]) is np.ndarray:
+    if all(type(a) is np.ndarray for a in arrays):
         return NUMPY  # what follows would say, without its checks: this is called in inner loops
     return array_namespace(*[a for a in arrays if hasattr(a, "shape")])
 

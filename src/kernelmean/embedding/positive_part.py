@@ -29,8 +29,8 @@ TINY = 1e-100  # products with numbers near the smallest floats are slow
 ROUGH = 1e-3  # a standard error that is said
 PROPOSALS = 100  # for each draw wanted, before rejection gives up
 CIRCLE_NODES = (2**10, 2**16)
-PLANE_CELLS = (4, 8, 16)  # to a bandwidth
-PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the first grid
+PLANE_CELLS = (2, 4, 8, 16)  # to a bandwidth; the first where a rough answer will do
+PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the second grid
 
 
 def is_signed(m: WeightedPoints) -> bool:
@@ -82,7 +82,7 @@ def _two_columns(m: WeightedPoints, kernel: Kernel) -> list[Kernel] | None:
     if any(k.reach(NEGLIGIBLE) is None for k in columns):
         return None
     nodes = [
-        len(even_nodes(x, k, PLANE_CELLS[0], 0.5)[0])
+        len(even_nodes(x, k, PLANE_CELLS[1], 0.5)[0])
         for x, k in zip(m.points.T, columns, strict=True)
     ]
     rank = min(len(m), len(m.points) if m.factors[1] is None else m.factors[1].shape[1])
@@ -95,10 +95,10 @@ def _in_the_plane(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums over two grids half a cell apart: their mean, and how far they are from it.
 
-    Cells are halved (once, twice) for members that need it.
+    Cells are halved for members that need it.
     """
     mass, error, some = np.zeros(len(m)), np.zeros(len(m)), np.arange(len(m))
-    for cells in PLANE_CELLS:
+    for cells in PLANE_CELLS[aim <= MASS_ERROR :]:
         one, other = (_sum_over_grid(m[some], columns, cells, offset) for offset in (0.25, 0.75))
         mass[some], error[some] = 0.5 * (one + other), 0.5 * np.abs(one - other)
         some = some[error[some] > aim * (1.0 + mass[some])]
