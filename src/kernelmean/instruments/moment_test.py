@@ -16,8 +16,8 @@ def moment_test(moments: Moments, reg: float) -> float:
     statistic ‖n^{-1/2} Σ r_iw_i‖² is under the hypothesis a sum of χ²₁ weighted by the eigenvalues
     of V = (1/n) Σ r_i²w_iw_iᵀ. A multiple of χ² with the same mean tr V and variance 2 tr V² gives
     the p-value. The fit has minimised such moments on the same rows, which makes the test
-    conservative, except where regularisation has biased the fit: that it sees. `moments` are those of
-    `residual_sums`: of θ_i, as "z", and of r_iθ_i, as "r".
+    conservative, except where regularisation has biased the fit: that it sees. `moments` are
+    those of `residual_sums`: of θ_i, as "z", and of r_iθ_i, as "r".
     """
     grid = solves.EigenGrid.of(moments.mean("zz"))
     floor = max(reg, 1e-6 * float(arrays.namespace(grid.values).sum(grid.values)))
