@@ -55,7 +55,7 @@ class DaskRows(Rows):
         delayed = {}
         for name, array in arrays.items():
             whole = array.rechunk((lead.chunks[0], *[-1] * (array.ndim - 1)))
-            delayed[name] = whole.to_delayed().ravel()
+            delayed[name] = whole.to_delayed(optimize_graph=False).ravel()
         sizes = lead.chunks[0]
         filled = [i for i, size in enumerate(sizes) if size != 0] or [0]
         blocks = [
