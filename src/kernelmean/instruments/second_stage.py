@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -289,11 +288,9 @@ def residual_sums(
             s = s - (h - fitted) / n
         return {"s": M * s[:, None], "z": Theta, "r": Theta * (y - h)[:, None]}
 
-    whole = complete(groups, split)
-    rest = [g for g in groups if all(g is not other for other in whole)]
-    found = [
-        [g.total(names, partial(columns, g.outcome, g.teaches)) for g in some]
-        for names, some in ((["ss", "zz", "r", "rr"], whole), (["ss"], rest))
-    ]
-    omega = sum(moments.sums["ss"] for moments in itertools.chain(*found))
-    return omega, merged(found[0]) if whole else None
+    found = []
+    for g in groups:
+        names = ["ss", "zz", "r", "rr"] if complete([g], split) else ["ss"]
+        found.append(g.total(names, partial(columns, g.outcome, g.teaches)))
+    whole = [moments for moments in found if "rr" in moments.names]
+    return sum(moments.sums["ss"] for moments in found), merged(whole) if whole else None
