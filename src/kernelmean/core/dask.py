@@ -15,16 +15,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from .checks import check_lengths, hushed, is_dask
 from .interval import Interval
-from .rows import (
-    FAN,
-    Rows,
-    length,
-    merged,
-    merged_of,
-    numbered,
-    taken,
-    unless_empty,
-)
+from .rows import FAN, Rows, length, merged, merged_of, numbered, taken, unless_empty
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 
@@ -71,20 +62,20 @@ class DaskRows(Rows):
         return tuple(self._layer(length).gathered())
 
     def _taken(self, wanted: dict[int, np.ndarray]) -> list[tuple]:
-        return self._layer(taken, self.names, own=wanted).gathered()
+        own = {i: (rows,) for i, rows in wanted.items()}
+        return self._layer(taken, self.names, own=own).gathered()
 
     def _layer(self, function: Callable, *given, own: dict | None = None) -> _Layer:
-        """`function(block, *given)` of every block, or `function(block, own[i], *given)` of some.
+        """`function(block, *given)` of every block, or `function(block, *own[i], *given)` of some.
 
         What is given travels once.
         """
         name, shared = f"rows-{uuid4().hex}", dask.delayed(given, pure=False, traverse=False)
         task = partial(_on_named, function, self.likes)
-        mine = dict.fromkeys(range(len(self.filled)), ()) if own is None else own
-        tasks = {}
-        for i, rows in mine.items():
+        own, tasks = own or dict.fromkeys(range(len(self.filled)), ()), {}
+        for i, more in own.items():
             keys = [a if a is None else _key(a.name, self.filled[i], a.ndim) for a in self.arrays]
-            tasks[name, i] = (task, i, keys, shared.key, *(() if own is None else (rows,)))
+            tasks[name, i] = (task, i, keys, shared.key, *more)
         known = [array for array in self.arrays if array is not None]
         return _Layer(name, tasks, HighLevelGraph.from_collections(name, tasks, [*known, shared]))
 
@@ -97,7 +88,7 @@ class DaskRows(Rows):
             keys = [f"{layer.name}-{len(tasks) + i}" for i in range(len(some))]
             tasks |= {key: (together, part) for key, part in zip(keys, some, strict=True)}
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):
-            return layer.further(tasks).delayed(keys[0]).compute()
+            return layer.computed(tasks, keys[0])
 
     def answers(self, function: Callable, *given) -> Any:
         """Dask arrays in the blocks of the tables, still to be computed.
@@ -118,7 +109,7 @@ class DaskRows(Rows):
         name, chunks = f"{layer.name}-{part}", (self.sizes, *((d,) for d in shown.shape[1:]))
         of = enumerate(layer.tasks)
         tasks = {_key(name, i, len(chunks)): (_part, key, part) for i, key in of}
-        return da.Array(layer.further(tasks, name).graph, name, chunks, dtype=np.float64)
+        return da.Array(layer.further(tasks, name), name, chunks, dtype=np.float64)
 
 
 class _Layer(NamedTuple):
@@ -128,20 +119,20 @@ class _Layer(NamedTuple):
     tasks: dict
     graph: HighLevelGraph
 
-    def further(self, tasks: dict, name: str = "") -> _Layer:
-        """Tasks on these."""
-        name = name or f"{self.name}-further"
+    def further(self, tasks: dict, name: str) -> HighLevelGraph:
+        """A graph that goes on with these."""
         layers, dependencies = dict(self.graph.layers), dict(self.graph.dependencies)
         layers[name], dependencies[name] = MaterializedLayer(tasks), {self.name}
-        return _Layer(name, tasks, HighLevelGraph(layers, dependencies))
+        return HighLevelGraph(layers, dependencies)
 
-    def delayed(self, key) -> Any:
-        """One of them."""
-        return Delayed(key, self.graph, layer=self.name)
+    def computed(self, tasks: dict, key: str) -> Any:
+        """The value of one of further tasks."""
+        return Delayed(key, self.further(tasks, key), layer=key).compute()
 
     def gathered(self) -> list:
         """What all of them give."""
-        return self.further({"all": (list, list(self.tasks))}).delayed("all").compute()
+        key = f"{self.name}-all"
+        return self.computed({key: (list, list(self.tasks))}, key)
 
 
 def _key(name: str, i: int, ndim: int) -> tuple:

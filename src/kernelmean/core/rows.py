@@ -232,9 +232,7 @@ def _moments(*given) -> Moments:
     values = {
         key: points[i] if m is None else m.transform(points[i]) for key, (i, m) in maps.items()
     }
-    moments = Moments(*names)
-    moments.add(**values)
-    return moments
+    return Moments(*names).add(**values)
 
 
 def unless_empty(function: Callable, block, *given):

@@ -139,8 +139,7 @@ class Sums(NamedTuple):
 
 
 def _sums_of(X, Y, step: np.ndarray, features: FeatureMap, location: Location | None, bend) -> Sums:
-    moments, Phi = Moments("x", "xx"), features.transform(X)
-    moments.add(x=Phi)
+    Phi = features.transform(X)
     Y = Y if bend is None else bend.transform(Y)
     e = Y if location is None else location.left_out(X, Y)
-    return Sums(moments, Cells.of(step, e, with_ones(Phi)), Support.of(X))
+    return Sums(Moments("x", "xx").add(x=Phi), Cells.of(step, e, with_ones(Phi)), Support.of(X))
