@@ -72,8 +72,8 @@ class DaskRows(Rows):
         """
         name, shared = f"rows-{uuid4().hex}", dask.delayed(given, pure=False, traverse=False)
         task = partial(_on_named, function, self.likes)
-        own, tasks = own or dict.fromkeys(range(len(self.filled)), ()), {}
-        for i, more in own.items():
+        tasks: dict[Any, tuple] = {}
+        for i, more in (own or dict.fromkeys(range(len(self.filled)), ())).items():
             keys = [a if a is None else _key(a.name, self.filled[i], a.ndim) for a in self.arrays]
             tasks[name, i] = (task, i, keys, shared.key, *more)
         known = [array for array in self.arrays if array is not None]
@@ -82,7 +82,8 @@ class DaskRows(Rows):
     def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
         """The values merged in a tree, where they are."""
         layer = self._layer(partial(unless_empty, function), *given)
-        keys, tasks, together = list(layer.tasks), {}, partial(merged_of, merge)
+        keys, together = list(layer.tasks), partial(merged_of, merge)
+        tasks: dict[str, tuple] = {}
         while len(keys) > 1 or not tasks:
             some = [keys[i : i + FAN] for i in range(0, len(keys), FAN)]
             keys = [f"{layer.name}-{len(tasks) + i}" for i in range(len(some))]

@@ -128,7 +128,8 @@ class Sums(NamedTuple):
 
     def merge(self, other: Sums) -> Sums:
         """Those of both."""
-        return Sums(*(one.merge(two) for one, two in zip(self, other, strict=True)))
+        pairs: Any = zip(self, other, strict=True)
+        return Sums(*(one.merge(two) for one, two in pairs))
 
     def along(self, smoother: Smoother) -> Cells:
         """Cells of (1, P), P the rows in the basis of the smoother."""
