@@ -13,7 +13,8 @@ from sklearn.base import clone
 import kernelmean as km
 from kernelmean.core.rows import merged
 
-da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
+dask = pytest.importorskip("dask", reason="needs the extra `dask`")
+da = pytest.importorskip("dask.array")
 
 
 def normal(n: int, d: int = 2, seed: int = 0) -> np.ndarray:
@@ -238,3 +239,20 @@ def test_an_operator_of_machines_that_share_nothing():
     operator = moments.mean("yx") @ np.linalg.inv(moments.mean("xx") + 1e-2 * np.eye(r))
     assert moments.n == 900
     assert_allclose(operator, whole.operator_, atol=1e-8)
+
+
+# ----------------------------------------------------------------------------- what is read
+def test_columns_of_one_dask_array_are_made_together():
+    """Blocks that several tables are columns of are made once a pass, not once a table."""
+    made: list[int] = []
+
+    def counted(block):
+        made.append(len(block))
+        return block
+
+    table = da.from_array(normal(400, 4), chunks=(100, 4))
+    table = table.map_blocks(counted, dtype=float, meta=np.empty((0, 4)))
+    model = km.KernelIV("linear", "linear", 1e-2, 1e-2, trend=0)
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(table[:, :1], table[:, 1], table[:, 2:])
+    assert made == [100] * 16  # four blocks; a few rows, and both stages

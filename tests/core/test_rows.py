@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -299,6 +300,7 @@ KINDS: dict[str, Callable] = {
     "pandas Float64": lambda A, _: framed(A).astype("Float64"),
     "other device": lambda A, _: strict.asarray(A, device=strict.Device("device1")),
 }
+ELSEWHERE = {"Torch": lambda A, _: pytest.importorskip("torch").asarray(A)}  # if it is there
 NEVER = {  # refused everywhere, always
     "generator": lambda A, _: (A[i : i + 10] for i in range(0, N, 10)),
     "list of blocks": lambda A, _: [A[i : i + 15] for i in range(0, N, 15)],
@@ -354,8 +356,15 @@ def in_memory(name: str):
 
 
 @cache
-def on_device(name: str):
-    return fitted(name, lambda A: KINDS["other device"](A, None))
+def on_device(name: str, kind: str):
+    return fitted(name, lambda A: ({**KINDS, **ELSEWHERE})[kind](A, None))
+
+
+@cache
+def loaded(name: str):
+    with tempfile.TemporaryDirectory() as folder:
+        in_memory(name).save(Path(folder) / "model.km")
+        return km.load(Path(folder) / "model.km")
 
 
 def predicted(name: str, model, rows, verb: str) -> np.ndarray:
@@ -380,17 +389,20 @@ VERBS = ("fit", "predict", "interval")
 
 
 def outcome(name: str, kind: str, verb: str, folder: Path) -> str:
-    """ "yes" where the numbers are those in memory, "no" where it is refused in a sentence."""
+    """ "yes" where the numbers are those in memory, "no" where it is refused in a sentence.
+
+    Models that answer were saved and loaded; models that are fitted are so afterwards.
+    """
 
     def tell(A: np.ndarray):
-        return ({**KINDS, **NEVER})[kind](A, folder)
+        return ({**KINDS, **NEVER, **ELSEWHERE})[kind](A, folder)
 
-    device = kind == "other device"
+    device = kind in ("other device", "Torch")
     try:
         if device:
-            model = on_device(name)
+            model = on_device(name, kind)
         else:
-            model = fitted(name, tell) if verb == "fit" else in_memory(name)
+            model = fitted(name, tell) if verb == "fit" else loaded(name)
         asked = tell(X) if device or verb != "fit" else X
         found = [predicted(name, model, asked, verb)]
     except (ValueError, TypeError) as err:
@@ -423,6 +435,13 @@ def test_where_an_estimator_runs_is_what_the_guide_says(name, verb, tmp_path):
     found = line(name, verb, tmp_path)
     print(found)
     assert any(told.startswith(found) for told in PAGE.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:X .*feature names")
+def test_torch_is_as_the_other_device(tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+    assert {outcome(name, "Torch", verb, tmp_path) for name, verb in CELLS} == {"yes"}
 
 
 WORKERS = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}

@@ -63,6 +63,5 @@ class Every(NamedTuple):
 def _tilted(X, Z, features_x: FeatureMap, features_z: FeatureMap, ratio: Callable) -> Moments:
     xp, Phi = arrays.namespace(Z), features_x.transform(X)
     told = xp.concat([Z, xp.ones_like(Z[:, :1])], axis=1)
-    moments = Moments("ax", "aq", "at")
-    moments.add(a=ratio(Z)[:, None] * Phi, x=Phi, q=features_z.transform(Z), t=told)
-    return moments
+    blocks = {"a": ratio(Z)[:, None] * Phi, "x": Phi, "q": features_z.transform(Z), "t": told}
+    return Moments("ax", "aq", "at").add(**blocks)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import dask
 import dask.array as da
 import numpy as np
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from .checks import check_lengths, hushed, is_dask
 from .interval import Interval
-from .rows import (
-    FAN,
-    Rows,
-    length,
-    merged,
-    merged_of,
-    numbered,
-    taken,
-    unless_empty,
-)
+from .rows import FAN, Rows, length, merged, merged_of, numbered, taken, unless_empty
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 
@@ -29,16 +23,19 @@ GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask wa
 class DaskRows(Rows):
     """Aligned blocks of several tables, each computed where it is.
 
-    `blocks` are tuples of one delayed array for each of the tables, or None; `sizes` their numbers
-    of rows, NaN where they are not known; `likes` has an empty pandas table for each that has names
-    of columns, else None; `widths` their shapes without the rows.
+    Tasks are written into one graph, whose size is that of the blocks: a `delayed` for each of
+    them would carry all of it. What tables have in common is made once.
+
+    `arrays` are in the same blocks, or None; `filled` are the numbers of the blocks that have rows,
+    `sizes` their numbers of rows, NaN where they are not known; `likes` has an empty pandas table
+    for each that has names of columns, else None.
     """
 
-    def __init__(
-        self, blocks: list[tuple], sizes: tuple, likes: list, widths: list, names: tuple[str, ...]
-    ):
-        self.blocks, self.sizes, self.names, self._alone = blocks, sizes, names, False
-        self.likes, self.widths = likes, widths
+    def __init__(self, arrays: list, likes: list, names: tuple[str, ...]):
+        self.arrays, self.likes, self.names, self._alone = arrays, likes, names, False
+        sizes = next(array for array in arrays if array is not None).chunks[0]
+        self.filled = [i for i, size in enumerate(sizes) if size != 0] or [0]
+        self.sizes = tuple(sizes[i] for i in self.filled)
 
     @classmethod
     def aligned(cls, **tables) -> DaskRows:
@@ -52,45 +49,47 @@ class DaskRows(Rows):
         (first, lead), *others = arrays.items()
         for name, array in others:
             check_lengths(lead.shape[0], array.shape[0], first, name)
-        delayed = {}
         for name, array in arrays.items():
-            whole = array.rechunk((lead.chunks[0], *[-1] * (array.ndim - 1)))
-            delayed[name] = whole.to_delayed().ravel()
-        sizes = lead.chunks[0]
-        filled = [i for i, size in enumerate(sizes) if size != 0] or [0]
-        blocks = [
-            tuple(delayed[name][i] if name in given else None for name in tables) for i in filled
-        ]
+            arrays[name] = array.rechunk((lead.chunks[0], *[-1] * (array.ndim - 1)))
         likes = [_names_of(table) for table in tables.values()]
-        widths = [arrays[name].shape[1:] if name in given else None for name in tables]
-        return cls(blocks, tuple(sizes[i] for i in filled), likes, widths, tuple(tables))
+        return cls([arrays.get(name) for name in tables], likes, tuple(tables))
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """Numbers of rows of the blocks; a pass over them where they are not known."""
         if not np.isnan(self.sizes).any():
             return self.sizes
-        lengths = [dask.delayed(length)(block) for block in self.blocks]
-        return dask.compute(*lengths)
+        return tuple(self._layer(length).gathered())
 
-    def _taken(self, wanted: dict[int, np.ndarray]) -> tuple:
-        task = dask.delayed(partial(_on_named, taken, self.likes), traverse=False)
-        return dask.compute(*(task(i, self.blocks[i], w, self.names) for i, w in wanted.items()))
+    def _taken(self, wanted: dict[int, np.ndarray]) -> list[tuple]:
+        own = {i: (rows,) for i, rows in wanted.items()}
+        return self._layer(taken, self.names, own=own).gathered()
 
-    def map(self, function: Callable, *given) -> Any:
-        """`function(block, *given)` for every block, to be computed; what is given travels once."""
-        shared = [dask.delayed(item, pure=False, traverse=False) for item in given]
-        task = dask.delayed(partial(_on_named, function, self.likes), traverse=False)
-        return [task(i, block, *shared) for i, block in enumerate(self.blocks)]
+    def _layer(self, function: Callable, *given, own: dict | None = None) -> _Layer:
+        """`function(block, *given)` of every block, or `function(block, *own[i], *given)` of some.
+
+        What is given travels once.
+        """
+        name, shared = f"rows-{uuid4().hex}", dask.delayed(given, pure=False, traverse=False)
+        task = partial(_on_named, function, self.likes)
+        tasks: dict[Any, tuple] = {}
+        for i, more in (own or dict.fromkeys(range(len(self.filled)), ())).items():
+            keys = [a if a is None else _key(a.name, self.filled[i], a.ndim) for a in self.arrays]
+            tasks[name, i] = (task, i, keys, shared.key, *more)
+        known = [array for array in self.arrays if array is not None]
+        return _Layer(name, tasks, HighLevelGraph.from_collections(name, tasks, [*known, shared]))
 
     def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
         """The values merged in a tree, where they are."""
-        sums = self.map(partial(unless_empty, function), *given)
-        together = dask.delayed(partial(merged_of, merge))
-        while len(sums) > 1:
-            sums = [together(sums[i : i + FAN]) for i in range(0, len(sums), FAN)]
+        layer = self._layer(partial(unless_empty, function), *given)
+        keys, together = list(layer.tasks), partial(merged_of, merge)
+        tasks: dict[str, tuple] = {}
+        while len(keys) > 1 or not tasks:
+            some = [keys[i : i + FAN] for i in range(0, len(keys), FAN)]
+            keys = [f"{layer.name}-{len(tasks) + i}" for i in range(len(some))]
+            tasks |= {key: (together, part) for key, part in zip(keys, some, strict=True)}
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):
-            return sums[0].compute()
+            return layer.computed(tasks, keys[0])
 
     def answers(self, function: Callable, *given) -> Any:
         """Dask arrays in the blocks of the tables, still to be computed.
@@ -98,27 +97,56 @@ class DaskRows(Rows):
         What is wrong with the columns is said now, what is wrong with the numbers when they are
         read.
         """
-        one = tuple(map(_example, self.likes, self.widths))
+        widths = [None if array is None else array.shape[1:] for array in self.arrays]
+        one = tuple(map(_example, self.likes, widths))
         with hushed():
             shown = function(one, *given)
-        found = self.map(partial(_answered, function, one), *given)
+        layer = self._layer(partial(_answered, function, one), *given)
         if not isinstance(shown, Interval):
-            return self._array(found, shown)
-        return Interval(*(self._array([b[i] for b in found], part) for i, part in enumerate(shown)))
+            return self._array(layer, None, shown)
+        return Interval(*(self._array(layer, i, part) for i, part in enumerate(shown)))
 
-    def _array(self, parts: list, shown) -> da.Array:
-        shape = shown.shape[1:]
-        return da.concatenate(
-            [
-                da.from_delayed(part, shape=(size, *shape), dtype=np.float64)
-                for part, size in zip(parts, self.sizes, strict=True)
-            ]
-        )
+    def _array(self, layer: _Layer, part: int | None, shown) -> da.Array:
+        name, chunks = f"{layer.name}-{part}", (self.sizes, *((d,) for d in shown.shape[1:]))
+        of = enumerate(layer.tasks)
+        tasks = {_key(name, i, len(chunks)): (_part, key, part) for i, key in of}
+        return da.Array(layer.further(tasks, name), name, chunks, dtype=np.float64)
 
 
-def _on_named(function: Callable, likes: list, i: int, block: tuple, *given):
+class _Layer(NamedTuple):
+    """Tasks, by key, and the graph that ends with them."""
+
+    name: str
+    tasks: dict
+    graph: HighLevelGraph
+
+    def further(self, tasks: dict, name: str) -> HighLevelGraph:
+        """A graph that goes on with these."""
+        layers, dependencies = dict(self.graph.layers), dict(self.graph.dependencies)
+        layers[name], dependencies[name] = MaterializedLayer(tasks), {self.name}
+        return HighLevelGraph(layers, dependencies)
+
+    def computed(self, tasks: dict, key: str) -> Any:
+        """The value of one of further tasks."""
+        return Delayed(key, self.further(tasks, key), layer=key).compute()
+
+    def gathered(self) -> list:
+        """What all of them give."""
+        key = f"{self.name}-all"
+        return self.computed({key: (list, list(self.tasks))}, key)
+
+
+def _key(name: str, i: int, ndim: int) -> tuple:
+    return (name, i, *[0] * (ndim - 1))
+
+
+def _part(answer, part: int | None):
+    return answer if part is None else answer[part]
+
+
+def _on_named(function: Callable, likes: list, i: int, block: list, given: tuple, *own):
     tables = tuple(_named(like, part) for like, part in zip(likes, block, strict=True))
-    return numbered(function, i, tables, *given)
+    return numbered(function, i, tables, *own, *given)
 
 
 def _answered(function: Callable, one: tuple, block: tuple, *given):

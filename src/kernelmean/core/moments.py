@@ -62,7 +62,7 @@ class Moments:
     >>> from kernelmean.core.moments import Moments
     >>> m = Moments("x", "xx")
     >>> for block in (np.ones((2, 1)), 2 * np.ones((1, 1))):
-    ...     m.add(x=block)
+    ...     m = m.add(x=block)
     >>> m.n, m.mean("x"), m.mean("xx")
     (3, array([1.33333333]), array([[2.]]))
     """
@@ -72,14 +72,15 @@ class Moments:
         self.n = 0
         self.sums: dict[str, Any] = {}
 
-    def add(self, **blocks: Array) -> None:
-        """Add one block of rows: arrays (rows, r) under the letters used in the names."""
+    def add(self, **blocks: Array) -> Moments:
+        """With one more block of rows: arrays (rows, r) under the letters used in the names."""
         rows = {key: block.shape[0] for key, block in blocks.items()}
         if len(set(rows.values())) != 1:
             raise ValueError(f"blocks have different numbers of rows: {rows}")
         self.n += next(iter(rows.values()))
         for name in self.names:
             self._increase(name, _sum(*(blocks[letter] for letter in name)))
+        return self
 
     def merge(self, other: Moments) -> Moments:
         """The moments of both sets of rows together (for a tree reduction)."""
@@ -112,9 +113,7 @@ def accumulate(
     """Moments of `features(*block)` over an iterable of blocks (tuples of aligned arrays)."""
 
     def of_block(block: tuple) -> Moments:
-        part = Moments(*names)
-        part.add(**features(*block))
-        return part
+        return Moments(*names).add(**features(*block))
 
     names = tuple(names)
     moments = Moments(*names)

@@ -232,9 +232,7 @@ def _moments(*given) -> Moments:
     values = {
         key: points[i] if m is None else m.transform(points[i]) for key, (i, m) in maps.items()
     }
-    moments = Moments(*names)
-    moments.add(**values)
-    return moments
+    return Moments(*names).add(**values)
 
 
 def unless_empty(function: Callable, block, *given):
@@ -256,24 +254,18 @@ def merged_of(merge: Callable, parts: Iterable) -> Any:
     return reduce(merge, some) if some else None
 
 
-def _in_tree(parts: Iterable, merge: Callable) -> Any:
-    """Merged eight at a time, level by level, as they come: no more than eight of each are kept."""
-    levels: list[list] = [[]]
-    for part in parts:
-        levels[0].append(part)
-        for height, level in enumerate(levels):
-            if len(level) < FAN:
-                break
-            if height + 1 == len(levels):
-                levels.append([])
-            levels[height + 1].append(merged_of(merge, level))
-            level.clear()
-    last: list = []
-    for level in levels:
-        last = [merged_of(merge, level + last)] if level or last else []
-    if not last or last[0] is None:
+def _in_tree(parts: Iterator, merge: Callable) -> Any:
+    """Merged eight at a time, level by level, as they come: no more than ten of each are kept."""
+    while len(ahead := list(itertools.islice(parts, 2))) > 1:
+        parts = _by_eights(itertools.chain(ahead, parts), merge)
+    if not ahead:
         raise ValueError("there are no rows; at least one block of rows is needed")
-    return last[0]
+    return ahead[0]
+
+
+def _by_eights(parts: Iterator, merge: Callable) -> Iterator:
+    while some := list(itertools.islice(parts, FAN)):
+        yield merged_of(merge, some)
 
 
 def joined(**tables) -> Rows:
@@ -406,12 +398,10 @@ class _Mapped:
         return self.rows.sizes
 
     def handles(self, columns) -> Iterator[Callable]:
-        task = partial(_applied, self.function, self.rows._alone, self.given)
-        return (partial(_read_on, task, i, read) for i, read in self.rows.handles())
+        return (partial(self._answer, i, read) for i, read in self.rows.handles())
 
-
-def _read_on(task: Callable, i: int, read: Callable):
-    return task(i, read())
+    def _answer(self, i: int, read: Callable):
+        return _applied(self.function, self.rows._alone, self.given, i, read())
 
 
 def _source(source, step: int) -> Any:

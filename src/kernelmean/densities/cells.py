@@ -9,18 +9,19 @@ variances grow by less than γ²/60.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from ..core import arrays
 from ..core.minimise import SEARCH_ROWS
+from ..core.moments import Moments
 from ..core.rows import Rows
-from ..embedding.bend import Bend
 from ..features.base import FeatureMap
 from ..regression.smoother import Smoother, with_ones
+from ..regression.support import Support
 from .location import Location
 
 FINE = 1 / 16  # of the bandwidth, from node to node
@@ -102,29 +103,44 @@ def _weights_of(X, *given) -> Cells:
     return Cells.of(step, arrays.to_numpy(X), weights[0] if weights else np.ones((len(X), 1)))
 
 
-def laws(
-    rows: Rows,
-    kernel: Any,
-    features: FeatureMap,
-    smoother: Smoother,
-    location: Location | None,
-    bend: Bend | None,
-) -> Cells:
-    """Of outcomes, or of residuals, on a bent scale if there is one; summed are ones and P."""
-    given = width(kernel, 1), features, smoother.alone(), location, bend
-    return rows.in_slices(_laws_of, features.rank_, *given)
+class Sums(NamedTuple):
+    """What a conditional density is of, over rows.
+
+    Attributes
+    ----------
+    moments : Moments
+        Of φ(x), as "x".
+    cells : Cells
+        Of (1, φ(x)), by outcomes or by residuals.
+    support : Support
+    """
+
+    moments: Moments
+    cells: Cells
+    support: Support
+
+    @classmethod
+    def of(
+        cls, rows: Rows, kernel: Any, features: FeatureMap, location: Location | None, bend
+    ) -> Sums:
+        """A pass over the rows; outcomes are on a bent scale if there is one."""
+        return rows.in_slices(_sums_of, features.rank_, width(kernel, 1), features, location, bend)
+
+    def merge(self, other: Sums) -> Sums:
+        """Those of both."""
+        pairs: Any = zip(self, other, strict=True)
+        return Sums(*(one.merge(two) for one, two in pairs))
+
+    def along(self, smoother: Smoother) -> Cells:
+        """Cells of (1, P), P the rows in the basis of the smoother."""
+        counts, own = np.hsplit(self.cells.sums, [1])
+        if smoother.centre is not None:
+            own = own - counts * smoother.centre
+        return replace(self.cells, sums=np.hstack([counts, own @ smoother.grid.vectors]))
 
 
-def _laws_of(
-    X,
-    Y,
-    step: np.ndarray,
-    features: FeatureMap,
-    smoother: Smoother,
-    location: Location | None,
-    bend,
-) -> Cells:
-    P = smoother.rotated(features.transform(X))
+def _sums_of(X, Y, step: np.ndarray, features: FeatureMap, location: Location | None, bend) -> Sums:
+    Phi = features.transform(X)
     Y = Y if bend is None else bend.transform(Y)
     e = Y if location is None else location.left_out(X, Y)
-    return Cells.of(step, e, with_ones(P) if smoother.centre is None else P)
+    return Sums(Moments("x", "xx").add(x=Phi), Cells.of(step, e, with_ones(Phi)), Support.of(X))

@@ -26,10 +26,10 @@ from ..features.landmarks import Exact, Nystroem
 from ..kernels import Kernel, fitted_kernel
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
-from ..regression.support import Support, support_of
+from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
 from .bending import chosen_bend
-from .cells import Cells, laws
+from .cells import Cells, Sums
 from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
@@ -290,10 +290,10 @@ class Plan:
             smoother = Smoother.of(Phi, self.intercept)
             score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
         else:
-            smoother = Smoother.among(Phi, self.intercept, rows.partial("x", "xx", x=features))
-            cells = laws(rows, kernel_y, features, smoother, location, self.bend)
+            sums = Sums.of(rows, kernel_y, features, location, self.bend)
+            smoother, support = Smoother.among(Phi, self.intercept, sums.moments), sums.support
+            cells = sums.along(smoother)
             score = DensityScore.among(smoother, points, cells, kernel_y)
-            support = support_of(rows)
             if location is not None and location.beyond is not None:
                 location = replace(location, beyond=replace(location.beyond, support=support))
         reg = self._choose_reg(score, points, Y, kernel_y, cells) if self.reg is None else self.reg

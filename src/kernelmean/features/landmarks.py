@@ -49,14 +49,14 @@ class Landmarks(FeatureMap):
 
     def _transform(self, X) -> Array:
         check_library(X, self.landmarks_, "X")
-        step = block_rows(self.rank_)
-        if X.shape[0] <= step:
-            return self._transform_block(X)
-        blocks = row_blocks(X, rows=step)
-        return arrays.namespace(X).concat([self._transform_block(block) for (block,) in blocks])
-
-    def _transform_block(self, X) -> Array:
-        return solves.solve_lower(self.factor_, self.kernel_.gram_of(self.landmarks_, X)).T
+        if X.shape[0] <= self.rank_:
+            return solves.solve_lower(self.factor_, self.kernel_.gram_of(self.landmarks_, X)).T
+        # of many rows a product takes half the time of a solve, and is as accurate here
+        eye = arrays.like(np.eye(self.rank_), self.factor_)
+        root = solves.solve_lower(self.factor_, eye).T
+        blocks = row_blocks(X, rows=block_rows(self.rank_))
+        parts = [self.kernel_.gram_of(block, self.landmarks_) @ root for (block,) in blocks]
+        return parts[0] if len(parts) == 1 else arrays.namespace(X).concat(parts)
 
     def derivative_of(self, X, column: int) -> Array:
         slopes = self.kernel_.derivative_of(X, self.landmarks_, column)

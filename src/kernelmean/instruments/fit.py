@@ -29,7 +29,7 @@ from .moment_test import moment_test
 from .roles import Roles
 from .rows import complete, together
 from .search import ROWS, seek_scales
-from .second_stage import Equations, candidates, influence, regress
+from .second_stage import Equations, candidates, regress, residual_sums
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
@@ -252,9 +252,9 @@ class Plan:
         share = share if sum(part.n for part in parts) == sum(part.n for part in few) else None
         stage, xi, loss_2, m = regress(groups, self.regs[1], self.split, share, draft.weak)
         coef = stage.coefficients(xi)
-        covariance = stage.covariance(xi, influence(groups, coef, n, m), coef)
-        known = complete(groups, self.split)
-        p = moment_test(known, coef, lam) if known else np.nan
+        omega, moments = residual_sums(groups, coef, n, m, self.split)
+        covariance = stage.covariance(xi, omega, coef)
+        p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
         kept = complete(few, self.split) or [part for part in few if part.teaches]

@@ -59,9 +59,6 @@ class FarPart(Part):
     def n(self) -> int:
         return self.rows.n
 
-    def thinned(self, limit: int) -> Part:
-        return Part(*self.few(limit))
-
     def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> FarGroup:
         return FarGroup(self, basis_x, basis_z, middle)
 

@@ -180,8 +180,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         `moment_test`). The better one is adopted.
 
         Arrays and DataFrames of Dask (extra `dask`) and `Rows` are summed where they are
-        (`split="loo"`): only small matrices and 10,000 evenly spaced rows come here. Six passes are
-        made over the rows; `X.persist()` keeps those of Dask at hand.
+        (`split="loo"`): only small matrices and 10,000 evenly spaced rows come here. Four passes
+        are made over the rows; `X.persist()` keeps those of Dask at hand.
 
         Parameters
         ----------

@@ -6,23 +6,19 @@ import numpy as np
 from scipy.stats import chi2
 
 from ..core import arrays, solves
-from .groups import Group, summed
+from ..core.moments import Moments
 
 
-def moment_test(groups: list[Group], coef, reg: float) -> float:
+def moment_test(moments: Moments, reg: float) -> float:
     """p-value of E[y − h(X) | Z] = 0 for the h that was fitted.
 
     With residuals r_i and instruments whitened by stage 1, w_i = (ΘᵀΘ/n + λI)^{-1/2}θ_i, the
     statistic ‖n^{-1/2} Σ r_iw_i‖² is under the hypothesis a sum of χ²₁ weighted by the eigenvalues
     of V = (1/n) Σ r_i²w_iw_iᵀ. A multiple of χ² with the same mean tr V and variance 2 tr V² gives
     the p-value. The fit has minimised such moments on the same rows, which makes the test
-    conservative, except where regularisation has biased the fit: that it sees.
+    conservative, except where regularisation has biased the fit: that it sees. `moments` are
+    those of `residual_sums`: of θ_i, as "z", and of r_iθ_i, as "r".
     """
-
-    def columns(Phi, Theta, y, M) -> dict:
-        return {"z": Theta, "r": Theta * (y - Phi @ coef)[:, None]}
-
-    moments = summed(groups, ["zz", "r", "rr"], columns)
     grid = solves.EigenGrid.of(moments.mean("zz"))
     floor = max(reg, 1e-6 * float(arrays.namespace(grid.values).sum(grid.values)))
     whiten = grid.vectors * grid.shrink(floor) ** 0.5

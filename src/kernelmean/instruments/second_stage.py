@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
+from ..core.moments import Moments
 from ..core.rows import put_together
 from .basis import trend_inverse
 from .first_stage import choose
 from .groups import Group, merged, summed
 from .judges import OPTIMISM, Judged
+from .rows import complete
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
@@ -288,21 +291,26 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
     return (Phi if complete[0].teaches else M), M, y
 
 
-def influence(groups: list[Group], coef, n: int, m: int) -> Array:
-    """Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2.
+def residual_sums(
+    groups: list[Group], coef, n: int, m: int, split: str
+) -> tuple[Array, Moments | None]:
+    """Ω, and what `moment_test` is of, over the complete rows, if there are any: one pass.
 
+    Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2.
     s_i = (y_i − M_iᵀb)/m for a row of stage 2, less (φ_i − M_i)ᵀb/n for one that teaches stage 1:
     for a row in both, with n = m, the structural residual (y_i − φ_iᵀb)/n.
     """
 
-    def scores(outcome: bool, teaches: bool) -> Callable[..., dict]:
-        def columns(Phi, Theta, y, M) -> dict:
-            fitted = M @ coef
-            s = (y - fitted) / m if outcome else 0.0 * y
-            if teaches:
-                s = s - (Phi @ coef - fitted) / n
-            return {"s": M * s[:, None]}
+    def columns(outcome: bool, teaches: bool, Phi, Theta, y, M) -> dict:
+        h, fitted = Phi @ coef, M @ coef
+        s = (y - fitted) / m if outcome else 0.0 * y
+        if teaches:
+            s = s - (h - fitted) / n
+        return {"s": M * s[:, None], "z": Theta, "r": Theta * (y - h)[:, None]}
 
-        return columns
-
-    return merged(g.total(["ss"], scores(g.outcome, g.teaches)) for g in groups).sums["ss"]
+    found = []
+    for g in groups:
+        names = ["ss", "zz", "r", "rr"] if complete([g], split) else ["ss"]
+        found.append(g.total(names, partial(columns, g.outcome, g.teaches)))
+    whole = [moments for moments in found if "rr" in moments.names]
+    return sum(moments.sums["ss"] for moments in found), merged(whole) if whole else None

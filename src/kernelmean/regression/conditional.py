@@ -314,9 +314,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         if rows is not None:
             y = 1, self.features_y_
             return rows.partial(*names, x=self.features_x_, y=y, t=(1, None))
-        moments = Moments(*names)
-        moments.add(x=Phi, y=Psi, t=self.points_)
-        return moments
+        return Moments(*names).add(x=Phi, y=Psi, t=self.points_)
 
     def _solve(self, Phi, Psi, moments: Moments) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, as_points, check_library, warn_numerical
+from ..core.checks import Array, check_library, warn_numerical
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..kernels import Kernel
@@ -62,11 +62,11 @@ class Support(Saveable):
 
 def support_of(rows: Rows) -> Support:
     """Of the first table of rows that are elsewhere."""
-    return rows.reduce(_box)
+    return rows.in_slices(_box, 1)
 
 
-def _box(block: tuple) -> Support:
-    return Support.of(as_points(block[0], "X"))
+def _box(X, *_) -> Support:
+    return Support.of(X)
 
 
 def _differ(X, Y) -> np.ndarray:
