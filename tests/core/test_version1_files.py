@@ -13,6 +13,8 @@ from version1_questions import NEEDS, QUESTIONS, answers
 
 import kernelmean as km
 from conftest import DATA
+from kernelmean.bayes import density_ratio, kernel_bayes
+from kernelmean.core.minimise import DECADES, minimise_log10
 
 FOLDER = DATA / "version1"
 CHANGED = {"smooth": "filter_"}  # question: stem of files; MATH §13.1 took the old smoother's place
@@ -36,6 +38,18 @@ def test_every_file_is_asked(recorded):
     assert {path.stem for path in FOLDER.glob("*.km")} == set(QUESTIONS) == set(recorded)
 
 
+@pytest.fixture
+def regularisers_as_then(monkeypatch):
+    """What Bayes' rule chooses when asked: the least η that scores best; λ by one error."""
+
+    def least(left_out, size: float) -> float:
+        return minimise_log10(lambda r: left_out.score(r * size), *DECADES)[0] * size
+
+    monkeypatch.setattr(density_ratio, "_chosen", least)
+    monkeypatch.setattr(kernel_bayes, "EVEN", np.inf)
+
+
+@pytest.mark.usefixtures("regularisers_as_then")
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_files_answer_as_they_did(name, recorded):
     for package in NEEDS.get(name, []):

@@ -183,13 +183,13 @@ def test_no_block_comes_here():
 
 
 def test_what_travels_to_the_blocks_holds_no_rows(monkeypatch):
-    sizes, plain = [], DaskRows.map
+    sizes, plain = [], DaskRows._layer
 
-    def noted(self, function, *given):
+    def noted(self, *given, **own):
         sizes.append(len(distributed.protocol.pickle.dumps(given)))
-        return plain(self, function, *given)
+        return plain(self, *given, **own)
 
-    monkeypatch.setattr(DaskRows, "map", noted)
+    monkeypatch.setattr(DaskRows, "_layer", noted)
     data = km.datasets.make_iv_sigmoid(MANY, random_state=44)
     km.KernelIV(**QUICK).fit(*(chunked(A, 5000) for A in (data.X, data.y, data.Z)))
     assert len(sizes) > 3

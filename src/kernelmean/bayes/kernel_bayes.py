@@ -124,8 +124,8 @@ class KernelBayes(Saveable, BaseEstimator):
     --------
     >>> import numpy as np, kernelmean as km
     >>> rng = np.random.default_rng(0)
-    >>> Z = rng.normal(0, 1, (1000, 1))
-    >>> X = Z + 0.5 * rng.normal(0, 1, (1000, 1))
+    >>> Z = rng.normal(0, 1, (2000, 1))
+    >>> X = Z + 0.5 * rng.normal(0, 1, (2000, 1))
     >>> posterior = km.KernelBayes().fit(X, Z).posterior([[1.0]])
     >>> posterior.mean().round(1)  # exactly 1 / (1 + 0.25)
     array([[0.8]])
@@ -503,8 +503,9 @@ class KernelBayes(Saveable, BaseEstimator):
             how = "loo" if self.rule == "importance" else "heldout"
         if not how.startswith("loo"):
             return choose_by_folds(Phi, beta, Psi, self.rule, balance=how == "balance")
-        d, n, C, every = arrays.namespace(beta).clip(beta, 0.0, None), None, None, rows.every
-        even = float(d.sum()) ** 2 > EVEN * d.shape[0] * float(d @ d)  # as they came
+        xp, n, C, every = arrays.namespace(beta), None, None, rows.every
+        d = xp.clip(beta, 0.0, None)
+        even = float(xp.sum(d)) ** 2 > EVEN * d.shape[0] * float(d @ d)  # as they came
         if every is None:
             grid = solves.EigenGrid.of(Phi.T @ (d[:, None] * Phi))
         else:

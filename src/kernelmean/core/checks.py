@@ -91,7 +91,8 @@ def as_points(
         X = X[:, None]
     _check_shape(X, name, min_rows)
     _check_numbers(X, name, gaps)
-    return X
+    # sums over columns that lie one after the other, as in DataFrames, would round otherwise
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
 def _check_names(X, name: str) -> None:

@@ -145,7 +145,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         if fixed and given == 0:
             return None
         left_out = arrays.to_numpy(_left_out(points, weights, kernel)).clip(0.0)
-        X = np.ascontiguousarray(arrays.to_numpy(points))
+        X = arrays.to_numpy(points)
         w = arrays.to_numpy(weights).clip(0.0)
         if fixed:
             return Wide.of(X, given, w)

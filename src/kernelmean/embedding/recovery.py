@@ -81,7 +81,7 @@ def log_density(m: WeightedPoints, Y, bandwidth) -> Array:
     """Logarithm of the density, −inf where that is zero."""
     p = density(m, Y, bandwidth, signed=False)
     with np.errstate(divide="ignore"):
-        return arrays.namespace(p).log(p)
+        return arrays.namespace(p).log(arrays.at_least(p, 0.0))  # weights may round below zero
 
 
 def negative_mass(

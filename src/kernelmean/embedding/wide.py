@@ -85,12 +85,9 @@ class Wide(Saveable):
         return Wide(self.share, self.centre[[column]], self.scale[[column]])
 
     def nodes(self) -> np.ndarray:
-        """Of a grid that holds all but 1e-8 of the mass of one column; its peak is one.
-
-        A cell may be e times as wide where the density is e^−10 of that at the peak.
-        """
-        end = 1.0 - TAIL**0.1
-        half = -10.0 * np.log1p(-np.linspace(0.0, end, math.ceil(10.0 * end * CELLS) + 1))
+        """Of a grid that holds all but 1e-8 of the mass of one column; its peak is one."""
+        far = math.log(1.0 / TAIL)
+        half = np.linspace(0.0, far, math.ceil(far * CELLS) + 1)
         return self.centre[0] + self.scale[0] * np.concatenate([-half[:0:-1], half])
 
     def replace_some(self, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
