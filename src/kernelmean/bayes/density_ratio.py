@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -109,7 +110,7 @@ class DensityRatio(Saveable, BaseEstimator):
             all_rows = rows.partial("xx", x=self.features_)
             n, second = all_rows.n, all_rows.mean("xx")
         self.coef_, self.reg_, A = solve_ratio(Phi, second, U, m, self.reg, share, n)
-        self.loo_score_ = LeaveOneOut.of(Phi, A, U, m.weights, share, n).score(self.reg_)
+        self.loo_score_ = RatioLeftOut.of(Phi, A, U, m.weights, share, n).score(self.reg_)
         self.weights_ = Phi @ self.coef_ / Phi.shape[0]
         return self
 
@@ -168,11 +169,11 @@ def solve_ratio(
     A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
     if reg is None:
         size = float(arrays.namespace(second).linalg.trace(second))
-        reg = _chosen(LeaveOneOut.of(Phi, A, U, alpha, share, n), size)
+        reg = _chosen(RatioLeftOut.of(Phi, A, U, alpha, share, n), size)
     return solves.ridge(A, reg).solve(alpha @ U), float(reg), A
 
 
-def _chosen(left_out: LeaveOneOut, size: float) -> float:
+def _chosen(left_out: RatioLeftOut, size: float) -> float:
     """The η of the least score; below κ/n, κ = mean k(z, z), only where the rows clearly say so.
 
     From η = κ/n on, φ_iᵀ(A + ηI)⁻¹φ_i/n is at most one half, as A is at least φ_iφ_iᵀ/n: no row
@@ -192,7 +193,7 @@ def _chosen(left_out: LeaveOneOut, size: float) -> float:
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
+class RatioLeftOut:
     """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
     Every row is left out of its own estimate, by rank-one updates of A + ηI:
@@ -214,7 +215,7 @@ class LeaveOneOut:
     n: int
 
     @classmethod
-    def of(cls, Phi, A, U, alpha, share: float, n: int | None = None) -> LeaveOneOut:
+    def of(cls, Phi, A, U, alpha, share: float, n: int | None = None) -> RatioLeftOut:
         xp = arrays.namespace(Phi)
         n = n or Phi.shape[0]
         grid = solves.EigenGrid.of(A)
@@ -228,13 +229,18 @@ class LeaveOneOut:
             alpha = out * (alpha.shape[0] / SCORE_ROWS)
         return cls(grid, m, Phi @ grid.vectors, U @ grid.vectors, alpha, out, share, n)
 
+    @cached_property
+    def squares(self) -> tuple[Array, Array]:
+        """Of P and V: leverages for every η."""
+        return self.P * self.P, self.V * self.V
+
     def values(self, reg: float) -> tuple[Array, Array, Array, Array]:
         """The ratio at rows of p and of q, each left out of its own; then with nothing left out."""
-        xp, out = arrays.namespace(self.P), self.out
+        xp, out, (P2, V2) = arrays.namespace(self.P), self.out, self.squares
         shrink = self.grid.shrink(reg)
         r_z, r_u = self.P @ (shrink * self.m), self.V @ (shrink * self.m)
-        v = (self.V * self.V) @ shrink
-        left = 1.0 - (1 - self.share) * ((self.P * self.P) @ shrink) / self.n
+        v = V2 @ shrink
+        left = 1.0 - (1 - self.share) * (P2 @ shrink) / self.n
         # a numerator of one point has nothing left when that point is out
         rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
         at_u = (r_u - out * v) / (rest * xp.clip(1 - self.share * out * v, 1e-10, None))
@@ -259,7 +265,7 @@ class LeaveOneOut:
         Otherwise a ratio that explodes where p has none makes q likelier, and nothing is against.
         """
         at_z, at_u, _, _ = self.values(reg)
-        return self.rows(at_z, at_u / (1.0 + (self.V * self.V) @ self.grid.shrink(reg) / self.n))
+        return self.rows(at_z, at_u / (1.0 + self.squares[1] @ self.grid.shrink(reg) / self.n))
 
     def gain(self, reg: float, other: float) -> tuple[float, float]:
         """How far J of `reg` is below that of another η, carefully, and its standard error."""

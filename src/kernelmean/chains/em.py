@@ -217,7 +217,8 @@ class Refinement:
     widths : tuple of float, optional
         Multiples of the bandwidth by state, once the states are known.
     made : dict
-        Smoothings, by rows and bandwidth: a search comes back to them.
+        Smoothings of these rows, by bandwidth: a search comes back to them. Of other rows
+        there are others.
     """
 
     rows: Rows
@@ -234,7 +235,7 @@ class Refinement:
 
     def smoothing(self, bandwidth: float) -> AnySmoothing:
         """The rows seen, at a bandwidth relative to the kernel's."""
-        key = id(self.rows), bandwidth, self.widths
+        key = bandwidth, self.widths
         if key not in self.made:
             kernel, rows = self.kernel.scaled(bandwidth), self.rows.there
             parts = [Smoothing.of(rows, kernel.scaled(w)) for w in self.widths or (1.0,)]
@@ -248,7 +249,7 @@ class Refinement:
 
     def begun_on(self, few: Rows, starts) -> tuple[Climb, float]:
         """The best climb at the first bandwidth, from starts on some of the rows."""
-        first = replace(self, rows=few)
+        first = self if few is self.rows else replace(self, rows=few, made={})
         smoothing = first.smoothing(first.factor)
         finals = [first._continued(smoothing, c) for c in first._short(smoothing, starts)]
         best = max(finals, key=lambda c: c.value)

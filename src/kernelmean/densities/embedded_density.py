@@ -126,8 +126,9 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         if self.bandwidth is None:
             kernel = kernel.scaled(_best_factor(points, weights, kernel, self._n))
         few = _thinned(points, weights, ROWS)
-        self.loo_score_ = _score(*few, kernel)
-        self._wide = self._widened(*few, kernel)
+        left_out = _left_out(*few, kernel)
+        self.loo_score_ = _score(*few, kernel, left_out)
+        self._wide = self._widened(*few, kernel, left_out)
         if rows is not None:
             cells = weighted(rows, kernel, points.shape[1])
             points = frozen(cells.points)
@@ -138,18 +139,16 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self.embedding_ = m.carrying(tuple(self.bandwidth_.tolist()), labels)
         return self
 
-    def _widened(self, points, weights, kernel: Kernel) -> Wide | None:
+    def _widened(self, points, weights, kernel: Kernel, left_out) -> Wide | None:
         """The wide law, its share by the densities of rows left out; None without one."""
         fixed = self.wide != "auto" or self.bandwidth is not None or isinstance(kernel, Periodic)
         given = 0.0 if self.wide == "auto" else float(self.wide)
         if fixed and given == 0:
             return None
-        left_out = arrays.to_numpy(_left_out(points, weights, kernel)).clip(0.0)
-        X = arrays.to_numpy(points)
-        w = arrays.to_numpy(weights).clip(0.0)
+        X, w = arrays.to_numpy(points), arrays.to_numpy(weights).clip(0.0)
         if fixed:
             return Wide.of(X, given, w)
-        return Wide.of(X, weights=w).chosen(left_out, X, w)
+        return Wide.of(X, weights=w).chosen(arrays.to_numpy(left_out).clip(0.0), X, w)
 
     @property
     def wide_(self) -> float:
@@ -162,7 +161,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         kernel = m.kernel
         if bandwidth is not None:
             kernel = with_bandwidth(kernel, bandwidth, arrays.to_numpy(m.points), "kernel")
-        return _score(m.points, m.weights, kernel)
+        return _score(m.points, m.weights, kernel, _left_out(m.points, m.weights, kernel))
 
     def pdf(self, X) -> Array:
         """p(x) at each row, (m,)."""
@@ -230,7 +229,8 @@ def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
     X = arrays.like(spread_ties(arrays.to_numpy(X)), X)
 
     def score(factor: float) -> float:
-        return _score(X, w, kernel.scaled(factor))
+        scaled = kernel.scaled(factor)
+        return _score(X, w, scaled, _left_out(X, w, scaled))
 
     factor, _ = minimise_log10(score, *FIRST, 9)
     return factor * (X.shape[0] / n) ** (1.0 / (d + 4))
@@ -244,21 +244,18 @@ def _thinned(points, weights, limit: int) -> tuple[Array, Array]:
     return arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few)
 
 
-def _score(points, weights, kernel: Kernel) -> float:
-    """M, the Gram matrices in blocks of rows."""
+def _score(points, weights, kernel: Kernel, left_out) -> float:
+    """M, given densities of rows left out; the Gram matrix in blocks of rows."""
     wide, total = kernel.self_convolved(points.shape[1]), 0.0
     for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
         total += float(w @ (wide.density(X, points) @ weights))
-    return total - 2 * float(weights @ _left_out(points, weights, kernel))
+    return total - 2 * float(weights @ left_out)
 
 
 def _left_out(points, weights, kernel: Kernel) -> Array:
     """Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i, the Gram matrix in blocks of rows."""
-    xp, own, parts = (
-        arrays.namespace(points),
-        kernel.density(points[:1, :], points[:1, :])[0, 0],
-        [],
-    )
+    xp, parts = arrays.namespace(points), []
+    own = kernel.density(points[:1, :], points[:1, :])[0, 0]
     for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
         left = 1.0 - w
         others = kernel.density(X, points) @ weights - w * own

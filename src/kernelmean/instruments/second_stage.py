@@ -214,7 +214,10 @@ class Equations:
         Two-stage least squares with as many instruments as regressors have no mean; these have, and
         are drawn to least squares as far as instruments are weak.
         """
-        columns = lambda x, z, y, m: {"v": x - m, "y": y[:, None]}  # noqa: E731
+
+        def columns(Phi, Theta, y, M) -> dict:
+            return {"v": Phi - M, "y": y[:, None]}
+
         more = summed([g for g in groups if g.outcome], ["vv", "vy"], columns)
         spare = max(self.m - groups[0].basis_z.width, 1)
         second, target = self.second + more.mean("vv") / spare, more.mean("vy")[:, 0] / spare

@@ -270,16 +270,19 @@ class Series:
         line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform)
         return line.begun(self.Y, self.seen, self.sequences, self.inputs)
 
-    def usable(self, line: FittedBackbone) -> np.ndarray:
+    def track(self, line: FittedBackbone) -> Track:
+        """Of a line, along these rows."""
+        return line.track(self.Y, self.seen, self.sequences, self.inputs)
+
+    def usable(self, line: FittedBackbone, track: Track | None = None) -> np.ndarray:
         """Rows seen whose past is known."""
-        wide = line.track(self.Y, self.seen, self.sequences, self.inputs).wide
-        return self.seen & line.settled(wide)
+        return self.seen & line.settled((track or self.track(line)).wide)
 
     def averaged(self, chosen: list[Judged], drifts: bool) -> tuple[FittedBackbone, np.ndarray]:
         """The mean of lines, those that are likelier having more of it; and what it leaves."""
         found = [self.fitted(judged.form) for judged in chosen]
         if drifts:
-            found = [drifting(line, off, self.usable(line)) for line, off in found]
+            found = [self.drifted(*pair) for pair in found]
         if len(found) == 1:
             return found[0]
         shares = np.exp([judged.score - chosen[0].score for judged in chosen])
@@ -287,6 +290,12 @@ class Series:
         off = np.tensordot(shares, [off for _, off in found], 1)
         form, coef, memory, terms = mean_of([line for line, _ in found], shares)
         return self.begun(form, coef, memory, terms, off[self.usable(found[0][0])]), off
+
+    def drifted(self, line: FittedBackbone, off) -> tuple[FittedBackbone, np.ndarray]:
+        """With a drift, where a difference leaves room for one."""
+        if line.form.lost != 1 or line.form.trend != "n":
+            return line, off
+        return drifting(line, off, self.usable(line))
 
     def left(self, line: FittedBackbone) -> np.ndarray:
         """Innovations, each row left out of the least squares."""
@@ -395,11 +404,10 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     plain, kept = chosen
     series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
     line, off = series.averaged(kept, options.trend != "n")
-    usable = series.usable(line)
+    track = series.track(line)
     simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
-    track = line.track(series.Y, seen, sequences, inputs)
     stays = simple.stays(int(seen.sum()), FAR_FROM_ONE)
-    return Found(line, off, usable, series.slopes, left, track, stays)
+    return Found(line, off, series.usable(line, track), series.slopes, left, track, stays)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:
@@ -431,8 +439,6 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
 
     A drift goes on for ever: what of it may be chance has no place in forecasts far ahead.
     """
-    if line.form.lost != 1 or line.form.trend != "n":
-        return line, off
     mean, own = off[rows].mean(axis=0), off[rows].var(axis=0) / rows.sum()
     kept = mean * np.maximum(1 - DOUBT * own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
     form = replace(line.form, trend="drift")
