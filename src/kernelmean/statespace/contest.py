@@ -102,8 +102,9 @@ class Contest:
     def with_states(self, held: Held) -> bool:
         """Whether states of the series are taken.
 
-        Where the series stays in its range, they are unless the line is clearly
-        better. Where it is not, they must be better beyond doubt: they end where the rows did.
+        Where the series stays in its range, the likelier of the two; in place of a line of
+        transformed numbers states must be clearly so. Where it does not stay, they must be better
+        beyond doubt: they end where the rows did.
         """
         forecasts, rows = held.forecasts, self.judged
         ours = forecasts.loglik[self.at]
@@ -111,7 +112,7 @@ class Contest:
         gain, line = ours - self.entries[ALONE][0], self.found.line
         if not self.found.stays:
             return gain.sum() > DOUBT * gain.std() * len(gain) ** 0.5
-        return not clear(-gain) if line.transform.name is None else clear(gain)
+        return gain.sum() > 0 if line.transform.name is None else clear(gain)
 
     def with_both(self, held: Held) -> bool:
         """Whether states of the innovations help, beyond chance."""
