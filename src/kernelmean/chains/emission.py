@@ -14,6 +14,7 @@ from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.moments import evenly
 from ..core.saving import Saveable
+from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
@@ -22,6 +23,7 @@ from .moments import Coordinates
 
 RANK = 2000  # landmarks of the smoothing kernel
 LANDMARK_ROWS = 20_000  # rows they are chosen among
+CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
@@ -382,7 +384,7 @@ class Smoothing:
             order, row = found.reshape(-1), slice(None)
             coordinates = coordinates.reordered(points, order)
             distinct, atom = arrays.to_numpy(points), atom[order]
-        own = np.concatenate([_sq_norms(Phi) for _, Phi in coordinates.blocks()])
+        own = np.concatenate(coordinates.by_blocks(lambda rows, Phi: _sq_norms(Phi)))
         return cls(kernel, coordinates, distinct, row, own, atom, guard_of)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
@@ -403,13 +405,19 @@ class Smoothing:
         weights = self._gathered(gamma)
         laws = self._emissions(weights)
         everything = self.coordinates.project(laws.coefficients)
-        alone = ~self.atom[self.row]
-        mine = np.where(alone[:, None], weights[self.row], gamma)
-        if isinstance(self.kernel, Delta):
-            mine = np.zeros_like(mine)
-        kernel_part = everything[self.row] - mine * self.own[self.row][:, None]
-        left = np.maximum(laws.guard.counts - mine, 0.0)
-        return laws.guard.mixed(kernel_part, self.points[self.row], self.log_height, left)
+        n, step = len(gamma), max(1, CACHED // gamma.shape[1])
+
+        def of_some(some: slice) -> np.ndarray:
+            at = some if isinstance(self.row, slice) else self.row[some]
+            mine = np.where(self.atom[at, None], gamma[some], weights[at])
+            if isinstance(self.kernel, Delta):
+                mine = np.zeros_like(mine)
+            kernel_part = everything[at] - mine * self.own[at, None]
+            left = np.maximum(laws.guard.counts - mine, 0.0)
+            return laws.guard.mixed(kernel_part, self.points[at], self.log_height, left)
+
+        blocks = (slice(i, i + step) for i in range(0, n, step))
+        return np.concatenate(side_by_side(of_some, blocks))
 
     def log_marginals(self, gamma: np.ndarray, columns: list[int], points) -> np.ndarray:
         """log f_k of some columns of other rows."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from ..core import arrays
 from ..core.checks import Array, as_points
 from ..core.moments import block_rows
 from ..core.rows import Rows, merged
+from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 
 
@@ -29,6 +32,7 @@ def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.nda
     return white, white.T @ centred @ white
 
 
+SMALLER = 8  # times than blocks elsewhere: each is a task of a core
 KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are made block by block
 
 
@@ -57,31 +61,30 @@ class Coordinates:
             return self.kept[rows, :]
         return self.features.transform(self.points[rows, :])
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Blocks of rows."""
-        n, step = self.points.shape[0], block_rows(self.features.rank_)
-        for start in range(0, max(n, 1), step):
-            rows = slice(start, min(start + step, n))
-            yield rows, self[rows]
+    def by_blocks(self, of: Callable[[slice, Array], Any]) -> list:
+        """What `of` says of numbers of rows and their coordinates, block by block."""
+        n, step = self.points.shape[0], block_rows(SMALLER * self.features.rank_)
+        blocks = (slice(i, min(i + step, n)) for i in range(0, max(n, 1), step))
+        return side_by_side(lambda rows: of(rows, self[rows]), blocks)
 
     def run(self, of: Callable, seen: np.ndarray, first: np.ndarray, by=None) -> Run:
         """Sums `of` the coordinates, or of their products with a matrix `by`."""
         D = None if by is None else arrays.like(by, self.points)
-        parts = (
-            Run.over(of, Phi if D is None else Phi @ D, seen[rows], first[rows])
-            for rows, Phi in self.blocks()
-        )
-        return reduce(merged, parts)
+
+        def part(rows: slice, Phi: Array) -> Run:
+            return Run.over(of, Phi if D is None else Phi @ D, seen[rows], first[rows])
+
+        return reduce(merged, self.by_blocks(part))
 
     def gather(self, weights: np.ndarray) -> Array:
         """Φᵀ times weights of the rows, (n, k)."""
-        parts = [Phi.T @ arrays.like(weights[rows], Phi) for rows, Phi in self.blocks()]
-        return sum(parts[1:], start=parts[0])
+        given = arrays.like(weights, self.points)
+        return reduce(add, self.by_blocks(lambda rows, Phi: Phi.T @ given[rows, :]))
 
     def project(self, directions) -> np.ndarray:
         """Φ times a matrix (r, k)."""
         D = arrays.like(directions, self.points)
-        return np.concatenate([arrays.to_numpy(Phi @ D) for _, Phi in self.blocks()])
+        return np.concatenate(self.by_blocks(lambda rows, Phi: arrays.to_numpy(Phi @ D)))
 
 
 @dataclass(frozen=True)
