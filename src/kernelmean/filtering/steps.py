@@ -94,10 +94,11 @@ def active(d, *parts) -> tuple[Array, ...]:
 
 def weighted_second(Phi, d) -> Array:
     """ΦᵀDΦ."""
-    second = 0.0
-    for i in range(0, max(d.shape[0], 1), CACHED):
-        P = Phi[i : i + CACHED, :]
-        second = second + (d[i : i + CACHED, None] * P).T @ P
+    second, n = 0.0, d.shape[0]
+    for i in range(0, max(n, 1), CACHED):
+        part = slice(i, min(i + CACHED, n))
+        P = Phi[part, :]
+        second = second + (d[part, None] * P).T @ P
     return second
 
 
