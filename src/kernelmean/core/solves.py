@@ -132,8 +132,8 @@ def _pseudo_ridge(A) -> Ridge:
 def add_to_diagonal(A, value: float) -> Array:
     """A + value·I, in new memory."""
     if isinstance(A, np.ndarray):
-        shifted = A.copy()
-        shifted.flat[:: A.shape[0] + 1] += value
+        shifted = A.copy(order="C")
+        shifted.reshape(-1)[:: A.shape[0] + 1] += value
         return shifted
     xp = namespace(A)
     return A + value * xp.eye(A.shape[0], dtype=A.dtype, device=getattr(A, "device", None))

@@ -182,8 +182,7 @@ class Machine(Recursion):
 
     def updated(self, steps: list[Step], coordinates) -> list[Step]:
         """Each step after an observation; those that collapse keep the prediction."""
-        M = arrays.namespace(coordinates).stack([step.belief for step in steps])
-        news = zip(steps, self.rule(M, coordinates), strict=True)
+        news = zip(steps, self.rule([step.belief for step in steps], coordinates), strict=True)
         return [self.believe(step, u, read) for step, (u, read) in news]
 
     def smoothed(self, step: Step, later: Step) -> Step:
@@ -217,8 +216,8 @@ class Machine(Recursion):
 
     def believe(self, step: Step, u, read, further=None) -> Step:
         """The step with the weights that `u` stands for, unless they come to nothing."""
-        xp, r = arrays.namespace(read), step.belief.shape[0]
-        if float(read[r]) > COLLAPSE and math.isfinite(float(xp.sum(read))):
+        r = step.belief.shape[0]
+        if float(read[r]) > COLLAPSE and math.isfinite(float(read @ read)):
             return Step(read[:r], read[r:], "updated", step.belief, u, further=further)
         return replace(step, collapsed=True)
 
@@ -261,12 +260,15 @@ class Machine(Recursion):
             rows = [s.start + t for s in sequences if s.start + t < s.stop]
             for i in rows:
                 steps[i] = first if t == 0 else self.predicted(steps[i - 1])
-            seen = [i for i in rows if not missing[i]]
-            given = {i: supervise and supervise(i, points[i, :], steps[i]) for i in seen}
-            for i, told in given.items():
+            plain = []
+            for i in rows:
+                told = None
+                if supervise is not None and not missing[i]:
+                    told = supervise(i, points[i, :], steps[i])
                 if told is not None:
                     steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
-            plain = [i for i in seen if given[i] is None]
+                elif not missing[i]:
+                    plain.append(i)
             if not plain:
                 continue
             news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))

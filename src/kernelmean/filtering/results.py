@@ -38,7 +38,8 @@ class _Steps(Law):
 
     def mean(self) -> Array:
         """Σ_i w_i z_i / Σ_i w_i, (m, d_z). (For angles or rotations use `mode()`.)"""
-        return arrays.namespace(self.machine.points).stack([step.mean for step in self.steps])
+        read = arrays.namespace(self.machine.points).stack([step.read for step in self.steps])
+        return read[:, 1:] / read[:, :1]
 
     @property
     def _states(self) -> int:

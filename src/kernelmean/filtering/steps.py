@@ -84,15 +84,22 @@ def kept_shares(beta, limit: int | None = None) -> Array:
     return counts * (total / limit)
 
 
-def weighted_second(Phi, d) -> tuple[Array, Array]:
-    """ΦᵀDΦ over the rows with d > 0, and the numbers of these rows."""
-    (rows,) = arrays.namespace(Phi).nonzero(d > 0)
-    second = 0.0
-    for i in range(0, max(rows.shape[0], 1), CACHED):
-        part = rows[i : min(i + CACHED, rows.shape[0])]
-        P = arrays.take(Phi, part, axis=0)
-        second = second + (arrays.take(d, part, axis=0)[:, None] * P).T @ P
-    return second, rows
+def active(d, *parts) -> tuple[Array, ...]:
+    """d and the rows of `parts` where d > 0, unless passing over all is quicker than picking."""
+    rows = np.flatnonzero(arrays.to_numpy(d))
+    if 4 * len(rows) > d.shape[0]:
+        return d, *parts
+    return tuple(arrays.take(A, rows, axis=0) for A in (d, *parts))
+
+
+def weighted_second(Phi, d) -> Array:
+    """ΦᵀDΦ."""
+    second, n = 0.0, d.shape[0]
+    for i in range(0, max(n, 1), CACHED):
+        part = slice(i, min(i + CACHED, n))
+        P = Phi[part, :]
+        second = second + (d[part, None] * P).T @ P
+    return second
 
 
 @dataclass(frozen=True)
@@ -106,18 +113,13 @@ class Importance(Saveable):
     limit: int | None = None
 
     def __call__(self, m, coordinates) -> list[tuple[Array, Array]]:
-        """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of the beliefs m (batch, r_z)."""
-        D = self.shares.Q @ (self.shares.gain @ m.T)
-        return [self._one(D[:, b], coordinates[b, :]) for b in range(m.shape[0])]
+        """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of some beliefs m (r_z,)."""
+        return [self._one(m[b], coordinates[b, :]) for b in range(len(m))]
 
-    def _one(self, beta, phi) -> tuple[Array, Array]:
-        d = kept_shares(beta, self.limit)
-        second, rows = weighted_second(self.Phi, d)
-        u = solves.solve_once(second, self.reg, phi)
-        if 4 * rows.shape[0] > d.shape[0]:  # passing over all is then quicker than picking some
-            return u, (d * (self.Phi @ u)) @ self.readout
-        w = arrays.take(d, rows, axis=0) * (arrays.take(self.Phi, rows, axis=0) @ u)
-        return u, w @ arrays.take(self.readout, rows, axis=0)
+    def _one(self, m, phi) -> tuple[Array, Array]:
+        d, Phi, readout = active(self.kept(m), self.Phi, self.readout)
+        u = solves.solve_once(weighted_second(Phi, d), self.reg, phi)
+        return u, (d * (Phi @ u)) @ readout
 
     def weights(self, m, u) -> Array:
         """The weights on all rows that `u` stands for, (batch, n)."""
@@ -150,8 +152,8 @@ class Covariances:
     @cached_property
     def cov(self) -> Array:
         """C."""
-        second, _ = weighted_second(self.rule.Phi, self.shares)
-        return second - self.mean[:, None] * self.mean[None, :]
+        d, Phi = active(self.shares, self.rule.Phi)
+        return weighted_second(Phi, d) - self.mean[:, None] * self.mean[None, :]
 
     def carried(self, change, reg: float) -> tuple[Array, Array]:
         """What a change of the expected φ says of the states: u and Σ_i v_i [q(z_i), 1, z_i].
@@ -190,9 +192,9 @@ class Squared(Saveable):
         return cls(Phi, shares, readout, reg, tensor)
 
     def __call__(self, m, coordinates) -> list[tuple[Array, Array]]:
-        """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of the beliefs m (batch, r_z)."""
+        """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of some beliefs m (r_z,)."""
         r = self.Phi.shape[1]
-        products = self._products(m @ self.shares.gain)
+        products = self._products(arrays.namespace(coordinates).stack(m) @ self.shares.gain)
         C, read = products[:, :, :r], products[:, :, r:]
         u = _squared_solve(C, coordinates, self.reg)
         return [(u[b, :], u[b, :] @ read[b, :, :]) for b in range(u.shape[0])]
