@@ -1,6 +1,10 @@
 """Which files are collected. A test module that cannot be imported is an error, never a skip."""
 
+import gc
+from collections.abc import Generator
 from importlib.util import find_spec
+
+import pytest
 
 NEEDS = {"torch": "features/neural.py"}
 NEEDS |= {name: f"adapters/{name}.py" for name in ("skada", "skpro", "sktime")}
@@ -11,3 +15,13 @@ collect_ignore = [f"src/kernelmean/{NEEDS[name]}" for name in MISSING]
 def pytest_report_header() -> list[str]:
     """Say what is left out."""
     return [f"not installed, so that no examples of it are run: {name}" for name in MISSING]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator:
+    """Tests and modules stay to the end: the garbage collector does not look at them again."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
