@@ -57,11 +57,11 @@ class Likelihood:
             log_w = np.append(log_w, self._log_likelihood(len(log_w), BLOCK, row))
         w = np.exp(log_w - log_w.max())
         kept = np.flatnonzero(w > LEAST)
-        density = EmbeddedDensity(wide=0.0).fit(self.draws.theta[kept], None, w[kept])
-        m = density.embedding_
-        law = MeanEmbedding(m.points, m.weights[None], m.kernel)
+        points, w = self.draws.theta[kept], w[kept] / w[kept].sum()
+        bandwidth = _bandwidth(points, w)
+        law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
         outside = self.seen.outside(row, Gaussian(), OUTSIDE)
-        return law.carrying(tuple(density.bandwidth_.tolist()), extrapolated=outside)
+        return law.carrying(bandwidth, extrapolated=outside)
 
     def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """log p(θ_i | x_i), (n,), with θ_i for one more draw: few draws know no narrow posterior.
@@ -78,6 +78,14 @@ class Likelihood:
         laws = self.model.at(self.draws.theta[start : start + count])
         found = np.asarray(laws.log_density(rows))
         return found[:, 0] if len(rows) == 1 else found
+
+
+def _bandwidth(points: np.ndarray, w: np.ndarray) -> tuple[float, ...]:
+    """By the leave-one-out score, of `ENOUGH` of the points at even steps of the weights' sums."""
+    steps = (np.arange(ENOUGH) + 0.5) / ENOUGH
+    which, count = np.unique(np.searchsorted(np.cumsum(w), steps), return_counts=True)
+    which = np.minimum(which, len(w) - 1)
+    return tuple(EmbeddedDensity(wide=0.0).fit(points[which], None, count).bandwidth_.tolist())
 
 
 def _worth(log_w: np.ndarray) -> float:
