@@ -16,7 +16,7 @@ from .adjustment import OUTSIDE
 from .scores import NormalScores
 from .truncation import Draws
 
-ROWS = 2500  # of more simulations so many are learned from
+ROWS = 1500  # of more simulations so many are learned from
 JUDGE, BLOCK = 1000, 5000  # draws of the prior that judge, and those weighed together
 ENOUGH = 1000  # draws that the weights are worth, beyond which no more are weighed
 LEAST = 1e-3  # of the largest weight: less is dropped

@@ -26,7 +26,7 @@ NAMES = {
     "density": "a density",
 }
 MOST_OUT, WIDE = 200, 0.02  # simulations that choose, and the prior's share in what they say
-MOST_IN = 2000  # simulations that they are told from
+MOST_IN = 1500  # simulations that they are told from
 COLUMNS, FEW = 5, 3  # kernel densities of more parameters, of more data, are mostly smoothing
 
 
