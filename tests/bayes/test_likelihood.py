@@ -94,3 +94,25 @@ def test_where_nothing_is_better_than_the_nearest_that_is_said(monkeypatch):
     with pytest.warns(km.NumericalWarning, match="rejection"):
         found = ways.best(NormalScores.of(theta), None, theta, data, data[:1], False)
     assert not found.lines
+
+
+def test_data_that_tell_nothing_leave_the_prior():
+    """No summary has anything to say: lines are then means."""
+    one = NormalScores((np.array([[-999.0, 999.0]] * 2),))
+    Z = np.random.default_rng(5).normal(size=(200, 1))
+    found, w = Adjustment(one, one, None, Z, np.empty((200, 0)), None).moved(np.empty((1, 0)))
+    assert w @ found[:, 0] == pytest.approx(0.0, abs=0.3)
+    assert (w @ found[:, 0] ** 2) ** 0.5 == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.slow
+def test_without_noise_parameters_are_found_again():
+    law = km.simulate_posterior(
+        lambda n, rng: rng.uniform(-1, 1, (n, 2)),
+        lambda t, _: np.column_stack([t[:, 0] + t[:, 1] ** 2, t[:, 1]]),
+        [0.2, 0.1],
+        400,
+        batch_size=400,
+        random_state=0,
+    )
+    assert_allclose(law.mean(), [0.19, 0.1], atol=5e-3)

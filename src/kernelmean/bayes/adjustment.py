@@ -12,7 +12,6 @@ from ..densities.rival import CLEAR
 from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Nystroem
 from ..kernels import Gaussian, fitted_kernel
-from ..regression.smoother import with_ones
 from ..regression.support import Support
 from .scores import NormalScores
 
@@ -125,7 +124,7 @@ class Adjustment:
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
         nearest, w = self._near(s, NEAREST, LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1))
-        A = with_ones(self.S[nearest] - s)
+        A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
         penalty = RIDGE * w.sum() * (np.arange(A.shape[1]) > 0)
         solve = np.linalg.solve((A.T * w) @ A + np.diag(penalty), A.T * w)
         line = solve @ self.Z[nearest]

@@ -18,7 +18,7 @@ from .truncation import Draws
 
 ROWS = 1500  # of more simulations so many are learned from
 JUDGE, BLOCK = 1000, 5000  # draws of the prior that judge, and those weighed together
-ENOUGH = 1000  # draws that the weights are worth, beyond which no more are weighed
+FEWEST, ENOUGH = 20, 1000  # draws that weights are worth: less is made wider, more not weighed
 LEAST = 1e-3  # of the largest weight: less is dropped
 
 
@@ -55,6 +55,8 @@ class Likelihood:
         log_w = np.empty(0)
         while len(log_w) < len(self.draws.theta) and _worth(log_w) < ENOUGH:
             log_w = np.append(log_w, self._log_likelihood(len(log_w), BLOCK, row))
+        while _worth(log_w) < FEWEST:  # without noise: as narrow as draws can tell
+            log_w = 0.5 * log_w
         w = np.exp(log_w - log_w.max())
         kept = np.flatnonzero(w > LEAST)
         points, w = self.draws.theta[kept], w[kept] / w[kept].sum()
