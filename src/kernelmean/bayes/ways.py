@@ -59,8 +59,8 @@ def best(
 
     lines_help = judge(adjusted) > judge(nearest)
     if theta.shape[1] <= COLUMNS:
-        draws = draw() if data.shape[1] <= FEW else None
-        if draws is not None and draws.enough and np.ptp(data[rest], axis=0).all():
+        draws = draw() if data.shape[1] <= FEW else Draws(theta[:0], 0.0)
+        if draws.enough and np.ptp(data[rest], axis=0).all():
             judge(likelihood)
         elif not lines_help:
             judge(density)
