@@ -101,7 +101,7 @@ def adjusted_normal(p: int, n: int, seed: int):
 
 @pytest.mark.slow
 def test_a_linear_normal_model():
-    law = adjusted_normal(2, 1000, 6).law(np.array([[1.0, -0.6]]))[0]
+    law = adjusted_normal(2, 1000, 6).at(np.array([[1.0, -0.6]]))[0]
     assert_allclose(law.mean(), [0.5, -0.3], atol=0.1)
     drawn = law.sample(4000, 0)
     assert_allclose(np.cov(drawn.T), 0.5 * np.eye(2), atol=0.1)
@@ -113,7 +113,7 @@ def test_of_a_parameter_without_a_sign_the_size_is_seen():
     theta, scores = rng.normal(size=(600, 1)), NormalScores.of(rng.normal(size=(10_000, 1)))
     data = np.abs(theta) * (1 + 0.05 * rng.normal(size=theta.shape))
     found = Adjustment.of(scores, theta, data)
-    z, w = found.moved(found.at(np.array([[1.5]])))
+    z, w = found.moved(found.tells(np.array([[1.5]])))
     assert w @ np.abs(z[:, 0]) == pytest.approx(1.5, abs=0.15)
     assert w @ (np.abs(np.abs(z[:, 0]) - 1.5) < 0.4) > 0.9
     assert w @ (z[:, 0] > 0) == pytest.approx(0.5, abs=0.1)
@@ -121,7 +121,7 @@ def test_of_a_parameter_without_a_sign_the_size_is_seen():
 
 def test_data_beyond_those_simulated_are_said():
     with pytest.warns(km.NumericalWarning, match="nearest data"):
-        law = adjusted_normal(1, 400, 7).law(np.array([[40.0]]))
+        law = adjusted_normal(1, 400, 7).at(np.array([[40.0]]))
     assert law.extrapolated.all()
 
 
@@ -152,7 +152,7 @@ def test_adjusted_parameters_are_simulated_in_rounds():
 
 
 @pytest.mark.slow
-def test_two_modes_are_left_to_a_density(capsys):
+def test_two_modes_are_left_to_a_likelihood(capsys):
     drawn = []
 
     def simulator(theta, rng):
@@ -161,7 +161,9 @@ def test_two_modes_are_left_to_a_density(capsys):
 
     law = asked(simulator, [0.36], verbose=True)
     assert [len(theta) for theta in drawn] == [100] * 4
-    assert "worse: log densities" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "a likelihood that is learned, beside" in said
+    assert "better: log densities" in said
     density = law.density([[-0.6], [0.0], [0.6]])
     assert density[1] < 0.1 * min(density[0], density[2])
 

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.checks import hushed
 from ..densities.location import Location, LocationSearch
 from ..densities.rival import CLEAR
 from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Nystroem
 from ..kernels import Gaussian, fitted_kernel
-from ..regression.smoother import with_ones
 from ..regression.support import Support
 from .scores import NormalScores
 
 RANK = 300  # landmarks of the smooth mean
 NEAREST, LEAST = 0.5, 40  # share of the simulations that lines look at, and to each coefficient
 RIDGE = 1e-3  # on slopes
+ACCEPTED = 0.05  # of the simulations, by rejection
 GROWS = 3.0  # a logarithm of variances changes by no more
 OUTSIDE = "the posterior is that of the nearest data in the range of what was simulated"
 
@@ -73,6 +74,8 @@ class Adjustment:
     S : array of shape (n, k)
         Summaries of each row from the others.
     seen : Support
+    lines : bool
+        False is rejection: the nearest as they are.
 
     References
     ----------
@@ -86,6 +89,7 @@ class Adjustment:
     Z: np.ndarray
     S: np.ndarray
     seen: Support
+    lines: bool = True
 
     @classmethod
     def of(cls, prior: NormalScores, theta: np.ndarray, data: np.ndarray) -> Adjustment:
@@ -100,9 +104,10 @@ class Adjustment:
         S = np.hstack([means.rows, sizes.rows])
         return cls(prior, scores, (means, sizes), Z, S, Support.of(data))
 
-    def law(self, row: np.ndarray) -> MeanEmbedding:
+    def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
-        Z, w = self.moved(self.at(row))
+        s = self.tells(row)
+        Z, w = self.moved(s) if self.lines else self.unmoved(s)
         Z, width = smoothed(Z, w)
         low, points, high = (self.prior.back(z) for z in (Z - width, Z, Z + width))
         range_ = np.array([np.ptp(q) for _, q in self.prior.knots])
@@ -111,19 +116,15 @@ class Adjustment:
         law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
         return law.carrying(bandwidth, extrapolated=outside)
 
-    def at(self, row: np.ndarray) -> np.ndarray:
+    def tells(self, row: np.ndarray) -> np.ndarray:
         """Summaries of data (1, q)."""
         u = self.data(row)
         return np.hstack([part(u) for part in self.summaries])
 
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
-        distance = ((self.S - s) ** 2).sum(axis=1)
-        least = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1)
-        nearest = np.argsort(distance, kind="stable")[: max(int(NEAREST * len(distance)), least)]
-        far = max(distance[nearest[-1]], 1e-300)  # none, where x tells nothing
-        w = np.maximum(1 - distance[nearest] / far, 1e-9)
-        A = with_ones(self.S[nearest] - s)
+        nearest, w = self._near(s, NEAREST, LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1))
+        A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
         penalty = RIDGE * w.sum() * (np.arange(A.shape[1]) > 0)
         solve = np.linalg.solve((A.T * w) @ A + np.diag(penalty), A.T * w)
         line = solve @ self.Z[nearest]
@@ -132,6 +133,24 @@ class Adjustment:
         size = solve @ np.log(left**2 + 1e-300)
         grown = np.exp(0.5 * np.clip(size[0] - A @ size, -GROWS, GROWS))
         return line[0] + left * grown, w / w.sum()
+
+    def unmoved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of parameters nearest to the summaries s, one row, and their weights."""
+        nearest, w = self._near(s, ACCEPTED, LEAST)
+        return self.Z[nearest], w / w.sum()
+
+    def _near(self, s: np.ndarray, share: float, least: int) -> tuple[np.ndarray, np.ndarray]:
+        """That share of the rows or at least so many, and Epanechnikov weights."""
+        distance = ((self.S - s) ** 2).sum(axis=1)
+        nearest = np.argsort(distance, kind="stable")[: max(int(share * len(distance)), least)]
+        far = max(distance[nearest[-1]], 1e-300)  # none, where x tells nothing
+        return nearest, np.maximum(1 - distance[nearest] / far, 1e-9)
+
+    def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """log p(θ_i | x_i) of rows, (n,)."""
+        rows = range(len(data))
+        with hushed():
+            return np.array([self.at(data[[i]]).log_density(theta[[i]])[0, 0] for i in rows])
 
 
 def smoothed(Z: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

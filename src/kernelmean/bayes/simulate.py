@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,20 +18,19 @@ from ..core.checks import (
     check_count,
     check_lengths,
     generator,
-    hushed,
 )
 from ..core.progress import Verbose, track
 from ..core.threads import at_one_thread
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
-from ..densities.rival import gain, line
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import as_kernel
 from ..regression.conditional import ConditionalEmbedding
 from .adjustment import Adjustment
 from .kernel_bayes import KernelBayes
 from .scores import NormalScores
-from .truncation import Box, draw_inside
+from .truncation import Box, Draws, draw_inside
+from .ways import best
 
 METHODS: dict[str, type] = {
     "density": ConditionalDensity,
@@ -44,8 +42,6 @@ LEAST = 20  # simulations in a round
 ROUNDS, FIRST = 4, 100  # rounds where none are asked for, if each has so many simulations
 PRIOR = 10_000  # draws that its normal scores are learned from
 DRAWS = 2000  # that show where a posterior lies
-MOST_OUT, WIDE = 200, 0.02  # simulations that choose
-COLUMNS = 5  # a kernel density of more is mostly smoothing
 
 
 @at_one_thread
@@ -69,11 +65,13 @@ def simulate_posterior(
     Draws parameters from the prior, runs the simulator on each, and conditions the pairs, which
     are draws of the joint law, on the observed data: p(θ | x) ∝ Σ_j w_j(x) k̄_γ(θ_j, θ).
 
-    - None, for one data set and n ≥ 400: in rounds, the last by regression adjustment or by
-      "density", whichever gives the parameters of simulations left out, near the data, the higher
-      log densities; of more than five parameters by adjustment. That is in normal scores of
-      parameters (by the prior) and data: of the means of the parameters and of their squares as
-      the data say them, local lines and local scales (`Adjustment`). Otherwise it is "density".
+    - None, for one data set and n ≥ 400: in rounds, the last in the way that gives the parameters
+      of simulations left out, near the data, the highest log densities: by regression adjustment,
+      in normal scores of parameters (by the prior) and data: of the means of the parameters and of
+      their squares as the data say them, local lines and local scales; of at most three numbers
+      and five parameters by a likelihood, which is a conditional density of the data given the
+      parameters, at draws of the prior; of more numbers by "density", where lines do no good; or,
+      with a warning, by the nearest simulations as they are. Otherwise it is "density".
     - `method="density"`: as a conditional density. Lengthscales, λ and the bandwidth γ are those
       with the least closed-form score, so that every answer is at the posterior's own scale.
     - `method="conditional"`: as a conditional mean embedding, tuned for posterior expectations.
@@ -109,13 +107,14 @@ def simulate_posterior(
         Processes to simulate in, by joblib (-1: all cores). The answer does not depend on it.
     random_state : int, Generator, RandomState or None
     verbose : bool or callable
-        Progress of the simulations; True also says which way was better, and by how much.
+        Progress of the simulations; True also says which way was best, and by how much.
 
     Returns
     -------
     MeanEmbedding or MovedLaws
-        On the simulated parameters, or on these moved to the observed data, or, where a location
-        explains much of them, on residuals; all have the bandwidth of the densities.
+        On the simulated parameters, on these moved to the observed data, on further draws of the
+        prior (a likelihood), or, where a location explains much of them, on residuals; all have
+        the bandwidth of the densities.
 
     References
     ----------
@@ -155,8 +154,8 @@ def simulate_posterior(
         )
     learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
     if open_ or later:
-        prior = NormalScores.of(source.parameters(PRIOR))
-    look = (lambda *pairs: Adjustment.of(prior, *pairs).law(rows)) if open_ else learn
+        prior, box, larger = NormalScores.of(source.parameters(PRIOR)), None, 1.0
+    look = (lambda *pairs: Adjustment.of(prior, *pairs).at(rows)) if open_ else learn
     for count in later:
         drawn = arrays.to_numpy(look(theta, data)[0].sample(DRAWS, source.rng))
         box = Box.around(prior, drawn.reshape(DRAWS, -1))
@@ -164,8 +163,11 @@ def simulate_posterior(
         kept = box.stretch(theta) <= larger
         pairs = zip((theta, data), source.pairs(fresh), strict=True)
         theta, data = (np.concatenate([old[kept], new]) for old, new in pairs)
-    learn = look if open_ and _adjusts(model, prior, theta, data, rows, verbose) else learn
-    laws = learn(theta, data)
+    if open_:
+        draw = partial(Draws.of, source.parameters, box, larger)
+        laws = best(prior, draw, theta, data, rows, verbose).at(rows)
+    else:
+        laws = learn(theta, data)
     laws = laws if ratio is None else laws.tilted(ratio)
     return laws[0] if one else laws
 
@@ -210,27 +212,6 @@ class Source:
                 "every call must return as many"
             )
         return theta, as_points(np.stack(rows), "simulator(theta, rng)")
-
-
-def _adjusts(model, prior: NormalScores, theta, data, rows, verbose: Verbose) -> bool:
-    """Whether to adjust: by log densities of parameters whose data, near those seen, are left out.
-
-    Adjusted laws get a share `WIDE` of the model's, so that none is zero there.
-    """
-    if theta.shape[1] > COLUMNS:
-        return True
-    scores = NormalScores.of(data)
-    order = np.argsort(((scores(data) - scores(rows)) ** 2).sum(axis=1), kind="stable")
-    out = order[: len(order) // 2 : 2][:MOST_OUT]
-    rest = np.setdiff1d(order, out)
-    theirs = clone(model).fit(data[rest], theta[rest]).score_samples(data[out], theta[out])
-    adjusted = Adjustment.of(prior, theta[rest], data[rest])
-    with hushed():
-        own = [adjusted.law(data[[i]]).log_density(theta[[i]])[0, 0] for i in out]
-    found = gain(np.logaddexp(np.log(1 - WIDE) + own, np.log(WIDE) + theirs), theirs)
-    if verbose is True:
-        print(f"regression adjustment, beside a density: {line(found).text}", file=sys.stderr)
-    return found[0] > 0
 
 
 def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | MovedLaws:

@@ -17,6 +17,8 @@ from .scores import NormalScores
 CUT = 0.005  # of the posterior at each end of a column, and
 WIDER = 2.0  # times as far from the median
 MOST = 1000  # parameters drawn from the prior for each one wanted
+TRIED, DRAWS = 400_000, 100_000  # of the prior, for those where simulations are; of these
+ENOUGH = 1000  # of these at least
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,28 @@ class Box:
     def stretch(self, theta: np.ndarray) -> np.ndarray:
         """How many times as large it must be to hold each row, (m,)."""
         return np.abs((self.prior(theta) - self.centre) / self.half).max(axis=1)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws (n, p) of the prior where simulations are, and the logarithm of its share there."""
+
+    theta: np.ndarray
+    log_share: float
+
+    @property
+    def enough(self) -> bool:
+        """Whether they can be weighed."""
+        return len(self.theta) >= ENOUGH
+
+    @classmethod
+    def of(cls, draw: Callable[[int], np.ndarray], box: Box | None, larger: float) -> Draws:
+        """Up to `DRAWS`, of `TRIED`, in a multiple of a box; without one anywhere."""
+        if box is None:
+            return cls(draw(DRAWS), 0.0)
+        theta = draw(TRIED)
+        inside = theta[box.stretch(theta) <= larger]
+        return cls(inside[:DRAWS], float(np.log(max(len(inside), 1) / TRIED)))
 
 
 def draw_inside(draw: Callable[[int], np.ndarray], box: Box, n: int) -> tuple[np.ndarray, float]:

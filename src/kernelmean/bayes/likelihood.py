@@ -1,0 +1,97 @@
+"""Posteriors by a likelihood that is learned: a conditional density given the parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ..core.moments import evenly
+from ..densities import ConditionalDensity, EmbeddedDensity
+from ..embedding.embedding import MeanEmbedding
+from ..kernels import Gaussian
+from ..regression.support import Support
+from .adjustment import OUTSIDE
+from .scores import NormalScores
+from .truncation import Draws
+
+ROWS = 1500  # of more simulations so many are learned from
+JUDGE, BLOCK = 1000, 5000  # draws of the prior that judge, and those weighed together
+FEWEST, ENOUGH = 20, 1000  # draws that weights are worth: less is made wider, more not weighed
+LEAST = 1e-3  # of the largest weight: less is dropped
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """p(θ | x) = p̂(x | θ) π(θ)/Z(x), with Z(x) the mean of p̂(x | θ_j) over draws θ_j of π.
+
+    Noise has often one shape wherever θ is, also where the posterior is bent or in parts.
+
+    Attributes
+    ----------
+    model : ConditionalDensity
+        p̂, of the data given the parameters.
+    prior : NormalScores
+    draws : Draws
+        Of the prior, where the simulations are.
+    seen : Support
+        Of the data.
+    """
+
+    model: ConditionalDensity
+    prior: NormalScores
+    draws: Draws
+    seen: Support
+
+    @classmethod
+    def of(cls, prior: NormalScores, draws: Draws, theta, data) -> Likelihood:
+        some = evenly(len(theta), ROWS)
+        model = ConditionalDensity().fit(theta[some], data[some])
+        return cls(model, prior, draws, Support.of(data))
+
+    def at(self, row: np.ndarray) -> MeanEmbedding:
+        """Of the parameters, given data (1, q): a batch of one, on draws of the prior."""
+        log_w = np.empty(0)
+        while len(log_w) < len(self.draws.theta) and _worth(log_w) < ENOUGH:
+            log_w = np.append(log_w, self._log_likelihood(len(log_w), BLOCK, row))
+        while _worth(log_w) < FEWEST:  # without noise: as narrow as draws can tell
+            log_w = 0.5 * log_w
+        w = np.exp(log_w - log_w.max())
+        kept = np.flatnonzero(w > LEAST)
+        points, w = self.draws.theta[kept], w[kept] / w[kept].sum()
+        bandwidth = _bandwidth(points, w)
+        law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
+        outside = self.seen.outside(row, Gaussian(), OUTSIDE)
+        return law.carrying(bandwidth, extrapolated=outside)
+
+    def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """log p(θ_i | x_i), (n,), with θ_i for one more draw: few draws know no narrow posterior.
+
+        For the prior's density the product of its columns'.
+        """
+        own = np.asarray(self.model.score_samples(theta, data))
+        every = np.vstack([self._log_likelihood(0, JUDGE, data), own])
+        Z = logsumexp(every, axis=0) - np.log(len(every))
+        return own + self.prior.log_density(theta) - self.draws.log_share - Z
+
+    def _log_likelihood(self, start: int, count: int, rows: np.ndarray) -> np.ndarray:
+        """Of so many draws at rows (k, q), (count, k); or one row, (count,)."""
+        laws = self.model.at(self.draws.theta[start : start + count])
+        found = np.asarray(laws.log_density(rows))
+        return found[:, 0] if len(rows) == 1 else found
+
+
+def _bandwidth(points: np.ndarray, w: np.ndarray) -> tuple[float, ...]:
+    """By the leave-one-out score, of `ENOUGH` of the points at even steps of the weights' sums."""
+    steps = (np.arange(ENOUGH) + 0.5) / ENOUGH
+    which, count = np.unique(np.searchsorted(np.cumsum(w), steps), return_counts=True)
+    which = np.minimum(which, len(w) - 1)
+    return tuple(EmbeddedDensity(wide=0.0).fit(points[which], None, count).bandwidth_.tolist())
+
+
+def _worth(log_w: np.ndarray) -> float:
+    """How many draws with equal weights are worth as much, (Σw)²/Σw²."""
+    if not len(log_w):
+        return 0.0
+    return float(np.exp(2 * logsumexp(log_w) - logsumexp(2 * log_w)))
