@@ -70,10 +70,10 @@ class SecondStage:
     def coefficients(self, reg: float) -> Array:
         return self.G @ self.along(reg)
 
-    def covariance(self, reg: float, scores, coef) -> Array:
-        """A⁻¹ΩA⁻¹ for Ω given in the original coordinates, and the spread of the smoothing bias."""
+    def covariance(self, reg: float, scores) -> Array:
+        """A⁻¹ΩA⁻¹ for Ω given in the original coordinates."""
         left = self.inverse_at(reg)
-        return left @ scores @ left.T + self.bias_spread(reg, coef)
+        return left @ scores @ left.T
 
     def bias_spread(self, reg: float, coef) -> Array:
         """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
