@@ -43,16 +43,12 @@ class FirstStage(Saveable):
         M_i = (F_i − h_iφ_i)/(1 − h_i), F_i = Eᵀθ_i, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n.
         """
         F = Theta @ self.E
-        if not own:
-            return F
-        hat = self.hat(Theta)[:, None]
-        F -= hat * Phi
-        F /= 1.0 - hat
+        if own:
+            xp, pulled = arrays.namespace(Theta), Theta @ self.root
+            hat = xp.clip(xp.vecdot(pulled, pulled), 0.0, 1.0 - 1e-10)[:, None]
+            F -= hat * Phi
+            F /= 1.0 - hat
         return F
-
-    def hat(self, Theta) -> Array:
-        xp, pulled = arrays.namespace(Theta), Theta @ self.root
-        return xp.clip(xp.vecdot(pulled, pulled), 0.0, 1.0 - 1e-10)
 
 
 def first_moments(groups: list[Group]) -> Moments:

@@ -247,14 +247,12 @@ class Plan:
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
-        every = sum(part.n for part in parts) == sum(part.n for part in few)
-        share = choice.share if choice and every else None
+        share = choice.share if choice and parts is few else None
         stage, xi, loss_2, m = regress(groups, self.regs[1], self.split, share, draft.weak)
         coef = stage.coefficients(xi)
         omega, moments = residual_sums(groups, coef, n, m, self.split)
-        covariance = stage.covariance(xi, omega)
-        if choice is None:
-            covariance = covariance + stage.bias_spread(xi, coef)
+        bias = 0.0 if choice else stage.bias_spread(xi, coef)
+        covariance = stage.covariance(xi, omega) + bias
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
