@@ -39,7 +39,8 @@ class Part:
 
     def thinned(self, limit: int) -> Part:
         """The same part with evenly spaced rows only, at most `limit`."""
-        return Part(*self.few(limit), self.own, self.teaches, self.outcome)
+        X, Z, y = self.few(limit)
+        return Part(X, Z, y, self.own, self.teaches, self.outcome)
 
     def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
         """The rows in coordinates, outcomes less `middle`."""
