@@ -7,7 +7,6 @@ from itertools import permutations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import digamma
-from sklearn.metrics.cluster import contingency_matrix
 
 from .core import arrays
 from .core.checks import as_floats, as_levels, as_vector, check_lengths
@@ -100,6 +99,8 @@ def matched_accuracy(states, predicted) -> float:
     >>> matched_accuracy([0, 0, 1, 1, 2], [2, 2, 0, 0, 0])
     0.8
     """
+    from sklearn.metrics.cluster import contingency_matrix  # a tenth of a second to read
+
     states, predicted = as_vector(states, "states"), as_vector(predicted, "predicted")
     check_lengths(len(states), len(predicted), "states", "predicted")
     counts = contingency_matrix(states, predicted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import iv_oracles as slow
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kernelmean as km
 from kernelmean.comparators import TwoStageLeastSquares
 from kernelmean.instruments import judges, second_stage
+from kernelmean.instruments.choice import Tried
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
 N = 30
@@ -72,8 +75,8 @@ def stage_of(oracle: slow.Dense, y: np.ndarray) -> second_stage.SecondStage:
 def test_evidence_is_a_gaussian_density(degree):
     oracle, y = dense(1.0, degree)
     stage = stage_of(oracle, y)
-    regs = [1e-4, 1e-2, 1.0]
-    got = np.array([stage.evidence(reg) for reg in regs])
+    regs = np.array([1e-4, 1e-2, 1.0])
+    got = stage.evidence(regs)
     expected = np.array([evidence(oracle, y, reg) for reg in regs])
     assert_allclose(got - got[0], expected - expected[0], rtol=1e-6, atol=1e-6)
 
@@ -221,3 +224,22 @@ def test_strong_instruments_need_no_constant():
     Z, e = rng.normal(size=(300, 1)), rng.normal(size=300)
     X = Z + 0.5 * e[:, None]
     assert not km.KernelIV().fit(X, X[:, 0] + e, Z)._fit.draft.weak
+
+
+def test_spread_is_of_the_candidates_about_what_is_taken():
+    """Their distance from it and a quarter of a Gaussian process's posterior covariance."""
+    oracle, y = dense(1.0, 1)
+    regs, weights, taken = np.array([1e-3, 0.1]), np.array([0.3, 0.7]), np.sin(oracle.X[:, 0])
+    bases = [SimpleNamespace(numbers=lambda points: oracle.Phi)]
+    draft = SimpleNamespace(bases=bases)
+    tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None)
+    expected = np.zeros((N, N))
+    for reg, weight in zip(regs, weights, strict=True):
+        penalty = np.diag(np.r_[0.0, 1 / N, np.full(oracle.Phi.shape[1] - 2, reg)])
+        inverse = np.linalg.inv(oracle.M.T @ oracle.M / N + penalty)
+        target = oracle.M.T @ y / N
+        noise = y @ y / N - target @ inverse @ target
+        off = oracle.Phi @ inverse @ target - taken
+        own = oracle.Phi @ inverse @ oracle.Phi.T * noise / N
+        expected += weight * (own / 4 + np.outer(off, off))
+    assert_allclose(tried.spread(oracle.X, weights, taken), expected, atol=1e-8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 EXTRA = frozenset({"typer", "rich", "pandas", "pyarrow", "matplotlib", "jinja2"})
@@ -13,8 +14,11 @@ def main() -> None:
     Importing takes a second or two, in which somebody may change their mind.
     """
     try:
+        gc.disable()  # nothing that is read on the way is ever garbage: .2 s of looking for it
         from .cli import app
 
+        gc.freeze()
+        gc.enable()
         app()
     except ModuleNotFoundError as err:
         package = (err.name or "").partition(".")[0]

@@ -134,7 +134,7 @@ class Figure:
         from matplotlib.figure import Figure as Drawing
 
         with mpl.rc_context(STYLE):
-            drawing = Drawing(figsize=(self.width, self.height), layout="constrained")
+            drawing = Drawing((self.width, self.height), dpi=200, layout="constrained")
             down, across = self.shape or (1, 1)
             x, y = "x" in self.shared, "y" in self.shared
             panels = drawing.subplots(down, across, squeeze=False, sharex=x, sharey=y)
@@ -149,10 +149,11 @@ class Figure:
     def svg(self) -> bytes:
         """The content of an SVG file."""
         import matplotlib as mpl
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
 
         buffer = io.BytesIO()
-        with mpl.rc_context(STYLE):
-            self.drawing.savefig(buffer, format="svg", dpi=200, metadata={"Date": None})
+        with mpl.rc_context(STYLE):  # `savefig` draws once more before, to lay out what this does
+            FigureCanvasSVG(self.drawing).print_svg(buffer, metadata={"Date": None})
         return buffer.getvalue()
 
 

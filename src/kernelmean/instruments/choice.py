@@ -20,6 +20,7 @@ SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 
 POINTS = 300  # at which candidates are compared
 MOVED = 10.0  # concentration parameter below which instruments tell no shape
 UNLIKELY = 1e-3  # a probability that does not count
+SURE = 0.25  # of variances a posteriori: their σ² has what instruments leave of h(x) in it, too
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
@@ -71,7 +72,7 @@ class Tried:
         return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
 
     def spread(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
-        """Σ w (covariance of h a posteriori + (h − taken)(h − taken)ᵀ) over ξ, at points."""
+        """Σ w (¼ covariance of h a posteriori + (h − taken)(h − taken)ᵀ) over ξ, at points."""
         some = weights > UNLIKELY
         regs, weights = self.regs[some], weights[some]
         if not len(regs):
@@ -79,7 +80,7 @@ class Tried:
         Phi = self.draft.bases[0].numbers(points)
         coefs = np.column_stack([self.stage.coefficients(reg) for reg in regs])
         apart = (Phi @ coefs - taken[:, None]) * weights**0.5
-        return Phi @ self.stage.posterior(regs, weights) @ Phi.T + apart @ apart.T
+        return SURE * Phi @ self.stage.posterior(regs, weights) @ Phi.T + apart @ apart.T
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ class Choice:
         What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
     points : array of shape (k, d)
     covariance : array of shape (k, k)
-        Of h at the points over all candidates with a kernel that neither loss refuses: their own
-        variance and their distance from what is taken, by tempered posterior probabilities.
+        Of h at the points over all candidates with a kernel that neither loss refuses: a share of
+        their own variance and their distance from what is taken, by tempered posterior
+        probabilities. What it adds to the variance over samples stands for the smoothing bias.
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of two-stage least
         squares, and its standard error.

@@ -17,7 +17,7 @@ from .groups import Group, merged, summed
 
 LOSS_COST = 4e8  # rows × rank² of one value of the stage-1 loss
 FEWEST = 2_000  # rows of it, whatever the rank
-COARSE = 1_000  # rows that bracket λ
+COARSE = 500  # rows that bracket λ
 GRID = 45  # of a regulariser's bracketing search: each value costs r² operations
 
 
@@ -43,14 +43,12 @@ class FirstStage(Saveable):
         M_i = (F_i − h_iφ_i)/(1 − h_i), F_i = Eᵀθ_i, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n.
         """
         F = Theta @ self.E
-        if not own:
-            return F
-        hat = self.hat(Theta)[:, None]
-        return (F - hat * Phi) / (1.0 - hat)
-
-    def hat(self, Theta) -> Array:
-        xp = arrays.namespace(Theta)
-        return xp.clip(xp.sum((Theta @ self.root) ** 2, axis=1), 0.0, 1.0 - 1e-10)
+        if own:
+            xp, pulled = arrays.namespace(Theta), Theta @ self.root
+            hat = xp.clip(xp.vecdot(pulled, pulled), 0.0, 1.0 - 1e-10)[:, None]
+            F -= hat * Phi
+            F /= 1.0 - hat
+        return F
 
 
 def first_moments(groups: list[Group]) -> Moments:

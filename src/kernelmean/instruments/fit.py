@@ -154,13 +154,10 @@ class Plan:
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
-        fit = self.finish(self.fine(choice.draft), parts, choice.share)
+        fit = self.finish(self.fine(choice.draft), parts, choice)
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier).bases[0].features)
-        own, more = arrays.to_numpy(fit.covariance), choice.spread(fit.basis)
-        Phi = fit.basis.numbers(choice.points)
-        wider = np.sum((Phi @ more) * Phi) > np.sum((Phi @ own) * Phi)
-        covariance = arrays.like(more, fit.coef) if wider else fit.covariance
+        covariance = fit.covariance + arrays.like(choice.spread(fit.basis), fit.coef)
         return replace(fit, covariance=covariance, gain=choice.gain)
 
     @stage("sizes and trends")
@@ -236,11 +233,12 @@ class Plan:
 
     @stage("both stages")
     def finish(
-        self, draft: StructuralDraft, parts: list[Part], share: float | None = None
+        self, draft: StructuralDraft, parts: list[Part], choice: Choice | None = None
     ) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft.
 
-        `share` is ξ, by the size it is measured by, where the rows that it was chosen on are all.
+        ξ is that of the choice where the rows that it was made on are all. Without a choice the
+        covariance has a guess at the smoothing bias in it.
         """
         few, trends = self.few, draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
@@ -249,11 +247,12 @@ class Plan:
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
-        share = share if sum(part.n for part in parts) == sum(part.n for part in few) else None
+        share = choice.share if choice and parts is few else None
         stage, xi, loss_2, m = regress(groups, self.regs[1], self.split, share, draft.weak)
         coef = stage.coefficients(xi)
         omega, moments = residual_sums(groups, coef, n, m, self.split)
-        covariance = stage.covariance(xi, omega, coef)
+        bias = 0.0 if choice else stage.bias_spread(xi, coef)
+        covariance = stage.covariance(xi, omega) + bias
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])

@@ -9,10 +9,11 @@ from typing import Any
 
 from ..core import arrays
 from ..core.checks import Array, as_points, as_vector
-from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
+from ..core.moments import Moments, accumulate, evenly, row_blocks
 from ..core.rows import Rows, put_together
 from .basis import Basis
 
+BLOCK = 2**21  # floats of a block: of many rows there are several, for as many threads
 KEPT = 2**26  # floats of coordinates that are kept between passes over the rows: 512 MiB
 
 
@@ -94,7 +95,7 @@ class Group:
         self._kept = kept if self.keep else None
 
     def _coordinates(self) -> Iterator[tuple]:
-        rows, part = block_rows(self.basis_x.width + self.basis_z.width), self.part
+        rows, part = max(BLOCK // (self.basis_x.width + self.basis_z.width), 64), self.part
         for X, Z, y in row_blocks(part.X, part.Z, part.y, rows=rows):
             yield self.basis_x.transform(X), self.basis_z.transform(Z), y - self.middle, None
 

@@ -141,9 +141,10 @@ class StructuralInference:
 
     `covariance_` has two parts, V + B. V = A⁻¹ΩA⁻¹ is the covariance over the noise of both
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
-    influence A⁻¹M_iê_i. B = ξ²A⁻²τ² is the spread of the smoothing bias −ξA⁻¹b when b ~ N(0, τ²I),
-    with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
-    Where a fit was chosen from several and their covariance at the rows is wider, it is that one.
+    influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is the
+    mean over these of (h − ĥ)² and of a quarter of the variance of h a posteriori; otherwise the
+    spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the
+    fitted coordinates, for these are shrunk.
     """
 
     regressors: Any

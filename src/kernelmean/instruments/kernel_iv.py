@@ -100,8 +100,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     coef_ : array of shape (width,)
         Coefficients of the trend and of the kernel's coordinates, `basis_x_`.
     covariance_ : array of shape (width, width)
-        Of `coef_`: by the influence of every row on both stages, and the spread of the smoothing
-        bias (see `predict_interval`), or where it is wider that of the candidates.
+        Of `coef_`: by the influence of every row on both stages, and of the smoothing bias, by
+        what else could have been chosen (see `predict_interval`).
     reg_stage1_, reg_stage2_, loss_stage1_, loss_stage2_ : float
         λ, ξ and the two validation losses.
     trend_ : int or None

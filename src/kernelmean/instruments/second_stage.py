@@ -70,10 +70,10 @@ class SecondStage:
     def coefficients(self, reg: float) -> Array:
         return self.G @ self.along(reg)
 
-    def covariance(self, reg: float, scores, coef) -> Array:
-        """A⁻¹ΩA⁻¹ for Ω given in the original coordinates, and the spread of the smoothing bias."""
+    def covariance(self, reg: float, scores) -> Array:
+        """A⁻¹ΩA⁻¹ for Ω given in the original coordinates."""
         left = self.inverse_at(reg)
-        return left @ scores @ left.T + self.bias_spread(reg, coef)
+        return left @ scores @ left.T
 
     def bias_spread(self, reg: float, coef) -> Array:
         """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
@@ -96,17 +96,17 @@ class SecondStage:
         head, tail = self.G[:, : self.trends], self.G[:, self.trends :]
         return sum(parts) * (head @ self.inverse @ head.T) + (tail * shrink) @ tail.T
 
-    def evidence(self, reg: float) -> float:
+    def evidence(self, regs: np.ndarray) -> np.ndarray:
         """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².
 
         −½[(m−1) log q + log|I + S/ξ| + log|mA_tt|] up to a constant; without a constant m log q.
         """
         s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
         # at ξ = 0 the prior has no limit: one that rounding sets stands for it
-        reg = max(reg, arrays.EPS * max(self.size, arrays.EPS))
-        explained = np.log1p(s / reg).sum() - np.linalg.slogdet(inverse / self.m)[1]
-        degrees = self.m - min(self.trends, 1)
-        return -0.5 * float(degrees * np.log(self.noise(reg)) + explained)
+        regs = np.maximum(regs, arrays.EPS * max(self.size, arrays.EPS))
+        explained = np.log1p(s / regs[:, None]).sum(1) - np.linalg.slogdet(inverse / self.m)[1]
+        noise = np.array([self.noise(float(reg)) for reg in regs])
+        return -0.5 * ((self.m - min(self.trends, 1)) * np.log(noise) + explained)
 
     def inverse_at(self, reg: float) -> Array:
         """A⁻¹ = G diag(A_tt⁻¹, 1/(s + ξ)) Gᵀ."""
@@ -163,7 +163,7 @@ class CausalLeaveOneOut:
         """What the judges say of h at each ξ, so many scales having been searched."""
         projected, causal = map(arrays.to_numpy, self.errors(regs))
         controlled = without(self.V, causal) if self.known else projected
-        evidence = np.array([self.stage.evidence(float(reg)) for reg in regs])
+        evidence = self.stage.evidence(regs)
         mean = self.known * (causal**2).mean(1)
         kinds = np.full(len(evidence), bare)
         gained = np.full(len(evidence), OPTIMISM * (searched - 1))
