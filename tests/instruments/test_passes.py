@@ -16,6 +16,7 @@ REGS = {"reg_stage1": 1e-3, "reg_stage2": 1e-4, "trend": 1, "tune_lengthscale": 
 
 def fitted(rows: int, monkeypatch, split="loo", n: int = 900, **more):
     monkeypatch.setattr(groups, "LOOKED_AT", rows)
+    monkeypatch.setattr(groups, "KEPT", 0)
     data = km.datasets.make_iv_sigmoid(n, random_state=7)
     y = data.y.copy()
     if split == "samples":
@@ -57,6 +58,7 @@ def test_far_rows_take_the_same_passes(monkeypatch):
 
 def test_sums_of_the_second_pass_by_a_loop(monkeypatch):
     monkeypatch.setattr(groups, "LOOKED_AT", 20)
+    monkeypatch.setattr(groups, "KEPT", 0)
     rng = np.random.default_rng(0)
     X, y, Z = rng.normal(size=(80, 1)), rng.normal(size=80), rng.normal(size=(80, 2))
     bases = [Basis(Polynomial.of(A, 2), km.Nystroem(1e-3).fit(A, km.Gaussian(1.5))) for A in (X, Z)]

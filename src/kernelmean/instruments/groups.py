@@ -9,13 +9,14 @@ from typing import Any
 
 from ..core import arrays
 from ..core.checks import Array, as_points, as_vector
+from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
 from ..core.rows import Rows, put_together
 from .basis import Basis
 
 KEPT = 2**26  # floats of coordinates that are kept: 512 MiB
 COPIES = 8  # of the coordinates of a block that products of columns take
-LOOKED_AT = 50_000  # rows that are here while sums over all are made elsewhere
+LOOKED_AT = 5 * (SEARCH_ROWS - 1) + 1  # rows of very many, whose every fifth are the few
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Part:
 
     def thinned(self, limit: int) -> Part:
         """The same part with evenly spaced rows only, at most `limit`."""
+        if self.n <= limit:
+            return self
         X, Z, y = self.few(limit)
         return Part(X, Z, y, self.own, self.teaches, self.outcome)
 
@@ -71,9 +74,9 @@ class Group:
     """A part in coordinates: Φ, Θ, outcomes y less `middle`, and embeddings M by a first stage.
 
     A pass over all rows gives `moments`. What is no product of coordinates is of the rows
-    `looked_at`, which are all of them up to 50,000; of more they tell what coefficients a second
-    pass is to be made with. Their coordinates are kept where they fit in memory; their M are None
-    until `stage` is there.
+    `looked_at`. Where these are not all, they tell what coefficients a second pass is to be made
+    with. Their coordinates are kept where they fit in memory; their M are None until `stage` is
+    there.
     """
 
     part: Part
@@ -92,8 +95,8 @@ class Group:
 
     @cached_property
     def looked_at(self) -> Part:
-        """Evenly spaced rows."""
-        return self.part.thinned(LOOKED_AT) if self.n > LOOKED_AT else self.part
+        """All rows, where their coordinates can be kept, or evenly spaced ones."""
+        return self.part if self.n * self.width <= KEPT else self.part.thinned(LOOKED_AT)
 
     def blocks(self) -> Iterator[tuple]:
         """(Φ, Θ, y, M) of the rows looked at."""
@@ -146,6 +149,11 @@ class FarGroup(Group):
     """A group whose coordinates are made, and summed, where the rows are."""
 
     part: FarPart
+
+    @cached_property
+    def looked_at(self) -> Part:
+        """Those that are here."""
+        return self.part.thinned(LOOKED_AT)
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
         given = self.basis_x, self.basis_z, self.middle
