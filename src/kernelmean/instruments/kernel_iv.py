@@ -183,7 +183,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         (`split="loo"`): only small matrices and 50,000 evenly spaced rows come here. That is a
         pass over the rows, sums are another, and of more than 50,000 a third; `X.persist()` keeps
         rows of Dask at hand. Of so many the noise that `covariance_` and `specification_p_` are of
-        is, to a percent or two, that of all rows.
+        is that of all rows to within a few percent.
 
         Parameters
         ----------
