@@ -163,7 +163,8 @@ def test_an_outcome_column_is_flattened(sigmoid):
 
 # ---------------------------------------------------------------- rows stay where they are
 @pytest.mark.slow
-def test_no_block_comes_here():
+def test_no_block_comes_here(monkeypatch):
+    monkeypatch.setattr("kernelmean.instruments.kernel_iv.LOOKED_AT", SEARCH_ROWS)
     n, rows = 60_000, 30_000
     data = km.datasets.make_iv_sigmoid(n, random_state=44)
     sizes = []
