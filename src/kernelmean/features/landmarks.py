@@ -288,7 +288,8 @@ def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
         G -= coords.T @ old[:, some]
         F[rank:stop, some] = solves.solve_lower(R, G)
 
-    side_by_side(write, (slice(i, i + CACHED) for i in range(0, X.shape[0], CACHED)))
+    n = X.shape[0]
+    side_by_side(write, (slice(i, min(i + CACHED, n)) for i in range(0, n, CACHED)))
     return arrays.to_numpy(F[rank:stop, :] ** 2)
 
 
