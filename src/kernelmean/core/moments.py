@@ -72,6 +72,13 @@ class Moments:
         self.n = 0
         self.sums: dict[str, Any] = {}
 
+    @classmethod
+    def of(cls, n: int, sums: dict[str, Array]) -> Moments:
+        """Known sums over n rows."""
+        moments = cls(*sums)
+        moments.n, moments.sums = n, sums
+        return moments
+
     def add(self, **blocks: Array) -> Moments:
         """With one more block of rows: arrays (rows, r) under the letters used in the names."""
         rows = {key: block.shape[0] for key, block in blocks.items()}
@@ -86,10 +93,12 @@ class Moments:
         """The moments of both sets of rows together (for a tree reduction)."""
         if self.names != other.names:
             raise ValueError(f"moments of {other.names} cannot be merged into {self.names}")
-        both = Moments(*self.names)
-        both.n = self.n + other.n
-        both.sums = {name: self.sums[name] + other.sums[name] for name in self.names}
-        return both
+        both = {name: self.sums[name] + other.sums[name] for name in self.names}
+        return Moments.of(self.n + other.n, both)
+
+    def scaled_to(self, n: int) -> Moments:
+        """What those of n rows like these are expected to be."""
+        return Moments.of(n, {name: n / self.n * value for name, value in self.sums.items()})
 
     def mean(self, name: str) -> Array:
         """The sum divided by the number of rows."""

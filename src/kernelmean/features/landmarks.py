@@ -30,6 +30,7 @@ from .base import FeatureMap
 
 FINER = 10.0  # tolerance of landmarks that blocks propose, as a share of the one asked for
 CACHED = 8192  # columns per block when adding landmarks: the working set stays in cache
+CACHED_SHARE = 32  # of a block: likewise, where its coordinates are made
 
 
 class Landmarks(FeatureMap):
@@ -52,11 +53,13 @@ class Landmarks(FeatureMap):
         check_library(X, self.landmarks_, "X")
         if X.shape[0] <= self.rank_:
             return solves.solve_lower(self.factor_, self.kernel_.gram_of(self.landmarks_, X)).T
-        # of many rows a product takes half the time of a solve, and is as accurate here
-        eye = arrays.like(np.eye(self.rank_), self.factor_)
-        root = solves.solve_lower(self.factor_, eye).T
-        blocks = row_blocks(X, rows=block_rows(self.rank_))
-        parts = [self.kernel_.gram_of(block, self.landmarks_) @ root for (block,) in blocks]
+        # of many rows a product takes a third of the time of a solve, and is as accurate here
+        inverse = solves.solve_lower(self.factor_, arrays.like(np.eye(self.rank_), self.factor_))
+        rows = block_rows(self.rank_ * (CACHED_SHARE if isinstance(X, np.ndarray) else 1))
+        grams = (
+            self.kernel_.gram_of(*block, self.landmarks_) for block in row_blocks(X, rows=rows)
+        )
+        parts = [solves.times_transposed(K, inverse) for K in grams]
         return parts[0] if len(parts) == 1 else arrays.namespace(X).concat(parts)
 
     def derivative_of(self, X, column: int) -> Array:

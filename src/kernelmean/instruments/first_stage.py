@@ -13,7 +13,7 @@ from ..core.moments import Moments
 from ..core.rows import put_together
 from ..core.saving import Saveable
 from ..regression.leave_one_out import LeaveOneOut
-from .groups import Group, merged, summed
+from .groups import Group, merged, moments_of
 
 LOSS_COST = 4e8  # rows × rank² of one value of the stage-1 loss
 FEWEST = 2_000  # rows of it, whatever the rank
@@ -25,7 +25,7 @@ GRID = 45  # of a regulariser's bracketing search: each value costs r² operatio
 class FirstStage(Saveable):
     """z ↦ E[(t, φ)(X) | z] = Eᵀθ(z), with what the leverage of a row needs.
 
-    E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, root rootᵀ = (ΘᵀΘ/n + λI)⁻¹/n.
+    E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, rootᵀroot = (ΘᵀΘ/n + λI)⁻¹/n, upper triangular.
     """
 
     E: Array
@@ -35,7 +35,7 @@ class FirstStage(Saveable):
     def of(cls, grid: solves.EigenGrid, cross, reg: float, n: int) -> FirstStage:
         shrink = grid.shrink(reg)
         E = grid.vectors @ (shrink[:, None] * (grid.vectors.T @ cross))
-        return cls(E, grid.vectors * (shrink / n) ** 0.5)
+        return cls(E, solves.triangle((grid.vectors * (shrink / n) ** 0.5).T))
 
     def rows(self, Phi, Theta, own: bool) -> Array:
         """M: embeddings at the rows, (n, width); rows it was learned from are left out in turn.
@@ -44,16 +44,14 @@ class FirstStage(Saveable):
         """
         F = Theta @ self.E
         if own:
-            xp, pulled = arrays.namespace(Theta), Theta @ self.root
-            hat = xp.clip(xp.vecdot(pulled, pulled), 0.0, 1.0 - 1e-10)[:, None]
+            hat = self.hat(Theta)[:, None]
             F -= hat * Phi
             F /= 1.0 - hat
         return F
 
-
-def first_moments(groups: list[Group]) -> Moments:
-    """ΘᵀΘ and ΘᵀΦ over the rows that teach stage 1."""
-    return summed(groups, ["zz", "zx"], lambda x, z, y, m: {"x": x, "z": z})
+    def hat(self, Theta) -> Array:
+        xp, half = arrays.namespace(Theta), solves.times_transposed(Theta, self.root, lower=False)
+        return xp.clip(xp.vecdot(half, half), 0.0, 1.0 - 1e-10)
 
 
 def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, float, int]:
@@ -71,7 +69,7 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
 
 def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]:
     """Stage 1 on all rows of the groups, with λ and its leave-one-out loss."""
-    moments = first_moments(groups)
+    moments = moments_of(groups)
     grid = solves.EigenGrid.of(moments.mean("zz"))
     cross = moments.mean("zx")
     loss = _leave_one_out(groups, grid, cross, moments.n)
@@ -126,7 +124,7 @@ class SplitStage1:
 
 def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, float]:
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
-    moments = [first_moments([g]) for g in groups]
+    moments = [g.moments for g in groups]
     if groups[0].outcome:
         rest = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
         stages = [SplitStage1.of(*three) for three in zip(rest, moments, groups, strict=True)]

@@ -29,7 +29,7 @@ from .moment_test import moment_test
 from .roles import Roles
 from .rows import complete, together
 from .search import ROWS, seek_scales
-from .second_stage import Equations, candidates, regress, residual_sums
+from .second_stage import Equations, candidates, regress, residual_sums, see_through
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
@@ -248,7 +248,12 @@ class Plan:
             for group in groups:
                 group.own = False
         share = choice.share if choice and parts is few else None
-        stage, xi, loss_2, m = regress(groups, self.regs[1], self.split, share, draft.weak)
+        how = self.regs[1], self.split, share, draft.weak
+        stage, xi, loss_2, m = regress(groups, *how)
+        if far := [group for group in groups if group.n > group.looked_at.n]:
+            for group in far:
+                see_through(group, stage.coefficients(xi), n, m)
+            stage, xi, loss_2, m = regress(groups, *how)
         coef = stage.coefficients(xi)
         omega, moments = residual_sums(groups, coef, n, m, self.split)
         bias = 0.0 if choice else stage.bias_spread(xi, coef)

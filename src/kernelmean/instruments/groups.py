@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from ..core import arrays
 from ..core.checks import Array, as_points, as_vector
-from ..core.moments import Moments, accumulate, evenly, row_blocks
+from ..core.minimise import SEARCH_ROWS
+from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
 from ..core.rows import Rows, put_together
+from ..core.threads import streamed
 from .basis import Basis
 
-BLOCK = 2**21  # floats of a block: of many rows there are several, for as many threads
-KEPT = 2**26  # floats of coordinates that are kept between passes over the rows: 512 MiB
+KEPT = 2**26  # floats of coordinates that are kept: 512 MiB
+COPIES = 8  # of the coordinates of a block that products of columns take
+LOOKED_AT = 5 * (SEARCH_ROWS - 1) + 1  # rows of very many, whose every fifth are the few
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,15 @@ class Part:
         return self.y.shape[0]
 
     def few(self, limit: int) -> tuple:
-        """(X, Z, y) at evenly spaced rows, at most `limit`."""
-        rows = evenly(self.y.shape[0], limit)
+        """(X, Z, y) at evenly spaced rows, at most `limit`, of those looked at."""
+        looked_at = evenly(self.y.shape[0], LOOKED_AT)
+        rows = looked_at[evenly(len(looked_at), limit)]
         return tuple(arrays.take(column, rows, axis=0) for column in (self.X, self.Z, self.y))
 
     def thinned(self, limit: int) -> Part:
         """The same part with evenly spaced rows only, at most `limit`."""
+        if self.n <= limit:
+            return self
         X, Z, y = self.few(limit)
         return Part(X, Z, y, self.own, self.teaches, self.outcome)
 
@@ -66,10 +72,12 @@ class FarPart(Part):
 
 @dataclass
 class Group:
-    """A part in coordinates: blocks of (Φ, Θ, y, M), outcomes less `middle`.
+    """A part in coordinates: Φ, Θ, outcomes y less `middle`, and embeddings M by a first stage.
 
-    M, the embeddings of the rows by a first stage, are None until `stage` is there. Coordinates are
-    kept between passes where they fit in memory, and computed again otherwise.
+    A pass over all rows gives `moments`. What is no product of coordinates is of the rows
+    `looked_at`. Where these are not all, they tell what coefficients a second pass is to be made
+    with. Their coordinates are kept where they fit in memory; their M are None until `stage` is
+    there.
     """
 
     part: Part
@@ -77,34 +85,54 @@ class Group:
     basis_z: Basis
     middle: float = 0.0
     stage: Any = None  # the FirstStage that embeds the rows
-    keep: bool = True  # coordinates, where they fit in memory
+    through: Moments | None = None  # of the second pass
+    nearly: Any = None  # the coefficients that it was made with
 
     def __post_init__(self) -> None:
         self.own, self.teaches = self.part.own, self.part.teaches
         self.outcome, self.n = self.part.outcome, self.part.n
-        self.keep &= self.n * (self.basis_x.width + self.basis_z.width) <= KEPT
+        self.width = self.basis_x.width + self.basis_z.width
         self._kept: list | None = None
 
+    @cached_property
+    def looked_at(self) -> Part:
+        """All rows, where their coordinates can be kept, or evenly spaced ones."""
+        return self.part if self.n * self.width <= KEPT else self.part.thinned(LOOKED_AT)
+
     def blocks(self) -> Iterator[tuple]:
-        kept = []
-        for Phi, Theta, y, M in self._kept or self._coordinates():
+        """(Φ, Θ, y, M) of the rows looked at."""
+        kept, keep = [], self.looked_at.n * self.width <= KEPT
+        for Phi, Theta, y, M in self._kept or self._coordinates(self.looked_at):
             block = Phi, Theta, y, self._embedded(Phi, Theta) if M is None else M
-            if self.keep:
+            if keep:
                 kept.append(block)
             yield block
-        self._kept = kept if self.keep else None
+        self._kept = kept if keep else None
 
-    def _coordinates(self) -> Iterator[tuple]:
-        rows, part = max(BLOCK // (self.basis_x.width + self.basis_z.width), 64), self.part
-        for X, Z, y in row_blocks(part.X, part.Z, part.y, rows=rows):
-            yield self.basis_x.transform(X), self.basis_z.transform(Z), y - self.middle, None
+    def _coordinates(self, part: Part) -> Iterator[tuple]:
+        pieces = row_blocks(part.X, part.Z, part.y, rows=block_rows(COPIES * self.width))
+        return streamed(lambda piece: self._transformed(*piece), pieces)
+
+    def _transformed(self, X, Z, y) -> tuple:
+        return self.basis_x.transform(X), self.basis_z.transform(Z), y - self.middle, None
 
     def _embedded(self, Phi, Theta) -> Array | None:
         return None if self.stage is None else self.stage.rows(Phi, Theta, self.own)
 
+    @cached_property
+    def moments(self) -> Moments:
+        """ΘᵀΘ, ΘᵀΦ, Θᵀy and yᵀy of all rows."""
+        columns = lambda x, z, y, m: {"x": x, "z": z, "y": y[:, None]}  # noqa: E731
+        return self.total(["zz", "zx", "zy", "yy"], columns)
+
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
-        """Sums over all rows of products of the columns that `columns(Φ, Θ, y, M)` gives."""
-        return accumulate(self.blocks(), names, columns)
+        """Sums over all rows of products of the columns that `columns(Φ, Θ, y, None)` gives."""
+        whole = self.looked_at is self.part
+        return accumulate(self.blocks() if whole else self._coordinates(self.part), names, columns)
+
+    def estimated(self, names: list[str], columns: Callable[..., dict]) -> Moments:
+        """The same of columns of (Φ, Θ, y, M), as the rows looked at tell them."""
+        return accumulate(self.blocks(), names, columns).scaled_to(self.n)
 
     def mean_norm(self) -> float:
         """Mean of k(x, x), part of the stage-1 loss on these rows."""
@@ -113,7 +141,7 @@ class Group:
 
     def few(self, limit: int) -> tuple:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
-        if self.n <= limit and self._kept is not None:
+        if self.looked_at.n <= limit and self._kept is not None:
             return tuple(put_together(part) for part in zip(*self.blocks(), strict=True))
         X, Z, y = self.part.few(limit)
         Phi, Theta = self.basis_x.transform(X), self.basis_z.transform(Z)
@@ -125,16 +153,20 @@ class FarGroup(Group):
 
     part: FarPart
 
+    @cached_property
+    def looked_at(self) -> Part:
+        """Those that are here."""
+        return self.part.thinned(LOOKED_AT)
+
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
-        given = self.basis_x, self.basis_z, self.middle, self.stage, self.own
+        given = self.basis_x, self.basis_z, self.middle
         return self.part.rows.reduce(_sums, given, names, columns)
 
 
 def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
-    basis_x, basis_z, middle, stage, own = given
     X, Z, y = _checked(*block)
-    here = Group(Part(X, Z, y, own), basis_x, basis_z, middle, stage, keep=False)
-    return here.total(names, columns)
+    here = Group(Part(X, Z, y), *given)
+    return accumulate(here._coordinates(here.part), names, columns)
 
 
 def _checked(X, y, Z, C) -> tuple:
@@ -150,6 +182,6 @@ def merged(parts: Iterable[Moments]) -> Moments:
     return reduce(Moments.merge, parts)
 
 
-def summed(groups: list[Group], names: list[str], columns: Callable[..., dict]) -> Moments:
-    """`Group.total` over several groups."""
-    return merged(group.total(names, columns) for group in groups)
+def moments_of(groups: Iterable[Group]) -> Moments:
+    """Those of all rows of the groups."""
+    return merged(group.moments for group in groups)

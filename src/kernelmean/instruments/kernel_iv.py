@@ -36,7 +36,7 @@ from .choice import StructuralDraft
 from .fit import Plan, StructuralFit
 from .forms import LINEAR, Forms, forms_of, plainer_forms
 from .formula import Design, read_formula
-from .groups import FarPart, Part
+from .groups import LOOKED_AT, FarPart, Part
 from .inference import StructuralInference
 from .roles import Roles
 from .rows import kind_of, share, thinned_parts, together
@@ -180,8 +180,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         `moment_test`). The better one is adopted.
 
         Arrays and DataFrames of Dask (extra `dask`) and `Rows` are summed where they are
-        (`split="loo"`): only small matrices and 10,000 evenly spaced rows come here. Four passes
-        are made over the rows; `X.persist()` keeps those of Dask at hand.
+        (`split="loo"`): only small matrices and 50,000 evenly spaced rows come here. That is a
+        pass over the rows, sums are another, and of more than 50,000 a third; `X.persist()` keeps
+        rows of Dask at hand. Of so many the noise that `covariance_` and `specification_p_` are of
+        is that of all rows to within a few percent.
 
         Parameters
         ----------
@@ -322,7 +324,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """The rows by the part they play in the stages, the columns by theirs."""
         if is_far(X, y, Z, C):
             self._check_split()
-        rows, X, y, Z, C = few_of(SEARCH_ROWS, X=X, y=y, Z=Z, C=C)
+        rows, X, y, Z, C = few_of(LOOKED_AT, X=X, y=y, Z=Z, C=C)
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
         points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)

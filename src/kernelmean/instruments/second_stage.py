@@ -11,11 +11,11 @@ import numpy as np
 from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments
+from ..core.moments import Moments, accumulate
 from ..core.rows import put_together
 from .basis import trend_inverse
-from .first_stage import choose
-from .groups import Group, merged, summed
+from .first_stage import FirstStage, choose
+from .groups import Group, merged
 from .judges import OPTIMISM, Judged
 from .rows import complete
 
@@ -194,8 +194,7 @@ class Equations:
     def of(cls, groups: list[Group]) -> Equations:
         """From the rows of stage 2."""
         learners = [g for g in groups if g.outcome]
-        columns = lambda x, z, y, m: {"m": m, "y": y[:, None]}  # noqa: E731
-        moments = summed(learners, ["mm", "my", "yy"], columns)
+        moments = merged(map(embedded_moments, learners))
         second, target, power = (moments.mean(name) for name in ("mm", "my", "yy"))
         Phi, M, y = complete_rows(learners)
         slopes = slice(1, learners[0].basis_x.polynomial.slopes)
@@ -218,7 +217,7 @@ class Equations:
         def columns(Phi, Theta, y, M) -> dict:
             return {"v": Phi - M, "y": y[:, None]}
 
-        more = summed([g for g in groups if g.outcome], ["vv", "vy"], columns)
+        more = merged(g.estimated(["vv", "vy"], columns) for g in groups if g.outcome)
         spare = max(self.m - groups[0].basis_z.width, 1)
         second, target = self.second + more.mean("vv") / spare, more.mean("vy")[:, 0] / spare
         return replace(self, second=second, target=self.target + target)
@@ -237,6 +236,47 @@ class Equations:
         Phi = own if self.Phi is self.M else arrays.to_numpy(self.Phi)[:, some]
         inner = second[np.ix_(some, some)]
         return replace(self, second=inner, target=target[some], Phi=Phi, M=own, y=y)
+
+
+def embedded_moments(group: Group) -> Moments:
+    """MᵀM, Mᵀy and yᵀy over the rows of a group.
+
+    Where rows are not all looked at they are known once `seen_through`. Before that those of
+    F = ΘE, which products of coordinates tell, stand for them, and, where rows are left out, what
+    that changes at the rows looked at: MᵀM − FᵀF = SᵀD + DᵀS, S = M + F and D = (M − F)/2.
+    """
+    names, (E, sums) = ["mm", "my", "yy"], (group.stage.E, group.moments.sums)
+    if group.looked_at.n == group.n:
+        return group.estimated(names, lambda x, z, y, m: {"m": m, "y": y[:, None]})
+    if group.through:
+        return Moments.of(group.n, {name: group.through.sums[name] for name in names})
+    columns = partial(left_out, group.stage, group.n / group.looked_at.n)
+    rest = accumulate(group.blocks(), ["sd", "dy"], columns).sums
+    mm = E.T @ sums["zz"] @ E + rest["sd"] + rest["sd"].T
+    return Moments.of(
+        group.n, {"mm": mm, "my": E.T @ sums["zy"] + 2.0 * rest["dy"], "yy": sums["yy"]}
+    )
+
+
+def left_out(stage: FirstStage, scale: float, Phi, Theta, y, M) -> dict[str, Array]:
+    """S and D of rows that stand for so many each: one that would count for half a row, for one."""
+    xp, F, hat = arrays.namespace(M), Theta @ stage.E, stage.hat(Theta)
+    weights = xp.where(hat * scale < 0.5, scale * xp.ones_like(hat), xp.ones_like(hat))
+    return {"s": M + F, "d": 0.5 * weights[:, None] * (M - F), "y": y[:, None]}
+
+
+def see_through(group: Group, coef, n: int, m: int) -> None:
+    """A second pass over rows that are not all looked at: what is no product of coordinates.
+
+    Residuals are those of coefficients that are nearly the last ones.
+    """
+    stage, own, about = group.stage, group.own, residuals(group, coef, n, m)
+
+    def columns(Phi, Theta, y, M) -> dict:
+        M = stage.rows(Phi, Theta, own)
+        return about(Phi, Theta, y, M) | {"m": M, "y": y[:, None]}
+
+    group.through, group.nearly = group.total(["mm", "my", "yy", "oo", "rr"], columns), coef
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
@@ -297,23 +337,38 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
 def residual_sums(
     groups: list[Group], coef, n: int, m: int, split: str
 ) -> tuple[Array, Moments | None]:
-    """Ω, and what `moment_test` is of, over the complete rows, if there are any: one pass.
+    """Ω, and what `moment_test` is of, over the complete rows, if there are any.
 
-    Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2.
+    Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2. Sums of a
+    second pass, at other coefficients, are corrected by what the rows looked at say of both.
+    """
+    names, omega, whole = ["oo", "rr"], 0.0, []
+    for g in groups:
+        found = g.estimated(names, residuals(g, coef, n, m)).sums
+        if g.through:
+            other = g.estimated(names, residuals(g, g.nearly, n, m)).sums
+            found = {name: g.through.sums[name] + found[name] - other[name] for name in names}
+        omega = omega + found["oo"]
+        if complete([g], split):
+            sums = g.moments.sums
+            r = sums["zy"][:, 0] - sums["zx"] @ coef
+            whole.append(Moments.of(g.n, {"zz": sums["zz"], "r": r, "rr": found["rr"]}))
+    return omega, merged(whole) if whole else None
+
+
+def residuals(group: Group, coef, n: int, m: int) -> Callable[..., dict[str, Array]]:
+    """Columns s_iM_i and r_iθ_i, r = y − h(x).
+
     s_i = (y_i − M_iᵀb)/m for a row of stage 2, less (φ_i − M_i)ᵀb/n for one that teaches stage 1:
     for a row in both, with n = m, the structural residual (y_i − φ_iᵀb)/n.
     """
+    outcome, teaches = group.outcome, group.teaches  # the group itself does not travel
 
-    def columns(outcome: bool, teaches: bool, Phi, Theta, y, M) -> dict:
+    def columns(Phi, Theta, y, M) -> dict:
         h, fitted = Phi @ coef, M @ coef
         s = (y - fitted) / m if outcome else 0.0 * y
         if teaches:
             s = s - (h - fitted) / n
-        return {"s": M * s[:, None], "z": Theta, "r": Theta * (y - h)[:, None]}
+        return {"o": M * s[:, None], "r": Theta * (y - h)[:, None]}
 
-    found = []
-    for g in groups:
-        names = ["ss", "zz", "r", "rr"] if complete([g], split) else ["ss"]
-        found.append(g.total(names, partial(columns, g.outcome, g.teaches)))
-    whole = [moments for moments in found if "rr" in moments.names]
-    return sum(moments.sums["ss"] for moments in found), merged(whole) if whole else None
+    return columns
