@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
 
 from ..core.minimise import mean_and_error
 from ..core.summary import Line
@@ -79,6 +78,8 @@ def _candidates(y: np.ndarray) -> np.ndarray:
 def _log_density(e: np.ndarray) -> np.ndarray:
     """Of each number by a kernel density of the others, and a share of a wide law."""
     width, n = float(silverman(e[:, None])[0]), len(e)
-    near = squareform(np.exp(-0.5 * pdist(e[:, None] / width, "sqeuclidean")))
-    p = near.sum(axis=1) / ((n - 1) * width * (2 * np.pi) ** 0.5)
+    apart = np.subtract.outer(e, e).astype(np.float32) / np.float32(width)  # six digits will do
+    near = np.exp(-0.5 * apart * apart)
+    np.fill_diagonal(near, 0.0)
+    p = near.sum(axis=1, dtype=float) / ((n - 1) * width * (2 * np.pi) ** 0.5)
     return Wide.of(e[:, None], WIDE).log_mixed(p, e[:, None])

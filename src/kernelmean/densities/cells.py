@@ -46,6 +46,11 @@ def enough(rows: Rows | None, d: int, name: str, most: int = 1) -> Rows | None:
     return rows
 
 
+def to_be_summed(X, Y) -> bool:
+    """Whether rows in memory are so many that sums over them do, and cells hold their outcomes."""
+    return isinstance(X, np.ndarray) and len(X) > SEARCH_ROWS and Y.shape[1] == 1
+
+
 @dataclass(frozen=True)
 class Cells:
     """Sums at some of the nodes 0, ±step, ±2 step, …

@@ -29,9 +29,10 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import canonical_order
+from ..core.moments import canonical_order, evenly
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors, side_by_side
@@ -42,7 +43,7 @@ from ..kernels import Kernel, Periodic, fitted_kernel, is_tuned
 from ..regression.smoother import Smoother
 from . import bending, rival
 from .bandwidth import bandwidth_lines, with_bandwidth
-from .cells import enough
+from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
 from .fit import Draft, Fit, Plan, better
 from .laws import MovedLaws
@@ -152,8 +153,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         The bent scale B, a function of rows of y, with its inverse `back`; `location_`, `points_`,
         `bandwidth_` and `loo_score_` are on it.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
-        X, and Y or its residuals; of more than 10,000 rows elsewhere 10,000 of X, and the nodes
-        that sums over Y are gathered at.
+        X, and Y or its residuals; of more than 10,000 rows 10,000 of X, and the nodes that sums
+        over Y are gathered at.
     target_names_ : list of str or None
         Names of the columns of a table y.
 
@@ -215,9 +216,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def fit(self, X, y) -> ConditionalDensity:
         """Learn the conditional density of y given X.
 
-        Arrays and DataFrames of Dask, and `Rows`, are summed where they are: kernels, bandwidth
-        and λ are chosen on 10,000 evenly spaced rows, λ by the score of these rows left out of all.
-        Beyond 10,000 rows y has a single column.
+        More than 10,000 rows are summed, where they are if they are of Dask or a `Rows`: kernels,
+        bandwidth and λ are chosen on 10,000 evenly spaced rows, λ by the score of these rows left
+        out of all. Then y has a single column; of several in memory all rows are kept.
 
         Parameters
         ----------
@@ -235,6 +236,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         rows = enough(rows, points_y.shape[1], "y")
         order = canonical_order(points_x, points_y)
         rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
+        if rows is None and to_be_summed(rows_x, rows_y):
+            order = order[evenly(len(order), SEARCH_ROWS)]
+            rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=Rows(rows_x), y=rows_y)
         plan, rows_y = self._plan(rows_x, rows_y, column_names(X)).bent(rows_x, rows_y)
         fit = plan.finish(self._search(plan, rows_x, rows_y), rows_x, rows_y, rows)
         self._adopt(fit.in_order(order, points_x))

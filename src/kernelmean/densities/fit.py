@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, frozen, hushed, warn_numerical
-from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
+from ..core.minimise import largest, minimise_log10
 from ..core.moments import evenly
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -43,6 +43,7 @@ TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
+REG_ROWS = 4_000  # whose score chooses λ
 
 
 @dataclass(frozen=True)
@@ -337,7 +338,7 @@ class Plan:
                 score = DensityScore.of(score.smoother, Target.of(apart, kernel_y))
             else:
                 score = DensityScore.among(score.smoother, apart, cells, kernel_y)
-        few = score.thinned(SEARCH_ROWS)
+        few = score.thinned(REG_ROWS)
         reg, _ = minimise_log10(few, *REGS, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
