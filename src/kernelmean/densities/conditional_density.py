@@ -499,8 +499,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """Drafts side by side on few rows, then a round for the better one on more of them."""
         best = self._better_draft(plan, X, Y)
         for search in track([best.search], description="Scales", verbose=self.verbose):
-            search.round()
-            search.settle()
+            search.finish()
         return best
 
     def _better_draft(self, plan: Plan, X, Y) -> Draft:

@@ -17,6 +17,7 @@ from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.solves import kept
 from ..core.stages import stage
+from ..core.threads import side_by_side
 from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.wide import MOST, Wide
@@ -34,7 +35,7 @@ from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
-from .search import ROUGH_MASS, ROUNDS, DensitySearch
+from .search import ROUGH_MASS, DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
@@ -201,7 +202,7 @@ def better(plain: Draft, moved: Draft) -> Draft:
 
     M is a matter of where the density is high: a few values that are often the same decide it.
     """
-    more, error = gain(moved.search.log_densities(), plain.search.log_densities())
+    more, error = gain(*side_by_side(lambda draft: draft.search.log_densities(), (moved, plain)))
     if abs(more) > error:
         return moved if more > 0 else plain
     return min(plain, moved, key=lambda draft: draft.search.score())
@@ -256,8 +257,7 @@ class Plan:
             None if self.bandwidth is None else 1.0,
             self.reg,
         )
-        for _ in range(ROUNDS):
-            search.round()
+        search.draft()
         return Draft(search, line)
 
     @stage("scales")
@@ -339,7 +339,7 @@ class Plan:
             else:
                 score = DensityScore.among(score.smoother, apart, cells, kernel_y)
         few = score.thinned(REG_ROWS)
-        reg, _ = minimise_log10(few, *REGS, precision=1e-2)
+        reg, _ = minimise_log10(few, *REGS, 12, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
     def _seek_location(
