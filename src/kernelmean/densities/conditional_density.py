@@ -47,7 +47,6 @@ from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
 from .fit import Draft, Fit, Plan, better
 from .laws import MovedLaws
-from .score import DensityScore, Target
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
@@ -153,7 +152,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         The bent scale B, a function of rows of y, with its inverse `back`; `location_`, `points_`,
         `bandwidth_` and `loo_score_` are on it.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
-        X, and Y or its residuals; of more than 10,000 rows 10,000 of X, and the nodes that sums
+        X, and Y or its residuals; of rows that are summed 10,000 of X, and the nodes that sums
         over Y are gathered at.
     target_names_ : list of str or None
         Names of the columns of a table y.
@@ -216,9 +215,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def fit(self, X, y) -> ConditionalDensity:
         """Learn the conditional density of y given X.
 
-        More than 10,000 rows are summed, where they are if they are of Dask or a `Rows`: kernels,
-        bandwidth and λ are chosen on 10,000 evenly spaced rows, λ by the score of these rows left
-        out of all. Then y has a single column; of several in memory all rows are kept.
+        Arrays and DataFrames of Dask, and `Rows`, are summed where they are, and so are more than
+        50,000 rows in memory: kernels and bandwidth are chosen on 10,000 evenly spaced rows, λ by
+        the score of 4,000 left out of all. Beyond 10,000 rows elsewhere y has a single column.
 
         Parameters
         ----------
@@ -407,7 +406,6 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         check_is_fitted(self)
         fit, points = self._fit, self.points_
-        fit.check_rows("loo_score")
         kernel = with_bandwidth(
             fit.kernel_y, fit.kernel_y.lengthscale if bandwidth is None else bandwidth,
             arrays.to_numpy(points), "kernel_y",
@@ -415,11 +413,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
         reg = fit.reg if reg is None else check_positive(reg, "reg", zero=True)
         smoother = fit.smoother
         if lengthscale is not None:
+            if fit.gathered is not None:
+                raise ValueError("lengthscale is for fits whose rows are here; here are their sums")
             features = as_feature_map(self.features)
             kernel_x = with_lengthscale(fit.kernel_x, lengthscale)
             Phi = features.fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
-        return DensityScore.of(smoother, Target.of(points, kernel, exact=fit.exact))(reg)
+        return fit.score_at(smoother, kernel, "loo_score")(reg)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""

@@ -30,7 +30,7 @@ from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
 from .bending import chosen_bend
-from .cells import Cells, Sums
+from .cells import Cells, Sums, shares
 from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
@@ -71,6 +71,7 @@ class Fit(Saveable):
     gain: tuple[float, float] | None = None  # log density over that of a line with normal errors
     gathered: Array | None = None  # sums over rows elsewhere, beside their nodes, the points
     bend: Bend | None = None  # of y: points and laws before it are on the bent scale
+    outcomes: Array | None = None  # of the rows of X, where points are nodes
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
@@ -98,29 +99,46 @@ class Fit(Saveable):
         Without a move: where a law lies is taken from its row, which is then its residual; on a
         bent scale, where it matters where that is, from the mean learned with the row.
         """
-        self.check_rows("conformalize")
-        some = evenly(self.points.shape[0], limit)
-        P, points = (arrays.to_numpy(A) for A in (self.smoother.P, self.points))
-        W = (P[some] * arrays.to_numpy(self.smoother.shrink(self.reg) / len(P))) @ P.T
-        own = np.arange(len(some)), some
-        W /= kept(W[own])[:, None]
-        W[own] = 0.0
+        some = evenly(self.smoother.P.shape[0], limit)
+        P = arrays.take(self.smoother.P, some, axis=0)
+        points = arrays.to_numpy(arrays.take(self.own_points("conformalize"), some, axis=0))
+        right = self.smoother.P if self.gathered is None else self._along(self.gathered)
+        W = arrays.to_numpy(P * (self.smoother.shrink(self.reg) / self.smoother.n) @ right.T)
+        h = arrays.to_numpy(self.smoother.leverage(self.reg, P))
+        if self.gathered is None:
+            W[np.arange(len(some)), some] = 0.0
+        else:
+            W -= h[:, None] * shares(arrays.to_numpy(self.points)[:, 0], points[:, 0])
+        W /= kept(h)[:, None]
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
         if self.bend is None:
-            return MovedLaws(m, None, self.wide), points[some]
-        shift, rows = None, points[some]
+            return MovedLaws(m, None, self.wide), points
+        shift, rows = None, points
         if self.location is not None:
             shift = arrays.to_numpy(self.location(arrays.take(self.X, some, axis=0)))
             rows = rows + shift
         return MovedLaws(m, shift, self.wide, self.bend), self.bend.back(rows)
 
-    def check_rows(self, what: str) -> None:
-        """Refuse what looks at the rows of the fit one by one, where they are gathered."""
-        if self.gathered is not None:
+    def own_points(self, what: str) -> Array:
+        """Outcomes, or residuals, of the rows of X."""
+        if self.gathered is None:
+            return self.points
+        if self.outcomes is None:
             raise ValueError(
-                f"{what} needs the rows of the fit, which are elsewhere: here are sums over them. "
-                "Give it rows X and y, or fit to rows.few(10_000)"
+                f"{what} needs outcomes of rows, which a file of an older version lacks"
             )
+        return self.outcomes
+
+    def score_at(self, smoother: Smoother, kernel: Any, what: str) -> DensityScore:
+        """The score with other parameters."""
+        points = self.own_points(what)
+        if self.gathered is None:
+            return DensityScore.of(smoother, Target.of(points, kernel, exact=self.exact))
+        return DensityScore.among(smoother, points, self.points, self.gathered, kernel)
+
+    def _along(self, sums: Array) -> Array:
+        """Sums in cells, their counts left out where the rows have no ones."""
+        return sums if self.intercept else sums[:, 1:]
 
     @cached_property
     def right(self) -> Array:
@@ -294,7 +312,7 @@ class Plan:
             sums = Sums.of(rows, kernel_y, features, location, self.bend)
             smoother, support = Smoother.among(Phi, self.intercept, sums.moments), sums.support
             cells = sums.along(smoother)
-            score = DensityScore.among(smoother, points, cells, kernel_y)
+            score = DensityScore.among(smoother, points, cells.points, cells.sums, kernel_y)
             if location is not None and location.beyond is not None:
                 location = replace(location, beyond=replace(location.beyond, support=support))
         reg = self._choose_reg(score, points, Y, kernel_y, cells) if self.reg is None else self.reg
@@ -304,7 +322,8 @@ class Plan:
             support, longest(smoother, reg) if self.intercept else math.inf, bend=self.bend,
         )  # fmt: skip
         if cells is not None:
-            fit = replace(fit, points=frozen(cells.points), gathered=frozen(cells.sums))
+            nodes, sums = frozen(cells.points), frozen(cells.sums)
+            fit = replace(fit, points=nodes, gathered=sums, outcomes=frozen(points))
         if self.wide == 0:
             return fit
         return self._widened(fit, score.thinned(WIDE_ROWS), *map(arrays.to_numpy, (points, Y)))
@@ -337,7 +356,8 @@ class Plan:
             if cells is None:
                 score = DensityScore.of(score.smoother, Target.of(apart, kernel_y))
             else:
-                score = DensityScore.among(score.smoother, apart, cells, kernel_y)
+                sums = cells.points, cells.sums
+                score = DensityScore.among(score.smoother, apart, *sums, kernel_y)
         few = score.thinned(REG_ROWS)
         reg, _ = minimise_log10(few, *REGS, 12, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
