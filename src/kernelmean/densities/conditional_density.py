@@ -83,12 +83,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
     the smaller score: the density is that of residuals around a smooth mean m(x),
     q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out residuals
     e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a distribution that
-    moves along need not be learned anew at every x. A bent scale, where y is skewed or has long
-    tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s is small, times
-    B′(y); c and s are those under which rows left out of a regression are most likely, by .05 a row
-    and three standard errors at least, otherwise y stays as it is. All answers are on the scale of
-    y. And a small share of a wide law, so that no density is zero: where q is not positive nothing
-    was seen, which is not to say that nothing can be.
+    moves along need not be learned anew at every x. Where the bandwidth is chosen, too, Gaussian
+    kernels stand at residuals drawn towards their mean by (1 − γ²/σ²)^½, σ² their variance, so that
+    laws are no wider than they are; moments are of residuals as they came. A bent scale, where y is
+    skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s
+    is small, times B′(y); c and s are those under which rows left out of a regression are most
+    likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
+    are on the scale of y. And a small share of a wide law, so that no density is zero: where q is
+    not positive nothing was seen, which is not to say that nothing can be.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
@@ -161,7 +163,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
     ----------
     Spiteri (2023), chapter 2: eq. 2.10, 2.11; Fan and Yim (2004), A crossvalidation method for
     estimating conditional densities; Hyndman, Bashtannyk, Grunwald (1996), Estimating and
-    visualizing conditional densities (densities around a mean); MATH §8.
+    visualizing conditional densities (densities around a mean); Silverman (1986), Density
+    estimation, §6.4 (points drawn together); MATH §8.
 
     Examples
     --------
@@ -309,7 +312,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
             `to_frame`.
         """
         laws = self._laws(X)
-        if laws.wide or laws.bend or (laws.shift is not None and len(laws) > 1):
+        drawn = self._fit.drawn is not None
+        if laws.wide or laws.bend or drawn or (laws.shift is not None and len(laws) > 1):
             return laws
         if laws.shift is None:
             return laws.embedding

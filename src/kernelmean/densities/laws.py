@@ -47,18 +47,22 @@ class MovedLaws(Law):
     bend : Bend, optional
         The laws are those of B⁻¹(y), y as above: in one column all is exact or as precise as
         without; the mode of several is B⁻¹ of theirs.
+    drawn : MeanEmbedding, optional
+        With points that are drawn together by as much as the kernel spreads them: what has a
+        bandwidth is of these.
     """
 
     def __init__(
         self, embedding: MeanEmbedding, shift: np.ndarray | None,
-        wide: Wide | None = None, bend: Bend | None = None,
+        wide: Wide | None = None, bend: Bend | None = None, drawn: MeanEmbedding | None = None,
     ):  # fmt: skip
         self._embedding, self.shift, self.wide, self.bend = embedding, shift, wide, bend
+        self._drawn = embedding if drawn is None else drawn
 
     def carrying(self, *known) -> MovedLaws:
         """The same with what an estimator knows of them, as `MeanEmbedding.carrying`."""
-        m = self._embedding.carrying(*known)
-        return MovedLaws(m, self.shift, self.wide, self.bend)
+        m, drawn = (m.carrying(*known) for m in (self._embedding, self._drawn))
+        return MovedLaws(m, self.shift, self.wide, self.bend, drawn)
 
     @property
     def embedding(self) -> MeanEmbedding:
@@ -142,7 +146,7 @@ class MovedLaws(Law):
 
     def mode(self) -> Array:
         if self._d > 1:
-            return self._like(self._placed(arrays.to_numpy(self._embedding.mode())))
+            return self._like(self._placed(arrays.to_numpy(self._drawn.mode())))
         (line,) = self._lines()
         return self._like(line.mode()[:, None])
 
@@ -151,7 +155,7 @@ class MovedLaws(Law):
         check_count(n, "n")
         rng = generator(random_state)
         if self._d > 1:
-            draws = arrays.to_numpy(self._embedding.sample(n, rng))
+            draws = arrays.to_numpy(self._drawn.sample(n, rng))
             draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
             return self._like(self._placed(draws))
         (line,) = self._lines()
@@ -239,7 +243,7 @@ class MovedLaws(Law):
 
     def _lines(self) -> Iterator[Line]:
         """The densities of each column, at the kernel's own lengthscale, which is γ."""
-        m = self._embedding
+        m = self._drawn
         for j in range(self._d):
             own = m if self._d == 1 else m.marginal([j])
             shift = None if self.shift is None else self.shift[:, j]
@@ -263,14 +267,16 @@ class MovedLaws(Law):
             return self._own(moved), moved
         if self._d == 1:
             return self._line.pdf(moved[0, :, 0]), moved
-        p = self._embedding.density(arrays.like(moved[0], self._embedding.points))
+        p = self._drawn.density(self._like(moved[0]))
         return arrays.to_numpy(p), moved
 
     def dense(self) -> MovedLaws:
         """The same with all weights formed, for laws that are asked many times."""
-        m = self._embedding
-        whole = MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel)
-        return MovedLaws(whole, self.shift, self.wide, self.bend)
+        m, drawn = (
+            MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel)
+            for m in (self._embedding, self._drawn)
+        )
+        return MovedLaws(m, self.shift, self.wide, self.bend, drawn)
 
     def _own(self, moved: np.ndarray) -> np.ndarray:
         """Positive parts (m, k) of every law at rows of its own, (m, k, d), before any move."""
@@ -282,7 +288,7 @@ class MovedLaws(Law):
 
     def _near(self, moved: np.ndarray) -> np.ndarray:
         """Whether rows (..., d) are within reach of the box of the points."""
-        points, kernel = arrays.to_numpy(self._embedding.points), self._embedding.kernel
+        points, kernel = arrays.to_numpy(self._drawn.points), self._drawn.kernel
         far = kernel.reach(NEGLIGIBLE) if kernel.is_product() else None
         if far is None:
             return np.ones(moved.shape[:-1], dtype=bool)
@@ -292,14 +298,14 @@ class MovedLaws(Law):
     def _pairs(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The positive part of law b at row b of Y, (m,), and the rows before any move."""
         moved = self._before(Y)
-        if self._d == 1 and len(Y) * self._embedding.points.shape[0] > EVALUATIONS:
+        if self._d == 1 and len(Y) * self._drawn.points.shape[0] > EVALUATIONS:
             return self._line.pdf(moved)[:, 0], moved
         q = self._smooth(moved, np.arange(len(Y)))
         return np.maximum(q, 0.0) / self._whole, moved
 
     def _smooth(self, Y: np.ndarray, member: np.ndarray) -> np.ndarray:
         """q of the member's weights at each row of Y, normalised to Σw = 1."""
-        m = self._embedding.normalised().members()
+        m = self._drawn.normalised().members()
         left, right = m.factors
         parts = []
         for rows, who in row_blocks(Y, member, rows=block_rows(len(m.points))):
@@ -311,7 +317,7 @@ class MovedLaws(Law):
     @cached_property
     def _line(self) -> Line:
         """The densities of one column, before any move."""
-        return Line(self._embedding)
+        return Line(self._drawn)
 
     @cached_property
     def _whole(self) -> np.ndarray:
@@ -321,5 +327,5 @@ class MovedLaws(Law):
         """∫ max(q, 0) of each law, (m,); of several columns with this relative error."""
         if self._d == 1:
             return self._line.normaliser
-        mass, _ = self._embedding.negative_mass(error=error)
+        mass, _ = self._drawn.negative_mass(error=error)
         return 1.0 + arrays.to_numpy(mass)

@@ -28,8 +28,7 @@ from ..regression.support import Support
 
 STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
 ROUGHLY = 10, 1e-4  # the same while ties are compared
-RANK = 100  # most landmarks of the search
-ROWS_PER_LANDMARK, FEWEST = 10, 50  # of them
+RANK = 100  # landmarks of the search
 START = -3.0  # log10 of λ
 REGS = (-7.0, 1.0)  # of the same in the search: below, rounding errors decide where it goes
 DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
@@ -213,11 +212,6 @@ def _explains(Y, residuals, scale) -> bool:
     return float(xp.mean(gain)) > float(xp.std(gain)) / n**0.5
 
 
-def rank_of(n: int) -> int:
-    """Landmarks of a search on n rows."""
-    return min(RANK, max(n // ROWS_PER_LANDMARK, FEWEST))
-
-
 class LocationSearch:
     """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
 
@@ -234,7 +228,7 @@ class LocationSearch:
         free: bool = True,
     ):
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
-        self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, rank_of(len(X)))
+        self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, RANK)
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]

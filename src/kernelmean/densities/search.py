@@ -19,10 +19,11 @@ from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
 from ..regression.smoother import Smoother
 from .bandwidth import FIRST, with_bandwidth
 from .laws import MovedLaws
-from .location import DIGITS, ROUGHLY, TOL, rank_of
+from .location import DIGITS, RANK, ROUGHLY, TOL
 from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
+DRAFT_RANK = 50  # landmarks of X, on few rows
 ROUNDS = 2  # on few rows; each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
@@ -51,6 +52,7 @@ class DensitySearch:
         As a multiple of that of `kernel_y`; None is sought.
     reg : float, optional
         None is sought.
+    rank : int
     """
 
     kernel_x: Kernel
@@ -61,11 +63,12 @@ class DensitySearch:
     free: bool = True
     bandwidth: float | None = None
     reg: float | None = None
+    rank: int = DRAFT_RANK  # most landmarks
     factor: float = field(init=False)  # the bandwidth, as a multiple of that of kernel_y
     tie: float = field(init=False, default=np.inf)  # between the scales of columns
 
     def __post_init__(self) -> None:
-        self._scaled = Scaled(self.kernel_x, self.X, rank_of(len(self.X)))
+        self._scaled = Scaled(self.kernel_x, self.X, self.rank)
         d = self.X.shape[1]
         middle = 0.5 * np.log10(d) if self.free else 0.0
         reach = SCALE_DECADES if self.free else 0.0
@@ -81,7 +84,7 @@ class DensitySearch:
         The bandwidth is a multiple of Silverman's, which falls with the number of rows.
         """
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
-        other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y)
+        other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y, rank=RANK)
         other._u, other.factor = self._u, self.factor
         other.tie = self.tie * len(self.Y) / len(Y)
         return other
