@@ -478,7 +478,10 @@ class TestTwoColumns:
         model = fitted_plane(location)
         x, y = self.AT[[2]], plane(30, seed=55)[1]
         w = model.weights(x)[0]
-        points = model.points_ + (model.location_(x) if location else 0.0)
+        points = model.points_
+        if location:  # residuals, drawn together
+            by = np.sqrt(1 - model.bandwidth_**2 / points.var(axis=0))
+            points = by * points + (1 - by) * (w @ points) + model.location_(x)
         q = np.array([
             w @ [slow.smooth("gaussian", p, u, model.bandwidth_) for p in points] for u in y
         ])  # fmt: skip

@@ -72,7 +72,7 @@ class Fit(Saveable):
     gathered: Array | None = None  # sums over rows elsewhere, beside their nodes, the points
     bend: Bend | None = None  # of y: points and laws before it are on the bent scale
     outcomes: Array | None = None  # of the rows of X, where points are nodes
-    drawn: tuple[np.ndarray, np.ndarray] | None = None  # the mean of points, and their factors
+    drawn: np.ndarray | None = None  # by what densities have residuals nearer to their mean
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
@@ -88,24 +88,11 @@ class Fit(Saveable):
             location = replace(location, residuals=points)
         return replace(self, X=X, points=points, smoother=smoother, location=location)
 
-    @cached_property
-    def centres(self) -> Array:
-        """Where the kernels of densities stand: residuals drawn together, so that these fit.
-
-        A kernel adds γ² to the variance σ² of residuals; about their mean they are multiplied by
-        (1 − γ²/σ²)^½ (Silverman 1986, §6.4.1). Of y itself, which has modes, nothing is moved.
-        """
-        if self.drawn is None:
-            return self.points
-        mean, by = (arrays.like(part, self.points) for part in self.drawn)
-        return mean + (self.points - mean) * by
-
     def laws(self, points) -> MovedLaws:
         """At rows of X."""
-        parts = self.left(points), self.right, self.kernel_y
-        m, drawn = (MeanEmbedding.of_parts(e, *parts) for e in (self.points, self.centres))
+        m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
         shift = None if self.location is None else arrays.to_numpy(self.location(points))
-        return MovedLaws(m, shift, self.wide, self.bend, drawn)
+        return MovedLaws(m, shift, self.wide, self.bend, self.drawn)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
@@ -124,15 +111,14 @@ class Fit(Saveable):
         else:
             W -= h[:, None] * shares(arrays.to_numpy(self.points)[:, 0], points[:, 0])
         W /= kept(h)[:, None]
-        parts = arrays.like(W, self.points), None, self.kernel_y
-        m, drawn = (MeanEmbedding.of_parts(e, *parts) for e in (self.points, self.centres))
+        m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
         if self.bend is None:
-            return MovedLaws(m, None, self.wide, None, drawn), points
+            return MovedLaws(m, None, self.wide, None, self.drawn), points
         shift, rows = None, points
         if self.location is not None:
             shift = arrays.to_numpy(self.location(arrays.take(self.X, some, axis=0)))
             rows = rows + shift
-        return MovedLaws(m, shift, self.wide, self.bend, drawn), self.bend.back(rows)
+        return MovedLaws(m, shift, self.wide, self.bend, self.drawn), self.bend.back(rows)
 
     def own_points(self, what: str) -> Array:
         """Outcomes, or residuals, of the rows of X."""
@@ -201,12 +187,15 @@ class Fit(Saveable):
         return xp.concat([(lost / self.smoother.n)[:, None], kept], axis=1)
 
 
-def drawn_together(e: np.ndarray, kernel: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """The mean of residuals, and by what they come nearer to it for a Gaussian kernel."""
+def drawn_together(e: np.ndarray, kernel: Any) -> np.ndarray | None:
+    """By what residuals come nearer to their mean, so that Gaussian kernels there are no wider.
+
+    A kernel adds γ² to their variance σ²: (1 − γ²/σ²)^½ (Silverman 1986, §6.4.1).
+    """
     if type(kernel) is not Gaussian:
         return None
     share = np.asarray(kernel.lengthscale) ** 2 / np.maximum(e.var(axis=0), TINY)
-    return e.mean(axis=0), np.sqrt(np.clip(1.0 - share, 0.5, None))
+    return np.sqrt(np.clip(1.0 - share, 0.5, None))
 
 
 def kernel_part(left, smoother: Smoother) -> Array:
