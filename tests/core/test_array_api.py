@@ -22,6 +22,12 @@ if find_spec("torch"):
     import torch
 
     LIBRARIES["torch"] = torch.as_tensor
+    if torch.cuda.is_available():
+        LIBRARIES["torch, cuda"] = lambda A: torch.as_tensor(A, device="cuda")
+        if find_spec("cupy"):
+            import cupy
+
+            LIBRARIES["cupy"] = cupy.asarray
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -43,7 +49,9 @@ def check(got, expected, like, atol: float = 1e-9) -> None:
 
 
 def numbers(a) -> np.ndarray:
-    return np.asarray(a.detach()) if hasattr(a, "detach") else np.from_dlpack(a)
+    if hasattr(a, "get"):  # CuPy's
+        return a.get()
+    return np.asarray(a.detach().cpu()) if hasattr(a, "detach") else np.from_dlpack(a)
 
 
 KERNELS = [

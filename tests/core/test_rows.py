@@ -300,7 +300,11 @@ KINDS: dict[str, Callable] = {
     "pandas Float64": lambda A, _: framed(A).astype("Float64"),
     "other device": lambda A, _: strict.asarray(A, device=strict.Device("device1")),
 }
-ELSEWHERE = {"Torch": lambda A, _: pytest.importorskip("torch").asarray(A)}  # if it is there
+ELSEWHERE: dict[str, Callable] = {  # if it is there
+    "Torch": lambda A, _: pytest.importorskip("torch").asarray(A),
+    "Torch, CUDA": lambda A, _: pytest.importorskip("torch").asarray(A, device="cuda"),
+    "CuPy": lambda A, _: pytest.importorskip("cupy").asarray(A),
+}
 NEVER = {  # refused everywhere, always
     "generator": lambda A, _: (A[i : i + 10] for i in range(0, N, 10)),
     "list of blocks": lambda A, _: [A[i : i + 15] for i in range(0, N, 15)],
@@ -397,7 +401,7 @@ def outcome(name: str, kind: str, verb: str, folder: Path) -> str:
     def tell(A: np.ndarray):
         return ({**KINDS, **NEVER, **ELSEWHERE})[kind](A, folder)
 
-    device = kind in ("other device", "Torch")
+    device = kind == "other device" or kind in ELSEWHERE
     try:
         if device:
             model = on_device(name, kind)
@@ -439,9 +443,12 @@ def test_where_an_estimator_runs_is_what_the_guide_says(name, verb, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:X .*feature names")
-def test_torch_is_as_the_other_device(tmp_path):
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-    assert {outcome(name, "Torch", verb, tmp_path) for name, verb in CELLS} == {"yes"}
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_torch_and_a_gpu_are_as_the_other_device(kind, tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+    if kind != "Torch" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    assert {outcome(name, kind, verb, tmp_path) for name, verb in CELLS} == {"yes"}
 
 
 WORKERS = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}

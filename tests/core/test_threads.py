@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
+from collections import Counter
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -81,6 +83,24 @@ def test_tasks_in_order_with_their_first_failure():
 
     with pytest.raises(ValueError, match="task 0"):
         side_by_side(fails, range(4), n_jobs=2)
+
+
+@pytest.mark.parametrize(("outer", "each"), [(2, 2), (3, 1), (8, 1)])
+def test_tasks_of_tasks_share_the_cores(outer, each):
+    """Four at once where four were asked for, not sixteen."""
+    at_work: Counter = Counter()
+
+    def work(item) -> int:
+        at_work[item] += 1
+        time.sleep(0.02)
+        found = at_work[item]
+        at_work[item] -= 1
+        return found
+
+    def of_a_task(i: int) -> int:
+        return max(side_by_side(lambda _: work(i), range(8)))
+
+    assert side_by_side(of_a_task, range(outer), n_jobs=4) == [each] * outer
 
 
 def test_a_warning_of_a_task_comes_out():

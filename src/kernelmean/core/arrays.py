@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_cupy_array
 from scipy.spatial.distance import cdist
 
 from .checks import Array
@@ -27,6 +27,8 @@ def to_numpy(X) -> np.ndarray:
         return X
     if hasattr(X, "detach"):
         X = X.detach().cpu()
+    elif is_cupy_array(X):  # which come here when they are told to, only
+        return X.get()
     return np.from_dlpack(X) if hasattr(X, "__dlpack__") else np.asarray(X)
 
 

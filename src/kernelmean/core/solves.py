@@ -18,16 +18,19 @@ from .checks import Array, warn_numerical
 from .saving import Saveable
 
 
-def solve_lower(L, B) -> Array:
-    """L⁻¹B for lower triangular L."""
+def solve_lower(L, B, transposed: bool = False) -> Array:
+    """L⁻¹B for lower triangular L, or L⁻ᵀB."""
     xp = namespace(L, B)
     if is_numpy_namespace(xp):
-        return scipy.linalg.solve_triangular(L, B, lower=True, check_finite=False)
+        return scipy.linalg.solve_triangular(
+            L, B, trans=int(transposed), lower=True, check_finite=False
+        )
+    A = L.T if transposed else L
     if is_torch_namespace(xp):
-        if B.ndim == 1:
-            return xp.linalg.solve_triangular(L, B[:, None], upper=False)[:, 0]
-        return xp.linalg.solve_triangular(L, B, upper=False)
-    return xp.linalg.solve(L, B)
+        columns = B if B.ndim == 2 else B[:, None]
+        solved = xp.linalg.solve_triangular(A, columns, upper=transposed)
+        return solved if B.ndim == 2 else solved[:, 0]
+    return xp.linalg.solve(A, B)
 
 
 def eigh(A) -> tuple[Array, Array]:
@@ -68,9 +71,9 @@ class Ridge(Saveable):
         if self.triangular and isinstance(self.root, np.ndarray):
             return scipy.linalg.cho_solve((self.root, True), B, check_finite=False)
         half = self.half(B)
-        if self.triangular:
-            return namespace(half).linalg.solve(self.root.T, half)
-        return self.root @ half
+        return (
+            solve_lower(self.root, half, transposed=True) if self.triangular else self.root @ half
+        )
 
     def solve_rows(self, rows) -> Array:
         """The same for one row vector, or each of several."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, wraps
 from itertools import chain, islice
 from threading import Lock, get_ident
@@ -105,6 +105,9 @@ def doors(*names: str) -> Callable[[type[T]], type[T]]:
     return wrapped
 
 
+_SHARE: ContextVar[int] = ContextVar("cores that a task may use", default=0)
+
+
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -114,21 +117,28 @@ def streamed(task: Callable, items: Iterable, n_jobs: int | None = None) -> Iter
     """task(item) of every item, in order, in as many threads as cores (or `n_jobs`).
 
     No more items are taken than are worked on. What a task raises comes out as it would from a
-    loop: the first failure in order. A single item is done where it is.
+    loop: the first failure in order. A single item is done where it is. Tasks that call this again
+    share the cores between them.
     """
-    workers, rest = n_jobs or cores(), iter(items)
-    ahead = list(islice(rest, 2))
-    if workers == 1 or len(ahead) < 2:
+    workers, rest = n_jobs or _SHARE.get() or cores(), iter(items)
+    ahead = list(islice(rest, workers))
+    if len(ahead) < 2 or workers == 1:
         yield from map(task, chain(ahead, rest))
         return
+    share = max(1, workers // len(ahead))
     with one_thread(), ThreadPoolExecutor(workers) as pool:
         waiting: deque = deque()
         for item in chain(ahead, rest):
-            waiting.append(pool.submit(copy_context().run, task, item))
+            waiting.append(pool.submit(copy_context().run, _sharing, share, task, item))
             if len(waiting) > workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _sharing(share: int, task: Callable, item) -> Any:
+    _SHARE.set(share)
+    return task(item)
 
 
 def side_by_side(task: Callable, items: Iterable, n_jobs: int | None = None) -> list[Any]:

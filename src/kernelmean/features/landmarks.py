@@ -24,6 +24,7 @@ from ..core.checks import (
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.rows import Rows
+from ..core.threads import side_by_side
 from ..kernels import Kernel
 from .base import FeatureMap
 
@@ -278,11 +279,13 @@ def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
     old, stop = F[:rank, :], rank + len(new)
     R = arrays.namespace(X).linalg.cholesky(_residual(X, kernel, old, new))
     points, coords = arrays.take(X, new, axis=0), arrays.take(old, new, axis=1)
-    for i in range(0, X.shape[0], CACHED):
-        j = min(i + CACHED, X.shape[0])
-        G = kernel.gram_of(points, X[i:j, :])
-        G -= coords.T @ old[:, i:j]
-        F[rank:stop, i:j] = solves.solve_lower(R, G)
+
+    def write(some: slice) -> None:
+        G = kernel.gram_of(points, X[some, :])
+        G -= coords.T @ old[:, some]
+        F[rank:stop, some] = solves.solve_lower(R, G)
+
+    side_by_side(write, (slice(i, i + CACHED) for i in range(0, X.shape[0], CACHED)))
     return arrays.to_numpy(F[rank:stop, :] ** 2)
 
 

@@ -79,7 +79,11 @@ class Polynomial(Saveable):
         return len(self.straight) + sum(len(levels) - 1 for _, levels in self.categories)
 
     def __call__(self, points) -> Array:
-        u = (points - self.middle) / self.spread
+        # searches are NumPy's, whatever the rows of the fit are
+        middle, spread = (
+            arrays.like(arrays.to_numpy(a), points) for a in (self.middle, self.spread)
+        )
+        u = (points - middle) / spread
         xp = arrays.namespace(u)
         bent, straight = (
             arrays.take(u, np.array(c, int), axis=1) for c in (self.bent, self.straight)
