@@ -312,7 +312,8 @@ class TestOneColumn:
         assert expected[0] == -np.inf
         floor = np.log(1e-6 / wave()[1].std())  # in units of the training y
         if model.wide_:  # beyond the range of floats there is a logarithm still
-            e, back = model.points_[:, 0], 1 - model.fit_.drawn[0]  # to the mean of residuals
+            e, drawn = model.points_[:, 0], model.fit_.drawn
+            back = 0 if drawn is None else 1 - drawn[0]  # to the mean of residuals
             shifted = y[0] - shift(model, X)[0, 0] - back * (model.weights(X[:1]) @ e)[0]
             scale = 1.5 * np.abs(e - np.median(e)).mean()
             away = np.abs(shifted - np.median(e)) / scale

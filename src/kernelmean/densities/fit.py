@@ -35,7 +35,7 @@ from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
-from .search import ROUGH_MASS, DensitySearch
+from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
@@ -286,6 +286,7 @@ class Plan:
             self.tune,
             None if self.bandwidth is None else 1.0,
             self.reg,
+            DRAFT_RANK,
         )
         search.draft()
         return Draft(search, line)

@@ -63,7 +63,7 @@ class DensitySearch:
     free: bool = True
     bandwidth: float | None = None
     reg: float | None = None
-    rank: int = DRAFT_RANK  # most landmarks
+    rank: int = RANK  # most landmarks
     factor: float = field(init=False)  # the bandwidth, as a multiple of that of kernel_y
     tie: float = field(init=False, default=np.inf)  # between the scales of columns
 
@@ -99,11 +99,11 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def draft(self) -> None:
+    def draft(self, rounds: int | None = None) -> None:
         """λ from all of its range; then landmarks, the bandwidth and a descent, in rounds."""
         if self.idle:
             return
-        for turn in range(ROUNDS):
+        for turn in range(rounds or ROUNDS):
             self._scaled.choose(self._u[:-1])
             if turn == 0:
                 self._choose_reg()
