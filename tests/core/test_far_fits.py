@@ -100,6 +100,9 @@ def test_a_density_of_rows_in_cells_is_that_of_the_rows(given, gathered, tmp_pat
         assert_allclose(ours.pdf(at, new, paired=False), expected, atol=atol * expected.max())
         assert_allclose(ours.predict(new), theirs.predict(new), atol=atol)
         assert_allclose(ours.predict_interval(new), theirs.predict_interval(new), atol=5 * atol)
+        assert_allclose(ours.loo_score(reg=0.1), theirs.loo_score(reg=0.1), atol=atol)
+        left_out = (model.conformalize().intervals for model in (ours, theirs))
+        assert_allclose(*left_out, atol=5 * atol)
     ours.save(tmp_path / "density.km")
     assert_allclose(km.load(tmp_path / "density.km").predict(new), ours.predict(new))
     assert "200" in str(ours.summary())
@@ -117,9 +120,8 @@ def test_a_density_has_sums_of_all_rows_and_choices_of_a_few(gathered, monkeypat
     ours, theirs = clone(model).fit(*lazy), model.fit(X, y)
     assert ours.points_x_.shape == (60, 2)
     assert_allclose(ours.pdf(at, new, False), theirs.pdf(at, new, False), atol=1e-4)
-    for refused in (ours.conformalize, ours.loo_score):
-        with pytest.raises(ValueError, match="needs the rows of the fit, which are elsewhere"):
-            refused()
+    with pytest.raises(ValueError, match="lengthscale is for fits whose rows are here"):
+        ours.loo_score(lengthscale=1.0)
 
 
 def test_several_columns_are_not_gathered(gathered):

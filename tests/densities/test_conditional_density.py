@@ -312,7 +312,9 @@ class TestOneColumn:
         assert expected[0] == -np.inf
         floor = np.log(1e-6 / wave()[1].std())  # in units of the training y
         if model.wide_:  # beyond the range of floats there is a logarithm still
-            e, shifted = model.points_[:, 0], y[0] - shift(model, X)[0, 0]
+            e, drawn = model.points_[:, 0], model.fit_.drawn
+            back = 0 if drawn is None else 1 - drawn[0]  # to the mean of residuals
+            shifted = y[0] - shift(model, X)[0, 0] - back * (model.weights(X[:1]) @ e)[0]
             scale = 1.5 * np.abs(e - np.median(e)).mean()
             away = np.abs(shifted - np.median(e)) / scale
             expected[0] = np.log(model.wide_ / (2 * scale)) - away
@@ -478,7 +480,10 @@ class TestTwoColumns:
         model = fitted_plane(location)
         x, y = self.AT[[2]], plane(30, seed=55)[1]
         w = model.weights(x)[0]
-        points = model.points_ + (model.location_(x) if location else 0.0)
+        points = model.points_
+        if location:  # residuals, drawn together
+            by = np.sqrt(1 - model.bandwidth_**2 / points.var(axis=0))
+            points = by * points + (1 - by) * (w @ points) + model.location_(x)
         q = np.array([
             w @ [slow.smooth("gaussian", p, u, model.bandwidth_) for p in points] for u in y
         ])  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.checks import hushed
+from ..core.moments import normal_bandwidth
 from ..densities.location import Location, LocationSearch
 from ..densities.rival import CLEAR
 from ..embedding.embedding import MeanEmbedding
@@ -163,6 +164,6 @@ def smoothed(Z: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     C = (off.T * w) @ off + 1e-12 * np.eye(p)
     alone = 1 / np.sqrt(np.diag(np.linalg.inv(C)))  # spread of a column given the others
     most = 0.5 * np.linalg.eigvalsh(C / np.outer(alone, alone))[0]
-    h2 = min((4 / (p + 2) * w @ w) ** (2 / (p + 4)), most)  # Silverman's rule for 1/Σw² rows
+    h2 = min(normal_bandwidth(1 / (w @ w), p) ** 2, most)
     inner, outer = np.linalg.cholesky(C - h2 * np.diag(alone**2)), np.linalg.cholesky(C)
     return mean + off @ np.linalg.solve(outer.T, inner.T), h2**0.5 * alone

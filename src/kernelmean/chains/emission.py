@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from ..core import arrays
 from ..core.checks import Array, hushed
-from ..core.moments import evenly
+from ..core.moments import evenly, normal_bandwidth
 from ..core.saving import Saveable
 from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
@@ -60,7 +60,7 @@ def rule_of_thumb(n: int, d: int) -> float:
 
     The squared distance of two of them has twice a χ² law of d degrees.
     """
-    return float((4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) / (2.0 * chi2.median(d)) ** 0.5)
+    return float(normal_bandwidth(n, d) / (2.0 * chi2.median(d)) ** 0.5)
 
 
 def coordinates_of(points, kernel: Kernel, rank: int) -> Coordinates:

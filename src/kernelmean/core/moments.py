@@ -30,6 +30,11 @@ def evenly(n: int, limit: int) -> np.ndarray:
     return np.linspace(0, n - 1, min(n, limit)).astype(int)
 
 
+def normal_bandwidth(n, d: int):
+    """Silverman's rule for n rows of d normal columns, in standard deviations."""
+    return (4.0 / ((d + 2) * n)) ** (1.0 / (d + 4))
+
+
 def canonical_order(*tables) -> np.ndarray:
     """Rows by their distance from the mean in standard units: whatever order they came in.
 

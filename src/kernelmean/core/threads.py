@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from .stages import timed
 
 T = TypeVar("T")
+BLAS = ("blas", "mkl_rt", "blis")  # in the paths of libraries that have one
 
 
 class _Door:
@@ -58,7 +59,14 @@ def _controller():
     import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    class Blas(ThreadpoolController):
+        """It asks the hundreds of other libraries of a process for no more than their paths."""
+
+        def _make_controller_from_path(self, filepath):
+            if any(name in filepath for name in BLAS):
+                super()._make_controller_from_path(filepath)
+
+    return Blas()
 
 
 _DOOR = _Door()

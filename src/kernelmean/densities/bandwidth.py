@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.moments import normal_bandwidth
 from ..core.summary import Line
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian, as_kernel
@@ -20,7 +21,7 @@ def silverman(Y: np.ndarray) -> np.ndarray:
     low, high = np.quantile(Y, [0.159, 0.841], axis=0)
     deviation = Y.std(axis=0)
     spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
-    return (4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)) * spread
+    return normal_bandwidth(n, d) * spread
 
 
 def spread_ties(Y: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from ..regression.support import Support
 from .location import Location
 
 FINE = 1 / 16  # of the bandwidth, from node to node
+IN_MEMORY = 50_000  # rows that are looked at one by one
 UNITS = np.array([1, 1j])  # along which columns are counted
 
 
@@ -44,6 +45,11 @@ def enough(rows: Rows | None, d: int, name: str, most: int = 1) -> Rows | None:
             f"{SEARCH_ROWS:,} rows cells are of {most} at most; rows.few(10_000)"
         )
     return rows
+
+
+def to_be_summed(X, Y) -> bool:
+    """Whether rows in memory are so many that sums over them do, and cells hold their outcomes."""
+    return isinstance(X, np.ndarray) and len(X) > IN_MEMORY and Y.shape[1] == 1
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,15 @@ def weighted(rows: Rows, kernel: Any, d: int) -> Cells:
 def _weights_of(X, *given) -> Cells:
     *weights, step = given
     return Cells.of(step, arrays.to_numpy(X), weights[0] if weights else np.ones((len(X), 1)))
+
+
+def shares(nodes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of numbers (m,), in the two of all nodes (k,) beside each, (m, k)."""
+    below = np.clip(np.searchsorted(nodes, y, "right") - 1, 0, len(nodes) - 2)
+    above = (y - nodes[below]) / (nodes[below + 1] - nodes[below])
+    found, rows = np.zeros((len(y), len(nodes))), np.arange(len(y))
+    found[rows, below], found[rows, below + 1] = 1.0 - above, above
+    return found
 
 
 class Sums(NamedTuple):

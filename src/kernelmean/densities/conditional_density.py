@@ -29,9 +29,10 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import canonical_order
+from ..core.moments import canonical_order, evenly
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
+from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors, side_by_side
@@ -42,11 +43,10 @@ from ..kernels import Kernel, Periodic, fitted_kernel, is_tuned
 from ..regression.smoother import Smoother
 from . import bending, rival
 from .bandwidth import bandwidth_lines, with_bandwidth
-from .cells import enough
+from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
 from .fit import Draft, Fit, Plan, better
 from .laws import MovedLaws
-from .score import DensityScore, Target
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
@@ -83,12 +83,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
     the smaller score: the density is that of residuals around a smooth mean m(x),
     q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out residuals
     e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a distribution that
-    moves along need not be learned anew at every x. A bent scale, where y is skewed or has long
-    tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s is small, times
-    B′(y); c and s are those under which rows left out of a regression are most likely, by .05 a row
-    and three standard errors at least, otherwise y stays as it is. All answers are on the scale of
-    y. And a small share of a wide law, so that no density is zero: where q is not positive nothing
-    was seen, which is not to say that nothing can be.
+    moves along need not be learned anew at every x. Where the bandwidth is chosen, too, Gaussian
+    kernels stand at residuals drawn towards their mean by (1 − γ²/σ²)^½, σ² their variance, so that
+    laws are no wider than they are; moments are of residuals as they came. A bent scale, where y is
+    skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s
+    is small, times B′(y); c and s are those under which rows left out of a regression are most
+    likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
+    are on the scale of y. And a small share of a wide law, so that no density is zero: where q is
+    not positive nothing was seen, which is not to say that nothing can be.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
@@ -152,8 +154,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         The bent scale B, a function of rows of y, with its inverse `back`; `location_`, `points_`,
         `bandwidth_` and `loo_score_` are on it.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
-        X, and Y or its residuals; of more than 10,000 rows elsewhere 10,000 of X, and the nodes
-        that sums over Y are gathered at.
+        X, and Y or its residuals; of rows that are summed 10,000 of X, and the nodes that sums
+        over Y are gathered at.
     target_names_ : list of str or None
         Names of the columns of a table y.
 
@@ -161,7 +163,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
     ----------
     Spiteri (2023), chapter 2: eq. 2.10, 2.11; Fan and Yim (2004), A crossvalidation method for
     estimating conditional densities; Hyndman, Bashtannyk, Grunwald (1996), Estimating and
-    visualizing conditional densities (densities around a mean); MATH §8.
+    visualizing conditional densities (densities around a mean); Silverman (1986), Density
+    estimation, §6.4 (points drawn together); MATH §8.
 
     Examples
     --------
@@ -215,9 +218,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def fit(self, X, y) -> ConditionalDensity:
         """Learn the conditional density of y given X.
 
-        Arrays and DataFrames of Dask, and `Rows`, are summed where they are: kernels, bandwidth
-        and λ are chosen on 10,000 evenly spaced rows, λ by the score of these rows left out of all.
-        Beyond 10,000 rows y has a single column.
+        Arrays and DataFrames of Dask, and `Rows`, are summed where they are, and so are more than
+        50,000 rows in memory: kernels and bandwidth are chosen on 10,000 evenly spaced rows, λ by
+        the score of 4,000 left out of all. Beyond 10,000 rows elsewhere y has a single column.
 
         Parameters
         ----------
@@ -235,6 +238,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         rows = enough(rows, points_y.shape[1], "y")
         order = canonical_order(points_x, points_y)
         rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
+        if rows is None and to_be_summed(rows_x, rows_y):
+            order = order[evenly(len(order), SEARCH_ROWS)]
+            rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=Rows(rows_x), y=rows_y)
         plan, rows_y = self._plan(rows_x, rows_y, column_names(X)).bent(rows_x, rows_y)
         fit = plan.finish(self._search(plan, rows_x, rows_y), rows_x, rows_y, rows)
         self._adopt(fit.in_order(order, points_x))
@@ -306,7 +312,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
             `to_frame`.
         """
         laws = self._laws(X)
-        if laws.wide or laws.bend or (laws.shift is not None and len(laws) > 1):
+        drawn = self._fit.drawn is not None
+        if laws.wide or laws.bend or drawn or (laws.shift is not None and len(laws) > 1):
             return laws
         if laws.shift is None:
             return laws.embedding
@@ -403,7 +410,6 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         check_is_fitted(self)
         fit, points = self._fit, self.points_
-        fit.check_rows("loo_score")
         kernel = with_bandwidth(
             fit.kernel_y, fit.kernel_y.lengthscale if bandwidth is None else bandwidth,
             arrays.to_numpy(points), "kernel_y",
@@ -411,11 +417,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
         reg = fit.reg if reg is None else check_positive(reg, "reg", zero=True)
         smoother = fit.smoother
         if lengthscale is not None:
+            if fit.gathered is not None:
+                raise ValueError("lengthscale is for fits whose rows are here; here are their sums")
             features = as_feature_map(self.features)
             kernel_x = with_lengthscale(fit.kernel_x, lengthscale)
             Phi = features.fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
-        return DensityScore.of(smoother, Target.of(points, kernel, exact=fit.exact))(reg)
+        return fit.score_at(smoother, kernel, "loo_score")(reg)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""
@@ -495,8 +503,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """Drafts side by side on few rows, then a round for the better one on more of them."""
         best = self._better_draft(plan, X, Y)
         for search in track([best.search], description="Scales", verbose=self.verbose):
-            search.round()
-            search.settle()
+            search.finish()
         return best
 
     def _better_draft(self, plan: Plan, X, Y) -> Draft:

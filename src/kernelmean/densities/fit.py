@@ -11,30 +11,31 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, frozen, hushed, warn_numerical
-from ..core.minimise import SEARCH_ROWS, largest, minimise_log10
+from ..core.minimise import largest, minimise_log10
 from ..core.moments import evenly
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.solves import kept
 from ..core.stages import stage
+from ..core.threads import side_by_side
 from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
-from ..kernels import Kernel, fitted_kernel
+from ..kernels import Gaussian, Kernel, fitted_kernel
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
 from .bending import chosen_bend
-from .cells import Cells, Sums
+from .cells import Cells, Sums, shares
 from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
-from .search import ROUGH_MASS, ROUNDS, DensitySearch
+from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
 
 TUNED_RANK = 500  # landmarks where lengthscales were tuned
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
@@ -43,6 +44,7 @@ TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
+REG_ROWS = 4_000  # whose score chooses λ
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Fit(Saveable):
     gain: tuple[float, float] | None = None  # log density over that of a line with normal errors
     gathered: Array | None = None  # sums over rows elsewhere, beside their nodes, the points
     bend: Bend | None = None  # of y: points and laws before it are on the bent scale
+    outcomes: Array | None = None  # of the rows of X, where points are nodes
+    drawn: np.ndarray | None = None  # by what densities have residuals nearer to their mean
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
@@ -88,7 +92,7 @@ class Fit(Saveable):
         """At rows of X."""
         m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
         shift = None if self.location is None else arrays.to_numpy(self.location(points))
-        return MovedLaws(m, shift, self.wide, self.bend)
+        return MovedLaws(m, shift, self.wide, self.bend, self.drawn)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
@@ -96,29 +100,46 @@ class Fit(Saveable):
         Without a move: where a law lies is taken from its row, which is then its residual; on a
         bent scale, where it matters where that is, from the mean learned with the row.
         """
-        self.check_rows("conformalize")
-        some = evenly(self.points.shape[0], limit)
-        P, points = (arrays.to_numpy(A) for A in (self.smoother.P, self.points))
-        W = (P[some] * arrays.to_numpy(self.smoother.shrink(self.reg) / len(P))) @ P.T
-        own = np.arange(len(some)), some
-        W /= kept(W[own])[:, None]
-        W[own] = 0.0
+        some = evenly(self.smoother.P.shape[0], limit)
+        P = arrays.take(self.smoother.P, some, axis=0)
+        points = arrays.to_numpy(arrays.take(self.own_points("conformalize"), some, axis=0))
+        right = self.smoother.P if self.gathered is None else self._along(self.gathered)
+        W = arrays.to_numpy(P * (self.smoother.shrink(self.reg) / self.smoother.n) @ right.T)
+        h = arrays.to_numpy(self.smoother.leverage(self.reg, P))
+        if self.gathered is None:
+            W[np.arange(len(some)), some] = 0.0
+        else:
+            W -= h[:, None] * shares(arrays.to_numpy(self.points)[:, 0], points[:, 0])
+        W /= kept(h)[:, None]
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
         if self.bend is None:
-            return MovedLaws(m, None, self.wide), points[some]
-        shift, rows = None, points[some]
+            return MovedLaws(m, None, self.wide, None, self.drawn), points
+        shift, rows = None, points
         if self.location is not None:
             shift = arrays.to_numpy(self.location(arrays.take(self.X, some, axis=0)))
             rows = rows + shift
-        return MovedLaws(m, shift, self.wide, self.bend), self.bend.back(rows)
+        return MovedLaws(m, shift, self.wide, self.bend, self.drawn), self.bend.back(rows)
 
-    def check_rows(self, what: str) -> None:
-        """Refuse what looks at the rows of the fit one by one, where they are gathered."""
-        if self.gathered is not None:
+    def own_points(self, what: str) -> Array:
+        """Outcomes, or residuals, of the rows of X."""
+        if self.gathered is None:
+            return self.points
+        if self.outcomes is None:
             raise ValueError(
-                f"{what} needs the rows of the fit, which are elsewhere: here are sums over them. "
-                "Give it rows X and y, or fit to rows.few(10_000)"
+                f"{what} needs outcomes of rows, which a file of an older version lacks"
             )
+        return self.outcomes
+
+    def score_at(self, smoother: Smoother, kernel: Any, what: str) -> DensityScore:
+        """The score with other parameters."""
+        points = self.own_points(what)
+        if self.gathered is None:
+            return DensityScore.of(smoother, Target.of(points, kernel, exact=self.exact))
+        return DensityScore.among(smoother, points, self.points, self.gathered, kernel)
+
+    def _along(self, sums: Array) -> Array:
+        """Sums in cells, their counts left out where the rows have no ones."""
+        return sums if self.intercept else sums[:, 1:]
 
     @cached_property
     def right(self) -> Array:
@@ -166,6 +187,17 @@ class Fit(Saveable):
         return xp.concat([(lost / self.smoother.n)[:, None], kept], axis=1)
 
 
+def drawn_together(e: np.ndarray, kernel: Any) -> np.ndarray | None:
+    """By what residuals come nearer to their mean, so that Gaussian kernels there are no wider.
+
+    A kernel adds γ² to their variance σ²: (1 − γ²/σ²)^½ (Silverman 1986, §6.4.1).
+    """
+    if type(kernel) is not Gaussian:
+        return None
+    share = np.asarray(kernel.lengthscale) ** 2 / np.maximum(e.var(axis=0), TINY)
+    return np.sqrt(np.clip(1.0 - share, 0.5, None))
+
+
 def kernel_part(left, smoother: Smoother) -> Array:
     """Σ_j (w_j − 1/n)² of weights left Pᵀ that sum to one, (m,)."""
     values = arrays.namespace(left).clip(smoother.grid.values, 0.0, None)
@@ -200,7 +232,7 @@ def better(plain: Draft, moved: Draft) -> Draft:
 
     M is a matter of where the density is high: a few values that are often the same decide it.
     """
-    more, error = gain(moved.search.log_densities(), plain.search.log_densities())
+    more, error = gain(*side_by_side(lambda draft: draft.search.log_densities(), (moved, plain)))
     if abs(more) > error:
         return moved if more > 0 else plain
     return min(plain, moved, key=lambda draft: draft.search.score())
@@ -254,9 +286,9 @@ class Plan:
             self.tune,
             None if self.bandwidth is None else 1.0,
             self.reg,
+            DRAFT_RANK,
         )
-        for _ in range(ROUNDS):
-            search.round()
+        search.draft()
         return Draft(search, line)
 
     @stage("scales")
@@ -293,17 +325,20 @@ class Plan:
             sums = Sums.of(rows, kernel_y, features, location, self.bend)
             smoother, support = Smoother.among(Phi, self.intercept, sums.moments), sums.support
             cells = sums.along(smoother)
-            score = DensityScore.among(smoother, points, cells, kernel_y)
+            score = DensityScore.among(smoother, points, cells.points, cells.sums, kernel_y)
             if location is not None and location.beyond is not None:
                 location = replace(location, beyond=replace(location.beyond, support=support))
         reg = self._choose_reg(score, points, Y, kernel_y, cells) if self.reg is None else self.reg
+        chosen = location is not None and self.reg is None and self.bandwidth is None
         fit = Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
             scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
             support, longest(smoother, reg) if self.intercept else math.inf, bend=self.bend,
+            drawn=drawn_together(arrays.to_numpy(points), kernel_y) if chosen else None,
         )  # fmt: skip
         if cells is not None:
-            fit = replace(fit, points=frozen(cells.points), gathered=frozen(cells.sums))
+            nodes, sums = frozen(cells.points), frozen(cells.sums)
+            fit = replace(fit, points=nodes, gathered=sums, outcomes=frozen(points))
         if self.wide == 0:
             return fit
         return self._widened(fit, score.thinned(WIDE_ROWS), *map(arrays.to_numpy, (points, Y)))
@@ -336,9 +371,10 @@ class Plan:
             if cells is None:
                 score = DensityScore.of(score.smoother, Target.of(apart, kernel_y))
             else:
-                score = DensityScore.among(score.smoother, apart, cells, kernel_y)
-        few = score.thinned(SEARCH_ROWS)
-        reg, _ = minimise_log10(few, *REGS, precision=1e-2)
+                sums = cells.points, cells.sums
+                score = DensityScore.among(score.smoother, apart, *sums, kernel_y)
+        few = score.thinned(REG_ROWS)
+        reg, _ = minimise_log10(few, *REGS, 12, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
     def _seek_location(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -47,18 +46,21 @@ class MovedLaws(Law):
     bend : Bend, optional
         The laws are those of B⁻¹(y), y as above: in one column all is exact or as precise as
         without; the mode of several is B⁻¹ of theirs.
+    drawn : array of shape (d,), optional
+        Factors of the distances of points from their mean: what has a bandwidth stands there.
     """
 
     def __init__(
         self, embedding: MeanEmbedding, shift: np.ndarray | None,
-        wide: Wide | None = None, bend: Bend | None = None,
+        wide: Wide | None = None, bend: Bend | None = None, drawn: np.ndarray | None = None,
     ):  # fmt: skip
         self._embedding, self.shift, self.wide, self.bend = embedding, shift, wide, bend
+        self.drawn = drawn
 
     def carrying(self, *known) -> MovedLaws:
         """The same with what an estimator knows of them, as `MeanEmbedding.carrying`."""
         m = self._embedding.carrying(*known)
-        return MovedLaws(m, self.shift, self.wide, self.bend)
+        return MovedLaws(m, self.shift, self.wide, self.bend, self.drawn)
 
     @property
     def embedding(self) -> MeanEmbedding:
@@ -86,7 +88,8 @@ class MovedLaws(Law):
         m = self._embedding[index]
         if self.bend is not None:
             points = arrays.to_numpy(m.points)
-            return m.moved(arrays.like(self._placed(points[None], [index])[0] - points, m.points))
+            shift = None if self.shift is None else self.shift[[index]]
+            return m.moved(arrays.like(self._placed(points[None], shift)[0] - points, m.points))
         return m if self.shift is None else m.moved(arrays.like(self.shift[index], m.points))
 
     def __call__(self, Y) -> Array:
@@ -109,7 +112,7 @@ class MovedLaws(Law):
 
     def mean(self) -> Array:
         if self.bend is None:
-            return self._like(self._placed(arrays.to_numpy(self._embedding.mean())))
+            return self._like(self._placed(arrays.to_numpy(self._embedding.mean()), self.shift))
         return self._of_each(lambda m: m.mean())
 
     def std(self) -> Array:
@@ -142,7 +145,7 @@ class MovedLaws(Law):
 
     def mode(self) -> Array:
         if self._d > 1:
-            return self._like(self._placed(arrays.to_numpy(self._embedding.mode())))
+            return self._like(self._placed(arrays.to_numpy(self._kernels.mode()), self._moves))
         (line,) = self._lines()
         return self._like(line.mode()[:, None])
 
@@ -151,9 +154,9 @@ class MovedLaws(Law):
         check_count(n, "n")
         rng = generator(random_state)
         if self._d > 1:
-            draws = arrays.to_numpy(self._embedding.sample(n, rng))
+            draws = arrays.to_numpy(self._kernels.sample(n, rng))
             draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
-            return self._like(self._placed(draws))
+            return self._like(self._placed(draws, self._moves))
         (line,) = self._lines()
         return self._like(line.sample(n, rng)[..., None])
 
@@ -220,29 +223,44 @@ class MovedLaws(Law):
         """Whether the points of all laws are those of the embedding."""
         return self.shift is None and self.bend is None
 
-    def _placed(self, values: np.ndarray, law: Any = slice(None)) -> np.ndarray:
-        """Where values of the laws before any move (m, ..., d), or of one of them, come to lie."""
-        if self.shift is not None:
-            shift = self.shift[law]
+    @cached_property
+    def _kernels(self) -> MeanEmbedding:
+        """The batch of points that kernels stand at, before any move."""
+        m = self._embedding
+        if self.drawn is None:
+            return m
+        return m.moved(m.points * arrays.like(self.drawn - 1.0, m.points))
+
+    @cached_property
+    def _moves(self) -> np.ndarray | None:
+        """How far these are moved, so that means are those of the weighted points."""
+        if self.drawn is None:
+            return self.shift
+        back = (1.0 - self.drawn) * arrays.to_numpy(self._embedding.mean())
+        return back if self.shift is None else self.shift + back
+
+    def _placed(self, values: np.ndarray, shift: np.ndarray | None) -> np.ndarray:
+        """Where values of laws before any move (m, ..., d) come to lie."""
+        if shift is not None:
             values = values + shift.reshape(len(shift), *[1] * (values.ndim - 2), -1)
         return values if self.bend is None else self.bend.back(values)
 
     def _before(self, Y: np.ndarray) -> np.ndarray:
         """Rows (m, d), those (1, k, d) of all laws, or (m, k, d) of each, before any move."""
         Y = Y if self.bend is None else self.bend(Y)
-        if self.shift is None:
+        if self._moves is None:
             return Y
-        return Y - (self.shift if Y.ndim == 2 else self.shift[:, None, :])
+        return Y - (self._moves if Y.ndim == 2 else self._moves[:, None, :])
 
     def _of_each(self, answer: Callable) -> Array:
         return self._like(np.stack([arrays.to_numpy(answer(self[b])) for b in range(len(self))]))
 
     def _lines(self) -> Iterator[Line]:
         """The densities of each column, at the kernel's own lengthscale, which is γ."""
-        m = self._embedding
+        m = self._kernels
         for j in range(self._d):
             own = m if self._d == 1 else m.marginal([j])
-            shift = None if self.shift is None else self.shift[:, j]
+            shift = None if self._moves is None else self._moves[:, j]
             wide = None if self.wide is None else self.wide.on(j)
             bend = None if self.bend is None else self.bend.on(j)
             yield Line(own, None, shift, wide, bend)
@@ -259,18 +277,18 @@ class MovedLaws(Law):
     def _table(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positive parts (m, k) of every law at all rows of Y, and the rows before any move."""
         moved = self._before(Y[None, :, :])
-        if self.shift is not None:
+        if self._moves is not None:
             return self._own(moved), moved
         if self._d == 1:
             return self._line.pdf(moved[0, :, 0]), moved
-        p = self._embedding.density(arrays.like(moved[0], self._embedding.points))
+        p = self._kernels.density(self._like(moved[0]))
         return arrays.to_numpy(p), moved
 
     def dense(self) -> MovedLaws:
         """The same with all weights formed, for laws that are asked many times."""
         m = self._embedding
         whole = MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel)
-        return MovedLaws(whole, self.shift, self.wide, self.bend)
+        return MovedLaws(whole, self.shift, self.wide, self.bend, self.drawn)
 
     def _own(self, moved: np.ndarray) -> np.ndarray:
         """Positive parts (m, k) of every law at rows of its own, (m, k, d), before any move."""
@@ -282,7 +300,7 @@ class MovedLaws(Law):
 
     def _near(self, moved: np.ndarray) -> np.ndarray:
         """Whether rows (..., d) are within reach of the box of the points."""
-        points, kernel = arrays.to_numpy(self._embedding.points), self._embedding.kernel
+        points, kernel = arrays.to_numpy(self._kernels.points), self._kernels.kernel
         far = kernel.reach(NEGLIGIBLE) if kernel.is_product() else None
         if far is None:
             return np.ones(moved.shape[:-1], dtype=bool)
@@ -292,14 +310,14 @@ class MovedLaws(Law):
     def _pairs(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The positive part of law b at row b of Y, (m,), and the rows before any move."""
         moved = self._before(Y)
-        if self._d == 1 and len(Y) * self._embedding.points.shape[0] > EVALUATIONS:
+        if self._d == 1 and len(Y) * self._kernels.points.shape[0] > EVALUATIONS:
             return self._line.pdf(moved)[:, 0], moved
         q = self._smooth(moved, np.arange(len(Y)))
         return np.maximum(q, 0.0) / self._whole, moved
 
     def _smooth(self, Y: np.ndarray, member: np.ndarray) -> np.ndarray:
         """q of the member's weights at each row of Y, normalised to Σw = 1."""
-        m = self._embedding.normalised().members()
+        m = self._kernels.normalised().members()
         left, right = m.factors
         parts = []
         for rows, who in row_blocks(Y, member, rows=block_rows(len(m.points))):
@@ -311,7 +329,7 @@ class MovedLaws(Law):
     @cached_property
     def _line(self) -> Line:
         """The densities of one column, before any move."""
-        return Line(self._embedding)
+        return Line(self._kernels)
 
     @cached_property
     def _whole(self) -> np.ndarray:
@@ -321,5 +339,5 @@ class MovedLaws(Law):
         """∫ max(q, 0) of each law, (m,); of several columns with this relative error."""
         if self._d == 1:
             return self._line.normaliser
-        mass, _ = self._embedding.negative_mass(error=error)
+        mass, _ = self._kernels.negative_mass(error=error)
         return 1.0 + arrays.to_numpy(mass)

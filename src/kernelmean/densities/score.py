@@ -23,7 +23,6 @@ from ..kernels import Kernel
 from ..regression.leave_one_out import SAFE
 from ..regression.lengthscales import Scaled, residuals_left_out
 from ..regression.smoother import Smoother
-from .cells import Cells
 
 FINE = 1e-7  # of the trace, in coordinates of Y
 COARSE = 1e-4  # the same, while scales are searched
@@ -84,11 +83,11 @@ class DensityScore:
         return cls._at(smoother, smoother.P, target, C)
 
     @classmethod
-    def among(cls, smoother: Smoother, points, cells: Cells, kernel: Kernel) -> DensityScore:
-        """At some rows, learned from all, which are gathered in cells."""
+    def among(cls, smoother: Smoother, points, nodes, sums, kernel: Kernel) -> DensityScore:
+        """At some rows, learned from all, whose sums in cells stand at nodes."""
         m = points.shape[0]
-        every = Target.of(np.concatenate([points, cells.points]), kernel)
-        B = cells.sums if smoother.centre is not None else cells.sums[:, 1:]
+        every = Target.of(np.concatenate([points, nodes]), kernel)
+        B = sums if smoother.centre is not None else sums[:, 1:]
         C = tuple(B.T @ Psi[m:] / smoother.n for Psi in every)
         return cls._at(smoother, smoother.P, every.take(np.arange(m)), C)
 

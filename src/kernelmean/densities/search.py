@@ -23,6 +23,7 @@ from .location import DIGITS, RANK, ROUGHLY, TOL
 from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
+DRAFT_RANK = 50  # landmarks of X, on few rows
 ROUNDS = 2  # on few rows; each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
@@ -30,6 +31,7 @@ START = -3.0
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
 LATER = 0.25  # then around the last one: few rows have far minima too
 PRECISION = 3e-3  # in the logarithm of the bandwidth
+ROUGH = 0.02  # the same, of the one that others are compared with
 BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
 
 
@@ -50,6 +52,7 @@ class DensitySearch:
         As a multiple of that of `kernel_y`; None is sought.
     reg : float, optional
         None is sought.
+    rank : int
     """
 
     kernel_x: Kernel
@@ -60,11 +63,12 @@ class DensitySearch:
     free: bool = True
     bandwidth: float | None = None
     reg: float | None = None
+    rank: int = RANK  # most landmarks
     factor: float = field(init=False)  # the bandwidth, as a multiple of that of kernel_y
     tie: float = field(init=False, default=np.inf)  # between the scales of columns
 
     def __post_init__(self) -> None:
-        self._scaled = Scaled(self.kernel_x, self.X, RANK)
+        self._scaled = Scaled(self.kernel_x, self.X, self.rank)
         d = self.X.shape[1]
         middle = 0.5 * np.log10(d) if self.free else 0.0
         reach = SCALE_DECADES if self.free else 0.0
@@ -72,7 +76,6 @@ class DensitySearch:
         self._u = np.append(np.full(d, middle), reg)
         bounds_of_reg = REGS if self.reg is None else (reg, reg)
         self._bounds = [(middle - reach, middle + reach)] * d + [bounds_of_reg]
-        self._around = FIRST
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
     def on(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
@@ -81,8 +84,8 @@ class DensitySearch:
         The bandwidth is a multiple of Silverman's, which falls with the number of rows.
         """
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
-        other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y)
-        other._u, other.factor, other._around = self._u, self.factor, self._around
+        other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y, rank=RANK)
+        other._u, other.factor = self._u, self.factor
         other.tie = self.tie * len(self.Y) / len(Y)
         return other
 
@@ -96,17 +99,25 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def round(self) -> None:
-        """Landmarks for the scales as they stand, the best λ and bandwidth, a descent."""
+    def draft(self, rounds: int | None = None) -> None:
+        """λ from all of its range; then landmarks, the bandwidth and a descent, in rounds."""
+        if self.idle:
+            return
+        for turn in range(rounds or ROUNDS):
+            self._scaled.choose(self._u[:-1])
+            if turn == 0:
+                self._choose_reg()
+            self._choose_bandwidth(turn)
+            self._descend()
+
+    def finish(self) -> None:
+        """The same once on more rows, the bandwidth last."""
         if self.idle:
             return
         self._scaled.choose(self._u[:-1])
-        if self.reg is None:
-            self._choose_reg()
-        if self.bandwidth is None:
-            self._choose_bandwidth()
-        if self.free or self.reg is None:
-            self._descend()
+        self._choose_reg()
+        self._descend()
+        self._settle()
 
     def score(self) -> float:
         """The score at the parameters as they stand."""
@@ -125,7 +136,7 @@ class DensitySearch:
         wide = Wide.of(self.Y)
         return wide.chosen(p, self.Y).log_mixed(p, self.Y)
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """The largest bandwidth whose score is not clearly worse than the best.
 
         The score is flat, and noisy, towards small bandwidths: its minimum is too small more often
@@ -133,18 +144,20 @@ class DensitySearch:
         """
         if self.bandwidth is not None:
             return
-        self._scaled.choose(self._u[:-1])
         smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
+        at = float(np.log10(self.factor))
+        least = self.kernel_y.scaled(10.0 ** (at - LATER))
         with hushed():  # a rank that is used up loses nothing but precision
-            features = Nystroem(tol=COARSE, max_rank=MOST)
-            landmarks = features.fit(self.Y, self.kernel_y.scaled(self.factor)).landmarks_
+            landmarks = Nystroem(tol=COARSE, max_rank=MOST).fit(self.Y, least).landmarks_
 
         def rows(factor: float) -> np.ndarray:
             target = Target.on(landmarks, self.Y, self.kernel_y.scaled(factor))
             return DensityScore.of(smoother, target).rows(reg)
 
-        limit = float(np.log10(self.factor)) + FIRST[1]
-        self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
+        best, _ = minimise_log10(
+            lambda factor: float(rows(factor).mean()), at - LATER, at + LATER, 3, precision=ROUGH
+        )
+        self.factor = largest(rows, best, BANDWIDTH_STEP, float(np.log10(best)) + FIRST[1])
 
     def _smoother(self) -> Smoother:
         return Smoother.of(self._scaled(self._u[:-1]), self.intercept)
@@ -159,15 +172,17 @@ class DensitySearch:
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""
-        score = DensityScore.of(self._smoother(), self._target())
-        self._u[-1] = _rounded(minimise_log10(score, *REGS, 10, precision=0.1)[0])
+        if self.reg is None:
+            score = DensityScore.of(self._smoother(), self._target())
+            self._u[-1] = _rounded(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
-    def _choose_bandwidth(self) -> None:
-        low, high = (float(np.log10(self.factor) + u) for u in self._around)
-        points = 9 if self._around is FIRST else 2
-        found, _ = minimise_log10(self._by_bandwidth(), low, high, points, precision=PRECISION)
-        self.factor = float(10.0 ** _rounded(found))
-        self._around = (-LATER, LATER)
+    def _choose_bandwidth(self, turn: int) -> None:
+        """From all of its range, then around the last one."""
+        if self.bandwidth is None:
+            around, points = (FIRST, 9) if turn == 0 else ((-LATER, LATER), 2)
+            low, high = (float(np.log10(self.factor) + u) for u in around)
+            found, _ = minimise_log10(self._by_bandwidth(), low, high, points, precision=PRECISION)
+            self.factor = float(10.0 ** _rounded(found))
 
     def _target(self) -> Target:
         return Target.of(self.Y, self.kernel_y.scaled(self.factor), COARSE)
@@ -192,6 +207,8 @@ class DensitySearch:
         self.tie = best_tie(descend_on, held_out, self.X.shape[1], len(self.X))
 
     def _descend(self) -> None:
+        if not self.free and self.reg is not None:
+            return
         loss = self._loss(self._scaled, self._target(), self.tie)
         self._u = descend(loss, self._u, self._bounds, STEPS, TOL).round(DIGITS)
 

@@ -92,7 +92,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         return m
 
     def moved(self, shift) -> MeanEmbedding:
-        """All points moved by `shift`, of shape (d,) or (1, d)."""
+        """All points moved by `shift`, of shape (d,) or (1, d), or each by its own, (n, d)."""
         m = self.reweighted(self._left)
         m._points = self._points + shift
         return m

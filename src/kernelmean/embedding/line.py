@@ -548,9 +548,8 @@ class _Parabolas:
             u = -0.5 * (self.b + np.copysign(root, self.b))
             roots = np.stack([self.c / u, u / self.a])
             roots = np.where((roots > 0) & (roots < 1), roots, 1.0)
-        roots.sort(axis=0)
-        zero = np.zeros_like(roots[:1])
-        return np.concatenate([zero, roots, zero + 1.0])
+        low, high = np.minimum(*roots), np.maximum(*roots)
+        return np.stack([np.zeros_like(low), low, high, np.ones_like(low)])
 
     @cached_property
     def positive(self) -> np.ndarray:

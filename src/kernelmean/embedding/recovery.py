@@ -20,6 +20,7 @@ from ..core.checks import (
     generator,
 )
 from ..core.interval import Interval
+from ..core.moments import normal_bandwidth
 from . import positive_part
 from .line import Line
 from .weighted import WeightedPoints
@@ -50,10 +51,9 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     low, high = (arrays.to_numpy(quantile(m, q)) for q in (0.159, 0.841))
     effective = 1.0 / np.maximum((arrays.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
     effective = np.clip(effective, 1.0, m.points.shape[0])[..., None]
-    power = 1.0 / (d + 4)
     points, lifted = arrays.to_numpy(m.points), arrays.to_numpy(m.kernel.lift(m.points))
     around = m.kernel.spread_of(0.5 * (high - low), arrays.to_numpy(m.weights) @ lifted)
-    rule = np.atleast_2d((4.0 / (d + 2)) ** power * around * effective**-power)
+    rule = np.atleast_2d(normal_bandwidth(effective, d) * around)
     # an embedding with no spread left is narrow, but not of width zero
     spread = m.kernel.spread_of(points.std(axis=0), lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))

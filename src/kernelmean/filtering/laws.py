@@ -167,7 +167,7 @@ class StateLaw:
         few, errors = X[some], spread_ties(E[some])
         kernel_y = with_bandwidth(fitted_kernel("gaussian", E), None, errors, "kernel_y")
         rough = DensitySearch(fitted_kernel("gaussian", X), kernel_y, few, errors, intercept=True)
-        rough.round()
+        rough.draft(rounds=1)
         if clearly(rough.log_densities() - normal.log_density_each(errors)):
             return cls(ConditionalDensity(location=False).fit(X, E).fit_, standard)
         return cls(normal, standard)
