@@ -123,6 +123,9 @@ def climb(
     best: Climb | None = None
     start, falls = (gamma, chain), 0
     for i in range(max_iter):
+        if i:
+            gamma = smoothed(alpha, chain, rows.sequences)
+            chain = maximise(alpha, gamma, chain, rows.sequences)
         alpha, loglik = expectation(smoothing, rows, gamma, chain)
         gain = np.inf if best is None else loglik.mean() - best.value
         before = [] if best is None else best.history
@@ -140,9 +143,6 @@ def climb(
             falls = 0
         if best.converged:
             break
-        new = smoothed(alpha, chain, rows.sequences)
-        chain = maximise(alpha, new, chain, rows.sequences)
-        gamma = new
     assert best is not None
     return best
 
