@@ -123,9 +123,6 @@ def climb(
     best: Climb | None = None
     start, falls = (gamma, chain), 0
     for i in range(max_iter):
-        if i:
-            gamma = smoothed(alpha, chain, rows.sequences)
-            chain = maximise(alpha, gamma, chain, rows.sequences)
         alpha, loglik = expectation(smoothing, rows, gamma, chain)
         gain = np.inf if best is None else loglik.mean() - best.value
         before = [] if best is None else best.history
@@ -141,8 +138,10 @@ def climb(
         else:
             best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
             falls = 0
-        if best.converged:
+        if best.converged or i == max_iter - 1:
             break
+        gamma = smoothed(alpha, chain, rows.sequences)
+        chain = maximise(alpha, gamma, chain, rows.sequences)
     assert best is not None
     return best
 
