@@ -138,11 +138,10 @@ def climb(
         else:
             best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
             falls = 0
-        if best.converged:
+        if best.converged or i == max_iter - 1:
             break
-        new = smoothed(alpha, chain, rows.sequences)
-        chain = maximise(alpha, new, chain, rows.sequences)
-        gamma = new
+        gamma = smoothed(alpha, chain, rows.sequences)
+        chain = maximise(alpha, gamma, chain, rows.sequences)
     assert best is not None
     return best
 
