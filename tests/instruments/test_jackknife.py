@@ -599,7 +599,7 @@ def test_blocks_are_kept_or_computed_again(monkeypatch):
     assert len(list(group.blocks())) == 1
     assert first(group) is first(group)
     monkeypatch.setattr(groups, "KEPT", 0)
-    monkeypatch.setattr(groups, "BLOCK", 1)
+    monkeypatch.setattr(moments, "BLOCK_FLOATS", 1)
     again = fitted_group(X, y, Z, 0)
     assert len(list(again.blocks())) == 5
     assert first(again) is not first(again)

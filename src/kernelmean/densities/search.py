@@ -32,7 +32,7 @@ ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compare
 LATER = 0.25  # then around the last one: few rows have far minima too
 PRECISION = 3e-3  # in the logarithm of the bandwidth
 ROUGH = 0.02  # the same, of the one that others are compared with
-BANDWIDTH_STEP = 10**0.05  # towards larger bandwidths
+BANDWIDTH_STEP = 10**0.02  # towards larger bandwidths
 
 
 @dataclass

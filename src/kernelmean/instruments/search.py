@@ -60,7 +60,7 @@ def seek_scales(
     """
     data = [arrays.to_numpy(part) for part in (*points, y)]
     at: Pair = (None, None)
-    limits = [*(min(limit, len(y) // 2) for limit in rows[:-1]), rows[-1]]
+    limits = [*(min(limit, len(data[2]) // 2) for limit in rows[:-1]), rows[-1]]
     for limit in track(limits, description="Lengthscales", verbose=verbose):
         X, Z, target = (part[evenly(len(part), limit)] for part in data)
         at = Search(
