@@ -289,7 +289,8 @@ class TestOneColumn:
                 points = by * points + (1 - by) * w @ points
             p = slow.recovered(w, points + shift(model, NEW)[row, 0], gamma, profile)
             expected = (1 - model.wide_) * np.array([p(u) for u in t])
-            expected += model.wide_ * wide_pdf(model, t, row)
+            back = (1 - by) * w @ model.points_[:, 0] if kind == "wide" else 0.0
+            expected += model.wide_ * wide_pdf(model, t - back, row)
             assert_allclose(
                 model.pdf(t, NEW, paired=False)[row], expected, atol=2e-4 * expected.max()
             )

@@ -35,6 +35,7 @@ ONE_SIGMA = 0.31731050786291415  # mass of a normal distribution beyond one stan
 NODES = 64  # nodes of the grid that meet the kernel together
 MEMBER_FLOATS = 2**17  # entries of the tables of a block of members
 STEPS = 60  # of bisection: to the last bit of a float
+BRACKETS = 4  # nodes around which the shortest interval is sought: kernels may have kinks
 GOLDEN_STEPS = 40  # to 1e-8 of the mass between two nodes, where the length is flat
 
 
@@ -440,7 +441,7 @@ class _Cells:
         return self.t[rows, cells] + self.width[rows, cells] * s
 
     def shortest(self, level: float) -> np.ndarray:
-        """From the best node, by golden section on the mass to the left, to the best point."""
+        """From the best nodes, by golden section on the mass to the left, to the best point."""
         need = level * self.whole
         low, high = self._bracket(need)
         golden = 0.5 * (np.sqrt(5.0) - 1.0)
@@ -452,17 +453,18 @@ class _Cells:
             a, b = high - golden * (high - low), low + golden * (high - low)
             left = length(a) <= length(b)
             low, high = np.where(left, low, a), np.where(left, b, high)
-        return self._invert(np.concatenate([high, high + need], axis=1))
+        best = np.take_along_axis(high, np.argmin(length(high), axis=1)[:, None], axis=1)
+        return self._invert(np.concatenate([best, best + need], axis=1))
 
     def _bracket(self, need: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Masses left of the shortest interval: those of the nodes beside the best node."""
+        """Masses left of the shortest interval: those of the nodes beside each of the best."""
         upto = self.to + need
         cells = self._cell(upto)
         rows = self._rows()
         share = (upto - self.to[rows, cells]) / _whole(self.mass[rows, cells])
         end = self.t[rows, cells] + self.width[rows, cells] * np.clip(share, 0.0, 1.0)
         length = np.where(upto <= self.whole, end - self.t, np.inf)
-        best = np.argmin(length, axis=1)[:, None]
+        best = np.argsort(length, axis=1)[:, :BRACKETS]
         low = self.to[rows, np.maximum(best - 1, 0)]
         high = self.to[rows, np.minimum(best + 1, self.q.shape[1] - 1)]
         return low, np.minimum(high, self.whole - need)
