@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any
 
+import numpy as np
+
 from ..core import arrays
 from ..core.checks import Array, as_points, as_vector
 from ..core.minimise import SEARCH_ROWS
@@ -16,7 +18,7 @@ from ..core.threads import streamed
 from .basis import Basis
 
 KEPT = 2**26  # floats of coordinates that are kept: 512 MiB
-COPIES = 8  # of the coordinates of a block that products of columns take
+COPIES = 8  # of a block's coordinates that fit in 64 MiB, where there is no device to keep busy
 LOOKED_AT = 5 * (SEARCH_ROWS - 1) + 1  # rows of very many, whose every fifth are the few
 
 
@@ -110,7 +112,8 @@ class Group:
         self._kept = kept if keep else None
 
     def _coordinates(self, part: Part) -> Iterator[tuple]:
-        pieces = row_blocks(part.X, part.Z, part.y, rows=block_rows(COPIES * self.width))
+        wide = COPIES * self.width if isinstance(part.X, np.ndarray) else self.width
+        pieces = row_blocks(part.X, part.Z, part.y, rows=block_rows(wide))
         return streamed(lambda piece: self._transformed(*piece), pieces)
 
     def _transformed(self, X, Z, y) -> tuple:
