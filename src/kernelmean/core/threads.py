@@ -62,9 +62,9 @@ def _controller():
     class Blas(ThreadpoolController):
         """It asks the hundreds of other libraries of a process for no more than their paths."""
 
-        def _make_controller_from_path(self, filepath):
+        def _make_controller_from_path(self, filepath, *more):
             if any(name in filepath for name in BLAS):
-                super()._make_controller_from_path(filepath)
+                super()._make_controller_from_path(filepath, *more)
 
     return Blas()
 
