@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 import kernelmean as km
 from kernelmean.comparators import KCDE, ConditionalDensityOperator
 from kernelmean.densities.bandwidth import with_bandwidth
-from kernelmean.densities.search import ROUNDS, DensitySearch
+from kernelmean.densities.search import DensitySearch
 from kernelmean.kernels import median_lengthscale
 
 REG = 0.001  # λ in the comparison with KCDE
@@ -31,8 +31,7 @@ def kmde(X: np.ndarray, Y: np.ndarray) -> km.ConditionalDensity:
     lengthscale = median_lengthscale(X)
     start = with_bandwidth("gaussian", None, Y, "kernel_y")
     search = DensitySearch(km.Gaussian(lengthscale), start, X, Y, intercept=False, reg=REG)
-    for _ in range(ROUNDS):
-        search.round()
+    search.draft()
     bandwidth = search.factor * np.asarray(start.lengthscale)
     return polished(X, Y, float(lengthscale * search.scales[0]), bandwidth)
 
