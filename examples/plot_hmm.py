@@ -51,8 +51,9 @@ plt.show()
 
 new, states = draw(60, seed=5001)
 likely = model.predict(new)
-print("right by filtering", km.comparators.matched_accuracy(states, model.filter(new).argmax(1)))
-print("right by smoothing", km.comparators.matched_accuracy(states, likely))
+right = km.comparators.matched_accuracy
+print(f"right by filtering {right(states, model.filter(new).argmax(1)):.2f}")
+print(f"right by smoothing {right(states, likely):.2f}")
 
 part = slice(600, 900)
 times = np.arange(600, 900)
@@ -74,7 +75,7 @@ train = km.datasets.make_digit_hmm(3, 1000, share=(0, 0.8), random_state=5000)
 test = km.datasets.make_digit_hmm(3, 500, share=(0.8, 1), random_state=5001)  # other pictures
 reader = km.KernelHMM(3, random_state=0).fit(train.X)
 found = reader.filter(test.X).argmax(axis=1)
-print("right", km.comparators.matched_accuracy(test.states, found))
+print(f"right {right(test.states, found):.2f}")
 
 km.display.EmissionImageDisplay.from_estimator(reader, (8, 8)).plot()
 plt.show()

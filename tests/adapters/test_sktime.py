@@ -36,6 +36,22 @@ def test_forecasts_and_intervals_are_the_models(series):
     assert model.predict_quantiles(fh=[2], alpha=[0.1, 0.9]).columns.names is not None
 
 
+def test_new_rows_move_the_forecasts_with_and_without_a_fit(series):
+    from kernelmean.adapters.sktime import StateSpaceForecaster
+
+    model = StateSpaceForecaster(km.KernelStateSpace(**MODEL)).fit(series[:90])
+    model.update(series[90:100], update_params=False)
+    told = model.predict(fh=[1])
+    rows = series[:100].to_numpy()[:, None]
+    first = km.KernelStateSpace(**MODEL).fit(rows[:90])
+    assert list(told.index) == [series.index[100]]
+    assert_allclose(told, first.forecast(rows, 1).mean()[:, 0])
+    again = km.KernelStateSpace(**MODEL).fit(rows)
+    model = StateSpaceForecaster(km.KernelStateSpace(**MODEL)).fit(series[:90])
+    told = model.update(series[90:100]).predict(fh=[1])
+    assert_allclose(told, again.forecast(rows, 1).mean()[:, 0])
+
+
 @pytest.mark.slow
 def test_sktime_evaluates_it(series):
     from sktime.forecasting.model_evaluation import evaluate

@@ -214,6 +214,7 @@ def test_a_file_cannot_bring_code(market, tmp_path, monkeypatch):
         ("~ [price ~ wave]", "without an outcome or a bracket"),
         ("sales ~ season + [price ~ wave", "cannot be read"),
         ("sales ~ season + price ~ wave]", "cannot be read"),
+        ("sales ~ season + [price ~ wave] + (]", "cannot be read"),
         ("sales ~ [price ~ wave] + [ads ~ wind]", "2 brackets"),
         ("sales + ads ~ [price ~ wave]", "2 outcomes"),
         ("sales ~ season * [price ~ wave]", "bracket can only be added"),

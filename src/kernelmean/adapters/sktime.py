@@ -44,8 +44,10 @@ class StateSpaceForecaster(BaseForecaster):
         "capability:pred_int": True,
         "capability:pred_int:insample": False,
         "capability:missing_values": True,
+        "capability:update": True,
         "requires-fh-in-fit": False,
     }
+    _config: ClassVar = {"remember_data": False}  # `_seen` is all that is remembered
 
     def __init__(self, model=None):
         self.model = model
@@ -55,6 +57,13 @@ class StateSpaceForecaster(BaseForecaster):
         self._seen = y
         given = {} if self.model is None else self.model.get_params(deep=False)
         self.model_ = KernelStateSpace(**given).fit(y.to_numpy()[:, None])
+        return self
+
+    def _update(self, y, X=None, update_params=True) -> StateSpaceForecaster:
+        seen = y.combine_first(self._seen)
+        if update_params:
+            return self._fit(seen, X, None)
+        self._seen = seen  # the laws stay, and go on from the new rows
         return self
 
     def _ahead(self, fh) -> tuple[Any, np.ndarray, pd.Index]:
