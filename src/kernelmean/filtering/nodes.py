@@ -21,7 +21,7 @@ from .laws import LawsAt, NormalErrors, Standard, StateLaw
 from .machine import Recursion, Step
 
 NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
-REACHED = 300  # nodes that may follow one, which set how many there are
+PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 0.25  # of the range of a column, that nodes may reach on both sides
 STEPS = 20  # of the paths that they are drawn from
 NOTHING = 1e-9  # of a row's largest transition
@@ -201,7 +201,7 @@ def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray
         few = some(NODES // 4)
         told = moving.at(few).log_density(few)
         near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
-        return some(int(np.clip(REACHED / near, NODES, MOST)))
+        return some(int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), NODES, MOST)))
     return some(limit or NODES)
 
 
