@@ -771,6 +771,10 @@ class TestHardData:
         X, y = wave()
         with pytest.raises(ValueError, match=r"constant.*bandwidth"):
             km.ConditionalDensity().fit(X, np.ones(80))
+        with pytest.raises(ValueError, match=r"columns \[1\] are constant"):
+            km.ConditionalDensity().fit(
+                np.repeat(X, 2, axis=0), np.c_[np.repeat(y, 2), np.ones(160)]
+            )
         model = km.ConditionalDensity(bandwidth=0.5, wide=0.0).fit(X, np.ones(80))
         p = model.pdf([1.0, 1.5], [[0.0]], paired=False)[0]
         assert_allclose(p, norm.pdf([0, 0.5], scale=0.5), rtol=1e-6)

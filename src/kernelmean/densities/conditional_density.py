@@ -475,7 +475,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
             name="kernel_x",
             columnwise=isinstance(self.kernel_x, str),
         )
-        kernel_y = with_bandwidth(self.kernel_y, 1.0, Y, "kernel_y")  # refuses what cannot smooth
+        with_bandwidth(self.kernel_y, self.bandwidth, Y, "kernel_y")  # refuses constant columns
+        kernel_y = with_bandwidth(self.kernel_y, 1.0, Y, "kernel_y")  # and what cannot smooth
         if isinstance(kernel_y, Periodic):
             raise ValueError(
                 f"kernel_y is {kernel_y!r}; densities of angles are those of EmbeddedDensity or of "
