@@ -32,7 +32,7 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..embedding.wide import Wide
-from ..kernels import Kernel, Periodic, fitted_kernel
+from ..kernels import CorrelatedGaussian, Kernel, Periodic, fitted_kernel
 from .bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 from .cells import enough, weighted
 
@@ -52,7 +52,8 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     Parameters
     ----------
     kernel : Kernel or str
-        The smoothing kernel; a lengthscale of its own is replaced by the bandwidth.
+        The smoothing kernel; a lengthscale of its own is replaced by the bandwidth. "gaussian"
+        leans as several columns do (`CorrelatedGaussian`) where M is less so.
     bandwidth : float or sequence of float, optional
         γ, or one per column. None minimises the score over multiples of Silverman's rule, on at
         most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there.
@@ -123,9 +124,10 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
-        if self.bandwidth is None:
-            kernel = kernel.scaled(_best_factor(points, weights, kernel, self._n))
         few = _thinned(points, weights, ROWS)
+        if self.bandwidth is None:
+            leaning = self.kernel == "gaussian" and rows is None and points.shape[1] > 1
+            kernel = self._best([kernel, *([_leaning(points, kernel)] if leaning else [])], *few)
         left_out = _left_out(*few, kernel)
         self.loo_score_ = _score(*few, kernel, left_out)
         self._wide = self._widened(*few, kernel, left_out)
@@ -138,6 +140,11 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         m = MeanEmbedding(points, weights, kernel)
         self.embedding_ = m.carrying(tuple(self.bandwidth_.tolist()), labels)
         return self
+
+    def _best(self, kernels: list[Any], points, weights) -> Any:
+        """The one with the best score, at its best bandwidth; the first where two are level."""
+        scaled = [k.scaled(_best_factor(points, weights, k, self._n)) for k in kernels]
+        return min(scaled, key=lambda k: _score(points, weights, k, _left_out(points, weights, k)))
 
     def _widened(self, points, weights, kernel: Kernel, left_out) -> Wide | None:
         """The wide law, its share by the densities of rows left out; None without one."""
@@ -220,6 +227,10 @@ def _normalised(weights, points) -> Array:
     if abs(total) <= 1e-12 * float(xp.sum(xp.abs(weights))):
         raise ValueError("sample_weight sums to zero; weights with a sum that is not are needed")
     return weights / total
+
+
+def _leaning(points, kernel: Any) -> CorrelatedGaussian:
+    return CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale)
 
 
 def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
