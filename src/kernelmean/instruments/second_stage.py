@@ -13,7 +13,7 @@ from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments, accumulate
 from ..core.rows import put_together
-from .basis import trend_inverse
+from .basis import trend_penalty
 from .first_stage import FirstStage, choose
 from .groups import Group, merged
 from .judges import OPTIMISM, Judged
@@ -46,7 +46,8 @@ class SecondStage:
     def of(cls, second, target, trends: int, m: int, power: float = np.nan) -> SecondStage:
         """From MᵀM/m, Mᵀy/m, the number of trend columns, and yᵀy/m for the evidence."""
         xp = arrays.namespace(second)
-        inverse = arrays.like(trend_inverse(arrays.to_numpy(second[:trends, :trends]), m), second)
+        own = arrays.to_numpy(second[:trends, :trends]) + np.diag(trend_penalty(trends, m))
+        inverse = arrays.like(np.linalg.inv(own), second)
         B = inverse @ second[:trends, trends:]
         S = second[trends:, trends:] - second[trends:, :trends] @ B
         grid = solves.EigenGrid.of(0.5 * (S + S.T))
