@@ -196,7 +196,10 @@ def test_causal_gradients(xi, degree):
 @pytest.mark.parametrize("xi", [1e-4, 1e-2, 1.0])
 def test_causal_loss_is_that_of_refits_and_of_the_stage(xi, degree):
     Psi, y, jack, penalty = problem(degree)
-    value, p = searching.causal_loss(Psi, y, penalty(xi), jack)[0], columns(degree, data()[0]).shape[1]
+    value, p = (
+        searching.causal_loss(Psi, y, penalty(xi), jack)[0],
+        columns(degree, data()[0]).shape[1],
+    )
     M = jack(Psi)
     errors = slow.causal_errors(Psi, M, y, xi, degree, 2)
     assert value == pytest.approx(np.mean(errors**2), rel=1e-8)

@@ -23,13 +23,18 @@ from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Bare, Basis, Polynomial
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
+from .columns import Roles
 from .first_stage import embed
-from .groups import Part
-from .moment_test import moment_test
-from .roles import Roles
-from .rows import complete, together
+from .groups import Group, Part, complete, together
 from .search import ROWS, seek_scales
-from .second_stage import Equations, candidates, regress, residual_sums, see_through
+from .second_stage import (
+    Equations,
+    candidates,
+    moment_test,
+    regress,
+    residual_sums,
+    see_through,
+)
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
@@ -228,7 +233,7 @@ class Plan:
 
     def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
-        groups = [part.group(*draft.bases, middle) for part in parts]
+        groups = [Group(part, *draft.bases, middle) for part in parts]
         return groups, *embed(groups, self.regs[0], self.split)
 
     @stage("both stages")
