@@ -162,7 +162,8 @@ class Plan:
         fit = self.finish(self.fine(choice.draft), parts, choice)
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier).bases[0].features)
-        covariance = fit.covariance + arrays.like(choice.spread(fit.basis), fit.coef)
+        own, balanced = arrays.to_numpy(fit.covariance), self.regs[1] is None
+        covariance = arrays.like(choice.widened(own, fit.basis, balanced), fit.coef)
         return replace(fit, covariance=covariance, gain=choice.gain)
 
     @stage("sizes and trends")
@@ -242,8 +243,8 @@ class Plan:
     ) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft.
 
-        ξ is that of the choice where the rows that it was made on are all. Without a choice the
-        covariance has a guess at the smoothing bias in it.
+        ξ is that of the choice where the rows that it was made on are all. Where nothing chose it
+        the covariance has a guess at the smoothing bias in it.
         """
         few, trends = self.few, draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
@@ -261,7 +262,8 @@ class Plan:
             stage, xi, loss_2, m = regress(groups, *how)
         coef = stage.coefficients(xi)
         omega, moments = residual_sums(groups, coef, n, m, self.split)
-        bias = 0.0 if choice else stage.bias_spread(xi, coef)
+        chosen = choice is not None and self.regs[1] is None
+        bias = 0.0 if chosen else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:

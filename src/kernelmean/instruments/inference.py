@@ -140,10 +140,10 @@ class StructuralInference:
 
     `covariance_` has two parts, V + B. V = A⁻¹ΩA⁻¹ is the covariance over the noise of both
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
-    influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is the
-    mean over these of (h − ĥ)² and of a quarter of the variance of h a posteriori; otherwise the
-    spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the
-    fitted coordinates, for these are shrunk.
+    influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is of
+    D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
+    1½D for least squares; otherwise the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with
+    τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
     """
 
     regressors: Any

@@ -90,13 +90,6 @@ class SecondStage:
         q = self.rest - float(self.c @ (self.c * self.grid.shrink(reg)))
         return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
 
-    def posterior(self, regs, weights) -> Array:
-        """Σ w σ²A⁻¹/m over several ξ, σ²A⁻¹/m being the covariance a posteriori for one."""
-        parts = [w * self.noise(reg) / self.m for reg, w in zip(regs, weights, strict=True)]
-        shrink = sum(part * self.grid.shrink(reg) for reg, part in zip(regs, parts, strict=True))
-        head, tail = self.G[:, : self.trends], self.G[:, self.trends :]
-        return sum(parts) * (head @ self.inverse @ head.T) + (tail * shrink) @ tail.T
-
     def evidence(self, regs: np.ndarray) -> np.ndarray:
         """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².
 
