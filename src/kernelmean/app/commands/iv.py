@@ -17,10 +17,10 @@ from ...core.rows import Rows as Every
 from ...display import CURVE, DATA, StructuralCurveDisplay
 from ...instruments import inference
 from ...instruments.basis import Basis
-from ...instruments.forms import CATEGORY, LINEAR, OTHERS
+from ...instruments.columns import CATEGORY, LINEAR, OTHERS
 from ...instruments.formula import Design, names_of, read_formula
+from ...instruments.groups import kind_of
 from ...instruments.kernel_iv import KernelIV
-from ...instruments.rows import kind_of
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
