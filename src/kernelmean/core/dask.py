@@ -31,6 +31,8 @@ class DaskRows(Rows):
     for each that has names of columns, else None.
     """
 
+    ordered = True
+
     def __init__(self, arrays: list, likes: list, names: tuple[str, ...]):
         self.arrays, self.likes, self.names, self._alone = arrays, likes, names, False
         sizes = next(array for array in arrays if array is not None).chunks[0]
