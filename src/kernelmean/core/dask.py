@@ -15,7 +15,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from .checks import check_lengths, hushed, is_dask
 from .interval import Interval
-from .rows import FAN, Rows, length, merged, merged_of, numbered, taken, unless_empty
+from .moments import FAN
+from .rows import Rows, length, merged, merged_of, numbered, taken, unless_empty
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 

@@ -22,10 +22,9 @@ import numpy as np
 from . import arrays
 from .checks import FarAway, as_floats, as_points, check_count, check_finite, check_lengths, is_dask
 from .extras import require
-from .moments import Moments, block_rows, evenly, row_blocks
+from .moments import FAN, Moments, block_rows, evenly, row_blocks
 from .threads import streamed
 
-FAN = 8  # sums that are merged at a time
 STEP = 50_000  # rows of a block of an array
 
 
@@ -140,7 +139,7 @@ class Rows(FarAway):
             Of two values; otherwise the first one's method `merge`.
         """
         task = partial(_applied, partial(unless_empty, function), self._alone, given)
-        parts = self._each(task, merge=merge)
+        parts = self._each(task, merge=partial(merged_of, merge))
         return _in_tree((part for part in parts if part is not None), merge)
 
     def in_slices(self, function: Callable, width: int, *given) -> Any:
@@ -190,7 +189,7 @@ class Rows(FarAway):
     def _each(self, task: Callable, some: Container | None = None, merge=None) -> Iterator:
         """task(number, block) of the blocks, or of some; in threads where they are read here.
 
-        With `merge`, workers may hand back values that they merged.
+        With `merge`, of a list, workers may hand back values that they merged.
         """
         if self.ordered:
             return streamed(lambda item: task(item[0], item[1]()), self.handles(some))

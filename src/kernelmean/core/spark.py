@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import chain, groupby
 from typing import Any
 
-from .rows import FAN, length, merged_of
+from .moments import FAN
 
 VALUES = "block long, value binary"  # numbers of blocks, and what was pickled of each
 
@@ -63,7 +63,7 @@ def _worked(task: Callable, batches: Iterator) -> Iterator:
     from pyspark import TaskContext
 
     number, read = TaskContext.get().partitionId(), list(batches)
-    if sum(map(length, read)):
+    if sum(batch.num_rows for batch in read):
         try:
             given = task(number, pa.Table.from_batches(read).to_pandas())
         except ValueError as err:
@@ -96,7 +96,7 @@ def _together(merge: Callable, batches: Iterator) -> Iterator:
     for number, eight in groupby(found, lambda pair: pair[0] // FAN):
         values = [pickle.loads(pickled) for _, pickled in eight]
         wrong = (value for value in values if isinstance(value, ValueError))
-        yield _record(number, next(wrong, None) or merged_of(merge, values))
+        yield _record(number, next(wrong, None) or merge(values))
 
 
 def _record(number: int, value) -> Any:
