@@ -72,6 +72,7 @@ class Fit(Saveable):
     gathered: Array | None = None  # sums over rows elsewhere, beside their nodes, the points
     bend: Bend | None = None  # of y: points and laws before it are on the bent scale
     outcomes: Array | None = None  # of the rows of X, where points are nodes
+    kept: np.ndarray | None = None  # numbers of the rows of X, where points are nodes
     drawn: np.ndarray | None = None  # by what densities have residuals nearer to their mean
 
     def in_order(self, order: np.ndarray, X) -> Fit:
@@ -79,7 +80,7 @@ class Fit(Saveable):
         if hasattr(self.features, "indices_"):
             self.features.indices_ = order[self.features.indices_]
         if self.gathered is not None:
-            return self
+            return replace(self, kept=evenly(self.smoother.n, X.shape[0])[order])
         back = np.argsort(order)
         smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
         points = frozen(arrays.take(self.points, back, axis=0))

@@ -106,7 +106,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Degree of the trend.
     specification_p_ : float
         p-value of E[y − h(X) | Z] = 0 for the h fitted. A small one says that something other
-        than noise is left: too stiff a kernel, too much regularisation, or a bad instrument.
+        than noise is left: too stiff a kernel, too much regularisation, or a bad instrument. Of
+        more than 50,000 rows that are elsewhere it is approximate.
     kernel_x_, kernel_z_, features_x_, features_z_ : as used
     scales_x_, scales_z_ : arrays of shape (d_x + d_c,), (d_z + d_c,)
         Lengthscales found, as multiples of those the kernels started from.

@@ -255,7 +255,7 @@ class Densities:
 
     def _spiky(self) -> list[str]:
         out, n = [], len(self.data)
-        rules = silverman(self.model.points_)
+        rules = silverman(self.model.fit_.own_points("the report"))
         for name, width, rule in zip(self.y, self.model.bandwidth_, rules, strict=True):
             distinct = self.data[name].nunique()
             if width < SPIKES * rule and distinct < 0.9 * n:
