@@ -126,8 +126,10 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
         few = _thinned(points, weights, ROWS)
         if self.bandwidth is None:
-            leaning = self.kernel == "gaussian" and rows is None and points.shape[1] > 1
-            kernel = self._best([kernel, *([_leaning(points, kernel)] if leaning else [])], *few)
+            kernels = [kernel]
+            if self.kernel == "gaussian" and rows is None and points.shape[1] > 1:
+                kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
+            kernel = _best(kernels, *few, self._n)
         left_out = _left_out(*few, kernel)
         self.loo_score_ = _score(*few, kernel, left_out)
         self._wide = self._widened(*few, kernel, left_out)
@@ -140,11 +142,6 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         m = MeanEmbedding(points, weights, kernel)
         self.embedding_ = m.carrying(tuple(self.bandwidth_.tolist()), labels)
         return self
-
-    def _best(self, kernels: list[Any], points, weights) -> Any:
-        """The one with the best score, at its best bandwidth; the first where two are level."""
-        scaled = [k.scaled(_best_factor(points, weights, k, self._n)) for k in kernels]
-        return min(scaled, key=lambda k: _score(points, weights, k, _left_out(points, weights, k)))
 
     def _widened(self, points, weights, kernel: Kernel, left_out) -> Wide | None:
         """The wide law, its share by the densities of rows left out; None without one."""
@@ -229,8 +226,10 @@ def _normalised(weights, points) -> Array:
     return weights / total
 
 
-def _leaning(points, kernel: Any) -> CorrelatedGaussian:
-    return CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale)
+def _best(kernels: list[Any], points, weights, n: int) -> Any:
+    """The one with the best score, each at its best bandwidth for n rows."""
+    scaled = [kernel.scaled(_best_factor(points, weights, kernel, n)) for kernel in kernels]
+    return min(scaled, key=lambda k: _score(points, weights, k, _left_out(points, weights, k)))
 
 
 def _best_factor(points, weights, kernel: Kernel, n: int) -> float:

@@ -233,7 +233,8 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     That is what is more than `FAR` standard deviations away. A law that no node is near to is
     that of the nearest.
     """
-    n, spread = len(points), np.linalg.norm(laws.laws.root, axis=1)
+    normal: Any = laws.laws
+    n, spread = len(points), np.linalg.norm(normal.root, axis=1)
     tree, at = cKDTree(points / spread), laws.middle / spread
     reach = FAR * np.exp(laws.log_size.max(axis=1))
     near = tree.query_ball_point(at, reach, p=np.inf)

@@ -67,7 +67,7 @@ class CorrelatedGaussian(Gaussian):
         R = (n * np.corrcoef(X.T) + d * DUST * np.eye(d)) / (n + d * DUST)
         R = (R + R.T) / 2
         np.fill_diagonal(R, 1.0)
-        return cls(lengthscale, correlation=R)  # type: ignore[arg-type]
+        return cls(lengthscale, correlation=R)
 
     @cached_property
     def _root(self) -> np.ndarray:
