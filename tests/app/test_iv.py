@@ -409,7 +409,7 @@ def test_bad_files(refused, market, tmp_path):
     market.head(10).to_csv(tmp_path / "short.csv", index=False)
     assert "at least 20" in refused("iv", "short.csv", *MARKET)
     market.assign(storm=3.5).to_csv(tmp_path / "flat.csv", index=False)
-    assert "'storm' has the same value, 3.5" in refused("iv", "flat.csv", *MARKET)
+    assert "column 'storm' is 3.5 in every row" in refused("iv", "flat.csv", *MARKET)
     market.assign(price=market["price"] * 1e200).to_csv(tmp_path / "huge.csv", index=False)
     assert "rescale" in refused("iv", "huge.csv", *MARKET)
     market.assign(price=market["price"].where(market["price"] > 0)).to_csv(
