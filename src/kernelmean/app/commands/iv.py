@@ -593,7 +593,7 @@ def strength(a: Analysis) -> list[Fact]:
     rows: list[Fact] = []
     for x, f, df in zip(a.columns.x, a.strength.f, a.strength.df, strict=True):
         stage = a.first_stages[x]
-        alone = SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
+        alone = " " + SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
         predicted = SAY("first_r2", given=_given(a), alone=alone)
         counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=number(stage.f))
         rows += [(f"First-stage R² of {x}", number(stage.r2), predicted)]
