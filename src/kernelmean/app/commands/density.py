@@ -45,14 +45,9 @@ class Widths(tuple[float, ...]):
 
 def read_bandwidth(text: str) -> Widths:
     """'0.5' or '0.5,2' as numbers."""
-    try:
-        widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
-    except ValueError:
-        widths = Widths()
-    if not widths or not all(0 < w < np.inf for w in widths):
-        raise UserError(
-            f"--bandwidth is {text!r}; a positive number is needed, or one for each column of --y"
-        )
+    widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
+    if not all(0 < w < np.inf for w in widths):
+        raise ValueError
     return widths
 
 
