@@ -67,6 +67,8 @@ def test_files_and_summary(run, csv, market):
         "written",
     ):
         assert words in result.stdout
+    assert "\n\nThe structural curve\n" in result.stdout  # a line between paragraph and heading
+    assert "left out in turn. The exogenous" in Path("results/report.html").read_text()
     table = pd.read_csv("results/predictions.csv")
     assert list(table) == [
         "row",
