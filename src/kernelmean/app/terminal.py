@@ -91,13 +91,13 @@ def show_block(block: Block, verbose: bool) -> None:
     elif isinstance(block, Grid):
         _show_grid(block)
     elif isinstance(block, Note):
-        out.print(Text.assemble(("Note: ", "yellow"), block.text), "")
+        out.print(Text.assemble(("Note: ", "yellow"), block.text), end="\n\n")
     elif verbose and isinstance(block, Bullets):
         for item in block.items:
             out.print(Text(f"• {item}"))
         out.print()
     elif verbose and isinstance(block, Prose | Code):
-        out.print(Text(block.text), "")
+        out.print(Text(block.text), end="\n\n")
 
 
 def _show_numbers(block: Numbers, verbose: bool) -> None:
