@@ -127,7 +127,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         few = _thinned(points, weights, ROWS)
         if self.bandwidth is None:
             kernels = [kernel]
-            if self.kernel == "gaussian" and rows is None and points.shape[1] > 1:
+            if self.kernel == "gaussian" and points.shape[1] > 1:
                 kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
             kernel = _best(kernels, *few, self._n)
         left_out = _left_out(*few, kernel)

@@ -74,8 +74,13 @@ class CorrelatedGaussian(Gaussian):
         """L with LLᵀ = R."""
         return np.linalg.cholesky(np.asarray(self.correlation))
 
-    def _shrink(self, X) -> Array:
-        return self._straight(super()._shrink(X))
+    @property
+    def narrowness(self) -> float:
+        """Smallest half-axis of the ellipse {u : uᵀR⁻¹u = 1}."""
+        return float(np.linalg.eigvalsh(np.asarray(self.correlation))[0]) ** 0.5
+
+    def in_units(self, X) -> Array:
+        return self._straight(super().in_units(X))
 
     def _straight(self, U) -> Array:
         if not self.correlation:
@@ -86,10 +91,13 @@ class CorrelatedGaussian(Gaussian):
             )
         return U @ arrays.like(np.linalg.inv(self._root).T, U)
 
+    def pull(self, X, Y) -> Array | None:
+        return self.gram_of(X, Y)
+
     def derivative_of(self, X, Y, column: int) -> Array:
         scale = np.broadcast_to(self._resolved("differentiate"), X.shape[1])
         back = self._straight(arrays.like(np.eye(X.shape[1])[[column]] / scale[column], X))[0]
-        slope = (self._shrink(Y) @ back)[None, :] - (self._shrink(X) @ back)[:, None]
+        slope = (self.in_units(Y) @ back)[None, :] - (self.in_units(X) @ back)[:, None]
         return self.gram_of(X, Y) * slope
 
     def _log_volume(self, d: int) -> float:
