@@ -8,6 +8,10 @@ regulariser λ per sample enters as nλ, with the n of *all* rows also while a r
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kernelmean as km
 
 Array = np.ndarray
 
@@ -151,3 +155,18 @@ def slopes(loss, u: Array, step: float = 1e-5) -> Array:
         e[j] = step
         out[j] = (loss(u + e) - loss(u - e)) / (2 * step)
     return out
+
+
+def assert_same(ours: km.KernelIV, theirs: km.KernelIV, tol: float = 1e-8) -> None:
+    """Two fits of the same rows, however these are kept."""
+    for name in ("coef_", "covariance_", "scales_x_", "scales_z_"):
+        one, other = getattr(ours, name), getattr(theirs, name)
+        assert_allclose(one, other, rtol=0, atol=tol * np.abs(other).max(), err_msg=name)
+    for name in ("reg_stage1_", "reg_stage2_", "loss_stage1_", "loss_stage2_"):
+        assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=tol, err_msg=name)
+    assert ours.specification_p_ == pytest.approx(theirs.specification_p_, abs=tol)
+    assert (ours.trend_, ours.n_stage1_, ours.n_stage2_) == (
+        theirs.trend_,
+        theirs.n_stage1_,
+        theirs.n_stage2_,
+    )

@@ -75,6 +75,16 @@ def test_answers_about_new_rows_in_blocks(run, files, words):
 
 
 @pytest.mark.slow
+def test_a_density_whose_rows_were_gathered_in_cells(run, files, monkeypatch):
+    """Pictures show the rows that are looked at, of which there are more than cells."""
+    monkeypatch.setattr("kernelmean.densities.cells.SEARCH_ROWS", 100)
+    asked = ("density", "market.csv", "--y", "quantity", "--x", "price", "--bandwidth", 3)
+    told = run(*asked, "--no-tune", "--chunksize", 70)
+    assert told.exit_code == 0, told.output
+    assert sorted(os.listdir("kernelmean-density")) == ["density.csv", "model.km", "report.html"]
+
+
+@pytest.mark.slow
 def test_regimes_of_the_last_rows(run, files, monkeypatch):
     asked = ("hmm", "market.csv", "--columns", "price", "--states", 2, "--no-refine")
     for more in ([], ["--chunksize", 70, "--out", "blocks"]):

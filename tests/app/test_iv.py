@@ -67,6 +67,8 @@ def test_files_and_summary(run, csv, market):
         "written",
     ):
         assert words in result.stdout
+    assert "\n\nThe structural curve\n" in result.stdout  # a line between paragraph and heading
+    assert "left out in turn. The exogenous" in Path("results/report.html").read_text()
     table = pd.read_csv("results/predictions.csv")
     assert list(table) == [
         "row",
@@ -409,7 +411,7 @@ def test_bad_files(refused, market, tmp_path):
     market.head(10).to_csv(tmp_path / "short.csv", index=False)
     assert "at least 20" in refused("iv", "short.csv", *MARKET)
     market.assign(storm=3.5).to_csv(tmp_path / "flat.csv", index=False)
-    assert "'storm' has the same value, 3.5" in refused("iv", "flat.csv", *MARKET)
+    assert "column 'storm' is 3.5 in every row" in refused("iv", "flat.csv", *MARKET)
     market.assign(price=market["price"] * 1e200).to_csv(tmp_path / "huge.csv", index=False)
     assert "rescale" in refused("iv", "huge.csv", *MARKET)
     market.assign(price=market["price"].where(market["price"] > 0)).to_csv(

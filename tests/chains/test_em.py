@@ -491,11 +491,15 @@ class TestShrunken:
         rng = np.random.default_rng(0)
         points, weights = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 3)), rng.random((40, 2))
         guard = Shrunken(0.9)(points, weights, points.var(axis=0), False)
+        covs = [np.cov(points.T, aweights=w, ddof=0) for w in weights.T]
+        size = [np.sqrt(np.diag(cov)) for cov in covs]
+        counts = weights.sum(axis=0)
+        each = [cov / np.outer(s, s) for cov, s in zip(covs, size, strict=True)]
+        common = np.tensordot(counts, each, axes=1) / (counts.sum() + 3e-3)
+        np.fill_diagonal(common, 1.0)
         for k in range(2):
-            w = weights[:, k] / weights[:, k].sum()
-            mean, cov = w @ points, np.cov(points.T, aweights=w, ddof=0)
-            kept = weights[:, k].sum() / (weights[:, k].sum() + 3)
-            shrunk = kept * cov + (1 - kept) * np.diag(np.diag(cov))
+            mean, kept = weights[:, k] @ points / counts[k], counts[k] / (counts[k] + 3)
+            shrunk = (kept * each[k] + (1 - kept) * common) * np.outer(size[k], size[k])
             expected = multivariate_normal(mean, shrunk).logpdf(points)
             assert_allclose(guard.log_density(points)[:, k], expected, atol=1e-10)
             assert_allclose(guard.strength[k], 9 * weights[:, k].sum())
@@ -503,12 +507,13 @@ class TestShrunken:
         assert_array_equal(back, guard.log_density(points)[:, ::-1])
 
     @pytest.mark.slow
-    def test_normal_truth_costs_nothing_against_hmmlearn(self):
+    @pytest.mark.parametrize("correlations", [(0.6, -0.6), (0.99, 0.99)])
+    def test_normal_truth_costs_nothing_against_hmmlearn(self, correlations):
         """Held-out log-likelihood of a row within .02; a row's state as often right."""
         P, means = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.0, 0.0], [2.0, 1.0]])
         truth = hmmlearn.GaussianHMM(2, "full", init_params="", random_state=0)
         truth.startprob_, truth.transmat_, truth.means_ = np.array([2, 1]) / 3, P, means
-        truth.covars_ = np.array([[[1, 0.6], [0.6, 1]], [[1, -0.6], [-0.6, 1]]])
+        truth.covars_ = np.array([[[1, r], [r, 1]] for r in correlations])
         X, _ = truth.sample(400, random_state=1)
         new, states = truth.sample(1000, random_state=2)
         model = km.KernelHMM(2, random_state=0).fit(X)

@@ -258,3 +258,24 @@ def test_columns_of_one_dask_array_are_made_together():
     with dask.config.set(scheduler="synchronous"):
         model.fit(table[:, :1], table[:, 1], table[:, 2:])
     assert made == [100] * 8  # four blocks; a few rows, and the sums of both stages
+
+
+@pytest.mark.parametrize("all_rows", [True, False], ids=["all", "the few"])
+def test_pictures_show_observations_of_the_rows_looked_at(all_rows, gathered, monkeypatch):
+    """Where sums are of all rows, points are nodes, and the rows that are kept are sorted."""
+    monkeypatch.setattr("kernelmean.densities.conditional_density.SEARCH_ROWS", 60)
+    X, y = pairs(600)
+    model = km.ConditionalDensity(reg=0.1, bandwidth=0.3, tune_lengthscale=False)
+    model.fit(km.Rows(X, step=70), km.Rows(y, step=70))
+    few = np.linspace(0, 599, 60).astype(int)
+    at, given = np.array([[1.0, 0.5], [-1.0, 0.0]]), y if all_rows else y[few]
+    near = km.display.ConditionalDensityDisplay.from_estimator(model, at, given, near=5).near
+    gaps = ((X[few] - at[:, None]) / X[few].std(axis=0)) ** 2
+    expected = y[few][np.argsort(gaps.sum(axis=-1), axis=1)[:, :5]]
+    assert_allclose(np.sort(np.reshape(near, (2, 5))), np.sort(expected))
+    shown = km.display.DensityMapDisplay.from_estimator(model, None, given)
+    assert_allclose(
+        sorted(zip(shown.x, shown.y, strict=True)), sorted(zip(X[few, 0], y[few], strict=True))
+    )
+    with pytest.raises(ValueError, match="y has 59 rows but the training y has 60"):
+        km.display.ConditionalDensityDisplay.from_estimator(model, at, y[:59])

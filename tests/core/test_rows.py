@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from iv_oracles import assert_same
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
@@ -451,26 +452,6 @@ def test_torch_and_a_gpu_are_as_the_other_device(kind, tmp_path):
     assert {outcome(name, kind, verb, tmp_path) for name, verb in CELLS} == {"yes"}
 
 
-WORKERS = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(**WORKERS) as workers, distributed.Client(workers) as client:
-        yield client
-
-
-@pytest.mark.slow
-def test_two_processes_answer_as_one(tmp_path, cluster):
-    """The last column of the guide's table, all on one cluster."""
-    told = PAGE.read_text(encoding="utf-8").splitlines()
-    with dask.config.set(scheduler="distributed"):
-        for name, verb in CELLS:
-            found = outcome(name, "Dask array", verb, tmp_path)
-            (row,) = (text for text in told if text.startswith(f"| `{name}` {verb} |"))
-            assert row.endswith(f" {found} |"), row
-
-
 @pytest.mark.parametrize("kind", NEVER)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_what_can_be_read_once_or_not_at_all_is_refused(name, kind, tmp_path):
@@ -508,6 +489,40 @@ def test_functions_refuse_rows_that_are_elsewhere(name, kind, tmp_path):
 
 
 # ---------------------------------------------------------------------------------- a cluster
+WORKERS = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(**WORKERS) as workers, distributed.Client(workers) as client:
+        yield client
+
+
+@pytest.mark.slow
+def test_two_processes_answer_as_one(tmp_path, cluster):
+    """The last column of the guide's table, all on one cluster."""
+    told = PAGE.read_text(encoding="utf-8").splitlines()
+    with dask.config.set(scheduler="distributed"):
+        for name, verb in CELLS:
+            found = outcome(name, "Dask array", verb, tmp_path)
+            (row,) = (text for text in told if text.startswith(f"| `{name}` {verb} |"))
+            assert row.endswith(f" {found} |"), row
+
+
+@pytest.mark.slow
+def test_instrumental_variables_on_a_cluster(cluster):
+    data = km.datasets.make_iv_sigmoid(12_000, random_state=43)  # more than the search looks at
+    quick = {"trend": 1, "tune_lengthscale": False}
+    theirs = km.KernelIV(**quick).fit(data.X, data.y, data.Z)
+    with dask.config.set(scheduler="distributed"):
+        A, y, B = (da.from_array(a, chunks=(3000, *a.shape[1:])) for a in (data.X, data.y, data.Z))
+        ours = km.KernelIV(**quick).fit(A, y, B)
+        assert_same(ours, theirs)
+        assert_allclose(ours.predict(A).compute(), theirs.predict(data.X), atol=1e-8)
+        with pytest.raises(ValueError, match="X contains NaN"):
+            km.KernelIV(**quick).fit(da.concatenate([A[:-1], A[-1:] * np.nan]), y, B)
+
+
 def slowly(block: np.ndarray, folder: str) -> np.ndarray:
     """The block, after a sign that its worker is at work."""
     Path(folder, str(os.getpid())).touch()

@@ -7,8 +7,6 @@ import io
 import json
 import os
 import pickle
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 from importlib.util import find_spec
@@ -656,25 +654,6 @@ def test_members_that_cannot_be_read_are_value_errors(saved, offset, byte):
     saved.write_bytes(blob)
     with pytest.raises(ValueError, match=r"c\.km"):
         km.load(saved)
-
-
-@pytest.mark.slow
-def test_a_class_that_a_file_names_brings_in_no_optional_package(tmp_path):
-    """Whatever the name: PyTorch alone is imported, for `Neural`, which is nothing without it."""
-    forge(tmp_path / "odd.km", {"class": "Nothing", "state": {"dict": []}})
-    code = (
-        "import sys, sklearn.linear_model\n"
-        "before = set(sys.modules)\n"
-        "import kernelmean as km\n"
-        "try: km.load(sys.argv[1])\n"
-        "except ValueError as err: assert 'does not have: Nothing' in str(err)\n"
-        "else: raise AssertionError\n"
-        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "odd.km")]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    ours = {"torch", "pandas", "dask", "matplotlib", "typer", "formulaic", "statsmodels", "river"}
-    assert not ours & set(told)
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")

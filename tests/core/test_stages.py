@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kernelmean as km
-from kernelmean.core.stages import evaluated, stage, timed
+from kernelmean.core.stages import evaluated, stage, timed, without_lines
 from kernelmean.core.threads import side_by_side
 
 
@@ -44,6 +44,12 @@ def test_lines_name_stage_evaluations_and_loss(capsys):
 def test_otherwise_silent(verbose, capsys):
     Model(verbose).fit()
     assert not any(capsys.readouterr())
+
+
+def test_lines_can_be_left_out(capsys):
+    with without_lines():
+        assert list(Model(verbose=True).fit().fit_time_) == ["first", "second", "total"]
+    assert capsys.readouterr().err == ""
 
 
 def test_losses_count_where_they_are_evaluated(capsys):

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from kernelmean.core.threads import cores, doors, one_thread, side_by_side
+from kernelmean.core.threads import cores, doors, one_thread, side_by_side, streamed
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 
@@ -101,6 +101,37 @@ def test_tasks_of_tasks_share_the_cores(outer, each):
         return max(side_by_side(lambda _: work(i), range(8)))
 
     assert side_by_side(of_a_task, range(outer), n_jobs=4) == [each] * outer
+
+
+def test_what_is_wanted_no_more_stops():
+    """Ctrl-C, or an end of asking, does not wait for tasks of tasks that are under way."""
+    done: list = []
+
+    def work(item) -> None:
+        time.sleep(0.01)
+        done.append(item)
+
+    def of_a_task(i: int) -> int:
+        if i:
+            side_by_side(lambda j: work((i, j)), range(500))
+        return i
+
+    answers = streamed(of_a_task, range(4), n_jobs=2)
+    assert next(answers) == 0
+    answers.close()
+    assert len(done) < 100  # of 1,500
+
+
+def test_a_failure_does_not_stop_tasks_ahead_of_it():
+    def fails(i: int) -> int:
+        if i:
+            raise ValueError(f"task {i}")
+        return sum(side_by_side(lambda j: time.sleep(0.002) or j, range(50)))
+
+    answers = streamed(fails, range(3), n_jobs=2)
+    assert next(answers) == sum(range(50))
+    with pytest.raises(ValueError, match="task 1"):
+        next(answers)
 
 
 def test_a_warning_of_a_task_comes_out():

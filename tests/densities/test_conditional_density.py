@@ -480,7 +480,7 @@ class TestTwoColumns:
         assert_allclose(alone, p[some], rtol=1e-9, atol=1e-300)
 
     def test_against_the_formula(self, location):
-        """Σ w k̄ of products of columns; the ratio to the density is the same at every y."""
+        """Σ w k̄ of normal laws that lean; the ratio to the density is the same at every y."""
         model = fitted_plane(location)
         x, y = self.AT[[2]], plane(30, seed=55)[1]
         w = model.weights(x)[0]
@@ -488,9 +488,9 @@ class TestTwoColumns:
         if location:  # residuals, drawn together
             by = np.sqrt(1 - model.bandwidth_**2 / points.var(axis=0))
             points = by * points + (1 - by) * (w @ points) + model.location_(x)
-        q = np.array([
-            w @ [slow.smooth("gaussian", p, u, model.bandwidth_) for p in points] for u in y
-        ])  # fmt: skip
+        lean = np.asarray(model.fit_.kernel_y.correlation)
+        cov = lean * np.outer(model.bandwidth_, model.bandwidth_)
+        q = np.array([w @ [multivariate_normal(p, cov).pdf(u) for p in points] for u in y])
         got = model.pdf(y, x, paired=False)[0]
         ratio = got[q > 1e-3] / q[q > 1e-3]
         assert_allclose(ratio, ratio[0], rtol=1e-9)
@@ -771,6 +771,10 @@ class TestHardData:
         X, y = wave()
         with pytest.raises(ValueError, match=r"constant.*bandwidth"):
             km.ConditionalDensity().fit(X, np.ones(80))
+        with pytest.raises(ValueError, match=r"columns \[1\] are constant"):
+            km.ConditionalDensity().fit(
+                np.repeat(X, 2, axis=0), np.c_[np.repeat(y, 2), np.ones(160)]
+            )
         model = km.ConditionalDensity(bandwidth=0.5, wide=0.0).fit(X, np.ones(80))
         p = model.pdf([1.0, 1.5], [[0.0]], paired=False)[0]
         assert_allclose(p, norm.pdf([0, 0.5], scale=0.5), rtol=1e-6)

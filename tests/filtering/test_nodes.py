@@ -11,8 +11,8 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import kernelmean as km
-from kernelmean.filtering.laws import NormalErrors, Standard, StateLaw
-from kernelmean.filtering.nodes import Sparse, chain_of, drawn, thinned
+from kernelmean.filtering.laws import LawsAt, NormalErrors, Standard, StateLaw
+from kernelmean.filtering.nodes import Sparse, chain_near, chain_of, drawn, thinned
 from kernelmean.regression.lengthscales import evidence_loss
 
 
@@ -40,6 +40,44 @@ def test_transitions_are_ratios_of_densities_in_rows():
     expected /= expected.sum(axis=1, keepdims=True)
     assert_allclose(chain_of(np.log(p)), expected, atol=1e-14)
     assert_allclose(chain_of(np.log(p) - 5000.0), expected, atol=1e-11)
+
+
+class TestNear:
+    """Transitions among pairs that are near, against those among all."""
+
+    def laws(self, n: int, spread: float) -> tuple[LawsAt, np.ndarray]:
+        rng = np.random.default_rng(n)
+        points, root = (
+            rng.normal(size=(n, 3)),
+            spread * (np.eye(3) + np.tri(3, k=-1) * rng.normal(size=(3, 3))),
+        )
+        sizes = 0.3 * rng.normal(size=(n, 3))
+        return LawsAt(NormalErrors(root), 0.9 * points[::-1], sizes), points
+
+    @pytest.mark.parametrize(("spread", "kind"), [(0.05, Sparse), (0.5, np.ndarray)])
+    def test_are_those_of_all(self, spread, kind):
+        laws, points = self.laws(400, spread)
+        near, told = chain_near(laws, points), laws.log_density(points)
+        assert isinstance(near, kind)
+        known = told > laws.log_density_of_pairs(laws.middle)[:, None] - 5.5**2 / 2
+        some = known.any(axis=1)
+        assert some.mean() > 0.5
+        own = np.where(known, told, -np.inf)[some]
+        own = np.exp(own - np.where(known, told, -1e9).max(axis=0))
+        own /= np.maximum(own.sum(axis=0), 1e-300)
+        own /= own.sum(axis=1, keepdims=True)
+        assert_allclose((near @ np.eye(400))[some], own, atol=1e-12)
+
+    def test_what_is_left_out_comes_to_nothing(self):
+        laws, points = self.laws(400, 0.5)
+        every = chain_of(laws.log_density(points))
+        assert np.median(np.abs(every - chain_near(laws, points)).sum(axis=1)) < 1e-6
+
+    def test_a_law_away_from_all_goes_to_the_nearest(self):
+        laws, points = self.laws(100, 0.02)
+        laws.middle[0] = points[7] + [0.0, 50.0, 0.0]
+        points[7] += [0.0, 9.0, 0.0]
+        assert_array_equal((chain_near(laws, points) @ np.eye(100))[0], np.eye(100)[7])
 
 
 @pytest.fixture(scope="module")

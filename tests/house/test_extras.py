@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
+import zipfile
 from importlib.util import find_spec
 
 import pytest
@@ -28,21 +30,39 @@ import json, sys, sklearn.linear_model, scipy.optimize
 steps = [list(sys.modules)]
 import kernelmean as km
 steps.append(list(sys.modules))
+try: km.load(sys.argv[1])
+except ValueError as err: assert 'does not have: Nothing' in str(err)
+else: raise AssertionError
+steps.append(list(sys.modules))
 d = km.datasets.make_iv_sigmoid(50, random_state=0)
 km.KernelIV(tune_lengthscale=False).fit(d.X, d.y, d.Z).predict(d.X)
 print(json.dumps([*steps, list(sys.modules)]))
 """
 
 
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory) -> list[set[str]]:
+    """Modules of a fresh process: before the package, with it, after a file with an odd class, and
+    after a fit.
+    """
+    tree = {"class": "Nothing", "state": {"dict": []}}
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+    header = {"format": "kernelmean", "version": 2, "sha256": digest, "object": tree}
+    odd = tmp_path_factory.mktemp("fresh") / "odd.km"
+    with zipfile.ZipFile(odd, "w") as archive:
+        archive.writestr("header.json", json.dumps(header))
+    command = [sys.executable, "-c", FRESH, str(odd)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [set(modules) for modules in json.loads(told.stdout)]
+
+
 @pytest.mark.slow
-def test_importing_the_package_imports_little():
+def test_importing_the_package_imports_little(steps):
     """Beyond what scikit-learn's linear models do anyway: no searches, trees, processes, tables.
 
     Dask is imported for its own arrays only.
     """
-    command = [sys.executable, "-c", FRESH]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    before, imported, fitted = (set(modules) for modules in json.loads(told.stdout))
+    before, imported, _, fitted = steps
     libraries = {name.split(".")[0] for name in imported - before}
     assert libraries <= {"kernelmean", "array_api_compat"}
     late = ("comparators", "datasets", "display", "adapters", "app")
@@ -53,6 +73,14 @@ def test_importing_the_package_imports_little():
     assert not (imported - before) & others
     assert "matplotlib" not in imported
     assert "dask" not in fitted
+
+
+@pytest.mark.slow
+def test_a_class_that_a_file_names_brings_in_no_optional_package(steps):
+    """Whatever the name: PyTorch alone is imported, for `Neural`, which is nothing without it."""
+    before, _, loaded, _ = steps
+    ours = {"torch", "pandas", "dask", "matplotlib", "typer", "formulaic", "statsmodels", "river"}
+    assert not ours & {name.split(".")[0] for name in loaded - before}
 
 
 def test_every_public_name_is_found_whether_it_is_imported_or_not():

@@ -24,6 +24,7 @@ KERNELS = [
     km.Gaussian(0.8),
     km.Gaussian((0.5, 2.0)),
     km.Gaussian(0.8, columnwise=True),
+    km.CorrelatedGaussian((0.5, 2.0), correlation=((1.0, 0.7), (0.7, 1.0))),
     km.Laplace(0.8),
     km.Laplace((0.5, 2.0), columnwise=True),
     km.Matern(1.5, 0.8),
@@ -45,7 +46,8 @@ KERNELS = [
     km.Rotation(0.8),
     km.Frobenius(rotations=True),
 ]
-SMOOTH = [k for k in KERNELS if type(k) in (km.Gaussian, km.Laplace, km.Matern)]
+SMOOTHING = (km.Gaussian, km.CorrelatedGaussian, km.Laplace, km.Matern)
+SMOOTH = [k for k in KERNELS if type(k) in SMOOTHING]
 MAPS = [
     km.Nystroem(tol=1e-10),
     km.Nystroem(tol=0.1),

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from iv_oracles import assert_same
 from numpy.testing import assert_allclose
 from sklearn.exceptions import DataConversionWarning
 
@@ -27,20 +28,6 @@ UNEVEN = (1, 4999, 3000, 0, 3990, 10)
 def two_threads():
     with dask.config.set(scheduler="threads", num_workers=2):
         yield
-
-
-def assert_same(ours, theirs, tol=1e-8):
-    for name in ("coef_", "covariance_", "scales_x_", "scales_z_"):
-        one, other = getattr(ours, name), getattr(theirs, name)
-        assert_allclose(one, other, rtol=0, atol=tol * np.abs(other).max(), err_msg=name)
-    for name in ("reg_stage1_", "reg_stage2_", "loss_stage1_", "loss_stage2_"):
-        assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=tol, err_msg=name)
-    assert ours.specification_p_ == pytest.approx(theirs.specification_p_, abs=tol)
-    assert (ours.trend_, ours.n_stage1_, ours.n_stage2_) == (
-        theirs.trend_,
-        theirs.n_stage1_,
-        theirs.n_stage2_,
-    )
 
 
 def chunked(A, chunks):
@@ -197,29 +184,6 @@ def test_what_travels_to_the_blocks_holds_no_rows(monkeypatch):
     km.KernelIV(**QUICK).fit(*(chunked(A, 5000) for A in (data.X, data.y, data.Z)))
     assert len(sizes) == 3
     assert max(sizes) < MANY * 8 / 2  # half a column
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as workers,
-        distributed.Client(workers) as client,
-    ):
-        yield client
-
-
-@pytest.mark.slow
-def test_on_a_cluster(sigmoid, cluster):
-    data, theirs = sigmoid
-    with dask.config.set(scheduler="distributed"):
-        X, y, Z = (chunked(A, 3000) for A in (data.X, data.y, data.Z))
-        ours = km.KernelIV(**QUICK).fit(X, y, Z)
-        assert_same(ours, theirs)
-        assert_allclose(ours.predict(X).compute(), theirs.predict(data.X), atol=1e-8)
-        with pytest.raises(ValueError, match="X contains NaN"):
-            km.KernelIV(**QUICK).fit(da.concatenate([X[:-1], X[-1:] * np.nan]), y, Z)
 
 
 # ---------------------------------------------------------------- the door

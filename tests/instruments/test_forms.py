@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import kernelmean as km
 from kernelmean.instruments.basis import Polynomial
-from kernelmean.instruments.forms import plainer_forms
+from kernelmean.instruments.columns import plainer_forms
 
 
 def table(n: int = 400, seed: int = 70) -> pd.DataFrame:

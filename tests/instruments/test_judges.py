@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kernelmean as km
 from kernelmean.comparators import TwoStageLeastSquares
 from kernelmean.instruments import judges, second_stage
-from kernelmean.instruments.choice import Tried
+from kernelmean.instruments.choice import Choice, Tried
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
 N = 30
@@ -226,20 +226,31 @@ def test_strong_instruments_need_no_constant():
     assert not km.KernelIV().fit(X, X[:, 0] + e, Z)._fit.draft.weak
 
 
-def test_spread_is_of_the_candidates_about_what_is_taken():
-    """Their distance from it and a quarter of a Gaussian process's posterior covariance."""
+@pytest.mark.parametrize(
+    ("bare", "balanced", "own", "share"),
+    [(False, True, 5.0, 0.25), (True, True, 1.0, 1.5), (False, False, 1.0, 1.5)],
+)
+def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(bare, balanced, own, share):
+    """V + B at the points is own V + share D, D = Σ w (h − taken)(h − taken)ᵀ by dense solves."""
     oracle, y = dense(1.0, 1)
-    regs, weights, taken = np.array([1e-3, 0.1]), np.array([0.3, 0.7]), np.sin(oracle.X[:, 0])
-    bases = [SimpleNamespace(numbers=lambda points: oracle.Phi)]
-    draft = SimpleNamespace(bases=bases)
+    rng, width = np.random.default_rng(40), oracle.Phi.shape[1]
+    regs, weights = np.array([1e-3, 0.1, 1.0]), np.array([0.3, 0.7, 1e-4])
+    coef = rng.normal(size=width)
+    basis = SimpleNamespace(numbers=lambda points: oracle.Phi)
+    draft = SimpleNamespace(bases=[basis], bare=bare)
     tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None)
-    expected = np.zeros((N, N))
-    for reg, weight in zip(regs, weights, strict=True):
-        penalty = np.diag(np.r_[0.0, 1 / N, np.full(oracle.Phi.shape[1] - 2, reg)])
-        inverse = np.linalg.inv(oracle.M.T @ oracle.M / N + penalty)
-        target = oracle.M.T @ y / N
-        noise = y @ y / N - target @ inverse @ target
-        off = oracle.Phi @ inverse @ target - taken
-        own = oracle.Phi @ inverse @ oracle.Phi.T * noise / N
-        expected += weight * (own / 4 + np.outer(off, off))
-    assert_allclose(tried.spread(oracle.X, weights, taken), expected, atol=1e-8)
+    apart = tried.apart(oracle.X, weights, oracle.Phi @ coef)
+    assert apart.shape == (N, 2)  # what is unlikely does not count
+    D = np.zeros((N, N))
+    for reg, weight in zip(regs[:2], weights[:2], strict=True):
+        penalty = np.diag(np.r_[0.0, 1 / N, np.full(width - 2, reg)])
+        off = oracle.Phi @ (
+            np.linalg.solve(oracle.M.T @ oracle.M / N + penalty, oracle.M.T @ y / N) - coef
+        )
+        D += weight * np.outer(off, off)
+    assert_allclose(apart @ apart.T, D, atol=1e-8)
+    choice = Choice(0.1, draft, draft, oracle.X, apart, None)
+    V = np.eye(width)
+    got = oracle.Phi @ choice.widened(V, basis, balanced) @ oracle.Phi.T
+    expected = own * oracle.Phi @ oracle.Phi.T + share * D
+    assert_allclose(got, expected, atol=1e-3 * np.abs(expected).max())

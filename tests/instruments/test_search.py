@@ -166,48 +166,46 @@ def test_jackknife_is_linear_and_its_adjoint_the_transpose():
 
 # -------------------------------------------------------------------------------- stage 2
 def problem(degree: int | None, reg: float = 1e-2) -> tuple:
-    """Coordinates of regressors and the fixed parts of stage 2."""
+    """Columns of regressors, outcomes, and the fixed parts of stage 2."""
     X, y, Z = data()
     Theta = np.hstack([columns(degree, Z), scaled(km.Gaussian(1.0), Z)(np.zeros(2))])
     jack = searching.Jackknife.of(Theta, reg)
-    trend = searching.Trend.of(columns(degree, X), jack)
-    return scaled(km.Gaussian(1.2), X)(np.zeros(2)), y - y.mean(), jack, trend
+    T = columns(degree, X)
+    Psi = np.hstack([T, scaled(km.Gaussian(1.2), X)(np.zeros(2))])
+    free = basis.trend_penalty(T.shape[1], len(X))
+
+    def penalty(xi: float) -> np.ndarray:
+        return np.append(free, np.full(Psi.shape[1] - len(free), xi))
+
+    return Psi, y - y.mean(), jack, penalty
 
 
 @pytest.mark.parametrize("degree", [None, 0, 1, 2])
 @pytest.mark.parametrize("xi", [1e-4, 1e-2, 1.0])
 def test_causal_gradients(xi, degree):
-    Phi, y, jack, trend = problem(degree)
-    _, on_Phi, on_xi = searching.causal_loss(Phi, y, xi, jack, trend)
-    directions(lambda P: searching.causal_loss(P, y, xi, jack, trend)[0], Phi, on_Phi)
-    up, down = (searching.causal_loss(Phi, y, xi * f, jack, trend)[0] for f in (1 + 1e-5, 1 - 1e-5))
-    assert on_xi == pytest.approx((up - down) / (2e-5 * xi), rel=1e-4, abs=1e-8)
+    Psi, y, jack, penalty = problem(degree)
+    own = penalty(xi)
+    _, on_Psi, on_each = searching.causal_loss(Psi, y, own, jack)
+    directions(lambda P: searching.causal_loss(P, y, own, jack)[0], Psi, on_Psi)
+    turn = np.random.default_rng(40).normal(size=len(own)) * xi
+    up, down = (searching.causal_loss(Psi, y, own + f * turn, jack)[0] for f in (1e-5, -1e-5))
+    assert on_each @ turn == pytest.approx((up - down) / 2e-5, rel=1e-4, abs=1e-8)
 
 
 @pytest.mark.parametrize("degree", [None, 0, 1, 2])
 @pytest.mark.parametrize("xi", [1e-4, 1e-2, 1.0])
 def test_causal_loss_is_that_of_refits_and_of_the_stage(xi, degree):
-    Phi, y, jack, trend = problem(degree)
-    value = searching.causal_loss(Phi, y, xi, jack, trend)[0]
-    whole, p = np.hstack([trend.T, Phi]), trend.T.shape[1]
-    M = jack(whole)
-    errors = slow.causal_errors(whole, M, y, xi, degree, 2)
+    Psi, y, jack, penalty = problem(degree)
+    value, p = (
+        searching.causal_loss(Psi, y, penalty(xi), jack)[0],
+        columns(degree, data()[0]).shape[1],
+    )
+    M = jack(Psi)
+    errors = slow.causal_errors(Psi, M, y, xi, degree, 2)
     assert value == pytest.approx(np.mean(errors**2), rel=1e-8)
     stage = second_stage.SecondStage.of(M.T @ M / 40, M.T @ y / 40, p, 40)
-    loss = second_stage.CausalLeaveOneOut.of(stage, whole, M, y, 40)
+    loss = second_stage.CausalLeaveOneOut.of(stage, Psi, M, y, 40)
     assert value == pytest.approx(loss(xi), rel=1e-8)
-
-
-@pytest.mark.parametrize("degree", [0, 1, 2])
-def test_taking_out_the_trend(degree):
-    """P is symmetric, and a projection but for 1/n on the slopes."""
-    rng = np.random.default_rng(40)
-    _, _, _, trend = problem(degree)
-    A, B = rng.normal(size=(2, 40, 3))
-    assert np.sum(trend.off_fitted(A) * B) == pytest.approx(np.sum(A * trend.off_fitted(B)))
-    assert_allclose(trend.fitted[:, 0] @ trend.off_fitted(A), 0, atol=1e-10)
-    left, right = np.sum(trend.T @ trend.slopes(A) * B), np.sum(A * trend.adjoint_slopes(B))
-    assert left == pytest.approx(-right)
 
 
 # -------------------------------------------------------------------------------- the search

@@ -51,9 +51,21 @@ def columns(option: str, help_: str) -> Any:
 
 
 def option(say: Texts, name: str, read: Callable[[str], Any] | None = None, word="TEXT") -> Any:
-    """An option whose help is in the texts; `read` makes a value of what is typed."""
+    """An option whose help is in the texts; `read` makes a value of what is typed.
+
+    What `read` cannot make a value of (ValueError, KeyError) is refused by what is `needed`.
+    """
+
+    def typed(text: str) -> Any:
+        try:
+            return (read or str)(text)
+        except (ValueError, KeyError) as err:
+            needed = " ".join(say.content["needed"][name].split())
+            needed = needed.format(kernels=", ".join(KernelName))
+            raise UserError(f"{name} is {text!r}; {needed} needed") from err
+
     switch = "--tune/--no-tune" if name == "--tune" else name
-    more = {} if read is None else {"parser": read, "metavar": word}
+    more = {} if read is None else {"parser": typed, "metavar": word}
     return typer.Option(switch, help=" ".join(say.content["options"][name].split()), **more)
 
 

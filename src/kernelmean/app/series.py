@@ -15,7 +15,7 @@ from . import words
 from .command import Shared
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table, complete, to_csv
+from .tables import Table, check_enough, check_varying, complete, to_csv
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
@@ -169,12 +169,8 @@ def read_series(
     if settings.drop_missing:
         frame = complete(frame, table.path, drop_missing=True)
     rows = Rows.of(frame, table, sequence, time)
-    if rows.whole.sum() < SMALLEST:
-        count = rows.whole.sum()
-        raise UserError(f"{count} rows without gaps are too few; at least {SMALLEST} are needed")
-    for name in frame:
-        if frame[name].nunique() == 1:
-            raise UserError(f"column {name!r} of {table.path} never changes; leave it out")
+    check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
+    check_varying(frame)
     return rows
 
 

@@ -359,6 +359,22 @@ def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.Da
     return frame.dropna()
 
 
+def check_enough(count: int, least: int, what: str = "rows") -> None:
+    """Refuse what no estimate can come of."""
+    if count < least:
+        raise UserError(f"{count} {what} are too few; at least {least} are needed")
+
+
+def check_varying(frame: pd.DataFrame) -> None:
+    """Refuse a column that is the same in every row."""
+    for name, column in frame.items():
+        if column.nunique() == 1:
+            raise UserError(
+                f"column {name!r} is {column.mean():g} in every row; leave it out: a column that "
+                "never changes tells nothing"
+            )
+
+
 def _counts(per_column: pd.Series) -> str:
     return ", ".join(f"{name!r} {count}" for name, count in per_column.items() if count)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import NoReturn
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..core.stages import without_lines
 from .report import Block, Bullets, Code, Grid, Note, Numbers, Prose, Report
 
 out = Console()
@@ -27,17 +28,21 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 @contextmanager
 def stage(what: str, silent: bool, verbose: bool, bars: bool = False) -> Iterator[None]:
-    """Tell what is being done, and with `verbose` how long it took; `bars` move on their own."""
+    """Tell what is being done, and with `verbose` how long it and its stages took.
+
+    `bars` are moved by the work itself.
+    """
     if silent:
         yield
         return
     start = perf_counter()
-    if err.is_terminal and not bars:
-        with err.status(Text(f"{what} …")):
-            yield
-    else:
-        if err.is_terminal:
-            err.print(Text(f"{what} …"))
+    moving = err.is_terminal and not bars
+    if err.is_terminal and bars:
+        err.print(Text(f"{what} …"))
+    with (
+        err.status(Text(f"{what} …")) if moving else nullcontext(),
+        nullcontext() if verbose else without_lines(),
+    ):
         yield
     if verbose:
         err.print(Text(f"{what}: {perf_counter() - start:.1f} s"))
@@ -91,13 +96,13 @@ def show_block(block: Block, verbose: bool) -> None:
     elif isinstance(block, Grid):
         _show_grid(block)
     elif isinstance(block, Note):
-        out.print(Text.assemble(("Note: ", "yellow"), block.text), "")
+        out.print(Text.assemble(("Note: ", "yellow"), block.text), end="\n\n")
     elif verbose and isinstance(block, Bullets):
         for item in block.items:
             out.print(Text(f"• {item}"))
         out.print()
     elif verbose and isinstance(block, Prose | Code):
-        out.print(Text(block.text), "")
+        out.print(Text(block.text), end="\n\n")
 
 
 def _show_numbers(block: Numbers, verbose: bool) -> None:

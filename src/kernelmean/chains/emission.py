@@ -26,6 +26,7 @@ LANDMARK_ROWS = 20_000  # rows they are chosen among
 CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
+DUST = 1e-3  # of rows whose columns are independent, so that no normal law is flat
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -304,8 +305,8 @@ class EmissionsByState(Saveable):
 class Shrunken:
     """Makes guards that have a share of each law: what the law is shrunk towards.
 
-    A normal law with the mean and covariance of the state's rows; correlations are shrunk to zero
-    as if d of the rows had none.
+    A normal law with the mean and covariance of the state's rows; correlations are shrunk to what
+    they are within states on the whole, as if d of the rows had these.
     """
 
     share: float
@@ -321,14 +322,20 @@ class Shrunken:
 
 def whitenings(guard: Guard, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Inverses of the Cholesky factors of covariances, (K, d, d)."""
-    d, found = points.shape[1], []
-    for k, count in enumerate(guard.counts):
-        size = guard.variances[k] ** 0.5
-        off = (points - guard.means[k]) / size
-        second = (off * weights[:, k, None]).T @ off / (count + d)
-        np.fill_diagonal(second, 1.0)
-        found.append(np.linalg.inv(np.linalg.cholesky(second)) / size)
-    return np.stack(found)
+    d, size, second = points.shape[1], np.sqrt(guard.variances), []
+    for mean, sd, own in zip(guard.means, size, weights.T, strict=True):
+        off = (points - mean) / sd
+        second.append((off * own[:, None]).T @ off)
+    common = _correlations(sum(second), guard.counts.sum(), d * DUST * np.eye(d), d * DUST)
+    each = [_correlations(S, N, d * common, d) for S, N in zip(second, guard.counts, strict=True)]
+    return np.linalg.inv(np.linalg.cholesky(np.stack(each))) / size[:, None]
+
+
+def _correlations(total, count: float, prior: np.ndarray, strength: float) -> np.ndarray:
+    """Of sums over rows of standardised columns, and a prior of so many rows."""
+    found = (total + prior) / (count + strength)
+    np.fill_diagonal(found, 1.0)
+    return found
 
 
 GuardRule = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], Guard]

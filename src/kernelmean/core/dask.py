@@ -15,7 +15,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from .checks import check_lengths, hushed, is_dask
 from .interval import Interval
-from .rows import FAN, Rows, length, merged, merged_of, numbered, taken, unless_empty
+from .moments import FAN
+from .rows import Rows, length, merged, merged_of, numbered, taken, unless_empty
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 
@@ -30,6 +31,8 @@ class DaskRows(Rows):
     `sizes` their numbers of rows, NaN where they are not known; `likes` has an empty pandas table
     for each that has names of columns, else None.
     """
+
+    ordered = True
 
     def __init__(self, arrays: list, likes: list, names: tuple[str, ...]):
         self.arrays, self.likes, self.names, self._alone = arrays, likes, names, False

@@ -17,6 +17,7 @@ from .arrays import to_numpy
 from .checks import Array, check_lengths
 from .threads import streamed
 
+FAN = 8  # sums that are merged at a time
 BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
 
 

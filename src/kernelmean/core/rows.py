@@ -22,10 +22,9 @@ import numpy as np
 from . import arrays
 from .checks import FarAway, as_floats, as_points, check_count, check_finite, check_lengths, is_dask
 from .extras import require
-from .moments import Moments, block_rows, evenly, row_blocks
+from .moments import FAN, Moments, block_rows, evenly, row_blocks
 from .threads import streamed
 
-FAN = 8  # sums that are merged at a time
 STEP = 50_000  # rows of a block of an array
 
 
@@ -121,11 +120,7 @@ class Rows(FarAway):
 
     def _taken(self, wanted: dict[int, np.ndarray]) -> Iterable[tuple]:
         """Rows of some of the blocks, by their numbers there."""
-
-        def of(i: int, block: tuple) -> tuple:
-            return numbered(taken, i, block, wanted[i], self.names)
-
-        return self._each(of, wanted)
+        return self._each(partial(_taken_of, wanted, self.names), wanted)
 
     def map(self, function: Callable, *given) -> Iterator:
         """`function(block, *given)` of every block, in order; blocks are worked on in threads."""
@@ -143,7 +138,8 @@ class Rows(FarAway):
         merge : callable
             Of two values; otherwise the first one's method `merge`.
         """
-        parts = self.map(partial(unless_empty, function), *given)
+        task = partial(_applied, partial(unless_empty, function), self._alone, given)
+        parts = self._each(task, merge=partial(merged_of, merge))
         return _in_tree((part for part in parts if part is not None), merge)
 
     def in_slices(self, function: Callable, width: int, *given) -> Any:
@@ -185,9 +181,21 @@ class Rows(FarAway):
         """`function(block, *given)` of every block, computed whenever it is read."""
         return Rows._of([_Table(_Mapped(self, function, given))], alone=True)
 
-    def _each(self, task: Callable, some: Container | None = None) -> Iterator:
-        """task(number, block) of the blocks, or of some, in threads."""
-        return streamed(lambda item: task(item[0], item[1]()), self.handles(some))
+    @property
+    def ordered(self) -> bool:
+        """Whether rows follow each other, and are read here; those of Spark do not, and are not."""
+        return all(getattr(t.source, "ordered", True) for t in self._tables if t)
+
+    def _each(self, task: Callable, some: Container | None = None, merge=None) -> Iterator:
+        """task(number, block) of the blocks, or of some; in threads where they are read here.
+
+        With `merge`, of a list, workers may hand back values that they merged.
+        """
+        if self.ordered:
+            return streamed(lambda item: task(item[0], item[1]()), self.handles(some))
+        picks = [None if t is None else t.picks for t in self._tables]
+        source = next(t.source for t in self._tables if t)
+        return source.each(partial(_on_picked, task, picks), some, merge)
 
     def handles(self, some: Container | None = None) -> Iterator[tuple[int, Callable]]:
         """Number of every block, and what reads it."""
@@ -216,6 +224,10 @@ def _itself(block):
 
 def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
     return numbered(function, i, block[0] if alone else block, *given)
+
+
+def _taken_of(wanted: dict, names: tuple[str, ...], i: int, block: tuple) -> tuple:
+    return numbered(taken, i, block, wanted[i], names)
 
 
 def _sliced(block, names: tuple[str, ...], width: int, function: Callable, *given) -> Any:
@@ -271,24 +283,31 @@ def _by_eights(parts: Iterator, merge: Callable) -> Iterator:
 def joined(**tables) -> Rows:
     """One `Rows` of tuples of tables, in the blocks of the first; None where there is no table."""
     name, lead = next((name, t) for name, t in tables.items() if isinstance(t, Rows))
-    cuts = tuple(int(i) for i in np.cumsum([0, *lead.sizes]))
-    parts = {key: _as_part(table, key, name, cuts) for key, table in tables.items()}
-    for key, part in parts.items():
-        if part is not None and part.source.sizes != lead.sizes:
-            check_lengths(lead.n, sum(part.source.sizes), name, key)
-            raise ValueError(
-                f"{key} has blocks of other sizes than {name}; take both from one Rows, of blocks "
-                "that are tuples or have columns"
-            )
-    return Rows._of(parts.values(), names=tuple(tables))
+    parts = (_as_part(table, key, name, lead) for key, table in tables.items())
+    return Rows._of(parts, names=tuple(tables))
 
 
-def _as_part(table, key: str, lead: str, cuts: tuple[int, ...]) -> _Table | None:
-    if table is None or isinstance(table, Rows):
-        return None if table is None else table._tables[0]
-    table = table if hasattr(table, "iloc") else np.asarray(table)
-    check_lengths(cuts[-1], len(table), lead, key)
-    return _Table(_Slices(table, cuts))
+def _as_part(table, key: str, name: str, lead: Rows) -> _Table | None:
+    """A table of other rows than those of `lead` is joined by their order, so they are counted."""
+    part = table._tables[0] if isinstance(table, Rows) else None
+    if table is None or (part and part.source is lead._tables[0].source):
+        return part
+    if not (lead.ordered and (part is None or table.ordered)):
+        raise ValueError(
+            f"{name} or {key} is of a DataFrame of Spark, whose rows have no order to join others "
+            "by; both have to be columns of one km.Rows(frame)"
+        )
+    if part is None:
+        table = table if hasattr(table, "iloc") else np.asarray(table)
+        check_lengths(lead.n, len(table), name, key)
+        return _Table(_Slices(table, tuple(int(i) for i in np.cumsum([0, *lead.sizes]))))
+    if part.source.sizes != lead.sizes:
+        check_lengths(lead.n, sum(part.source.sizes), name, key)
+        raise ValueError(
+            f"{key} has blocks of other sizes than {name}; take both from one Rows, of blocks "
+            "that are tuples or have columns"
+        )
+    return part
 
 
 # ------------------------------------------------------------------------------ where blocks are
@@ -303,12 +322,21 @@ class _Table:
         return _Table(self.source, (*self.picks, key))
 
     def of(self, block) -> Any:
-        for key in self.picks:
-            rows = not isinstance(key, tuple) or key[0] != slice(None)
-            if rows and isinstance(block, np.ndarray):
-                raise TypeError(f"rows[{key!r}] of arrays; columns are rows[:, 0] or rows[:, :2]")
-            block = block[key]
-        return block
+        return reduce(_picked, self.picks, block)
+
+
+def _picked(block, key) -> Any:
+    rows = not isinstance(key, tuple) or key[0] != slice(None)
+    if rows and isinstance(block, np.ndarray):
+        raise TypeError(f"rows[{key!r}] of arrays; columns are rows[:, 0] or rows[:, :2]")
+    try:
+        return block[key]
+    except KeyError as err:
+        raise ValueError(f"rows[{key!r}] is asked for; blocks have other columns: {err}") from err
+
+
+def _on_picked(task: Callable, picks: list, i: int, block) -> Any:
+    return task(i, tuple(None if keys is None else reduce(_picked, keys, block) for keys in picks))
 
 
 @dataclass(frozen=True)
@@ -397,16 +425,36 @@ class _Mapped:
     def sizes(self) -> tuple[int, ...]:
         return self.rows.sizes
 
-    def handles(self, columns) -> Iterator[Callable]:
-        return (partial(self._answer, i, read) for i, read in self.rows.handles())
+    @property
+    def ordered(self) -> bool:
+        return self.rows.ordered
 
-    def _answer(self, i: int, read: Callable):
-        return _applied(self.function, self.rows._alone, self.given, i, read())
+    def handles(self, columns) -> Iterator[Callable]:
+        task = self._then(_second)
+        return (partial(lambda i, read: task(i, read()), *item) for item in self.rows.handles())
+
+    def each(self, task: Callable, some: Container | None, merge: Callable | None) -> Iterator:
+        return self.rows._each(self._then(task), some, merge)
+
+    def _then(self, task: Callable) -> Callable:
+        return partial(_after, task, partial(_applied, self.function, self.rows._alone, self.given))
+
+
+def _after(task: Callable, answer: Callable, i: int, block: tuple) -> Any:
+    return task(i, answer(i, block))
+
+
+def _second(i: int, answer) -> Any:
+    return answer
 
 
 def _source(source, step: int) -> Any:
     if isinstance(source, str | Path):
         return _Parquet(parquet_files(str(source)))
+    if hasattr(source, "mapInArrow"):
+        from .spark import SparkTable
+
+        return SparkTable(source)
     if is_dask(source):
         raise TypeError("source is of Dask; estimators take Dask arrays and DataFrames as they are")
     if hasattr(source, "iloc") or (hasattr(source, "shape") and hasattr(source, "dtype")):

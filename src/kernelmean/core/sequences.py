@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core import arrays
+from . import arrays
 from .checks import Array, as_vector
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_numpy_namespace, is_torch_namespace
 
-from ..core import solves
 from .arrays import EPS, namespace
 from .checks import Array, warn_numerical
 from .saving import Saveable
@@ -182,12 +181,12 @@ class EigenGrid(Saveable):
 
 def small_inverse(second: np.ndarray, reg: float) -> np.ndarray:
     """(second + reg I)⁻¹ of a small matrix, for the many products an adjoint takes."""
-    A = solves.add_to_diagonal(0.5 * (second + second.T), reg)
+    A = add_to_diagonal(0.5 * (second + second.T), reg)
     root, failed = scipy.linalg.lapack.dpotrf(A, lower=1)
     if not failed:
         lower = np.tril(scipy.linalg.lapack.dpotri(root, lower=1)[0])
         return lower + np.tril(lower, -1).T
-    values, vectors = solves.eigh(A)
+    values, vectors = eigh(A)
     return (vectors / np.maximum(values, 1e-14 * values[-1])) @ vectors.T
 
 

@@ -30,6 +30,17 @@ class _Stage:
 
 
 _UNDER_WAY: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+_LINES: ContextVar[bool] = ContextVar("lines", default=True)
+
+
+@contextmanager
+def without_lines() -> Iterator[None]:
+    """Fits inside say nothing of their stages, whatever their `verbose`; bars stay."""
+    token = _LINES.set(False)
+    try:
+        yield
+    finally:
+        _LINES.reset(token)
 
 
 @contextmanager
@@ -77,7 +88,8 @@ def timed(fit: Callable) -> Callable:
     @wraps(fit)
     def inside(self, *args, **kwargs):
         seconds: dict[str, float] = {}
-        whole = _Stage(type(self).__name__, seconds, getattr(self, "verbose", False) is True)
+        told = getattr(self, "verbose", False) is True and _LINES.get()
+        whole = _Stage(type(self).__name__, seconds, told)
         token = _UNDER_WAY.set(whole)
         try:
             with stage("total"):

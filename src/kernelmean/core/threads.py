@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from itertools import chain, islice
-from threading import Lock, get_ident
+from threading import Event, Lock, get_ident
 from typing import Any, TypeVar
 
 from .stages import timed
@@ -106,6 +106,7 @@ def doors(*names: str) -> Callable[[type[T]], type[T]]:
 
 
 _SHARE: ContextVar[int] = ContextVar("cores that a task may use", default=0)
+_STOP: ContextVar[Event] = ContextVar("whether tasks of tasks are wanted no more")
 
 
 def cores() -> int:
@@ -118,26 +119,38 @@ def streamed(task: Callable, items: Iterable, n_jobs: int | None = None) -> Iter
 
     No more items are taken than are worked on. What a task raises comes out as it would from a
     loop: the first failure in order. A single item is done where it is. Tasks that call this again
-    share the cores between them.
+    share the cores between them. Where the answers are wanted no more (Ctrl-C), they stop.
     """
     workers, rest = n_jobs or _SHARE.get() or cores(), iter(items)
     ahead = list(islice(rest, workers))
+    inside = _STOP.get(None)
     if len(ahead) < 2 or workers == 1:
-        yield from map(task, chain(ahead, rest))
+        yield from map(partial(_wanted, inside, task), chain(ahead, rest))
         return
-    share = max(1, workers // len(ahead))
+    share, stop = max(1, workers // len(ahead)), inside or Event()
     with one_thread(), ThreadPoolExecutor(workers) as pool:
         waiting: deque = deque()
-        for item in chain(ahead, rest):
-            waiting.append(pool.submit(copy_context().run, _sharing, share, task, item))
-            if len(waiting) > workers:
+        try:
+            for item in chain(ahead, rest):
+                waiting.append(pool.submit(copy_context().run, _sharing, share, stop, task, item))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        finally:
+            if inside is None:  # a failure inside would otherwise stop those ahead of it
+                stop.set()
 
 
-def _sharing(share: int, task: Callable, item) -> Any:
+def _sharing(share: int, stop: Event, task: Callable, item) -> Any:
     _SHARE.set(share)
+    _STOP.set(stop)
+    return _wanted(stop, task, item)
+
+
+def _wanted(stop: Event | None, task: Callable, item) -> Any:
+    if stop is not None and stop.is_set():
+        raise CancelledError
     return task(item)
 
 

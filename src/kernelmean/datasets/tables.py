@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.resources import files
+from typing import Any, TypeVar
 
 from ..core.checks import check_choice
 from ..core.extras import require
 
 __all__ = ["IVTable", "OutcomeTable"]
 __all__ += ["load_engel", "load_fulton_fish", "load_savings", "load_schooling", "load_wages"]
+
+T = TypeVar("T", bound="_Table")
 
 
 @dataclass(frozen=True)
@@ -110,22 +114,7 @@ def load_fulton_fish(days: bool = False) -> IVTable:
     ImportError
         If the package `wooldridge` is missing (extra `iv`).
     """
-    return _table(
-        "fish",
-        y="ltotqty",
-        x=("lavgprc",),
-        z=("wave2", "wave3"),
-        c=("mon", "tues", "wed", "thurs") if days else (),
-        description=(
-            "Daily sales of whiting at the Fulton fish market in New York: log of pounds sold on "
-            "log of the average price. Waves at sea over the days before shift supply and, it is "
-            "assumed, do nothing else to demand."
-        ),
-        source=(
-            "Graddy (1995), Testing for imperfect competition at the Fulton fish market, RAND "
-            "Journal of Economics 26, 75-92; data by way of the wooldridge package."
-        ),
-    )
+    return _table(IVTable, "fish", c=("mon", "tues", "wed", "thurs") if days else ())
 
 
 def load_schooling(instruments: Sequence[str] = ("nearc4",)) -> IVTable:
@@ -157,23 +146,7 @@ def load_schooling(instruments: Sequence[str] = ("nearc4",)) -> IVTable:
     """
     for name in instruments:
         check_choice(name, "instruments", ["nearc4", "nearc2"])
-    return _table(
-        "card",
-        y="lwage",
-        x=("educ",),
-        z=tuple(instruments),
-        c=("age", "black", "south", "smsa"),
-        description=(
-            "Men of the US National Longitudinal Survey in 1976: log hourly wage on years of "
-            "schooling. Growing up near a college makes schooling cheaper and, it is assumed, "
-            "does nothing else to wages given age, race, the South and a metropolitan area."
-        ),
-        source=(
-            "Card (1995), Using geographic variation in college proximity to estimate the return "
-            "to schooling, University of Toronto Press, 201-222; data by way of the wooldridge "
-            "package."
-        ),
-    )
+    return _table(IVTable, "card", z=tuple(instruments))
 
 
 def load_savings() -> IVTable:
@@ -193,22 +166,7 @@ def load_savings() -> IVTable:
     ImportError
         If the package `wooldridge` is missing (extra `iv`).
     """
-    return _table(
-        "401ksubs",
-        y="nettfa",
-        x=("p401k",),
-        z=("e401k",),
-        c=("inc", "age"),
-        description=(
-            "US households in 1991: net financial assets on taking part in a 401(k) savings plan. "
-            "Whether the employer offers a plan does nothing else to savings, it is assumed, among "
-            "households of the same income and age."
-        ),
-        source=(
-            "Abadie (2003), Semiparametric instrumental variable estimation of treatment response "
-            "models, Journal of Econometrics 113, 231-263; data by way of the wooldridge package."
-        ),
-    )
+    return _table(IVTable, "401ksubs")
 
 
 def load_wages() -> OutcomeTable:
@@ -227,20 +185,7 @@ def load_wages() -> OutcomeTable:
     ImportError
         If the package `wooldridge` is missing (extra `iv`).
     """
-    columns = ("educ", "exper", "tenure")
-    return OutcomeTable(
-        _wooldridge("wage1")[["wage", *columns]].astype(float),
-        "wage",
-        columns,
-        description=(
-            "Workers of the US Current Population Survey in 1976: hourly wage in dollars, given "
-            "years of schooling, years of work since, and years with the same employer."
-        ),
-        source=(
-            "Wooldridge, Introductory Econometrics, data set wage1; data by way of the wooldridge "
-            "package."
-        ),
-    )
+    return _table(OutcomeTable, "wage1")
 
 
 def load_engel() -> OutcomeTable:
@@ -258,27 +203,26 @@ def load_engel() -> OutcomeTable:
     ImportError
         If the package `statsmodels` is missing (extra `app`).
     """
-    data = require("statsmodels.datasets", "load_engel", 'pip install "kernelmean[app]"')
-    return OutcomeTable(
-        data.engel.load_pandas().data[["foodexp", "income"]].astype(float),
-        "foodexp",
-        ("income",),
-        description=(
-            "Belgian working-class households around 1855: spending on food in a year given "
-            "income, both in francs."
-        ),
-        source=(
-            "Engel (1857), Die Productions- und Consumtionsverhältnisse des Königreichs Sachsen; "
-            "Koenker and Bassett (1982), Robust tests for heteroscedasticity based on regression "
-            "quantiles, Econometrica 50, 43-61; data by way of the statsmodels package."
-        ),
-    )
+    return _table(OutcomeTable, "engel")
 
 
-def _table(dataset: str, *, y: str, x: tuple, z: tuple, c: tuple, **texts: str) -> IVTable:
+def _table(kind: type[T], name: str, **chosen: tuple[str, ...]) -> T:
+    """A table with its columns and texts, as `tables.toml` has them."""
+    known = tomllib.loads((files(__package__) / "tables.toml").read_text(encoding="utf-8"))[name]
+    told: dict[str, Any] = {key: _value(value) for key, value in known.items()} | chosen
+    columns = [told["y"], *told["x"], *told.get("z", ()), *told.get("c", ())]
+    frame = _engel() if name == "engel" else _wooldridge(name)
     # lags and other studies' columns have gaps: only the columns in use may cost a row
-    frame = _wooldridge(dataset)[[y, *x, *z, *c]].dropna().reset_index(drop=True)
-    return IVTable(frame.astype(float), y, x, z, c, **texts)
+    return kind(frame=frame[columns].dropna().reset_index(drop=True).astype(float), **told)
+
+
+def _value(value: str | list[str]) -> str | tuple[str, ...]:
+    return " ".join(value.split()) if isinstance(value, str) else tuple(value)
+
+
+def _engel() -> Any:
+    data = require("statsmodels.datasets", "load_engel", 'pip install "kernelmean[app]"')
+    return data.engel.load_pandas().data
 
 
 def _wooldridge(dataset: str) -> Any:

@@ -20,6 +20,7 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments
 from ..core.rows import Rows
 from ..features.base import FeatureMap
+from ..kernels import CorrelatedGaussian
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .location import Location
@@ -95,8 +96,9 @@ class Cells:
 
 
 def width(kernel: Any, d: int) -> np.ndarray:
-    """Of cells along each column, by the bandwidths."""
-    return FINE * 4 ** (d - 1) * np.broadcast_to(kernel.lengthscale, (d,))
+    """Of cells along each column, by the bandwidths, or by how narrow a kernel that leans is."""
+    narrow = kernel.narrowness if isinstance(kernel, CorrelatedGaussian) else 1.0
+    return FINE * 4 ** (d - 1) * narrow * np.broadcast_to(kernel.lengthscale, (d,))
 
 
 def weighted(rows: Rows, kernel: Any, d: int) -> Cells:

@@ -475,7 +475,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
             name="kernel_x",
             columnwise=isinstance(self.kernel_x, str),
         )
-        kernel_y = with_bandwidth(self.kernel_y, 1.0, Y, "kernel_y")  # refuses what cannot smooth
+        numbers = arrays.to_numpy(Y)
+        with_bandwidth(self.kernel_y, self.bandwidth, numbers, "kernel_y")  # no constant columns
+        kernel_y = with_bandwidth(self.kernel_y, 1.0, Y, "kernel_y")  # and what cannot smooth
         if isinstance(kernel_y, Periodic):
             raise ValueError(
                 f"kernel_y is {kernel_y!r}; densities of angles are those of EmbeddedDensity or of "
@@ -489,9 +491,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)
         choice = len(self._locations()) > 1
         wide = (None if chosen else 0.0) if self.wide == "auto" else float(self.wide)
+        leans = chosen and self.bandwidth is None and Y.shape[1] > 1 and self.kernel_y == "gaussian"
         return Plan(
-            kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice, wide
-        )
+            kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice, wide,
+            leans,
+        )  # fmt: skip
 
     def _locations(self) -> list[bool]:
         """Whether to try without a location, with one, or both."""

@@ -24,13 +24,14 @@ from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
-from ..kernels import Gaussian, Kernel, fitted_kernel
+from ..kernels import CorrelatedGaussian, Gaussian, Kernel, fitted_kernel
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bandwidth import spread_ties, with_bandwidth
 from .bending import chosen_bend
 from .cells import Cells, Sums, shares
+from .embedded_density import EmbeddedDensity
 from .laws import MovedLaws
 from .location import Location, LocationSearch
 from .rival import gain, linear_normal
@@ -72,6 +73,7 @@ class Fit(Saveable):
     gathered: Array | None = None  # sums over rows elsewhere, beside their nodes, the points
     bend: Bend | None = None  # of y: points and laws before it are on the bent scale
     outcomes: Array | None = None  # of the rows of X, where points are nodes
+    kept: np.ndarray | None = None  # numbers of the rows of X, where points are nodes
     drawn: np.ndarray | None = None  # by what densities have residuals nearer to their mean
 
     def in_order(self, order: np.ndarray, X) -> Fit:
@@ -79,7 +81,7 @@ class Fit(Saveable):
         if hasattr(self.features, "indices_"):
             self.features.indices_ = order[self.features.indices_]
         if self.gathered is not None:
-            return self
+            return replace(self, kept=evenly(self.smoother.n, X.shape[0])[order])
         back = np.argsort(order)
         smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
         points = frozen(arrays.take(self.points, back, axis=0))
@@ -192,7 +194,7 @@ def drawn_together(e: np.ndarray, kernel: Any) -> np.ndarray | None:
 
     A kernel adds γ² to their variance σ²: (1 − γ²/σ²)^½ (Silverman 1986, §6.4.1).
     """
-    if type(kernel) is not Gaussian:
+    if not isinstance(kernel, Gaussian):
         return None
     share = np.asarray(kernel.lengthscale) ** 2 / np.maximum(e.var(axis=0), TINY)
     return np.sqrt(np.clip(1.0 - share, 0.5, None))
@@ -251,6 +253,7 @@ class Plan:
     tune: bool
     choice: bool  # whether a location is compared with none
     wide: Any  # share of the wide law; None is sought
+    leans: bool  # whether the kernel of y may lean
     bend: Bend | None = None  # what follows is on its scale
 
     def bent(self, X, Y) -> tuple[Plan, Array]:
@@ -277,9 +280,17 @@ class Plan:
             if self.choice and not location.explains:
                 return None
             Y = location.residuals
+        search = self._searched(X, Y, self.kernel_y)
+        if self.leans:
+            kernel = EmbeddedDensity(wide=0.0).fit(Y).embedding_.kernel
+            if isinstance(kernel, CorrelatedGaussian):
+                search = min(search, self._searched(X, Y, kernel), key=lambda found: found.score())
+        return Draft(search, line)
+
+    def _searched(self, X: np.ndarray, Y: np.ndarray, kernel_y: Kernel) -> DensitySearch:
         search = DensitySearch(
             self.kernel_x,
-            with_bandwidth(self.kernel_y, self.bandwidth, Y, "kernel_y"),
+            with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y"),
             X,
             Y,
             self.intercept,
@@ -289,7 +300,7 @@ class Plan:
             DRAFT_RANK,
         )
         search.draft()
-        return Draft(search, line)
+        return search
 
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
@@ -315,7 +326,8 @@ class Plan:
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        kernel_y: Any = self.kernel_y.smoothing(draft.bandwidth(rows.n if rows else Y.shape[0]))
+        kernel_y: Any = draft.search.kernel_y
+        kernel_y = kernel_y.smoothing(draft.bandwidth(rows.n if rows else Y.shape[0]))
         features, Phi = self._coordinates(X, kernel_x, Y)
         exact, support, cells = isinstance(features, Exact), Support.of(X), None
         if rows is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
@@ -51,11 +52,13 @@ class Pairs:
             j, k = np.triu_indices(n, 1)
             zero, cell = np.zeros((1, d)), np.arange(1, len(j) + 1)
             return cls(n, np.vstack([zero, Y[j] - Y[k], zero]), cell, np.zeros(len(j)))
-        apart = pdist(Y / scale)
+        radial: Any = kernel
+        apart, step = pdist(radial.in_units(Y)), np.eye(d)[0] * scale
+        step /= np.linalg.norm(radial.in_units(step[None]))
         cell = (np.arcsinh(apart / NEAR) / CELL).astype(int)
         at = NEAR * np.sinh(CELL * np.arange(cell.max() + 2))
         share = (apart - at[cell]) / (at[cell + 1] - at[cell])
-        return cls(n, np.outer(at, np.eye(d)[0] * scale), cell, share)
+        return cls(n, np.outer(at, step), cell, share)
 
     def sums(self, A: np.ndarray) -> np.ndarray:
         """Σ A_jk of a symmetric matrix over the pairs in each cell, in either order."""

@@ -214,7 +214,7 @@ class DensityMapDisplay(Display):
         c, j = check_column(column, names), check_column(output, model.names, "output")
         points = to_numpy(as_points(estimator.points_x_ if X is None else X, "X", one_d=False))
         check_columns(points, len(names), "X", "the training X")
-        shown = model.observed
+        shown = model.own if X is None else model.observed
         if shown is not None:
             check_lengths(len(points), len(shown), "X", "y")
         middle = medians(points)
@@ -409,13 +409,23 @@ class Outcomes:
     def of(cls, estimator: ConditionalDensity, y) -> Outcomes:
         """Check y against the model."""
         check_is_fitted(estimator)
-        n, d = estimator.points_.shape
+        n, d = len(estimator.points_x_), estimator.points_.shape[1]
         names, observed = Labels.of(y).named(d), None
         if y is not None:
             observed = to_numpy(as_points(y, "y"))
             check_columns(observed, d, "y", "the training y")
-            check_lengths(n, len(observed), "the training y", "y")
+            if len(observed) != estimator.fit_.smoother.n:
+                check_lengths(n, len(observed), "the training y", "y")
         return cls(estimator, names, observed)
+
+    @property
+    def own(self) -> np.ndarray | None:
+        """Observations of the rows of `points_x_`, which may be some of all."""
+        fit, observed = self.model.fit_, self.observed
+        if observed is None or fit.kept is None:
+            return observed
+        whole = len(observed) == fit.smoother.n
+        return observed[fit.kept if whole else np.argsort(np.argsort(fit.kept))]
 
     def quantiles(self, X, levels) -> np.ndarray:
         """(batch, k, d)."""
@@ -449,13 +459,14 @@ class Outcomes:
     def near(self, rows: np.ndarray, count: int, columns) -> list[np.ndarray] | None:
         """Where x is most like each row, in standard units of its columns, the columns of y."""
         check_count(count, "near")
-        if self.observed is None:
+        observed = self.own
+        if observed is None:
             return None
         points = to_numpy(self.model.points_x_)
         spread = points.std(axis=0)
         gaps = (rows[:, None, :] - points[None, :, :]) / np.where(spread > 0, spread, 1.0)
         order = np.argsort((gaps**2).sum(axis=-1), axis=1, kind="stable")
-        return [self.observed[i][:, columns] for i in order[:, :count]]
+        return [observed[i][:, columns] for i in order[:, :count]]
 
 
 def x_names(estimator: ConditionalDensity) -> list[str]:

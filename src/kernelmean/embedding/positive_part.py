@@ -16,7 +16,7 @@ from scipy.stats import qmc
 
 from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
-from ..kernels import Kernel
+from ..kernels import CorrelatedGaussian, Gaussian, Kernel
 from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
 from .weighted import WeightedPoints
 
@@ -55,6 +55,9 @@ def negative_mass(
         return Line(m, bandwidth).negative_mass, nothing
     if m.points.shape[1] == 1 and kernel.turn() is not None:
         return _around(m, kernel), nothing
+    if isinstance(kernel, CorrelatedGaussian):  # the mass is the same on other axes
+        points, kernel = kernel.in_units(m.points), Gaussian(1.0)
+        m = WeightedPoints.of_parts(points, *m.factors, kernel)
     columns = _two_columns(m, kernel)
     return _by_draws(m, kernel, aim) if columns is None else _in_the_plane(m, columns, aim)
 

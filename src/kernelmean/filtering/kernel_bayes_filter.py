@@ -81,7 +81,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         `reg`, if that is below 1e-6 and so asks for exact tables.
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
-        systematic sampling. None keeps all. Of densities: nodes; None is 1,000, or up to 4,000
+        systematic sampling. None keeps all. Of densities: nodes; None is 1,000, or up to 10,000
         where there are several states and little noise.
     inference : {"kbr", "densities"}
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),

@@ -191,6 +191,10 @@ class LawsAt:
     middle: np.ndarray
     log_size: np.ndarray
 
+    def of(self, rows: np.ndarray) -> LawsAt:
+        """Some of them, where they differ by m and s alone."""
+        return LawsAt(self.laws, self.middle[rows], self.log_size[rows])
+
     def log_density(self, Y: Array) -> np.ndarray:
         """log p of all laws at all rows, (N, m)."""
         found = np.empty((len(self.middle), len(Y)))

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
+from scipy.spatial import cKDTree
 
 from ..core import arrays
 from ..core.checks import Array, frozen
@@ -19,11 +20,12 @@ from ..kernels import Kernel
 from .laws import LawsAt, NormalErrors, Standard, StateLaw
 from .machine import Recursion, Step
 
-NODES, MOST = 1_000, 4_000  # of one column or wide laws; of several where laws are narrow
-PAIRS = 1e6  # of nodes of which one may follow the other, that set how many there are
+NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
+PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 0.25  # of the range of a column, that nodes may reach on both sides
 STEPS = 20  # of the paths that they are drawn from
 NOTHING = 1e-9  # of a row's largest transition
+FAR = 5.5  # standard deviations: what is there comes to nothing
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
@@ -77,15 +79,15 @@ class NodeMachine(Recursion):
         rng, share = np.random.default_rng(0), None
         if Z.shape[1] == 1:
             points = frozen(np.linspace(*around(Z), limit or NODES))
-            transition = chain_of(moving.at(points).log_density(points), drawn=False)
+            transition = thinned(chain_of(moving.at(points).log_density(points), drawn=False))
             share = np.exp(moving.at(Z[evenly(len(Z), NODES)]).log_density(points)).sum(axis=0)
             share /= share.sum()
         else:
             points = frozen(drawn(moving, Z, limit, rng))
-            transition = chain_of(moving.at(points).log_density(points))
+            transition = among(moving.at(points), points)
         told = frozen(seeing.at(points).sample(rng))
         both = seeing.density, least, seeing.standard
-        return cls(points, told, kernel_x, kernel_z, thinned(transition), *both, share)
+        return cls(points, told, kernel_x, kernel_z, transition, *both, share)
 
     def state(self) -> dict[str, Any]:
         """Its fields, without what is formed on first use."""
@@ -199,7 +201,7 @@ def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray
         few = some(NODES // 4)
         told = moving.at(few).log_density(few)
         near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
-        return some(int(np.clip((PAIRS / near) ** 0.5, NODES, MOST)))
+        return some(int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), NODES, MOST)))
     return some(limit or NODES)
 
 
@@ -218,6 +220,39 @@ def chain_of(log_density: np.ndarray, drawn: bool = True) -> np.ndarray:
     return K
 
 
+def among(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
+    """Transition probabilities between nodes that were drawn."""
+    if isinstance(laws.laws, NormalErrors):
+        return chain_near(laws, points)
+    return thinned(chain_of(laws.log_density(points)))
+
+
+def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
+    """The same of normal laws and nodes drawn from them, next to nothing left out.
+
+    That is what is more than `FAR` standard deviations away. A law that no node is near to is
+    that of the nearest.
+    """
+    normal: Any = laws.laws
+    n, spread = len(points), np.linalg.norm(normal.root, axis=1)
+    tree, at = cKDTree(points / spread), laws.middle / spread
+    reach = FAR * np.exp(laws.log_size.max(axis=1))
+    near = tree.query_ball_point(at, reach, p=np.inf)
+    i, j = np.repeat(np.arange(n), [len(some) for some in near]), np.concatenate(near).astype(int)
+    told = laws.of(i).log_density_of_pairs(points[j])
+    kept = told > laws.log_density_of_pairs(laws.middle)[i] - FAR**2 / 2
+    i, j, told = i[kept], j[kept], told[kept]
+    most = np.full(n, -np.inf)
+    np.maximum.at(most, j, told)
+    share = np.exp(told - most[j])
+    share /= np.bincount(j, share, n)[j]
+    alone = np.setdiff1d(np.arange(n), i)
+    rows, columns = np.append(i, alone), np.append(j, tree.query(at[alone])[1]).astype(int)
+    K = coo_array((np.append(share, np.ones(len(alone))), (rows, columns)), shape=(n, n)).tocsr()
+    sparse = Sparse.of(K)
+    return sparse.rows.toarray() if K.nnz > THIN * n**2 else sparse
+
+
 @dataclass(frozen=True, eq=False)
 class Sparse(Saveable):
     """A square matrix of few numbers, those of SciPy's rows."""
@@ -227,6 +262,12 @@ class Sparse(Saveable):
     indptr: np.ndarray
 
     __array_ufunc__ = None  # an array @ this is asked here
+
+    @classmethod
+    def of(cls, K: csr_array) -> Sparse:
+        """With rows that sum to one."""
+        shares = K.data / np.repeat(K.sum(axis=1), np.diff(K.indptr))
+        return cls(shares, K.indices, K.indptr)
 
     @cached_property
     def rows(self) -> csr_array:
@@ -247,8 +288,4 @@ class Sparse(Saveable):
 def thinned(K: np.ndarray) -> np.ndarray | Sparse:
     """Without what is next to nothing, if that is most."""
     kept = NOTHING * K.max(axis=1, keepdims=True) < K
-    if kept.mean() > THIN:
-        return K
-    sparse = csr_array(np.where(kept, K, 0.0))
-    sparse.data /= np.repeat(sparse.sum(axis=1), np.diff(sparse.indptr))
-    return Sparse(sparse.data, sparse.indices, sparse.indptr)
+    return K if kept.mean() > THIN else Sparse.of(csr_array(np.where(kept, K, 0.0)))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, as_floats, warn_caller
+from ..core.interval import Interval
 from ..core.labels import Labels
+from ..core.moments import block_rows
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from . import inputs
 from .machine import Recursion, Step
+
+COPIES = 8  # of the weights of some steps, in a block
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,6 +45,22 @@ class _Steps(Law):
         """Σ_i w_i z_i / Σ_i w_i, (m, d_z). (For angles or rotations use `mode()`.)"""
         read = arrays.namespace(self.machine.points).stack([step.read for step in self.steps])
         return read[:, 1:] / read[:, :1]
+
+    def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
+        """As of any law; weights are formed for some steps at a time."""
+        every = [super(_Steps, some).interval(level, kind) for some in self._parts()]
+        join = arrays.namespace(self.machine.points).concat
+        return Interval(*(join(list(ends), axis=0) for ends in zip(*every, strict=True)))
+
+    def quantile(self, q) -> Array:
+        """Likewise."""
+        every = [super(_Steps, some).quantile(q) for some in self._parts()]
+        return arrays.namespace(self.machine.points).concat(every, axis=0)
+
+    def _parts(self) -> list[Self]:
+        """The same laws, so few at a time that their weights take little memory."""
+        step = block_rows(COPIES * self.machine.points.shape[0])
+        return [replace(self, steps=self.steps[i : i + step]) for i in range(0, len(self), step)]
 
     @property
     def _states(self) -> int:

@@ -192,6 +192,11 @@ class KernelHMM(ChainEstimator):
                 "refine=False learns from sums over rows, wherever they are"
             )
         every = aligned(X=X)
+        if not every.ordered:
+            raise ValueError(
+                "X is of a DataFrame of Spark, whose rows have no order, but here they have to "
+                "follow each other"
+            )
         sequences, seen = check_sequences(lengths, every.n), np.broadcast_to(True, every.n)
         if lengths is not None:
             first = np.zeros(every.n, dtype=np.uint8)

@@ -14,14 +14,12 @@ from ..core.saving import Saveable
 from ..features.base import FeatureMap
 
 
-def trend_inverse(second: np.ndarray, n: int) -> np.ndarray:
-    """(T̂ᵀT̂/n + δI)⁻¹, δ = 1/n for every column of unit variance and none for the constant.
+def trend_penalty(columns: int, n: int) -> np.ndarray:
+    """δ = 1/n for every column of unit variance and none for the constant.
 
     Without it a trend that the instruments do not move at all would be estimated from rounding.
     """
-    penalty = np.full(second.shape[0], 1.0 / n)
-    penalty[:1] = 0.0
-    return np.linalg.inv(second + np.diag(penalty))
+    return np.r_[0.0, np.full(columns, 1.0 / n)][:columns]
 
 
 @dataclass(frozen=True)

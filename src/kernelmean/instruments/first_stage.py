@@ -13,7 +13,7 @@ from ..core.moments import Moments
 from ..core.rows import put_together
 from ..core.saving import Saveable
 from ..regression.leave_one_out import LeaveOneOut
-from .groups import Group, merged, moments_of
+from .groups import Group, merged
 
 LOSS_COST = 4e8  # rows × rank² of one value of the stage-1 loss
 FEWEST = 2_000  # rows of it, whatever the rank
@@ -69,7 +69,7 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
 
 def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]:
     """Stage 1 on all rows of the groups, with λ and its leave-one-out loss."""
-    moments = moments_of(groups)
+    moments = merged(group.moments for group in groups)
     grid = solves.EigenGrid.of(moments.mean("zz"))
     cross = moments.mean("zx")
     loss = _leave_one_out(groups, grid, cross, moments.n)

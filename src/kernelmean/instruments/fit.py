@@ -23,13 +23,18 @@ from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Bare, Basis, Polynomial
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
+from .columns import Roles
 from .first_stage import embed
-from .groups import Part
-from .moment_test import moment_test
-from .roles import Roles
-from .rows import complete, together
+from .groups import Group, Part, complete, together
 from .search import ROWS, seek_scales
-from .second_stage import Equations, candidates, regress, residual_sums, see_through
+from .second_stage import (
+    Equations,
+    candidates,
+    moment_test,
+    regress,
+    residual_sums,
+    see_through,
+)
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
@@ -157,7 +162,8 @@ class Plan:
         fit = self.finish(self.fine(choice.draft), parts, choice)
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier).bases[0].features)
-        covariance = fit.covariance + arrays.like(choice.spread(fit.basis), fit.coef)
+        own, balanced = arrays.to_numpy(fit.covariance), self.regs[1] is None
+        covariance = arrays.like(choice.widened(own, fit.basis, balanced), fit.coef)
         return replace(fit, covariance=covariance, gain=choice.gain)
 
     @stage("sizes and trends")
@@ -228,7 +234,7 @@ class Plan:
 
     def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
-        groups = [part.group(*draft.bases, middle) for part in parts]
+        groups = [Group(part, *draft.bases, middle) for part in parts]
         return groups, *embed(groups, self.regs[0], self.split)
 
     @stage("both stages")
@@ -237,8 +243,8 @@ class Plan:
     ) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft.
 
-        ξ is that of the choice where the rows that it was made on are all. Without a choice the
-        covariance has a guess at the smoothing bias in it.
+        ξ is that of the choice where the rows that it was made on are all. Where nothing chose it
+        the covariance has a guess at the smoothing bias in it.
         """
         few, trends = self.few, draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
@@ -256,7 +262,8 @@ class Plan:
             stage, xi, loss_2, m = regress(groups, *how)
         coef = stage.coefficients(xi)
         omega, moments = residual_sums(groups, coef, n, m, self.split)
-        bias = 0.0 if choice else stage.bias_spread(xi, coef)
+        chosen = choice is not None and self.regs[1] is None
+        bias = 0.0 if chosen else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:

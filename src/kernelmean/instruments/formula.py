@@ -184,8 +184,9 @@ def _structure(formula: str) -> tuple[list, list, list]:
     try:
         _check_size(formula, parser)
         sides = formulaic.Formula(formula, _parser=parser)
-    except (formulaic.errors.FormulaicError, SyntaxError, *BROKEN) as err:
-        reason = str(err).partition("\n")[0].rstrip(".")
+    except (formulaic.errors.FormulaicError, SyntaxError, AttributeError, *BROKEN) as err:
+        known = not isinstance(err, AttributeError)  # formulaic's own, where brackets do not match
+        reason = str(err).partition("\n")[0].rstrip(".") if known else "brackets do not match"
         raise ValueError(
             f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}"
         ) from err

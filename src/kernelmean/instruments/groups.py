@@ -1,16 +1,34 @@
-"""Rows that play one part, and the same in coordinates, kept or made again block by block."""
+"""Rows by the stages that they serve, and the same in coordinates, kept or made again in blocks.
+
+A part knows whether its rows taught the first stage (then their embeddings leave the row itself
+out) and whether they have a share in the second. The ways of sharing rows differ in nothing else:
+
+- the jackknife: one part, in both stages;
+- a share: one part in stage 1, another in stage 2;
+- K folds: K parts, each with a first stage learned from the others;
+- two samples: rows in both stages, in the first only and in the second only, by what they lack.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, as_points, as_vector
+from ..core.checks import (
+    Array,
+    as_points,
+    as_vector,
+    check_count,
+    check_positive,
+    generator,
+)
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
 from ..core.rows import Rows, put_together
@@ -24,7 +42,11 @@ LOOKED_AT = 5 * (SEARCH_ROWS - 1) + 1  # rows of very many, whose every fifth ar
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that play the same part."""
+    """Rows that play the same part.
+
+    Of `rows` that are elsewhere, blocks of (X, y, Z, C) as they were given, X, Z and y are evenly
+    spaced ones, here.
+    """
 
     X: Array
     Z: Array
@@ -32,44 +54,113 @@ class Part:
     own: bool = True  # the stage 1 that embeds the rows was learned from them, among others
     teaches: bool = True  # some stage 1 is learned from them
     outcome: bool = True  # stage 2 is learned from them
+    rows: Rows | None = None
 
     @property
     def n(self) -> int:
-        return self.y.shape[0]
+        return self.y.shape[0] if self.rows is None else self.rows.n
 
-    def few(self, limit: int) -> tuple:
-        """(X, Z, y) at evenly spaced rows, at most `limit`, of those looked at."""
+    def at(self, some: np.ndarray, **roles: bool) -> Part:
+        """Some of the rows that are here."""
+        X, Z, y = (arrays.take(column, some, axis=0) for column in (self.X, self.Z, self.y))
+        return replace(self, X=X, Z=Z, y=y, rows=None, **roles)
+
+    def few(self, limit: int) -> Part:
+        """Evenly spaced rows, at most `limit`, of those looked at."""
         looked_at = evenly(self.y.shape[0], LOOKED_AT)
-        rows = looked_at[evenly(len(looked_at), limit)]
-        return tuple(arrays.take(column, rows, axis=0) for column in (self.X, self.Z, self.y))
+        return self.at(looked_at[evenly(len(looked_at), limit)])
 
     def thinned(self, limit: int) -> Part:
         """The same part with evenly spaced rows only, at most `limit`."""
-        if self.n <= limit:
-            return self
-        X, Z, y = self.few(limit)
-        return Part(X, Z, y, self.own, self.teaches, self.outcome)
-
-    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> Group:
-        """The rows in coordinates, outcomes less `middle`."""
-        return Group(self, basis_x, basis_z, middle)
+        return self if self.n <= limit else self.few(limit)
 
 
-@dataclass(frozen=True)
-class FarPart(Part):
-    """Rows that are elsewhere; X, Z and y are evenly spaced ones among them, here.
+def kind_of(split) -> str:
+    """The way of sharing rows: "loo", "samples", "folds" or "share"."""
+    if isinstance(split, str):
+        if split not in ("loo", "samples"):
+            raise ValueError(
+                f'split is {split!r}; "loo", "samples", a share of the rows in (0, 1) or a number '
+                "of folds is needed"
+            )
+        return split
+    if isinstance(split, Integral) and not isinstance(split, bool):
+        return "folds"
+    return "share"
 
-    `rows` holds blocks of (X, y, Z, C), as they were given.
-    """
 
-    rows: Rows = field(kw_only=True)
+def share(split, random_state, X, Z, y) -> list[Part]:
+    """The rows in groups that play the same part."""
+    kind = kind_of(split)
+    rng = None if random_state is None else generator(random_state)
+    if kind == "loo":
+        return [Part(X, Z, y)]
+    if kind == "samples":
+        return _samples(X, Z, y)
+    every, n = Part(X, Z, y), y.shape[0]
+    order = np.arange(n) if rng is None else rng.permutation(n)
+    if kind == "folds":
+        return [every.at(order[i:j], own=False) for i, j in itertools.pairwise(_folds(split, n))]
+    first = _first_of_halves(split, n)
+    return [
+        every.at(order[:first], outcome=False),
+        every.at(order[first:], own=False, teaches=False),
+    ]
 
-    @property
-    def n(self) -> int:
-        return self.rows.n
 
-    def group(self, basis_x: Basis, basis_z: Basis, middle: float) -> FarGroup:
-        return FarGroup(self, basis_x, basis_z, middle)
+def _folds(split, n: int) -> list[int]:
+    folds = check_count(split, "split", minimum=2)
+    if folds > n // 2:
+        raise ValueError(f"split is {folds} folds, but {n} rows allow {n // 2} at most")
+    return [round(n * a / folds) for a in range(folds + 1)]
+
+
+def _first_of_halves(split, n: int) -> int:
+    portion = check_positive(split, "split")
+    first = round(portion * n)
+    if min(first, n - first) < 2:
+        raise ValueError(
+            f"split is {portion}, which leaves {first} and {n - first} of {n} rows to the two "
+            "stages; each needs at least 2 (a share between 0 and 1)"
+        )
+    return first
+
+
+def _samples(X, Z, y) -> list[Part]:
+    """Rows in both stages, in the first only, and in the second only, by what they lack."""
+    xp = arrays.namespace(X)
+    lacks_x, lacks_y = xp.any(xp.isnan(X), axis=1), xp.isnan(y)
+    known_x, known_y = ~arrays.to_numpy(lacks_x), ~arrays.to_numpy(lacks_y)
+    for name, known in [("X", known_x), ("y", known_y)]:
+        if known.sum() < 4:
+            raise ValueError(f"{name} is known in {known.sum()} rows; at least 4 are needed")
+    # what a row lacks is never read: any number will do
+    X = xp.where(lacks_x[:, None], arrays.take(X, [int(known_x.argmax())], axis=0), X)
+    y = xp.where(lacks_y, xp.zeros_like(y), y)
+    whole, parts = Part(X, Z, y), []
+    for a, b in [(True, True), (True, False), (False, True)]:
+        some = np.flatnonzero((known_x == a) & (known_y == b))
+        if len(some):
+            parts.append(whole.at(some, own=a, teaches=a, outcome=b))
+    return parts
+
+
+def together(parts: list[Part], name: str) -> Array:
+    """One array of all the parts' rows."""
+    return put_together([getattr(part, name) for part in parts])
+
+
+def complete(parts: list, kind: str) -> list:
+    """Parts or groups whose rows have regressors and outcomes: all, but for two samples."""
+    return [part for part in parts if kind != "samples" or (part.teaches and part.outcome)]
+
+
+def thinned_parts(parts: list[Part], limit: int) -> list[Part]:
+    """The same parts with evenly spaced rows only, at most `limit` in all."""
+    n = sum(part.n for part in parts)
+    if n <= limit:
+        return parts
+    return [part.thinned(max(2, limit * part.n // n)) for part in parts]
 
 
 @dataclass
@@ -98,8 +189,9 @@ class Group:
 
     @cached_property
     def looked_at(self) -> Part:
-        """All rows, where their coordinates can be kept, or evenly spaced ones."""
-        return self.part if self.n * self.width <= KEPT else self.part.thinned(LOOKED_AT)
+        """All rows, where they are here and can be kept in coordinates, or evenly spaced ones."""
+        fits = self.part.rows is None and self.n * self.width <= KEPT
+        return self.part if fits else self.part.thinned(LOOKED_AT)
 
     def blocks(self) -> Iterator[tuple]:
         """(Φ, Θ, y, M) of the rows looked at."""
@@ -130,7 +222,10 @@ class Group:
 
     def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
         """Sums over all rows of products of the columns that `columns(Φ, Θ, y, None)` gives."""
-        whole = self.looked_at is self.part
+        whole, rows = self.looked_at is self.part, self.part.rows
+        if rows is not None:
+            given = self.basis_x, self.basis_z, self.middle
+            return rows.reduce(_sums, given, names, columns)
         return accumulate(self.blocks() if whole else self._coordinates(self.part), names, columns)
 
     def estimated(self, names: list[str], columns: Callable[..., dict]) -> Moments:
@@ -146,24 +241,9 @@ class Group:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
         if self.looked_at.n <= limit and self._kept is not None:
             return tuple(put_together(part) for part in zip(*self.blocks(), strict=True))
-        X, Z, y = self.part.few(limit)
-        Phi, Theta = self.basis_x.transform(X), self.basis_z.transform(Z)
-        return Phi, Theta, y - self.middle, self._embedded(Phi, Theta)
-
-
-class FarGroup(Group):
-    """A group whose coordinates are made, and summed, where the rows are."""
-
-    part: FarPart
-
-    @cached_property
-    def looked_at(self) -> Part:
-        """Those that are here."""
-        return self.part.thinned(LOOKED_AT)
-
-    def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
-        given = self.basis_x, self.basis_z, self.middle
-        return self.part.rows.reduce(_sums, given, names, columns)
+        few = self.part.few(limit)
+        Phi, Theta, y, _ = self._transformed(few.X, few.Z, few.y)
+        return Phi, Theta, y, self._embedded(Phi, Theta)
 
 
 def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
@@ -183,8 +263,3 @@ def _checked(X, y, Z, C) -> tuple:
 def merged(parts: Iterable[Moments]) -> Moments:
     """The moments of all rows together."""
     return reduce(Moments.merge, parts)
-
-
-def moments_of(groups: Iterable[Group]) -> Moments:
-    """Those of all rows of the groups."""
-    return merged(group.moments for group in groups)

@@ -21,8 +21,7 @@ from ..core.saving import Saveable
 from .basis import Basis
 from .first_stage import FirstStage
 from .fit import StructuralFit
-from .moment_test import weighted_chi2
-from .second_stage import CausalLeaveOneOut, SecondStage
+from .second_stage import CausalLeaveOneOut, SecondStage, weighted_chi2
 
 DRAWS = 2000  # of the multiplier bootstrap
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
@@ -141,10 +140,10 @@ class StructuralInference:
 
     `covariance_` has two parts, V + B. V = A⁻¹ΩA⁻¹ is the covariance over the noise of both
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
-    influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is the
-    mean over these of (h − ĥ)² and of a quarter of the variance of h a posteriori; otherwise the
-    spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the
-    fitted coordinates, for these are shrunk.
+    influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is of
+    D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
+    1½D for least squares; otherwise the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with
+    τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
     """
 
     regressors: Any
@@ -206,14 +205,15 @@ class StructuralInference:
         """
         check_is_fitted(self)
         columns = range(len(self._fit.roles.regressors)) if column is None else [column]
-        slopes = [self._slopes(X, C, j) @ self._fit.coef for j in columns]
+        points = self.regressors(X, C)
+        slopes = [self._slopes(points, j) @ self._fit.coef for j in columns]
         return slopes[0] if len(slopes) == 1 else arrays.namespace(slopes[0]).stack(slopes, axis=1)
 
     def derivative_interval(
         self, X, C=None, *, column=0, level=0.95, simultaneous=True
     ) -> Interval:
         """Confidence limits of `derivative`, each of shape (m,); see `predict_interval`."""
-        rows = self._slopes(X, C, column)
+        rows = self._slopes(self.regressors(X, C), column)
         return confidence_limits(rows, self._fit.coef, self._fit.covariance, level, simultaneous)
 
     def average_derivative(self, X=None, C=None, *, column=0, level=0.95) -> Estimate:
@@ -234,8 +234,13 @@ class StructuralInference:
         Estimate
         """
         check_is_fitted(self)
-        points = None if X is None else self.regressors(X, C)
-        return average_slope(self._fit, column, level, points)
+        fit, names = self._fit, self._fit.roles.regressors
+        points = arrays.like(fit.sample[0], fit.coef) if X is None else self.regressors(X, C)
+        rows = self._slopes(points, column)
+        n = max(fit.sizes) if X is None else rows.shape[0]
+        spread = arrays.to_numpy(rows @ fit.coef).var() / n
+        name = f"average derivative in {names[check_column(column, names)]}"
+        return _estimate(name, arrays.namespace(rows).mean(rows, axis=0), fit, level, spread)
 
     def contrast(self, X1, X0, C=None, *, level=0.95) -> Estimate:
         """h(x1) − h(x0), row by row, with standard errors.
@@ -262,7 +267,20 @@ class StructuralInference:
         the linear movement of X: a structural function that bends asks for more.
         """
         check_is_fitted(self)
-        return strength(self._fit)
+        fit = self._fit
+        (X, Z, _), basis = fit.sample, fit.draft.bases[1]
+        d, own = len(fit.roles.x), len(fit.roles.z)
+        frozen = Z.copy()
+        frozen[:, :own] = Z[:, :own].mean(0)
+        targets = X[:, :d] - X[:, :d].mean(0)
+        (sse, df), (sse0, df0) = (
+            _ridge_errors(basis.numbers(points), targets, fit.regs[0]) for points in (Z, frozen)
+        )
+        gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
+        per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
+        n = max(fit.sizes[0], len(X))
+        f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
+        return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra))
 
     @property
     def params(self):
@@ -279,7 +297,7 @@ class StructuralInference:
 
         check_is_fitted(self)
         names = self._fit.roles.regressors
-        found = [vars(average_slope(self._fit, j, level)) for j in range(len(names))]
+        found = [vars(self.average_derivative(column=j, level=level)) for j in range(len(names))]
         return pd.DataFrame(found, index=names)
 
     def anderson_rubin(self, *, level=0.95) -> AndersonRubin:
@@ -291,7 +309,26 @@ class StructuralInference:
         errors do not claim. Of the rows the model keeps, at most 10,000.
         """
         check_is_fitted(self)
-        return anderson_rubin(self._fit, check_level(level))
+        fit, level = self._fit, check_level(level)
+        (X, Z, y), roles = fit.sample, fit.roles
+        if len(roles.x) > 1 or np.isnan(fit.specification_p):
+            raise ValueError(
+                f"anderson_rubin needs one endogenous regressor, and rows with X and y; here are "
+                f"{len(roles.x)} regressors, {list(roles.x)}"
+            )
+        given = np.column_stack([np.ones(len(y)), X[:, 1:] - X[:, 1:].mean(0)])
+        less = _rest(given, np.column_stack([X[:, 0], y, Z[:, : len(roles.z)]]))
+        pair, k, p = less[:, :2], len(roles.z), given.shape[1]
+        rest = _rest(less[:, 2:], pair)
+        bound = fisher.ppf(level, k, len(y) - k - p) * k / (len(y) - k - p)
+        (a, b), (_, c) = pair.T @ pair - (1.0 + bound) * rest.T @ rest  # aθ² − 2bθ + c ≤ 0
+        root = (b * b - a * c) ** 0.5 if b * b > a * c else np.nan
+        if np.isnan(root):
+            intervals = [] if a > 0 else [(-np.inf, np.inf)]
+        else:
+            low, high = sorted(((b - root) / a, (b + root) / a))
+            intervals = [(low, high)] if a > 0 else [(-np.inf, low), (high, np.inf)]
+        return AndersonRubin(roles.x[0], tuple((float(i), float(j)) for i, j in intervals), level)
 
     def endogeneity_test(self) -> Endogeneity:
         """Whether regression would have done: distance of h from kernel ridge, with a p-value.
@@ -306,89 +343,28 @@ class StructuralInference:
             raise ValueError(
                 "endogeneity_test needs rows with X and y; in these samples none has both"
             )
-        return endogeneity_of(self._fit)
+        fit = self._fit
+        Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
+        return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs)
 
     def _coordinates(self, X, C) -> Array:
         check_is_fitted(self)
         basis = self._fit.basis
         return basis.by_blocks(basis.transform, self.regressors(X, C))
 
-    def _slopes(self, X, C, column) -> Array:
-        check_is_fitted(self)
-        points = self.regressors(X, C)
+    def _slopes(self, points, column) -> Array:
+        """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
         check_library(points, self._fit.coef, "X")
-        return slope_rows(self._fit, points, column)
-
-
-def slope_rows(fit: StructuralFit, points, column) -> Array:
-    """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
-    basis, j = fit.basis, check_column(column, fit.roles.regressors)
-    if j in dict(basis.polynomial.categories):
-        return arrays.namespace(points).full_like(basis.by_blocks(basis.transform, points), np.nan)
-    return basis.by_blocks(lambda block: basis.derivative(block, j), points)
-
-
-def average_slope(fit: StructuralFit, column, level: float, points=None) -> Estimate:
-    """The estimate of `KernelIV.average_derivative`; over the training rows without points."""
-    training = points is None
-    points = arrays.like(fit.sample[0], fit.coef) if training else points
-    rows = slope_rows(fit, points, column)
-    n = max(fit.sizes) if training else rows.shape[0]
-    spread = arrays.to_numpy(rows @ fit.coef).var() / n
-    names = fit.roles.regressors
-    name = f"average derivative in {names[check_column(column, names)]}"
-    return _estimate(name, arrays.namespace(rows).mean(rows, axis=0), fit, level, spread)
-
-
-def strength(fit: StructuralFit) -> Strength:
-    """The statistics of `KernelIV.first_stage`."""
-    (X, Z, _), basis = fit.sample, fit.draft.bases[1]
-    d, own = len(fit.roles.x), len(fit.roles.z)
-    frozen = Z.copy()
-    frozen[:, :own] = Z[:, :own].mean(0)
-    targets = X[:, :d] - X[:, :d].mean(0)
-    (sse, df), (sse0, df0) = (
-        _ridge_errors(basis.numbers(points), targets, fit.regs[0]) for points in (Z, frozen)
-    )
-    gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
-    per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
-    n = max(fit.sizes[0], len(X))
-    f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
-    return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra))
-
-
-def anderson_rubin(fit: StructuralFit, level: float) -> AndersonRubin:
-    """The set of `KernelIV.anderson_rubin`."""
-    (X, Z, y), roles = fit.sample, fit.roles
-    if len(roles.x) > 1 or np.isnan(fit.specification_p):
-        raise ValueError(
-            f"anderson_rubin needs one endogenous regressor, and rows with X and y; here are "
-            f"{len(roles.x)} regressors, {list(roles.x)}"
-        )
-    given = np.column_stack([np.ones(len(y)), X[:, 1:] - X[:, 1:].mean(0)])
-    less = _rest(given, np.column_stack([X[:, 0], y, Z[:, : len(roles.z)]]))
-    pair, k, p = less[:, :2], len(roles.z), given.shape[1]
-    rest = _rest(less[:, 2:], pair)
-    bound = fisher.ppf(level, k, len(y) - k - p) * k / (len(y) - k - p)
-    (a, b), (_, c) = pair.T @ pair - (1.0 + bound) * rest.T @ rest  # aθ² − 2bθ + c ≤ 0
-    root = (b * b - a * c) ** 0.5 if b * b > a * c else np.nan
-    if np.isnan(root):
-        intervals = [] if a > 0 else [(-np.inf, np.inf)]
-    else:
-        low, high = sorted(((b - root) / a, (b + root) / a))
-        intervals = [(low, high)] if a > 0 else [(-np.inf, low), (high, np.inf)]
-    return AndersonRubin(roles.x[0], tuple((float(i), float(j)) for i, j in intervals), level)
+        basis, j = self._fit.basis, check_column(column, self._fit.roles.regressors)
+        if j in dict(basis.polynomial.categories):
+            Phi = basis.by_blocks(basis.transform, points)
+            return arrays.namespace(points).full_like(Phi, np.nan)
+        return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
 def _rest(columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """What a linear regression on the columns leaves of the targets."""
     return targets - columns @ np.linalg.lstsq(columns, targets, rcond=None)[0]
-
-
-def endogeneity_of(fit: StructuralFit) -> Endogeneity:
-    """The test of `KernelIV.endogeneity_test`."""
-    Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
-    return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs)
 
 
 def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneity:

@@ -38,7 +38,7 @@ BEHIND = 3.0  # units of log evidence
 NEAR = 2.0  # t of a difference between controlled losses
 FEW = 200.0  # rows a column, below which a straight line is preferred
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
-TEMPER = 2.0  # what evidence is divided by, for it overstates
+TEMPER = 4.0  # what evidence is divided by, for it overstates
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,11 @@ from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
+from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
 from .fit import Plan, StructuralFit
-from .forms import LINEAR, Forms, forms_of, plainer_forms
 from .formula import Design, read_formula
-from .groups import LOOKED_AT, FarPart, Part
+from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
-from .roles import Roles
-from .rows import kind_of, share, thinned_parts, together
 from .summary import account
 
 ENDS = {-1.0: "shortest", 1.0: "longest"}
@@ -108,7 +106,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Degree of the trend.
     specification_p_ : float
         p-value of E[y − h(X) | Z] = 0 for the h fitted. A small one says that something other
-        than noise is left: too stiff a kernel, too much regularisation, or a bad instrument.
+        than noise is left: too stiff a kernel, too much regularisation, or a bad instrument. Of
+        more than 50,000 rows that are elsewhere it is approximate.
     kernel_x_, kernel_z_, features_x_, features_z_ : as used
     scales_x_, scales_z_ : arrays of shape (d_x + d_c,), (d_z + d_c,)
         Lengthscales found, as multiples of those the kernels started from.
@@ -174,10 +173,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def fit(self, X, y, Z=None, C=None) -> KernelIV:
         """Estimate the structural function.
 
-        The walk: this door checks what is given and makes a `Plan` (`roles`, `rows`); the plan
+        The walk: this door checks what is given and makes a `Plan` (`columns`, `groups`); the plan
         makes a draft for each trend, lengthscales searched and landmarks chosen (`search`,
-        `basis`), and both stages of a draft make a fit (`groups`, `first_stage`, `second_stage`,
-        `moment_test`). The better one is adopted.
+        `basis`), and both stages of a draft make a fit (`groups`, `first_stage`,
+        `second_stage`). The better one is adopted.
 
         Arrays and DataFrames of Dask (extra `dask`) and `Rows` are summed where they are
         (`split="loo"`): only small matrices and 50,000 evenly spaced rows come here. That is a
@@ -303,8 +302,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def summary(self) -> Summary:
         """An account of the fit: a text, which shows as a table in a notebook."""
         check_is_fitted(self)
-        formula = None if self.design_ is None else self.design_.formula
-        return account(self._fit, self.get_params(deep=False), formula)
+        return account(self, self._fit)
 
     def plot(self, X=None, y=None, *, ax=None, **options) -> Any:
         """Deprecated: `display.StructuralCurveDisplay.from_estimator(…).plot(ax)`.
@@ -322,8 +320,11 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
 
     def _check(self, X, y, Z, C) -> tuple[list[Part], Roles]:
         """The rows by the part they play in the stages, the columns by theirs."""
-        if is_far(X, y, Z, C):
-            self._check_split()
+        if is_far(X, y, Z, C) and kind_of(self.split) != "loo":
+            raise ValueError(
+                f'split is {self.split!r}, but Dask arrays and Rows are fitted with split="loo" '
+                "only; or fit on rows in memory, X.compute()"
+            )
         rows, X, y, Z, C = few_of(LOOKED_AT, X=X, y=y, Z=Z, C=C)
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
@@ -346,16 +347,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
         if rows is not None:
-            return [FarPart(X, Z, outcome, rows=rows)], roles
+            return [Part(X, Z, outcome, rows=rows)], roles
         return share(self.split, self.random_state, X, Z, outcome), roles
-
-    def _check_split(self) -> None:
-        """Rows that are elsewhere are not picked into parts."""
-        if kind_of(self.split) != "loo":
-            raise ValueError(
-                f'split is {self.split!r}, but Dask arrays and Rows are fitted with split="loo" '
-                "only; or fit on rows in memory, X.compute()"
-            )
 
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
@@ -367,17 +360,19 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         others = plainer_forms(self.kernel_x, self.kernel_z, X, Z, len(roles.c))
         return replace(plan, others=[self._planned(forms, few, few, roles) for forms in others])
 
-    def _planned(self, forms: tuple, parts: list[Part], few: list[Part], roles: Roles) -> Plan:
+    def _planned(
+        self, forms: tuple[Forms, Forms], parts: list[Part], few: list[Part], roles: Roles
+    ) -> Plan:
         """With columns in these forms."""
         known = [part for part in few if part.teaches or kind_of(self.split) != "samples"]
         X, Z = together(known, "X"), together(few, "Z")
-        straight = any(form is not None and len(form.bent) < len(form.each) for form in forms)
+        straight = any(len(form.bent) < len(form.each) for form in forms)
         return Plan(
             kind_of(self.split),
             (self._kernel("x", X, roles, forms[0]), self._kernel("z", Z, roles, forms[1])),
             self._plain(forms, parts, roles),
             self._trends(few, straight),
-            self._tunes(forms),
+            (self._tuned(forms[0]), self._tuned(forms[1])),
             (self.reg_stage1, self.reg_stage2),
             self.features,
             self.verbose,
@@ -385,24 +380,24 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             few,
         )
 
-    def _plain(self, forms: tuple, parts: list[Part], roles: Roles) -> tuple:
+    def _plain(self, forms: tuple[Forms, Forms], parts: list[Part], roles: Roles) -> tuple:
         """The columns beside either kernel, of degree 0."""
         teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
-        names = roles.regressors, roles.instruments
-        found = []
-        for side, form, own in zip("XZ", forms, names, strict=True):
-            plain = () if form is None else (form.those(LINEAR), form.levels(parts, side, own))
-            found.append(Polynomial.of(together(teachers, side), 1, *plain))
-        return tuple(found)
+        sides = zip("XZ", forms, (roles.regressors, roles.instruments), strict=True)
+        return tuple(
+            Polynomial.of(
+                together(teachers, side), 1, form.those(LINEAR), form.levels(parts, side, names)
+            )
+            for side, form, names in sides
+        )
 
-    def _kernel(self, side: str, points, roles: Roles, form: Forms | None) -> Kernel | None:
+    def _kernel(self, side: str, points, roles: Roles, form: Forms) -> Kernel | None:
         """At the lengthscale that these points suggest; None where every column is straight."""
         name = f"kernel_{side}"
-        given: Any = getattr(self, name) if form is None else form.kernel(name)
-        if form is not None and given is None:
+        if not form.bent:
             return None
         return fitted_kernel(
-            given,
+            form.kernel(name),
             points,
             names=roles.for_kernel(side),
             name=name,
@@ -425,18 +420,12 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
         return (0, 1) if n >= 10 * columns and not indexed else (0,)
 
-    def _tunes(self, forms: tuple) -> tuple[bool, bool]:
-        """Whether the lengthscales of the regressors, and of the instruments, are searched."""
-
-        def tuned(kernel, form: Forms | None) -> bool:
-            used = [kernel] if form is None else [form.each[j] for j in form.bent]
-            if not used or self.tune_lengthscale != "auto":
-                return bool(used) and self.tune_lengthscale
-            if kind_of(self.split) == "share" or learns_from_pairs(self.features):
-                return False
-            return all(map(is_tuned, used))
-
-        return tuned(self.kernel_x, forms[0]), tuned(self.kernel_z, forms[1])
+    def _tuned(self, form: Forms) -> bool:
+        """Whether the lengthscales of one side are searched."""
+        if not form.bent or self.tune_lengthscale != "auto":
+            return bool(form.bent) and self.tune_lengthscale
+        fixed = kind_of(self.split) == "share" or learns_from_pairs(self.features)
+        return not fixed and all(map(is_tuned, form.used))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fit")

@@ -34,7 +34,7 @@ from ..regression.lengthscales import (
     stage1_loss,
     tied,
 )
-from .basis import Polynomial, trend_inverse
+from .basis import Polynomial, trend_penalty
 
 START = -4.0  # log10 of λ and ξ
 ROWS = (400, 1000)  # of the rounds: each chooses landmarks afresh
@@ -108,68 +108,33 @@ class Jackknife:
         return self.Theta @ (self.NT @ scaled) - self.hat[:, None] * scaled
 
 
-@dataclass(frozen=True)
-class Trend:
-    """Unpenalised columns T beside Φ: what they take away from both, for T̂ = JT held fixed."""
+def causal_loss(Psi, y, penalty: np.ndarray, jack: Jackknife):
+    """(1/n) Σ(y_i − h⁻ⁱ(x_i))² with its gradients with respect to Ψ and each column's penalty.
 
-    T: np.ndarray
-    fitted: np.ndarray
-    inverse: np.ndarray  # (T̂ᵀT̂/n + δI)⁻¹
-
-    @classmethod
-    def of(cls, T: np.ndarray, jack: Jackknife) -> Trend:
-        fitted = jack(T)
-        return cls(T, fitted, trend_inverse(fitted.T @ fitted / len(T), len(T)))
-
-    def slopes(self, M: np.ndarray) -> np.ndarray:
-        """(T̂ᵀT̂/n + δI)⁻¹T̂ᵀM/n."""
-        return self.inverse @ (self.fitted.T @ M) / len(M)
-
-    def off_fitted(self, columns: np.ndarray) -> np.ndarray:
-        """The symmetric P = I − T̂(T̂ᵀT̂/n + δI)⁻¹T̂ᵀ/n of the columns."""
-        return columns - self.fitted @ self.slopes(columns)
-
-    def adjoint_slopes(self, on_Phi: np.ndarray) -> np.ndarray:
-        """Gradient with respect to M of −T slopes(M), given that with respect to the product."""
-        return -self.fitted @ (self.inverse @ (self.T.T @ on_Phi)) / len(on_Phi)
-
-
-def causal_loss(Phi, y, xi: float, jack: Jackknife, trend: Trend):
-    """(1/n) Σ(y_i − h⁻ⁱ(x_i))² with its gradients with respect to Φ and ξ.
-
-    With the trend taken out of M = JΦ and of Φ, N = (S + ξI)⁻¹ and b = N Mᵀy/n:
-    e_i = w_i − φ_iᵀb + (x0_i + φ_iᵀNM_i/n) r_i, r_i = (u_i − M_iᵀb)/(1 − g0_i − M_iᵀNM_i/n).
+    With M = JΨ, N = (MᵀM/n + diag(penalty))⁻¹ and b = N Mᵀy/n:
+    e_i = y_i − ψ_iᵀb + (ψ_iᵀNM_i/n) r_i, r_i = (y_i − M_iᵀb)/(1 − M_iᵀNM_i/n).
     """
-    n = Phi.shape[0]
-    raw = jack(Phi)
-    M, Phi = trend.off_fitted(raw), Phi - trend.T @ trend.slopes(raw)
-    a = trend.slopes(y)
-    u, w = y - trend.fitted @ a, y - trend.T @ a
-    g0 = (trend.fitted @ trend.inverse * trend.fitted).sum(1) / n
-    x0 = (trend.T @ trend.inverse * trend.fitted).sum(1) / n
-
-    N = small_inverse(raw.T @ M / n, xi)
+    n, M = len(Psi), jack(Psi)
+    N = small_inverse(M.T @ M / n + np.diag(penalty), 0.0)
     v = M.T @ y / n
     b = N @ v
-    MN, PN = M @ N, Phi @ N
-    left = kept(g0 + (MN * M).sum(1) / n)
-    r = (u - M @ b) / left
-    pull = x0 + (PN * M).sum(1) / n
-    e = w - Phi @ b + pull * r
+    MN, PN = M @ N, Psi @ N
+    left = kept((MN * M).sum(1) / n)
+    r = (y - M @ b) / left
+    pull = (PN * M).sum(1) / n
+    e = y - Psi @ b + pull * r
 
     on_e = 2 * e / n
-    on_s = on_e * r / n  # φᵀNM
-    on_r0 = on_e * pull / left  # u − Mb
+    on_s = on_e * r / n  # ψᵀNM
+    on_r0 = on_e * pull / left  # y − Mb
     on_q = on_r0 * r / n  # MᵀNM
-    on_b = -(Phi.T @ on_e) - M.T @ on_r0
-    on_v = N @ on_b
-    on_N = (on_s[:, None] * Phi + on_q[:, None] * M).T @ M + np.outer(on_b, v)
+    on_b = -(Psi.T @ on_e) - M.T @ on_r0
+    on_N = (on_s[:, None] * Psi + on_q[:, None] * M).T @ M + np.outer(on_b, v)
     on_A = -N @ (0.5 * (on_N + on_N.T)) @ N
-    on_Phi = on_s[:, None] * MN - np.outer(on_e, b)
+    on_Psi = on_s[:, None] * MN - np.outer(on_e, b)
     on_M = on_s[:, None] * PN + 2 * on_q[:, None] * MN - np.outer(on_r0, b)
-    on_M += np.outer(y, on_v) / n
-    on_raw = trend.off_fitted(on_M) + (2 / n) * (M @ on_A) + trend.adjoint_slopes(on_Phi)
-    return float(e @ e) / n, on_Phi + jack.adjoint(on_raw), float(np.trace(on_A))
+    on_M += np.outer(y, N @ on_b) / n + (2 / n) * (M @ on_A)
+    return float(e @ e) / n, on_Psi + jack.adjoint(on_M), on_A.diagonal()
 
 
 @dataclass
@@ -222,14 +187,14 @@ class Search:
 
     def _second(self, uz: np.ndarray) -> Callable:
         Theta = np.hstack([self.U, self.instruments(uz[:-1])])
-        jack = Jackknife.of(Theta, 10.0 ** uz[-1])
-        trend = Trend.of(self.T, jack)
+        jack, p = Jackknife.of(Theta, 10.0 ** uz[-1]), self.T.shape[1]
 
         def loss(u):
-            value, on_Phi, on_reg = causal_loss(
-                self.regressors(u[:-1]), self.y, 10.0 ** u[-1], jack, trend
-            )
-            return value, self._gradient(self.regressors, on_Phi, on_reg, u)
+            Psi = np.hstack([self.T, self.regressors(u[:-1])])
+            penalty = np.full(Psi.shape[1], 10.0 ** u[-1])
+            penalty[:p] = trend_penalty(p, len(Psi))
+            value, on_Psi, on_each = causal_loss(Psi, self.y, penalty, jack)
+            return value, self._gradient(self.regressors, on_Psi[:, p:], on_each[p:].sum(), u)
 
         return loss
 

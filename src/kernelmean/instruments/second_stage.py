@@ -1,4 +1,4 @@
-"""Stage two: the regression of outcomes on embeddings, its regulariser, and its covariance."""
+"""Stage two: regression of outcomes on embeddings, its regulariser, covariance and test."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from scipy.stats import chi2
 
 from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments, accumulate
 from ..core.rows import put_together
-from .basis import trend_inverse
+from .basis import trend_penalty
 from .first_stage import FirstStage, choose
-from .groups import Group, merged
+from .groups import Group, complete, merged
 from .judges import OPTIMISM, Judged
-from .rows import complete
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
@@ -46,7 +46,8 @@ class SecondStage:
     def of(cls, second, target, trends: int, m: int, power: float = np.nan) -> SecondStage:
         """From MᵀM/m, Mᵀy/m, the number of trend columns, and yᵀy/m for the evidence."""
         xp = arrays.namespace(second)
-        inverse = arrays.like(trend_inverse(arrays.to_numpy(second[:trends, :trends]), m), second)
+        own = arrays.to_numpy(second[:trends, :trends]) + np.diag(trend_penalty(trends, m))
+        inverse = arrays.like(np.linalg.inv(own), second)
         B = inverse @ second[:trends, trends:]
         S = second[trends:, trends:] - second[trends:, :trends] @ B
         grid = solves.EigenGrid.of(0.5 * (S + S.T))
@@ -88,13 +89,6 @@ class SecondStage:
         """q, nearly the likeliest σ²: yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m."""
         q = self.rest - float(self.c @ (self.c * self.grid.shrink(reg)))
         return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
-
-    def posterior(self, regs, weights) -> Array:
-        """Σ w σ²A⁻¹/m over several ξ, σ²A⁻¹/m being the covariance a posteriori for one."""
-        parts = [w * self.noise(reg) / self.m for reg, w in zip(regs, weights, strict=True)]
-        shrink = sum(part * self.grid.shrink(reg) for reg, part in zip(regs, parts, strict=True))
-        head, tail = self.G[:, : self.trends], self.G[:, self.trends :]
-        return sum(parts) * (head @ self.inverse @ head.T) + (tail * shrink) @ tail.T
 
     def evidence(self, regs: np.ndarray) -> np.ndarray:
         """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².
@@ -372,3 +366,29 @@ def residuals(group: Group, coef, n: int, m: int) -> Callable[..., dict[str, Arr
         return {"o": M * s[:, None], "r": Theta * (y - h)[:, None]}
 
     return columns
+
+
+def moment_test(moments: Moments, reg: float) -> float:
+    """p-value of E[y − h(X) | Z] = 0 for the h that was fitted.
+
+    With residuals r_i and instruments whitened by stage 1, w_i = (ΘᵀΘ/n + λI)^{-1/2}θ_i, the
+    statistic ‖n^{-1/2} Σ r_iw_i‖² is under the hypothesis a sum of χ²₁ weighted by the eigenvalues
+    of V = (1/n) Σ r_i²w_iw_iᵀ. A multiple of χ² with the same mean tr V and variance 2 tr V² gives
+    the p-value. The fit has minimised such moments on the same rows, which makes the test
+    conservative, except where regularisation has biased the fit: that it sees. `moments` are
+    those of `residual_sums`: of θ_i, as "z", and of r_iθ_i, as "r".
+    """
+    grid = solves.EigenGrid.of(moments.mean("zz"))
+    floor = max(reg, 1e-6 * float(arrays.namespace(grid.values).sum(grid.values)))
+    whiten = grid.vectors * grid.shrink(floor) ** 0.5
+    g = arrays.to_numpy(moments.sums["r"] @ whiten)
+    V = arrays.to_numpy(whiten.T @ moments.mean("rr") @ whiten)
+    return weighted_chi2(float(g @ g) / moments.n, V)
+
+
+def weighted_chi2(statistic: float, V: np.ndarray) -> float:
+    """P(zᵀz > statistic) for z ~ N(0, V), by the scaled χ² with the same mean and variance."""
+    mean, spread = float(np.trace(V)), 2 * float((V * V).sum())
+    if spread == 0:
+        return 1.0
+    return float(chi2.sf(statistic * 2 * mean / spread, 2 * mean**2 / spread))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ import numpy as np
 from ..core.summary import Block, Line, Summary
 from .choice import StructuralDraft
 from .fit import StructuralFit
-from .inference import anderson_rubin, average_slope, endogeneity_of, strength
-from .rows import kind_of
+from .groups import kind_of
 
 WAYS = {
     "loo": "every row in both, each left out of its own embedding",
@@ -26,19 +24,21 @@ BOUNDS = {
 }
 
 
-def account(fit: StructuralFit, asked: Mapping[str, Any], formula: str | None) -> Summary:
-    """Everything a fitted instrumental-variable regression has to say.
-
-    `asked` are the parameters: what was given, and what was left to be chosen.
-    """
+def account(model: Any, fit: StructuralFit) -> Summary:
+    """Everything a fitted instrumental-variable regression has to say."""
     title = f"Kernel instrumental-variable regression of {fit.roles.y}"
-    stages, numbers = _stages(fit, asked["split"], formula), _numbers(fit, asked)
-    blocks = [stages, *_kernels(fit), numbers, _effects(fit), _tests(fit)]
+    blocks = [
+        _stages(model, fit),
+        *_kernels(fit),
+        _numbers(model, fit),
+        _effects(model),
+        _tests(model),
+    ]
     return Summary(title, [block for block in blocks if block.lines])
 
 
-def _stages(fit: StructuralFit, split, formula: str | None) -> Block:
-    n, m = fit.sizes
+def _stages(model: Any, fit: StructuralFit) -> Block:
+    (n, m), split = fit.sizes, model.split
     lines = [
         Line.listed("endogenous regressors", fit.roles.x),
         Line.listed("exogenous regressors", fit.roles.c),
@@ -46,8 +46,8 @@ def _stages(fit: StructuralFit, split, formula: str | None) -> Block:
         Line("rows in stage 1 / stage 2", (n, m), f"{n:,} / {m:,}"),
         Line("sharing of rows", split, f"{split!r}: {WAYS[kind_of(split)]}"),
     ]
-    if formula is not None:
-        lines.insert(0, Line("formula", formula, formula))
+    if model.design_ is not None:
+        lines.insert(0, Line("formula", model.design_.formula, model.design_.formula))
     return Block("Data and stages", lines)
 
 
@@ -93,14 +93,14 @@ def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
     return lines + [Line(name, "category", text) for name, text in levels]
 
 
-def _numbers(fit: StructuralFit, asked: Mapping[str, Any]) -> Block:
+def _numbers(model: Any, fit: StructuralFit) -> Block:
     p = fit.specification_p
     contradicted = " (the instruments contradict the fit)" if p < 0.05 else ""
     return Block(
         "Fit",
         [
-            Line.chosen("reg_stage1 (λ)", fit.regs[0], asked["reg_stage1"]),
-            Line.chosen("reg_stage2 (ξ)", fit.regs[1], asked["reg_stage2"]),
+            Line.chosen("reg_stage1 (λ)", fit.regs[0], model.reg_stage1),
+            Line.chosen("reg_stage2 (ξ)", fit.regs[1], model.reg_stage2),
             *map(Line.of, ("loss of stage 1", "loss of stage 2"), fit.losses),
             Line.of("specification, p-value", p, contradicted),
             *_against_a_line(fit),
@@ -123,12 +123,12 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
     return [Line("straight line", gain, text)]
 
 
-def _effects(fit: StructuralFit) -> Block:
+def _effects(model: Any) -> Block:
     """The average derivative in each endogenous regressor, where the kernel has one."""
     lines = []
-    for j, name in enumerate(fit.roles.x):
+    for j, name in enumerate(model.roles_.x):
         try:
-            found = average_slope(fit, j, level=0.95)
+            found = model.average_derivative(column=j)
         except ValueError:  # a kernel without a derivative
             break
         limits = f"{100 * found.level:g}% [{found.low:.4g}, {found.high:.4g}]"
@@ -137,8 +137,8 @@ def _effects(fit: StructuralFit) -> Block:
     return Block("Average derivatives", lines)
 
 
-def _tests(fit: StructuralFit) -> Block:
-    found = strength(fit)
+def _tests(model: Any) -> Block:
+    found, complete = model.first_stage(), not np.isnan(model.specification_p_)
     rows = zip(found.names, found.partial_r2, found.f, found.df, strict=True)
     lines = [
         Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}")
@@ -146,10 +146,10 @@ def _tests(fit: StructuralFit) -> Block:
     ]
     if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
-        if len(found.names) == 1 and not np.isnan(fit.specification_p):
-            robust = anderson_rubin(fit, 0.95)
+        if len(found.names) == 1 and complete:
+            robust = model.anderson_rubin()
             lines.append(Line("slope of a line, robust", robust.intervals, str(robust)))
-    if not np.isnan(fit.specification_p):  # some rows have both regressors and outcome
-        test = endogeneity_of(fit)
+    if complete:  # some rows have both regressors and outcome
+        test = model.endogeneity_test()
         lines.append(Line("endogeneity, p-value", test.p_value, str(test)))
     return Block("Instruments", lines)

@@ -3,10 +3,11 @@
 What a file lists in `__all__` is public, here and as `kernelmean.NAME`.
 """
 
-from . import base, columns, fourth_order, manifold, named, other, radial
+from . import base, columns, correlated, fourth_order, manifold, named, other, radial
 from .base import *
 from .base import NAMED, TUNED, Product, Sum
 from .columns import OnColumns
+from .correlated import *
 from .fourth_order import *
 from .manifold import *
 from .named import *
@@ -16,6 +17,6 @@ from .other import FromFunction, FromSklearn
 from .radial import *
 
 __all__ = [
-    *(base.__all__ + fourth_order.__all__ + manifold.__all__),
+    *(base.__all__ + correlated.__all__ + fourth_order.__all__ + manifold.__all__),
     *(named.__all__ + other.__all__ + radial.__all__),
 ]

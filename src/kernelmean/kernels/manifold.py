@@ -100,9 +100,9 @@ class Periodic(Gaussian, named=True, tuned=True):
     def project(self, X) -> Array:
         return self.land(self.lift(X), None, X)
 
-    def _shrink(self, X) -> Array:
+    def in_units(self, X) -> Array:
         U, d = self.lift(X), X.shape[1]
-        halves = [super(Periodic, self)._shrink(half) for half in (U[:, :d], U[:, d:])]
+        halves = [super(Periodic, self).in_units(half) for half in (U[:, :d], U[:, d:])]
         return arrays.namespace(X).concat(halves, axis=1)
 
     def scale_gradient(self, X, Y, W) -> np.ndarray:

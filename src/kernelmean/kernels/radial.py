@@ -82,7 +82,7 @@ class _Radial(Kernel):
         raise NotImplementedError
 
     def gram_of(self, X, Y) -> Array:
-        X, Y = self._shrink(X), self._shrink(Y)
+        X, Y = self.in_units(X), self.in_units(Y)
         if not self._by_columns():
             return self._profile(arrays.sq_dists(X, Y))
         K = self._profile(arrays.sq_dists(X[:, :1], Y[:, :1]))
@@ -93,7 +93,8 @@ class _Radial(Kernel):
     def _by_columns(self) -> bool:
         return self.columnwise
 
-    def _shrink(self, X) -> Array:
+    def in_units(self, X) -> Array:
+        """Points in units of the lengthscale: the kernel is one of their distances."""
         scale = self._resolved("evaluate")
         if isinstance(scale, float):
             return X / scale
@@ -127,7 +128,7 @@ class _Radial(Kernel):
         return Kernel.log_normaliser(self, d)
 
     def distribution(self, X, Y) -> Array:
-        X, Y = self._shrink(X), self._shrink(Y)
+        X, Y = self.in_units(X), self.in_units(Y)
         return self._below(Y[:, 0][None, :] - X[:, 0][:, None])
 
     def _below(self, t) -> Array:
@@ -203,7 +204,7 @@ class Gaussian(_Radial, named=True, tuned=True):
 
     def scale_gradient(self, X, Y, W) -> np.ndarray:
         # ∂k/∂log ℓ_j = k (x_j − y_j)²/ℓ_j²
-        X, Y = self._shrink(X), self._shrink(Y)
+        X, Y = self.in_units(X), self.in_units(Y)
         W = W * self._profile(arrays.sq_dists(X, Y))
         xp = arrays.namespace(X)
         slopes = xp.sum(W, axis=1) @ (X * X) + xp.sum(W, axis=0) @ (Y * Y)
@@ -243,7 +244,7 @@ class _MaternFamily(_Radial):
         # d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): the profile of order ν − 1 at the same t
         if self.columnwise or self.nu <= 1:
             return None
-        sq = arrays.sq_dists(self._shrink(X), self._shrink(Y))
+        sq = arrays.sq_dists(self.in_units(X), self.in_units(Y))
         return _matern(arrays.namespace(sq).sqrt(sq * (2 * self.nu)), self.nu - 1)
 
     def derivative_of(self, X, Y, column: int) -> Array:
@@ -253,7 +254,7 @@ class _MaternFamily(_Radial):
             raise ValueError(f"{self!r} has no derivative at zero distance: nu above 1 is needed")
         width = scale if isinstance(scale, float) else scale[column]
         own = slice(column, column + 1) if self.columnwise else slice(None)
-        U, V = self._shrink(X), self._shrink(Y)
+        U, V = self.in_units(X), self.in_units(Y)
         root = arrays.namespace(U).sqrt
         K = _matern(root(arrays.sq_dists(U[:, own], V[:, own]) * (2 * nu)), nu - 1)
         for j in range(X.shape[1]) if self.columnwise else ():

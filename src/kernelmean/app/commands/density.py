@@ -23,7 +23,7 @@ from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, o
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column
-from ..tables import answered, split_names
+from ..tables import answered, check_enough, check_varying, split_names
 from ..words import names, number, percent
 
 DRAWN = 7  # rows in a picture
@@ -45,14 +45,9 @@ class Widths(tuple[float, ...]):
 
 def read_bandwidth(text: str) -> Widths:
     """'0.5' or '0.5,2' as numbers."""
-    try:
-        widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
-    except ValueError:
-        widths = Widths()
-    if not widths or not all(0 < w < np.inf for w in widths):
-        raise UserError(
-            f"--bandwidth is {text!r}; a positive number is needed, or one for each column of --y"
-        )
+    widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
+    if not all(0 < w < np.inf for w in widths):
+        raise ValueError
     return widths
 
 
@@ -255,7 +250,7 @@ class Densities:
 
     def _spiky(self) -> list[str]:
         out, n = [], len(self.data)
-        rules = silverman(self.model.points_)
+        rules = silverman(self.model.fit_.own_points("the report"))
         for name, width, rule in zip(self.y, self.model.bandwidth_, rules, strict=True):
             distinct = self.data[name].nunique()
             if width < SPIKES * rule and distinct < 0.9 * n:
@@ -282,14 +277,8 @@ def target(data: Any, y: list[str]) -> Any:
 
 def check_rows(data: pd.DataFrame, settings: Settings) -> None:
     """Enough rows, columns that vary, and as many bandwidths as columns."""
-    if len(data) < SMALLEST:
-        raise UserError(f"{len(data)} rows are too few; at least {SMALLEST} are needed")
-    for name in data:
-        if data[name].nunique() == 1:
-            raise UserError(
-                f"column {name!r} is {data[name].iloc[0]:g} in every row; leave it out: a column "
-                "that never changes tells nothing"
-            )
+    check_enough(len(data), SMALLEST)
+    check_varying(data)
     count, columns = len(settings.bandwidth or ()), len(settings.y)
     if count not in (0, 1, columns):
         raise UserError(

@@ -22,7 +22,7 @@ from ..command import Command, Names, Rule, RuleName, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Rows, SequenceColumn, Steps, average, by_column, rmse, with_ends
-from ..tables import Table
+from ..tables import Table, check_enough
 from ..words import level_words, names, number, percent
 
 SAY = words.Texts("filter")
@@ -170,10 +170,7 @@ class Tracks:
 
 def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBayesFilter:
     """The filter, with its settings searched for where that is asked for or quick."""
-    if len(train.frame) < SMALLEST:
-        raise UserError(
-            f"{len(train.frame)} rows to learn from are too few; at least {SMALLEST} are needed"
-        )
+    check_enough(len(train.frame), SMALLEST, "rows to learn from")
     X, Z = train.frame[settings.observe], train.frame[settings.state]
     with hushed():  # what is wrong with the rows will be seen there
         states = Gaussian(columnwise=True).resolve(Z.to_numpy(), "--state").scaled(0.5)

@@ -22,7 +22,7 @@ from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
 from ..command import Command, Data, Names, Shared, columns, option
-from ..errors import UserError, noted
+from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn
 from ..tables import ROW
@@ -39,16 +39,8 @@ InferenceName = StrEnum("InferenceName", ["kbr", "forward"])
 
 def read_states(text: str) -> int | str:
     """A number of states, or the rule that estimates it."""
-    if text == "auto":
-        return "correlations"
-    if text in METHODS:
-        return text
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    rules = ", ".join(METHODS)
-    raise UserError(
-        f"--states is {text!r}; a number of states is needed, or auto, or one of {rules}"
-    )
+    rules = {"auto": "correlations", **dict(zip(METHODS, METHODS, strict=True))}
+    return int(text) if text.isdecimal() and int(text) > 0 else rules[text]
 
 
 @dataclass(frozen=True)

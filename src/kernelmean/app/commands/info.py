@@ -6,25 +6,17 @@ import os
 import platform
 import re
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...core import threads
 from ..command import Command, Talk
 from ..report import Note, Numbers, Report, Section
+from ..words import Texts
 
 CORE = ("kernelmean", "numpy", "scipy", "scikit-learn")
-EXTRAS = {  # what each gives
-    "app": "the kernelmean command and its reports",
-    "iv": "formulas, the data sets of kernelmean demo, and textbook methods to compare with",
-    "papers": "the tables and figures of the papers",
-}
-
-# OpenBLAS kernels of processors without AVX2, by the name it reports
-OLD_KERNELS = frozenset(
-    {"prescott", "core2", "penryn", "dunnington", "nehalem", "sandybridge", "atom", "katmai",
-     "coppermine", "northwood", "banias", "athlon", "opteron", "barcelona", "bobcat", "bulldozer",
-     "piledriver", "steamroller"}
-)  # fmt: skip
+SAY = Texts("info")
 
 
 def versions() -> dict[str, str]:
@@ -35,7 +27,7 @@ def versions() -> dict[str, str]:
 
 def extras() -> dict[str, dict[str, str | None]]:
     """For each extra its packages, with their version, or None where missing."""
-    found: dict[str, dict[str, str | None]] = {extra: {} for extra in EXTRAS}
+    found: dict[str, dict[str, str | None]] = {extra: {} for extra in SAY.content["extras"]}
     for line in requires("kernelmean") or ():
         asked = re.match(r"([\w.-]+).*extra == ['\"](\w+)['\"]", line)
         known = {package for packages in found.values() for package in packages}
@@ -61,8 +53,7 @@ def blas() -> list[dict[str, Any]]:
 
 def cores() -> int:
     """Processors this process may use: affinity and the container's quota count."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(count or 1, _quota() or 10**6))
+    return max(1, min(threads.cores(), _quota() or 10**6))
 
 
 def _quota() -> int | None:
@@ -102,15 +93,8 @@ def machine(libraries: list[dict[str, Any]], available: int) -> list[tuple[str, 
         ("memory", f"{size / 2**30:.1f} GiB" if size else "unknown"),
     ]
     for lib in libraries:
-        kernel = lib.get("architecture", "unknown")
-        where = Path(lib["filepath"]).parent.name
-        rows.append(
-            (
-                f"BLAS in {where}",
-                f"{lib['internal_api']} {lib['version'] or ''}, {kernel} kernels, "
-                f"{lib['num_threads']} threads",
-            )
-        )
+        told = {"architecture": "unknown", **lib, "version": lib["version"] or ""}
+        rows.append((f"BLAS in {Path(lib['filepath']).parent.name}", SAY("blas", **told)))
     return rows
 
 
@@ -127,30 +111,23 @@ def advice(
     flags : as from `instructions`
     found : as from `extras`
     """
-    out = []
-    if not libraries:
-        out.append("threadpoolctl sees no BLAS library: matrix products may be slow.")
-    out += [hint for lib in libraries if (hint := _old_kernel(lib, flags))][:1]
+    old = (hint for lib in libraries if (hint := _old_kernel(lib, flags)))
+    hints = [*([] if libraries else [SAY("no_blas")]), *islice(old, 1)]
     for extra, packages in found.items():
-        missing = [name for name, present in packages.items() if present is None]
+        missing = ", ".join(name for name, present in packages.items() if present is None)
         if missing:
-            out.append(
-                f"Not installed: {', '.join(missing)} ({EXTRAS[extra]}): "
-                f'pip install "kernelmean[{extra}]".'
-            )
-    return out
+            gives = SAY.content["extras"][extra]
+            hints.append(SAY("missing", missing=missing, extra=extra, gives=gives))
+    return hints
 
 
 def _old_kernel(library: dict[str, Any], flags: frozenset[str]) -> str | None:
     """A hint where OpenBLAS took a kernel older than the processor."""
     chosen = str(library.get("architecture", ""))
-    if chosen.lower() not in OLD_KERNELS or "avx2" not in flags:
+    if chosen.lower() not in SAY.content["old_kernels"] or "avx2" not in flags:
         return None
     better = "SkylakeX" if {"avx512f", "avx512dq", "avx512vl"} <= flags else "Haswell"
-    return (
-        f"OpenBLAS did not recognise this processor and runs its {chosen} kernels without AVX2: "
-        f"set OPENBLAS_CORETYPE={better} for matrix products several times as fast."
-    )
+    return SAY("old_kernel", chosen=chosen, better=better)
 
 
 def run(options: Talk) -> Report:
@@ -162,7 +139,7 @@ def run(options: Talk) -> Report:
         "Optional packages": [(name, present or "not installed") for name, present in packages],
         "Machine": machine(libraries, available),
     }
-    hints = advice(libraries, instructions(), found) or ["Nothing to improve."]
+    hints = advice(libraries, instructions(), found) or [SAY("nothing")]
     sections = [Section(t, [Numbers([(*p, "") for p in pairs])]) for t, pairs in shown.items()]
     advised = Section("Advice", [Note(hint) for hint in hints])
     return Report("What runs here", sections=[*sections, advised])

@@ -17,17 +17,17 @@ from ...core.rows import Rows as Every
 from ...display import CURVE, DATA, StructuralCurveDisplay
 from ...instruments import inference
 from ...instruments.basis import Basis
-from ...instruments.forms import CATEGORY, LINEAR, OTHERS
+from ...instruments.columns import CATEGORY, LINEAR, OTHERS
 from ...instruments.formula import Design, names_of, read_formula
+from ...instruments.groups import kind_of
 from ...instruments.kernel_iv import KernelIV
-from ...instruments.rows import kind_of
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..tables import Table, complete, free_name, split_names, to_csv
+from ..tables import Table, check_enough, check_varying, complete, free_name, split_names, to_csv
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -44,15 +44,9 @@ def read_split(text: str) -> str | float | int:
     """`--split`: loo, samples, a share in (0, 1) or a number of folds."""
     if text in ("loo", "samples"):
         return text
-    try:
-        value = int(text) if text.isdecimal() else float(text)
-    except ValueError:
-        value = float("nan")
+    value = int(text) if text.isdecimal() else float(text)
     if not (value >= 2 if isinstance(value, int) else 0.05 <= value <= 0.95):
-        raise UserError(
-            f"--split is {text!r}; loo, samples, a share from 0.05 to 0.95 or a number of folds "
-            "such as 5 is needed"
-        )
+        raise ValueError
     return value
 
 
@@ -61,25 +55,15 @@ def read_kernel(text: str) -> str | dict[str, str]:
     if text in KernelName.__members__:
         return {OTHERS: LINEAR} if text == LINEAR else text
     pairs = dict(part.rpartition("=")[::2] for part in split_names(text, "--kernel"))
-    forms = [*KernelName, CATEGORY]
-    odd = [form for column, form in pairs.items() if form not in forms or not column]
-    if odd:
-        raise UserError(
-            f"--kernel is {text!r}; one of {', '.join(KernelName)}, or forms of columns such as "
-            f"age=gaussian,*=linear are needed (a form is one of {', '.join(forms)})"
-        )
+    if "" in pairs or not {*pairs.values()} <= {*KernelName, CATEGORY}:
+        raise ValueError
     return pairs
 
 
 def read_trend(text: str) -> str | int | None:
     """`--trend`: auto, none or a degree."""
-    if text in ("auto", "none"):
-        return "auto" if text == "auto" else None
-    if text not in map(str, range(11)):
-        raise UserError(
-            f"--trend is {text!r}; auto, none or a degree from 0 to 10, such as 1, is needed"
-        )
-    return int(text)
+    degrees = {str(degree): degree for degree in range(11)}
+    return {"auto": "auto", "none": None, **degrees}[text]
 
 
 @dataclass(frozen=True)
@@ -144,26 +128,29 @@ class Settings(Shared):
         "--formula, --split other than loo and --trend none need all rows at once; leave them out"
     )
 
-    def in_blocks(self, data: Path, at: Path | None) -> tuple[Rows, Every]:
-        """Rows to learn from, and rows to predict for, that stay in their files."""
-        if self.formula is not None or self.split != "loo" or self.centred:
+    def rows(self, data: Path) -> Rows:
+        """The rows of a file that are used."""
+        if self.chunksize is not None and (self.split != "loo" or self.centred):
             self.refuse_blocks()
-        columns = self.columns()
-        frame, every = self.numbers(data, columns.roles())
-        if at is None:
-            return Rows(frame, columns, every=every), every
-        asked = self.blocks(at, {"--x": columns.x, "--c": columns.c})
-        return Rows(frame, columns, every=every), asked
-
-    def rows(self, table: Table) -> Rows:
-        """The rows of the table that are used."""
         if self.formula is None:
-            return Rows.read(table, self.columns(), self.gaps, self.drop_missing)
+            columns = self.columns()
+            if self.gaps:
+                return Rows.with_gaps(self.table(data), columns, self.drop_missing)
+            frame, every = self.numbers(data, columns.roles())
+            return Rows(frame, columns, every=every)
         given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
         if given:
             options = " and ".join(f"--{o}" for o in given)
             raise UserError(f"--formula stands in place of {options}; give one of them")
-        return Rows.by_formula(table, self.formula, self.gaps, self.drop_missing)
+        return Rows.by_formula(self.table(data), self.formula, self.gaps, self.drop_missing)
+
+    def asked_of(self, used: Rows, at: Path | None) -> Any:
+        """The rows to predict for: those of a file, or those used, as they stand in theirs."""
+        if at is None:
+            return used.own
+        if self.chunksize is not None:
+            return self.blocks(at, used.columns.asked)
+        return used.asked(self.table(at), self.drop_missing)
 
 
 @dataclass(frozen=True)
@@ -178,6 +165,11 @@ class Columns:
     def roles(self) -> dict[str, list[str]]:
         """The columns behind each option of the command line."""
         return {"--y": [self.y], "--x": self.x, "--z": self.z, "--c": self.c}
+
+    @property
+    def asked(self) -> dict[str, list[str]]:
+        """Those that a prediction asks for."""
+        return {"--x": self.x, "--c": self.c}
 
     @property
     def regressors(self) -> list[str]:
@@ -196,25 +188,31 @@ class Rows:
     columns : Columns
     design : Design or None
         How a formula makes the columns; None where they are those of the file.
-    every : Rows or None
+    every : DataFrame or Rows, optional
         All rows, where they are read in blocks and the frame has some.
+    source : DataFrame, optional
+        The columns of the file that a formula is about.
     """
 
     frame: pd.DataFrame
     columns: Columns
     design: Design | None = None
-    every: Every | None = None
+    every: Any = None
+    source: pd.DataFrame | None = None
 
     @property
     def all(self) -> Any:
         """What is learned from."""
         return self.frame if self.every is None else self.every
 
+    @property
+    def own(self) -> Any:
+        """The rows used, as they stand in the file."""
+        return self.all if self.source is None else self.source.loc[self.frame.index]
+
     @classmethod
-    def read(cls, table: Table, columns: Columns, gaps: bool, drop_missing: bool) -> Rows:
-        """Columns by name."""
-        if not gaps:
-            return cls(table.numbers(columns.roles(), drop_missing), columns)
+    def with_gaps(cls, table: Table, columns: Columns, drop_missing: bool) -> Rows:
+        """Columns by name, where instruments are complete."""
         frame = table.numbers_with_gaps(columns.roles())
         whole = complete(frame[[*columns.z, *columns.c]], table.path, drop_missing)
         return cls(frame.loc[whole.index], columns)
@@ -229,18 +227,12 @@ class Rows:
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         blocks = [y, X, Z] if C is None else [y, X, Z, C]
         columns = Columns(str(y.name), list(X), list(Z), [] if C is None else list(C))
-        return cls(pd.concat(blocks, axis=1), columns, design)
+        return cls(pd.concat(blocks, axis=1), columns, design, source=used)
 
-    def own(self, table: Table) -> pd.DataFrame:
-        """The rows used, as they stand in the file."""
-        if self.design is None:
-            return self.frame
-        return table.frame.loc[self.frame.index, names_of(self.design.formula)["all"]]
-
-    def rows(self, table: Table, drop_missing: bool) -> pd.DataFrame:
+    def asked(self, table: Table, drop_missing: bool) -> pd.DataFrame:
         """The rows of another file to predict for."""
         if self.design is None:
-            return table.numbers({"--x": self.columns.x, "--c": self.columns.c}, drop_missing)
+            return table.numbers(self.columns.asked, drop_missing)
         names = names_of(self.design.formula)["regressors"]
         rows = table.frame[table.asked_for({"--formula": names})]
         return complete(rows, table.path, drop_missing)
@@ -284,7 +276,8 @@ class Analysis:
     def of(cls, data: Rows, settings: Settings) -> Analysis:
         """Fit both stages, and plain kernel ridge for comparison."""
         frame, columns = data.frame, data.columns
-        check_rows(frame)
+        check_enough(len(frame), SMALLEST, "complete rows")
+        check_varying(frame)
         y, X, Z, C = parts(data.all, columns)
         centre = float(y.mean()) if settings.centred else 0.0
         with noted() as said:
@@ -451,18 +444,6 @@ def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Columns, centre: float
     return inference.ridge_coefficients(model.basis_x_, points, y - centre)
 
 
-def check_rows(frame: pd.DataFrame) -> None:
-    """Refuse what no estimate can come of."""
-    if len(frame) < SMALLEST:
-        raise UserError(f"{len(frame)} complete rows are left; at least {SMALLEST} are needed")
-    constant = [c for c in frame.columns if frame[c].nunique() == 1]
-    if constant:
-        raise UserError(
-            f"column {constant[0]!r} has the same value, {frame[constant[0]].mean():g}, "
-            "in every row; leave it out"
-        )
-
-
 def sample(n: int) -> np.ndarray:
     """Row numbers for a figure: a figure of a million points is a large grey spot."""
     return np.random.default_rng(0).permutation(n)[:DRAWN]
@@ -596,7 +577,7 @@ def strength(a: Analysis) -> list[Fact]:
     rows: list[Fact] = []
     for x, f, df in zip(a.columns.x, a.strength.f, a.strength.df, strict=True):
         stage = a.first_stages[x]
-        alone = SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
+        alone = " " + SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
         predicted = SAY("first_r2", given=_given(a), alone=alone)
         counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=number(stage.f))
         rows += [(f"First-stage R² of {x}", number(stage.r2), predicted)]
@@ -816,17 +797,9 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
 
     Writes predictions.csv, model.km and report.html into the folder --out.
     """
-    rows: Any
-    if settings.chunksize is not None:
-        used, rows = settings.in_blocks(data, at)
-    else:
-        table = settings.table(data)
-        used = settings.rows(table)
-        if at is None:
-            rows = used.own(table)
-        else:
-            rows = used.rows(settings.table(at), settings.drop_missing)
-    with settings.stage("Fitting both stages", bars=used.every is not None):
+    used = settings.rows(data)
+    rows = settings.asked_of(used, at)
+    with settings.stage("Fitting both stages", bars=isinstance(used.all, Every)):
         a = Analysis.of(used, settings)
     with settings.stage("Measuring the first stage, and testing the assumptions"):
         return report(a, data.name, rows)

@@ -20,10 +20,10 @@ from ...embedding.embedding import MeanEmbedding
 from ...kernels import Gaussian
 from .. import words
 from ..command import Command, Data, Names, Shared, columns, option
-from ..errors import UserError, hushed, noted
+from ..errors import hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_ends, with_intervals
-from ..tables import answered
+from ..tables import answered, check_enough
 from ..words import level_words, names, number
 
 SMALLEST = 20  # pairs
@@ -92,8 +92,7 @@ class Posteriors:
     ) -> Posteriors:
         """Learn from the pairs, or all of them, and condition on the rows."""
         every = pairs if every is None else every
-        if len(pairs) < SMALLEST:
-            raise UserError(f"{len(pairs)} pairs are too few; at least {SMALLEST} are needed")
+        check_enough(len(pairs), SMALLEST, "pairs")
         with noted() as said:
             model = settings.model().fit(every[settings.observed], every[settings.latent])
             given = None if prior is None else prior[settings.latent].to_numpy()

@@ -1,0 +1,220 @@
+"""Which columns play which part, and how each enters: by a kernel, in a line, or as a category."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array, as_points, check_lengths, column_names
+from ..core.saving import Saveable
+from ..kernels.named import as_kernel, on_columns
+from .groups import Part, together
+
+LINEAR, CATEGORY, OTHERS = "linear", "category", "*"
+LEVELS = 10  # different values of a column, and rows for each, that may be categories unasked
+
+
+@dataclass(frozen=True)
+class Roles(Saveable):
+    """Names of the columns by their part: x0, x1, … where a table had none.
+
+    Attributes
+    ----------
+    y : str
+        Outcome.
+    x, z, c : tuple of str
+        Endogenous regressors, instruments, exogenous regressors.
+    named : str
+        Those of "xzc" whose names are the tables' own.
+    """
+
+    y: str
+    x: tuple[str, ...]
+    z: tuple[str, ...]
+    c: tuple[str, ...]
+    named: str
+
+    @classmethod
+    def of(cls, y: str, **sides: tuple[list[str] | None, int]) -> Roles:
+        """From the tables' own names (or None) and numbers of columns, of x, z and c."""
+        named = "".join(side for side, (own, _) in sides.items() if own)
+        names = {
+            side: tuple(own or (f"{side}{j}" for j in range(count)))
+            for side, (own, count) in sides.items()
+        }
+        return cls(y, named=named, **names)
+
+    @property
+    def regressors(self) -> list[str]:
+        """Names of the columns of (X, C)."""
+        return [*self.x, *self.c]
+
+    @property
+    def instruments(self) -> list[str]:
+        """Names of the columns of (Z, C)."""
+        return [*self.z, *self.c]
+
+    def for_kernel(self, side: str) -> list[str] | None:
+        """Names by which a kernel on (X, C), or on (Z, C), may ask for columns."""
+        return [*getattr(self, side), *self.c] if side in self.named else None
+
+    def joined(self, X) -> Array:
+        """(X, C) from one table: by name where there are names, otherwise in this order."""
+        names = self.regressors
+        known = {"x", "c"} <= set(self.named) and len(set(names)) == len(names)
+        if known and column_names(X) is not None:
+            X = _pick(X, names, "X")
+        points = as_points(X, "X", one_d=False)
+        if points.shape[1] != len(names):
+            raise ValueError(
+                f"X has {points.shape[1]} columns; {len(names)} are needed: {len(self.x)} of X and "
+                f"{len(self.c)} of C (or pass C separately)"
+            )
+        return points
+
+    def beside(self, points: Array, C) -> Array:
+        """(X, C) from rows of X and a table of C."""
+        if "c" in self.named and column_names(C) is not None:
+            C = _pick(C, list(self.c), "C")
+        C = as_points(C, "C")
+        if C.shape[1] != len(self.c):
+            raise ValueError(
+                f"C has {C.shape[1]} columns, but KernelIV was fitted with {len(self.c)}"
+            )
+        check_lengths(points.shape[0], C.shape[0], "X", "C")
+        return arrays.namespace(points).concat([points, C], axis=1)
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The form of each column of one side, (X, C) or (Z, C): a kernel, or one of the two words.
+
+    Or None for all of them, where one kernel is given for the `whole`.
+    """
+
+    each: tuple[Any, ...]
+    whole: Any = None
+
+    def those(self, word: str) -> list[int]:
+        """Numbers of the columns of this form."""
+        return [j for j, form in enumerate(self.each) if isinstance(form, str) and form == word]
+
+    @property
+    def bent(self) -> list[int]:
+        """Numbers of the columns with a kernel."""
+        plain = {*self.those(LINEAR), *self.those(CATEGORY)}
+        return [j for j in range(len(self.each)) if j not in plain]
+
+    @property
+    def used(self) -> list[Any]:
+        """The kernels as they were given."""
+        return [self.each[j] for j in self.bent] if self.whole is None else [self.whole]
+
+    def kernel(self, name: str) -> Any:
+        """The product over columns, those of one form together; None without a kernel."""
+        if self.whole is not None:
+            return self.whole
+        alike: dict[Any, list[int]] = {}
+        for j in self.bent:
+            alike.setdefault(self.each[j], []).append(j)
+        given = {tuple(c): as_kernel(k, name=name, columnwise=True) for k, c in alike.items()}
+        return on_columns(given) if given else None
+
+    def levels(self, parts: list[Part], side: str, names: Sequence[str]) -> tuple[tuple, ...]:
+        """Each category's column, and the values it takes."""
+        points, found = together(parts, side), []
+        for j in self.those(CATEGORY):
+            if points.shape[0] < sum(part.n for part in parts):
+                raise ValueError(
+                    f"column {names[j]!r} is to be a category, but its rows are Dask's, where not "
+                    "all levels are known; make columns of 0 and 1 of it"
+                )
+            values = np.unique(arrays.to_numpy(points[:, j]))
+            if 2 * len(values) > points.shape[0]:
+                raise ValueError(
+                    f"column {names[j]!r} is to be a category, but takes {len(values)} different "
+                    f"values in {points.shape[0]} rows; at most half as many are needed"
+                )
+            found.append((j, tuple(map(float, values))))
+        return tuple(found)
+
+
+def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
+    """Of the regressors and of the instruments.
+
+    What `kernel_x` says of a column by name holds for it as an instrument, too, unless `kernel_z`
+    says otherwise.
+    """
+    shared = _by_name(kernel_x, roles.regressors, roles.z, "kernel_x")
+    own = _by_name(kernel_z, roles.instruments, (), "kernel_z")
+    told = own
+    if own is not None or (shared is not None and isinstance(kernel_z, str)):
+        given = shared or {}
+        exogenous = {name: given[OTHERS] for name in roles.c if OTHERS in given}
+        named = {name: form for name, form in given.items() if name != OTHERS}
+        told = exogenous | named | ({OTHERS: kernel_z} if own is None else own)
+    forms = _form_of_each(shared, kernel_x, roles.regressors)
+    return forms, _form_of_each(told, kernel_z, roles.instruments)
+
+
+def plainer_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> list[tuple[Forms, Forms]]:
+    """Of all columns, where some bend less: those of few values, then all exogenous ones.
+
+    Lines along regressors of two values, categories of exogenous ones that have few more; and lines
+    along the other exogenous ones, too. Without those in which no column, or every one, bends.
+    """
+    n, d = X.shape
+
+    def form(j: int, otherwise) -> Any:
+        values = len(np.unique(X[:, j]))
+        few = j >= d - exogenous and values <= min(LEVELS, n // LEVELS)
+        return LINEAR if values == 2 else CATEGORY if few else otherwise
+
+    found: list[tuple[Forms, Forms]] = []
+    for controls in (kernel_x, LINEAR):
+        own = [kernel_x] * (d - exogenous) + [controls] * exogenous
+        each = tuple(map(form, range(d), own))
+        forms = Forms(each), Forms((kernel_z,) * (Z.shape[1] - exogenous) + each[d - exogenous :])
+        if 0 < len(forms[0].bent) < d and forms[1].bent and forms not in found:
+            found.append(forms)
+    return found
+
+
+def _by_name(asked, names: Sequence[str], more: Sequence[str], argument: str) -> dict | None:
+    """The mapping with names in place of numbers; None where there is no mapping."""
+    if not isinstance(asked, Mapping):
+        return None
+    told: dict[str, Any] = {}
+    for key, form in asked.items():
+        if isinstance(key, int | np.integer) and 0 <= key < len(names):
+            told[names[int(key)]] = form
+            continue
+        # a category of a formula, C(region), is several columns: C(region)[T.north], …
+        mine = [n for n in (*names, *more) if n == key or n.startswith(f"{key}[")]
+        if key != OTHERS and not mine:
+            raise ValueError(
+                f'{argument} speaks of column {key!r}; one of {[*names, *more]}, or "*" for all '
+                "others, is needed"
+            )
+        told |= dict.fromkeys(mine, form) if key != OTHERS else {OTHERS: form}
+    return told
+
+
+def _form_of_each(told: dict | None, whole, names: Sequence[str]) -> Forms:
+    if told is None:
+        return Forms((None,) * len(names), whole)
+    return Forms(tuple(told.get(name, told.get(OTHERS, "gaussian")) for name in names))
+
+
+def _pick(X, names: list[str], name: str):
+    """The columns a model was fitted on, from a table that may hold more, in any order."""
+    X = X.to_frame() if hasattr(X, "to_frame") else X
+    known = column_names(X) or []
+    missing = [c for c in names if c not in known]
+    if missing:
+        raise ValueError(f"{name} lacks the columns {missing}; the model was fitted on {names}")
+    return X.set_axis(known, axis=1)[names]

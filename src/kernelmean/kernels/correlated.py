@@ -1,0 +1,123 @@
+"""A Gaussian kernel whose ellipses lean as the data do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array
+from .base import Kernel
+from .radial import Gaussian
+
+__all__ = ["CorrelatedGaussian"]
+
+DUST = 1e-3  # of rows whose columns are independent, so that no ellipse is flat
+
+
+@dataclass(frozen=True)
+class CorrelatedGaussian(Gaussian):
+    """k(x, x') = exp(−½ uᵀR⁻¹u), u_j = (x_j − x'_j)/ℓ_j: as a density, correlated noise.
+
+    Parameters
+    ----------
+    lengthscale : "median", float or sequence of float
+        ℓ, in the units of the data; a sequence gives one per column.
+    columnwise : bool
+        Whether "median" means one median per column.
+    correlation : sequence of sequences of float, (d, d)
+        R, a correlation matrix that is positive definite. Empty is none.
+
+    Raises
+    ------
+    ValueError
+        If `correlation` is no such matrix.
+
+    Examples
+    --------
+    >>> import kernelmean as km
+    >>> k = km.CorrelatedGaussian(1.0, correlation=((1.0, 0.9), (0.9, 1.0)))
+    >>> k([[0.0, 0.0]], [[1.0, 1.0], [1.0, -1.0]]).round(4)
+    array([[0.5908, 0.    ]])
+    """
+
+    correlation: tuple[tuple[float, ...], ...] = ()
+
+    _gaussian = False  # no product over columns
+    scale_gradient = Kernel.scale_gradient
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        R = np.asarray(self.correlation, dtype=float)
+        whole = R.ndim == 2 and R.shape[0] == R.shape[1] and bool((np.diag(R) == 1.0).all())
+        if len(R) and not (whole and (R == R.T).all() and np.linalg.eigvalsh(R)[0] > 0):
+            raise ValueError(
+                f"correlation is {self.correlation!r}; a symmetric, positive definite matrix with "
+                "ones on its diagonal is needed"
+            )
+        object.__setattr__(self, "correlation", tuple(map(tuple, R.tolist())))
+
+    @classmethod
+    def of(cls, X: np.ndarray, lengthscale) -> CorrelatedGaussian:
+        """With the correlations of the columns of X, none of which may be constant."""
+        d, n = X.shape[1], len(X)
+        R = (n * np.corrcoef(X.T) + d * DUST * np.eye(d)) / (n + d * DUST)
+        R = (R + R.T) / 2
+        np.fill_diagonal(R, 1.0)
+        return cls(lengthscale, correlation=R)
+
+    @cached_property
+    def _root(self) -> np.ndarray:
+        """L with LLᵀ = R."""
+        return np.linalg.cholesky(np.asarray(self.correlation))
+
+    @property
+    def narrowness(self) -> float:
+        """Smallest half-axis of the ellipse {u : uᵀR⁻¹u = 1}."""
+        return float(np.linalg.eigvalsh(np.asarray(self.correlation))[0]) ** 0.5
+
+    def in_units(self, X) -> Array:
+        return self._straight(super().in_units(X))
+
+    def _straight(self, U) -> Array:
+        if not self.correlation:
+            return U
+        if len(self.correlation) != U.shape[1]:
+            raise ValueError(
+                f"correlation has {len(self.correlation)} columns but the points have {U.shape[1]}"
+            )
+        return U @ arrays.like(np.linalg.inv(self._root).T, U)
+
+    def pull(self, X, Y) -> Array | None:
+        return self.gram_of(X, Y)
+
+    def derivative_of(self, X, Y, column: int) -> Array:
+        scale = np.broadcast_to(self._resolved("differentiate"), X.shape[1])
+        back = self._straight(arrays.like(np.eye(X.shape[1])[[column]] / scale[column], X))[0]
+        slope = (self.in_units(Y) @ back)[None, :] - (self.in_units(X) @ back)[:, None]
+        return self.gram_of(X, Y) * slope
+
+    def _log_volume(self, d: int) -> float:
+        own = np.log(np.diag(self._root)).sum() if self.correlation else 0.0
+        return super()._log_volume(d) + float(own)
+
+    def distribution(self, X, Y) -> Array:
+        return Gaussian(self.lengthscale).distribution(X, Y)
+
+    def on(self, columns: Sequence[int], d: int) -> Kernel:
+        kernel = Gaussian(self.lengthscale, self.columnwise).on(columns, d)
+        if len(columns) < 2 or not self.correlation:
+            return kernel
+        R = np.asarray(self.correlation)[np.ix_(columns, columns)]
+        return CorrelatedGaussian(kernel.lengthscale, correlation=R)  # type: ignore[attr-defined, arg-type]
+
+    def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        drawn = super()._unit_spectrum(n, d, rng)
+        return drawn @ np.linalg.inv(self._root) if self.correlation else drawn
+
+    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        drawn = super()._unit_noise(n, d, rng)
+        return drawn @ self._root.T if self.correlation else drawn
