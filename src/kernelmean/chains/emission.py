@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from ..core import arrays
 from ..core.checks import Array, hushed
-from ..core.moments import evenly, normal_bandwidth
+from ..core.moments import correlations, evenly, normal_bandwidth
 from ..core.saving import Saveable
 from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
@@ -26,7 +26,6 @@ LANDMARK_ROWS = 20_000  # rows they are chosen among
 CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
-DUST = 1e-3  # of rows whose columns are independent, so that no normal law is flat
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -322,20 +321,13 @@ class Shrunken:
 
 def whitenings(guard: Guard, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Inverses of the Cholesky factors of covariances, (K, d, d)."""
-    d, size, second = points.shape[1], np.sqrt(guard.variances), []
+    size, second = np.sqrt(guard.variances), []
     for mean, sd, own in zip(guard.means, size, weights.T, strict=True):
         off = (points - mean) / sd
         second.append((off * own[:, None]).T @ off)
-    common = _correlations(sum(second), guard.counts.sum(), d * DUST * np.eye(d), d * DUST)
-    each = [_correlations(S, N, d * common, d) for S, N in zip(second, guard.counts, strict=True)]
+    common = correlations(sum(second), guard.counts.sum())
+    each = [correlations(S, N, common) for S, N in zip(second, guard.counts, strict=True)]
     return np.linalg.inv(np.linalg.cholesky(np.stack(each))) / size[:, None]
-
-
-def _correlations(total, count: float, prior: np.ndarray, strength: float) -> np.ndarray:
-    """Of sums over rows of standardised columns, and a prior of so many rows."""
-    found = (total + prior) / (count + strength)
-    np.fill_diagonal(found, 1.0)
-    return found
 
 
 GuardRule = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], Guard]

@@ -18,6 +18,7 @@ from .checks import Array, check_lengths
 from .threads import streamed
 
 FAN = 8  # sums that are merged at a time
+DUST = 1e-3  # of a row whose columns are independent
 BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
 
 
@@ -29,6 +30,18 @@ def block_rows(width: int) -> int:
 def evenly(n: int, limit: int) -> np.ndarray:
     """Numbers of evenly spaced rows, at most `limit` of n."""
     return np.linspace(0, n - 1, min(n, limit)).astype(int)
+
+
+def correlations(total: np.ndarray, count: float, known: np.ndarray | None = None) -> np.ndarray:
+    """Of sums ZᵀZ over `count` rows of d standardised columns, shrunk as if d rows had those known.
+
+    Without any, a thousandth of d rows is taken to have none, so that none is perfect.
+    """
+    d = len(total)
+    rows, prior = (d * DUST, np.eye(d)) if known is None else (d, known)
+    found = (total + rows * prior) / (count + rows)
+    np.fill_diagonal(found, 1.0)
+    return found
 
 
 def normal_bandwidth(n, d: int):

@@ -475,9 +475,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             name="kernel_x",
             columnwise=isinstance(self.kernel_x, str),
         )
-        numbers = arrays.to_numpy(Y)
-        with_bandwidth(self.kernel_y, self.bandwidth, numbers, "kernel_y")  # no constant columns
-        kernel_y = with_bandwidth(self.kernel_y, 1.0, Y, "kernel_y")  # and what cannot smooth
+        kernel_y = with_bandwidth(self.kernel_y, self.bandwidth, arrays.to_numpy(Y), "kernel_y")
         if isinstance(kernel_y, Periodic):
             raise ValueError(
                 f"kernel_y is {kernel_y!r}; densities of angles are those of EmbeddedDensity or of "

@@ -124,14 +124,13 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
-        few = _thinned(points, weights, ROWS)
+        few, kernels = _thinned(points, weights, ROWS), [kernel]
         if self.bandwidth is None:
-            kernels = [kernel]
             if self.kernel == "gaussian" and points.shape[1] > 1:
                 kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
-            kernel = _best(kernels, *few, self._n)
-        left_out = _left_out(*few, kernel)
-        self.loo_score_ = _score(*few, kernel, left_out)
+            kernels = [k.scaled(_best_factor(*few, k, self._n)) for k in kernels]
+        judged = (_judged(*few, k) for k in kernels)
+        self.loo_score_, left_out, kernel = min(judged, key=lambda told: told[0])
         self._wide = self._widened(*few, kernel, left_out)
         if rows is not None:
             cells = weighted(rows, kernel, points.shape[1])
@@ -226,10 +225,10 @@ def _normalised(weights, points) -> Array:
     return weights / total
 
 
-def _best(kernels: list[Any], points, weights, n: int) -> Any:
-    """The one with the best score, each at its best bandwidth for n rows."""
-    scaled = [kernel.scaled(_best_factor(points, weights, kernel, n)) for kernel in kernels]
-    return min(scaled, key=lambda k: _score(points, weights, k, _left_out(points, weights, k)))
+def _judged(points, weights, kernel: Any) -> tuple[float, Array, Any]:
+    """M, densities of rows left out, and the kernel that they are of."""
+    left_out = _left_out(points, weights, kernel)
+    return _score(points, weights, kernel, left_out), left_out, kernel
 
 
 def _best_factor(points, weights, kernel: Kernel, n: int) -> float:

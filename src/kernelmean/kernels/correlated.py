@@ -10,12 +10,11 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array
+from ..core.moments import correlations
 from .base import Kernel
 from .radial import Gaussian
 
 __all__ = ["CorrelatedGaussian"]
-
-DUST = 1e-3  # of rows whose columns are independent, so that no ellipse is flat
 
 
 @dataclass(frozen=True)
@@ -63,16 +62,18 @@ class CorrelatedGaussian(Gaussian):
     @classmethod
     def of(cls, X: np.ndarray, lengthscale) -> CorrelatedGaussian:
         """With the correlations of the columns of X, none of which may be constant."""
-        d, n = X.shape[1], len(X)
-        R = (n * np.corrcoef(X.T) + d * DUST * np.eye(d)) / (n + d * DUST)
-        R = (R + R.T) / 2
-        np.fill_diagonal(R, 1.0)
-        return cls(lengthscale, correlation=R)
+        R = correlations(len(X) * np.corrcoef(X.T), len(X))
+        return cls(lengthscale, correlation=(R + R.T) / 2)
 
     @cached_property
     def _root(self) -> np.ndarray:
         """L with LLᵀ = R."""
         return np.linalg.cholesky(np.asarray(self.correlation))
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        """L⁻¹."""
+        return np.linalg.inv(self._root)
 
     @property
     def narrowness(self) -> float:
@@ -89,7 +90,7 @@ class CorrelatedGaussian(Gaussian):
             raise ValueError(
                 f"correlation has {len(self.correlation)} columns but the points have {U.shape[1]}"
             )
-        return U @ arrays.like(np.linalg.inv(self._root).T, U)
+        return U @ arrays.like(self._inverse.T, U)
 
     def pull(self, X, Y) -> Array | None:
         return self.gram_of(X, Y)
@@ -116,7 +117,7 @@ class CorrelatedGaussian(Gaussian):
 
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         drawn = super()._unit_spectrum(n, d, rng)
-        return drawn @ np.linalg.inv(self._root) if self.correlation else drawn
+        return drawn @ self._inverse if self.correlation else drawn
 
     def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         drawn = super()._unit_noise(n, d, rng)
