@@ -45,14 +45,20 @@ class TestBend:
         assert_allclose(log(y), 1e-6 * np.log(2e6 * y), rtol=1e-9)
 
 
-@pytest.fixture(scope="module")
-def laws():
-    """Three laws with weights of both signs, moved, with a wide share, on the bent scale."""
+WIDTHS = np.array([[0.5], [1.0], [1.6]])
+
+
+@pytest.fixture(scope="module", params=["bent", "bent, of three widths", "of three widths"])
+def laws(request):
+    """Three laws with weights of both signs, moved, with a wide share."""
     rng = np.random.default_rng(3)
     points = 0.3 * rng.standard_normal((30, 1))
     weights = rng.uniform(-0.2, 1.0, (3, 30))
     m = km.MeanEmbedding(points, weights / weights.sum(axis=1)[:, None], km.Gaussian(0.2))
-    return MovedLaws(m, np.array([[0.0], [0.3], [0.6]]), Wide.of(points, 0.05), BEND)
+    bend = BEND if "bent" in request.param else None
+    widths = WIDTHS if "widths" in request.param else None
+    shift = np.array([[0.0], [0.3], [0.6]])
+    return MovedLaws(m, shift, Wide.of(points, 0.05), bend, widths=widths)
 
 
 GRID = np.linspace(-15.0, 60.0, 150_001)
@@ -60,9 +66,16 @@ GRID = np.linspace(-15.0, 60.0, 150_001)
 
 @pytest.fixture(scope="module")
 def p(laws):
-    straight, h = MovedLaws(laws.embedding, laws.shift, laws.wide), 1e-5
-    slope = (BEND(GRID[:, None] + h) - BEND(GRID[:, None] - h))[:, 0] / (2 * h)
-    return straight.density(BEND(GRID[:, None])) * slope
+    """One law after the other, before it is moved, at the places that GRID comes from."""
+    bend, h = laws.bend or (lambda y: y), 1e-5
+    z = bend(GRID[:, None])
+    slope = (bend(GRID[:, None] + h) - bend(GRID[:, None] - h))[:, 0] / (2 * h)
+    widths = np.ones((3, 1)) if laws.widths is None else laws.widths
+    found = []
+    for b in range(3):
+        own = MovedLaws(laws.embedding, None, laws.wide).density((z - laws.shift[b]) / widths[b])
+        found.append(own[b] * slope / widths[b])
+    return np.stack(found)
 
 
 class TestLaws:
@@ -108,11 +121,15 @@ class TestLaws:
         assert_allclose(laws.mass_above(y), above, atol=2e-3)
 
     def test_moments_and_probabilities_are_those_of_the_points(self, laws):
-        at = BEND.back(laws.embedding.points[None] + laws.shift[:, None])[..., 0]
+        widths = np.ones((3, 1)) if laws.widths is None else laws.widths
+        at = laws.embedding.points[None] * widths[:, None] + laws.shift[:, None]
+        at = (at if laws.bend is None else BEND.back(at))[..., 0]
         w = laws.weights
         mean = (w * at).sum(axis=1)
         assert_allclose(laws.mean()[:, 0], mean)
-        assert_allclose(laws.std()[:, 0] ** 2, (w * (at - mean[:, None]) ** 2).sum(axis=1))
+        variance = (w * (at - mean[:, None]) ** 2).sum(axis=1)
+        assert_allclose(laws.std()[:, 0] ** 2, variance)
+        assert_allclose(laws.cov()[:, 0, 0], variance)
         assert_allclose(laws.probability(lambda y: y[:, 0] > 1.0), (w * (at > 1.0)).sum(axis=1))
         tilted = laws.tilted(lambda y: 1.0 / (1.0 + y[:, 0] ** 2))
         expected = w / (1.0 + at**2)

@@ -35,7 +35,7 @@ from ..core.progress import track
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
-from ..core.threads import doors, side_by_side
+from ..core.threads import doors, side_by_side, streamed
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
@@ -45,8 +45,9 @@ from . import bending, rival
 from .bandwidth import bandwidth_lines, with_bandwidth
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
-from .fit import Draft, Fit, Plan, better
+from .fit import Draft, Fit, Plan, better, likelier
 from .laws import MovedLaws
+from .standard import Standard
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
@@ -148,8 +149,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
     intercept_ : bool
     wide_ : float
         Share of the wide law.
-    location_ : Location or None
-        The smooth mean m, a function of rows of X.
+    location_ : Location, Standard or None
+        The smooth mean m, a function of rows of X. A `Standard` also has `widths`, a function s of
+        rows of X: `points_` are (y − m)/s then, and `bandwidth_` is that of laws where s is one.
     bend_ : Bend or None
         The bent scale B, a function of rows of y, with its inverse `back`; `location_`, `points_`,
         `bandwidth_` and `loo_score_` are on it.
@@ -312,11 +314,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
             `to_frame`.
         """
         laws = self._laws(X)
-        drawn = self._fit.drawn is not None
-        if laws.wide or laws.bend or drawn or (laws.shift is not None and len(laws) > 1):
-            return laws
+        plain = not (laws.wide or laws.bend) and laws.drawn is None and laws.widths is None
         if laws.shift is None:
-            return laws.embedding
+            return laws.embedding if plain else laws
+        if not plain or len(laws) > 1:
+            return laws
         return laws.embedding.moved(arrays.like(laws.shift, self.points_))
 
     def weights(self, X) -> Array:
@@ -431,6 +433,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"
+        if isinstance(self.location_, Standard):
+            what += ", as wide as x says"
         smooths = Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)
         widths = bandwidth_lines(self.bandwidth_, targets, self.bandwidth)
         gain = self._fit.gain
@@ -502,20 +506,17 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return [bool(self.location)]
 
     def _search(self, plan: Plan, X, Y) -> Draft:
-        """Drafts side by side on few rows, then a round for the better one on more of them."""
-        best = self._better_draft(plan, X, Y)
-        for search in track([best.search], description="Scales", verbose=self.verbose):
-            search.finish()
-        return best
+        """Drafts side by side on few rows, then more of them for the better one.
 
-    def _better_draft(self, plan: Plan, X, Y) -> Draft:
+        And for the same without widths, if it has any: few rows may take what m missed for noise.
+        """
         found = side_by_side(lambda where: plan.draft(X, Y, where), self._locations())
         drafts = [draft for draft in found if draft is not None]
         best = drafts[0] if len(drafts) == 1 else better(*drafts)
-        if best.search.idle:
-            return best
-        best.search.choose_columns()
-        return plan.refined(best, X, Y)
+        both = [best] if best.plain is None else [best.plain, best]
+        refined = streamed(lambda draft: plan.refined(draft, X, Y), both)
+        *plain, last = track(refined, len(both), "Scales", self.verbose)
+        return last if not plain or likelier(last, plain[0]) else plain[0]
 
     def _adopt(self, fit: Fit) -> None:
         self._fit = fit

@@ -33,12 +33,12 @@ from .bending import chosen_bend
 from .cells import Cells, Sums, shares
 from .embedded_density import EmbeddedDensity
 from .laws import MovedLaws
-from .location import Location, LocationSearch
+from .location import TUNED_RANK, Location, LocationSearch
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
 from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
+from .standard import EvidenceSearch, Standard, clearly, log_sizes
 
-TUNED_RANK = 500  # landmarks where lengthscales were tuned
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
 REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
@@ -62,7 +62,7 @@ class Fit(Saveable):
     score: float
     scales: np.ndarray
     intercept: bool
-    location: Location | None
+    location: Location | Standard | None
     exact: bool
     spread: Array  # standard deviations of the columns of y
     # a file of an earlier version has none of these, and laws that know no bounds
@@ -87,14 +87,20 @@ class Fit(Saveable):
         points = frozen(arrays.take(self.points, back, axis=0))
         location = self.location
         if location is not None:
-            location = replace(location, residuals=points)
+            location = location.with_residuals(points)
         return replace(self, X=X, points=points, smoother=smoother, location=location)
 
     def laws(self, points) -> MovedLaws:
         """At rows of X."""
         m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
-        shift = None if self.location is None else arrays.to_numpy(self.location(points))
-        return MovedLaws(m, shift, self.wide, self.bend, self.drawn)
+        shift, widths = self.placed(points)
+        return MovedLaws(m, shift, self.wide, self.bend, self.drawn, widths)
+
+    def placed(self, points) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """m and s at rows of X, (m, d_y), if there are any."""
+        if self.location is None:
+            return None, None
+        return arrays.to_numpy(self.location(points)), self.location.widths(points)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
@@ -116,11 +122,9 @@ class Fit(Saveable):
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
         if self.bend is None:
             return MovedLaws(m, None, self.wide, None, self.drawn), points
-        shift, rows = None, points
-        if self.location is not None:
-            shift = arrays.to_numpy(self.location(arrays.take(self.X, some, axis=0)))
-            rows = rows + shift
-        return MovedLaws(m, shift, self.wide, self.bend, self.drawn), self.bend.back(rows)
+        shift, widths = self.placed(arrays.take(self.X, some, axis=0))
+        laws = MovedLaws(m, shift, self.wide, self.bend, self.drawn, widths)
+        return laws, laws.placed(points, shift)
 
     def own_points(self, what: str) -> Array:
         """Outcomes, or residuals, of the rows of X."""
@@ -217,7 +221,14 @@ class Draft:
     """Parameters sought on some of the rows."""
 
     search: DensitySearch
-    line: LocationSearch | None  # that of the location, if there is one
+    line: LocationSearch | None = None  # that of the location, if there is one
+    sizes: EvidenceSearch | None = None  # that of how wide laws are, if that varies
+    log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
+    plain: Draft | None = None  # the same without widths
+
+    def log_densities(self) -> np.ndarray:
+        """Of rows left out."""
+        return self.search.log_densities() - self.log_size
 
     def bandwidth(self, n: int) -> tuple[float, ...]:
         """For n rows: the one found falls at the rate n^{−1/(d+4)}; one given stays."""
@@ -229,13 +240,19 @@ class Draft:
         return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
 
 
+def likelier(one: Draft, other: Draft) -> bool:
+    """Whether rows left out clearly are."""
+    return clearly(one.log_densities() - other.log_densities())
+
+
 def better(plain: Draft, moved: Draft) -> Draft:
     """By log densities of rows left out, where they differ by a standard error, or else by M.
 
     M is a matter of where the density is high: a few values that are often the same decide it.
+    Standardised, it is of something else.
     """
-    more, error = gain(*side_by_side(lambda draft: draft.search.log_densities(), (moved, plain)))
-    if abs(more) > error:
+    more, error = gain(*side_by_side(Draft.log_densities, (moved, plain)))
+    if abs(more) > error or moved.sizes is not None:
         return moved if more > 0 else plain
     return min(plain, moved, key=lambda draft: draft.search.score())
 
@@ -273,21 +290,39 @@ class Plan:
         None where a location is up for choice but explains nothing.
         """
         X, Y = self._few(FEW, X, Y)
-        line = None
-        if with_location:
-            line = self._seek_location(X, Y)
-            location = self._location(X, Y, line)
-            if self.choice and not location.explains:
-                return None
-            Y = location.residuals
-        search = self._searched(X, Y, self.kernel_y)
+        if not with_location:
+            return Draft(self._searched(X, Y))
+        line = self._seek_location(X, Y)
+        location = self._mean(X, Y, line)
+        if self.choice and not location.explains:
+            return None
+        draft = Draft(self._searched(X, arrays.to_numpy(location.residuals)), line)
+        told = log_sizes(arrays.to_numpy(location.residuals))
+        if not self.choice or not line.location(X, told, self._feature_map()).explains:
+            return draft
+        return self._standardised(draft, location, told, X, Y)
+
+    def _standardised(self, draft: Draft, location: Location, told: np.ndarray, X, Y) -> Draft:
+        """The draft, or one of standardised residuals if rows left out are clearly likelier so."""
+        sizes = EvidenceSearch.of(X, told)
+        standard, log_s = Standard.of(location, X, Y, sizes)
+        if not standard.varies:
+            return draft
+        search = draft.search.on(X, arrays.to_numpy(standard.residuals))
+        search.draft(rounds=1)
+        other = Draft(search, draft.line, sizes, log_s.sum(axis=1), draft)
+        return other if likelier(other, draft) else draft
+
+    def _searched(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
+        """With a kernel that leans if that scores better."""
+        search = self._search(X, Y, self.kernel_y)
         if self.leans:
             kernel = EmbeddedDensity(wide=0.0).fit(Y).embedding_.kernel
             if isinstance(kernel, CorrelatedGaussian):
-                search = min(search, self._searched(X, Y, kernel), key=lambda found: found.score())
-        return Draft(search, line)
+                search = min(search, self._search(X, Y, kernel), key=lambda found: found.score())
+        return search
 
-    def _searched(self, X: np.ndarray, Y: np.ndarray, kernel_y: Kernel) -> DensitySearch:
+    def _search(self, X: np.ndarray, Y: np.ndarray, kernel_y: Kernel) -> DensitySearch:
         search = DensitySearch(
             self.kernel_x,
             with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y"),
@@ -304,13 +339,19 @@ class Plan:
 
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
-        """The draft as it stands, to be taken further on at most `ROWS` rows."""
+        """The draft taken further: ties between columns, then at most `ROWS` rows."""
+        if draft.search.idle:
+            return draft
+        draft.search.choose_columns()
         X, Y = self._few(ROWS, X, Y)
-        line = draft.line
+        line, log_size = draft.line, draft.log_size
         if line is not None:
             line = self._seek_location(X, Y, line)
-            Y = self._location(X, Y, line).residuals
-        return Draft(draft.search.on(X, Y), line)
+            location, log_s = self._around(X, Y, line, draft.sizes)
+            Y, log_size = arrays.to_numpy(location.residuals), log_s.sum(axis=1)
+        draft = replace(draft, search=draft.search.on(X, Y), line=line, log_size=log_size)
+        draft.search.finish()
+        return draft
 
     @staticmethod
     def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
@@ -322,7 +363,9 @@ class Plan:
     @stage("all rows")
     def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
-        location = None if draft.line is None else self._location(X, Y, draft.line, rows)
+        location: Any = None
+        if draft.line is not None:
+            location, _ = self._around(X, Y, draft.line, draft.sizes, rows)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
@@ -338,9 +381,10 @@ class Plan:
             smoother, support = Smoother.among(Phi, self.intercept, sums.moments), sums.support
             cells = sums.along(smoother)
             score = DensityScore.among(smoother, points, cells.points, cells.sums, kernel_y)
-            if location is not None and location.beyond is not None:
-                location = replace(location, beyond=replace(location.beyond, support=support))
+            location = location and location.within(support)
         reg = self._choose_reg(score, points, Y, kernel_y, cells) if self.reg is None else self.reg
+        if rows is None and isinstance(location, Location):
+            location = location.bare()
         chosen = location is not None and self.reg is None and self.bandwidth is None
         fit = Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
@@ -364,6 +408,9 @@ class Plan:
         if self.wide is None:
             wide = wide.chosen(left_out, points[rows])
         ours, bend = wide.log_mixed(left_out, points[rows]), fit.bend
+        _, widths = fit.placed(arrays.take(fit.X, rows, axis=0))
+        if widths is not None:
+            ours -= np.log(widths).sum(axis=1)
         if bend is not None:
             Y = bend.back(Y)
             ours += bend.log_steepness(Y[rows]).sum(axis=1)
@@ -397,8 +444,17 @@ class Plan:
             line.round()
         return line
 
-    def _location(self, X, Y, line: LocationSearch, rows: Rows | None = None) -> Location:
+    def _mean(self, X, Y, line: LocationSearch, rows: Rows | None = None) -> Location:
         return line.location(X, Y, self._feature_map(), self.bend, rows)
+
+    def _around(
+        self, X, Y, line: LocationSearch, sizes: EvidenceSearch | None, rows: Rows | None = None
+    ) -> tuple[Location | Standard, np.ndarray]:
+        """What laws are around; and log s of the rows, or of one for all."""
+        location = self._mean(X, Y, line, rows)
+        if sizes is None:
+            return location, np.zeros((1, Y.shape[1]))
+        return Standard.of(location, arrays.to_numpy(X), arrays.to_numpy(Y), sizes)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interp
 
 
 class MovedLaws(Law):
-    """A batch of m laws q_b(y) = Σ_j w_bj k̄_γ(e_j, y − s_b): the points e_j are common, s_b is not.
+    """A batch of m laws, of y_b = shift_b + width_b e: e ~ Σ_j w_bj k̄_γ(e_j, ·), points common.
 
     Parameters
     ----------
@@ -48,19 +49,24 @@ class MovedLaws(Law):
         without; the mode of several is B⁻¹ of theirs.
     drawn : array of shape (d,), optional
         Factors of the distances of points from their mean: what has a bandwidth stands there.
+    widths : array of shape (m, d), optional
+        How wide each law is; None is one, in all.
     """
 
     def __init__(
         self, embedding: MeanEmbedding, shift: np.ndarray | None,
         wide: Wide | None = None, bend: Bend | None = None, drawn: np.ndarray | None = None,
+        widths: np.ndarray | None = None,
     ):  # fmt: skip
-        self._embedding, self.shift, self.wide, self.bend = embedding, shift, wide, bend
-        self.drawn = drawn
+        self._embedding, self.shift, self.widths = embedding, shift, widths
+        self.wide, self.bend, self.drawn = wide, bend, drawn
 
     def carrying(self, *known) -> MovedLaws:
         """The same with what an estimator knows of them, as `MeanEmbedding.carrying`."""
-        m = self._embedding.carrying(*known)
-        return MovedLaws(m, self.shift, self.wide, self.bend, self.drawn)
+        return self._of(self._embedding.carrying(*known))
+
+    def _of(self, embedding: MeanEmbedding) -> MovedLaws:
+        return MovedLaws(embedding, self.shift, self.wide, self.bend, self.drawn, self.widths)
 
     @property
     def embedding(self) -> MeanEmbedding:
@@ -86,11 +92,15 @@ class MovedLaws(Law):
         From a bent scale its bandwidth is right only where that has the slope one.
         """
         m = self._embedding[index]
-        if self.bend is not None:
-            points = arrays.to_numpy(m.points)
-            shift = None if self.shift is None else self.shift[[index]]
-            return m.moved(arrays.like(self._placed(points[None], shift)[0] - points, m.points))
-        return m if self.shift is None else m.moved(arrays.like(self.shift[index], m.points))
+        if self._as_weighted:
+            return m
+        points, widths = arrays.to_numpy(m.points)[None], None
+        shift = None if self.shift is None else self.shift[[index]]
+        if self.widths is not None:
+            widths = self.widths[index]
+            points = points * widths
+        to = self._away(points, shift) - points
+        return m.moved(arrays.like(to[0], m.points), widths)
 
     def __call__(self, Y) -> Array:
         """The embeddings as functions at rows of Y, as `MeanEmbedding`: without the wide law."""
@@ -106,20 +116,28 @@ class MovedLaws(Law):
             return MovedLaws(m.tilted(factor), None)
         each = [tilts(factor, self[b].points) for b in range(len(self))]
         tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
-        return MovedLaws(tilted, self.shift, None, self.bend)
+        return MovedLaws(tilted, self.shift, None, self.bend, None, self.widths)
 
     # ------------------------------------------------------------ answers
 
     def mean(self) -> Array:
         if self.bend is None:
-            return self._like(self._placed(arrays.to_numpy(self._embedding.mean()), self.shift))
+            return self._like(self.placed(arrays.to_numpy(self._embedding.mean()), self.shift))
         return self._of_each(lambda m: m.mean())
 
     def std(self) -> Array:
-        return self._embedding.std() if self.bend is None else self._of_each(lambda m: m.std())
+        if self.bend is not None:
+            return self._of_each(lambda m: m.std())
+        std = self._embedding.std()
+        return std if self.widths is None else std * self._like(self.widths)
 
     def cov(self) -> Array:
-        return self._embedding.cov() if self.bend is None else self._of_each(lambda m: m.cov())
+        if self.bend is not None:
+            return self._of_each(lambda m: m.cov())
+        cov = self._embedding.cov()
+        if self.widths is None:
+            return cov
+        return cov * self._like(self.widths[:, :, None] * self.widths[:, None, :])
 
     def quantile(self, q) -> Array:
         levels = as_levels(q)
@@ -145,7 +163,7 @@ class MovedLaws(Law):
 
     def mode(self) -> Array:
         if self._d > 1:
-            return self._like(self._placed(arrays.to_numpy(self._kernels.mode()), self._moves))
+            return self._like(self.placed(arrays.to_numpy(self._kernels.mode()), self._moves))
         (line,) = self._lines()
         return self._like(line.mode()[:, None])
 
@@ -156,7 +174,7 @@ class MovedLaws(Law):
         if self._d > 1:
             draws = arrays.to_numpy(self._kernels.sample(n, rng))
             draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
-            return self._like(self._placed(draws, self._moves))
+            return self._like(self.placed(draws, self._moves))
         (line,) = self._lines()
         return self._like(line.sample(n, rng)[..., None])
 
@@ -221,7 +239,7 @@ class MovedLaws(Law):
     @property
     def _as_weighted(self) -> bool:
         """Whether the points of all laws are those of the embedding."""
-        return self.shift is None and self.bend is None
+        return self.shift is None and self.bend is None and self.widths is None
 
     @cached_property
     def _kernels(self) -> MeanEmbedding:
@@ -237,10 +255,17 @@ class MovedLaws(Law):
         if self.drawn is None:
             return self.shift
         back = (1.0 - self.drawn) * arrays.to_numpy(self._embedding.mean())
+        back = back if self.widths is None else back * self.widths
         return back if self.shift is None else self.shift + back
 
-    def _placed(self, values: np.ndarray, shift: np.ndarray | None) -> np.ndarray:
+    def placed(self, values: np.ndarray, shift: np.ndarray | None) -> np.ndarray:
         """Where values of laws before any move (m, ..., d) come to lie."""
+        if self.widths is not None:
+            values = values * self.widths.reshape(len(self.widths), *[1] * (values.ndim - 2), -1)
+        return self._away(values, shift)
+
+    def _away(self, values: np.ndarray, shift: np.ndarray | None) -> np.ndarray:
+        """The same where they are as wide as they come."""
         if shift is not None:
             values = values + shift.reshape(len(shift), *[1] * (values.ndim - 2), -1)
         return values if self.bend is None else self.bend.back(values)
@@ -248,9 +273,9 @@ class MovedLaws(Law):
     def _before(self, Y: np.ndarray) -> np.ndarray:
         """Rows (m, d), those (1, k, d) of all laws, or (m, k, d) of each, before any move."""
         Y = Y if self.bend is None else self.bend(Y)
-        if self._moves is None:
-            return Y
-        return Y - (self._moves if Y.ndim == 2 else self._moves[:, None, :])
+        each = (lambda A: A) if Y.ndim == 2 else (lambda A: A[:, None, :])
+        Y = Y if self._moves is None else Y - each(self._moves)
+        return Y if self.widths is None else Y / each(self.widths)
 
     def _of_each(self, answer: Callable) -> Array:
         return self._like(np.stack([arrays.to_numpy(answer(self[b])) for b in range(len(self))]))
@@ -261,23 +286,32 @@ class MovedLaws(Law):
         for j in range(self._d):
             own = m if self._d == 1 else m.marginal([j])
             shift = None if self._moves is None else self._moves[:, j]
+            widths = None if self.widths is None else self.widths[:, j]
             wide = None if self.wide is None else self.wide.on(j)
             bend = None if self.bend is None else self.bend.on(j)
-            yield Line(own, None, shift, wide, bend)
+            yield Line(own, None, shift, wide, bend, widths)
 
     def _density(self, Y: np.ndarray, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
         p = p if self.wide is None else self.wide.mixed(p, moved)
-        return p if self.bend is None else p * np.exp(self.bend.log_steepness(Y).sum(axis=-1))
+        return p * np.exp(self._log_steepness(Y, moved))
 
     def _log_density(self, Y: np.ndarray, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
             found = np.log(p) if self.wide is None else self.wide.log_mixed(p, moved)
-        return found if self.bend is None else found + self.bend.log_steepness(Y).sum(axis=-1)
+        return found + self._log_steepness(Y, moved)
+
+    def _log_steepness(self, Y: np.ndarray, moved: np.ndarray) -> Any:
+        """Of moving rows back: log |∂ moved/∂Y|."""
+        found: Any = 0.0 if self.bend is None else self.bend.log_steepness(Y).sum(axis=-1)
+        if self.widths is None:
+            return found
+        size = np.log(self.widths).sum(axis=-1)
+        return found - (size if moved.ndim == 2 else size[:, None])
 
     def _table(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positive parts (m, k) of every law at all rows of Y, and the rows before any move."""
         moved = self._before(Y[None, :, :])
-        if self._moves is not None:
+        if len(moved) > 1:
             return self._own(moved), moved
         if self._d == 1:
             return self._line.pdf(moved[0, :, 0]), moved
@@ -287,8 +321,7 @@ class MovedLaws(Law):
     def dense(self) -> MovedLaws:
         """The same with all weights formed, for laws that are asked many times."""
         m = self._embedding
-        whole = MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel)
-        return MovedLaws(whole, self.shift, self.wide, self.bend, self.drawn)
+        return self._of(MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel))
 
     def _own(self, moved: np.ndarray) -> np.ndarray:
         """Positive parts (m, k) of every law at rows of its own, (m, k, d), before any move."""

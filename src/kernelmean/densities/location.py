@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from ..regression.support import Support
 STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
 ROUGHLY = 10, 1e-4  # the same while ties are compared
 RANK = 100  # landmarks of the search
+TUNED_RANK = 500  # the same afterwards
 START = -3.0  # log10 of λ
 REGS = (-7.0, 1.0)  # of the same in the search: below, rounding errors decide where it goes
 DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
@@ -138,7 +139,8 @@ class Location(Saveable):
     residuals: Array
     explains: bool
     beyond: Beyond | None = None
-    smoother: Smoother | None = None  # that of rows elsewhere
+    smoother: Smoother | None = None  # without its rows: while fitting, and of rows elsewhere
+    doubt: Array | None = None  # −log(1 − h)/2 of rows, h the leverage: while fitting
 
     @classmethod
     def of(
@@ -186,23 +188,54 @@ class Location(Saveable):
         fitted = smoother.P @ solved
         beyond = Beyond.of(X, features.kernel_, fitted, bend)
         explains = _explains(Y, left, scale)
-        alone = None if rows is None else smoother.alone()
-        return cls(line, features, intercept, coef, reg, loss(reg), left, explains, beyond, alone)
+        return cls(
+            line, features, intercept, coef, reg, loss(reg), left, explains, beyond,
+            smoother.alone(), doubt(smoother.leverage(reg)),
+        )  # fmt: skip
+
+    def bare(self) -> Location:
+        """What answers need."""
+        return replace(self, smoother=None, doubt=None)
+
+    def with_residuals(self, residuals) -> Location:
+        """The same with these."""
+        return replace(self, residuals=residuals)
+
+    def within(self, support: Support) -> Location:
+        """The same where data are elsewhere too."""
+        if self.beyond is None:
+            return self
+        return replace(self, beyond=replace(self.beyond, support=support))
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
         return self._learned(X) if self.beyond is None else self.beyond(self._learned, X)
 
+    def widths(self, X) -> None:
+        """Laws around it are equally wide."""
+
     def left_out(self, X, Y) -> Array:
         """The residuals of any rows among those elsewhere that it was learned from."""
+        return self.apart(X, Y)[0]
+
+    def apart(self, X, Y) -> tuple[Array, Array]:
+        """The same, and −log(1 − h)/2 of each."""
         assert self.smoother is not None
-        Phi = Beside(self.line, self.features).transform(X)
-        h = self.smoother.leverage(self.reg, self.smoother.rotated(Phi))
-        left = arrays.at_least(1.0 - h, 1e-10)
-        return (Y - self.intercept - Phi @ self.coef) / left[:, None]
+        Phi = self.coordinates(X)
+        z = doubt(self.smoother.leverage(self.reg, self.smoother.rotated(Phi)))
+        return (Y - self.intercept - Phi @ self.coef) * arrays.namespace(z).exp(2 * z)[:, None], z
+
+    def coordinates(self, X) -> Array:
+        """(line(x), φ(x)), (m, r)."""
+        return Beside(self.line, self.features).transform(X)
 
     def _learned(self, X) -> Array:
-        return self.intercept + Beside(self.line, self.features).transform(X) @ self.coef
+        return self.intercept + self.coordinates(X) @ self.coef
+
+
+def doubt(leverage: Array) -> Array:
+    """−log(1 − h)/2."""
+    return -0.5 * arrays.namespace(leverage).log(arrays.at_least(1.0 - leverage, 1e-10))
 
 
 def _explains(Y, residuals, scale) -> bool:

@@ -91,10 +91,19 @@ class MeanEmbedding(Scored, WeightedPoints):
         m._bandwidth, m._labels, m._extrapolated = bandwidth, labels, extrapolated
         return m
 
-    def moved(self, shift) -> MeanEmbedding:
-        """All points moved by `shift`, of shape (d,) or (1, d), or each by its own, (n, d)."""
+    def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
+        """All points moved by `shift`, of shape (d,) or (1, d), or each by its own, (n, d).
+
+        Columns are made so much wider before, `widths` (d,): points, kernel and bandwidth.
+        """
         m = self.reweighted(self._left)
-        m._points = self._points + shift
+        if widths is None:
+            m._points = self._points + shift
+            return m
+        m._points = self._points * arrays.like(widths, self._points) + shift
+        m._kernel = self._kernel.scaled(widths)
+        if self._bandwidth is not None:
+            m._bandwidth = tuple((np.asarray(self._bandwidth) * widths).tolist())
         return m
 
     def tilted(self, factor: Callable) -> MeanEmbedding:

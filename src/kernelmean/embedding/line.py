@@ -59,7 +59,10 @@ class Line:
     wide : Wide, optional
         Every member takes its share of that law, before it is moved.
     bend : Bend, optional
-        The density is that of B⁻¹(y_b + shift_b). Nodes lie at B⁻¹ of theirs where heights count.
+        The density is that of B⁻¹(width_b y_b + shift_b). Nodes lie at B⁻¹ of theirs where heights
+        count.
+    widths : array of shape (batch,), optional
+        How wide each member is made, before it is moved.
 
     Warns
     -----
@@ -70,11 +73,13 @@ class Line:
 
     def __init__(
         self, m: WeightedPoints, bandwidth=None, shift=None,
-        wide: Wide | None = None, bend: Bend | None = None,
+        wide: Wide | None = None, bend: Bend | None = None, widths=None,
     ):  # fmt: skip
         self.m, self.kernel, self.wide = m.normalised(), m.kernel.smoothing(bandwidth), wide
-        self.shift = None if shift is None else arrays.to_numpy(shift)[:, None]
         self.bend = bend
+        self.shift, self.widths = (
+            None if each is None else arrays.to_numpy(each)[:, None] for each in (shift, widths)
+        )
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
         self._left, rows = ordered_factors(self.m, order)
@@ -110,12 +115,13 @@ class Line:
         At common points and without a shift exact, otherwise by the parabola of the cell: to about
         1e-4 of its height.
         """
-        if self.shift is None and self.bend is None and y.ndim == 1:
+        if self._common and self.bend is None and y.ndim == 1:
             p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
         else:
             own, y = y, self._inward(y)
             p = self._each(self._signed, _Cells.pdf, y)
         p = p if self.wide is None else self.wide.mixed(p, y[..., None])
+        p = p if self.widths is None else p / self.widths
         return p if self.bend is None else p * np.exp(self.bend.log_steepness(own))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
@@ -146,15 +152,16 @@ class Line:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""
         blocks = self._blocks(lambda rows: self._own(rows).regions(level))
         found = [region for block in blocks for region in block]
-        if self.shift is None or self.bend is not None:
+        if self._common or self.bend is not None:
             return found
-        return [ends + by for ends, by in zip(found, self.shift, strict=True)]
+        return [self._moved(ends, b) for b, ends in enumerate(found)]
 
     def mass_above(self, y: np.ndarray) -> np.ndarray:
         """Mass of {z : p(z) > p(y)}, y (batch, 1) a point of each member, (batch,)."""
         heights = self._each(self._proper, _Cells.height, self._inward(y))
         if self.bend is not None:
             heights = heights * np.exp(self.bend.log_steepness(y))
+            heights = heights if self.widths is None else heights / self.widths
         return self._each(self._own, _Cells.mass_above, heights)
 
     def mode(self) -> np.ndarray:
@@ -182,12 +189,12 @@ class Line:
         return cells if self.wide is None else cells.mixed(self.wide)
 
     def _own(self, rows: slice) -> _Cells:
-        """Tables on the scale of y: before any shift, unless the scale is bent."""
+        """Tables on the scale of y: before any move, unless the scale is bent."""
         cells = self._proper(rows)
         if self.bend is None:
             return cells
-        z = cells.nodes if self.shift is None else cells.nodes + self.shift[rows]
-        return cells.bent(self.bend, z)
+        widths = 1.0 if self.widths is None else self.widths[rows]
+        return cells.bent(self.bend, self._moved(cells.nodes, rows), widths)
 
     def _each(self, tables: Callable, answer: Callable, *aligned: np.ndarray) -> np.ndarray:
         """Answers of the tables of a block, `_own` where these depend on how high densities are."""
@@ -198,14 +205,25 @@ class Line:
         found = self._each(self._own, answer)
         return found if self.bend is not None else self._outward(found)
 
+    @property
+    def _common(self) -> bool:
+        """Whether no member is moved."""
+        return self.shift is None and self.widths is None
+
+    def _moved(self, z: np.ndarray, rows: Any = ...) -> np.ndarray:
+        """Points of some members, on the bent scale."""
+        z = z if self.widths is None else z * self.widths[rows]
+        return z if self.shift is None else z + self.shift[rows]
+
     def _outward(self, z: np.ndarray) -> np.ndarray:
-        z = z if self.shift is None else z + self.shift
+        z = self._moved(z)
         return z if self.bend is None else self.bend.back(z)
 
     def _inward(self, y: np.ndarray) -> np.ndarray:
         y = np.broadcast_to(y, (len(self.m), y.shape[-1]))
         y = y if self.bend is None else self.bend(y)
-        return y if self.shift is None else y - self.shift
+        y = y if self.shift is None else y - self.shift
+        return y if self.widths is None else y / self.widths
 
 
 def _whole(mass: np.ndarray) -> np.ndarray:
@@ -363,10 +381,10 @@ class _Cells:
             (1 - a) * F + a * wide.distribution(self.nodes),
         )
 
-    def bent(self, bend: Bend, z: np.ndarray) -> _Cells:
-        """Positive parts on the scale of y, where the nodes are B⁻¹(z)."""
+    def bent(self, bend: Bend, z: np.ndarray, widths) -> _Cells:
+        """Positive parts on the scale of y, where the nodes are B⁻¹(z), z so much wider."""
         y = bend.back(z)
-        return _Cells(y, np.maximum(self.q, 0.0) * np.exp(bend.log_steepness(y)), self.to)
+        return _Cells(y, np.maximum(self.q, 0.0) * np.exp(bend.log_steepness(y)) / widths, self.to)
 
     def _mixed(self, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cells where the parabola is not on one side of a height (b, 1), and those above it.

@@ -15,9 +15,10 @@ from ..core.checks import Array, frozen
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..densities import fit as densities
+from ..densities.standard import NormalErrors, Standard
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from .laws import LawsAt, NormalErrors, Standard, StateLaw
+from .laws import LawsAt, StateLaw
 from .machine import Recursion, Step
 
 NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow

@@ -1,0 +1,243 @@
+"""Where a conditional law lies and how wide it is there: y ↦ (y − m(x))/s(x)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from ..core import arrays
+from ..core.checks import Array
+from ..core.minimise import mean_and_error
+from ..core.saving import Saveable
+from ..features.base import FeatureMap
+from ..features.landmarks import Nystroem
+from ..kernels import fitted_kernel
+from ..regression.lengthscales import evidence_loss
+from ..regression.smoother import Smoother
+from ..regression.support import Support
+from .location import TUNED_RANK, Location, LocationSearch
+
+SMALLEST = 0.02  # quantile of |y − m(x)| below which its logarithm is that of the quantile
+STEP = (-0.5, 1.5)  # of log s: in normal samples the mean of (r²/s² − 1)/2 is zero
+TINY = 1e-100
+NOTICED = 0.1  # of log s
+WIDEST = 2.0  # deviations of y, that laws far from the data may reach
+
+
+class EvidenceSearch(LocationSearch):
+    """Scales by the evidence, which does not take luck with the rows left out for smoothness."""
+
+    @classmethod
+    def of(cls, X: np.ndarray, Y: np.ndarray) -> EvidenceSearch:
+        """A round, from the median heuristic."""
+        search = cls(fitted_kernel("gaussian", X), X, Y)
+        search.round()
+        return search
+
+    def judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
+        return evidence_loss(Theta, Y, reg)
+
+    def tie(self) -> float:
+        return 1.0 / len(self.Y)
+
+    def location(self, X, Y, features: FeatureMap) -> Location:
+        """m as found, λ too."""
+        scales, size = self.found
+        return Location.of(X, Y, self.kernel.scaled(scales), features, size, reg=self.reg)
+
+
+def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None) -> Location:
+    """m by ridge regression: a line and a kernel part, a line, or the mean of y alone.
+
+    The simplest that leaves no clearly larger errors in rows left out.
+    """
+    line = Location.of(X, Y, fitted_kernel("linear", X), Nystroem(), 1.0)
+    search = EvidenceSearch.of(X, Y) if search is None else search
+    curve = search.location(X, Y, Nystroem(max_rank=TUNED_RANK))
+    gain = ((line.residuals**2 - curve.residuals**2) / Y.var(axis=0)).sum(axis=1)
+    found = curve if clearly(gain) else line
+    if found.explains:
+        return found
+    mean, n = Y.mean(axis=0), len(Y)
+    none, off = 0.0 * found.coef, (Y - mean) * (n / (n - 1))
+    found = replace(found, intercept=mean, coef=none, residuals=off, beyond=None)
+    return replace(found, smoother=None, doubt=np.zeros(n))
+
+
+def clearly(gain: np.ndarray) -> bool:
+    """Whether a mean is above zero by more than its standard error."""
+    mean, error = mean_and_error(gain)
+    return mean > error
+
+
+def log_sizes(off: np.ndarray) -> np.ndarray:
+    """log |y − m| of residuals (n, d), the smallest of them taken for larger."""
+    size = np.abs(off)
+    return np.log(np.maximum(np.maximum(size, np.quantile(size, SMALLEST, axis=0)), TINY))
+
+
+@dataclass(frozen=True)
+class NormalErrors(Saveable):
+    """N(0, LLᵀ)."""
+
+    root: np.ndarray  # L
+
+    @classmethod
+    def of(cls, E: np.ndarray) -> NormalErrors:
+        """As wide as these errors about zero."""
+        second = E.T @ E / len(E)
+        dust = 1e-12 * np.trace(second) * np.eye(len(second))
+        return cls(np.linalg.cholesky(second + dust))
+
+    def log_density_each(self, E: np.ndarray) -> np.ndarray:
+        """log p of rows (..., d)."""
+        d = len(self.root)
+        flat = scipy.linalg.solve_triangular(self.root, E.reshape(-1, d).T, lower=True)
+        size = np.log(np.diag(self.root)).sum() + 0.5 * d * np.log(2 * np.pi)
+        return (-0.5 * (flat**2).sum(axis=0) - size).reshape(E.shape[:-1])
+
+    log_density_of_pairs = log_density_each
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n draws, (n, d)."""
+        return rng.standard_normal((n, len(self.root))) @ self.root.T
+
+
+def trusted(off: np.ndarray, z: np.ndarray) -> float:
+    """c in [0, 1] under which |y − m| has the highest likelihood as Laplace, of scale ∝ e^cz.
+
+    Up to a constant −log Σ_i |e_i| e^(−c z_i) − c z̄ a column, which is concave in c.
+    """
+    told = np.log(np.maximum(np.abs(off), TINY))
+
+    def loss(c: float) -> float:
+        return float(logsumexp(told - c * z[:, None], axis=0).mean() + c * z.mean())
+
+    return float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x)
+
+
+@dataclass(frozen=True)
+class Standard(Saveable):
+    """y ↦ (y − m(x))/s(x), log s(x) = g(x) + c z(x), g a line and a kernel part.
+
+    z = log(1 + v)/2 is what is not known of m: v(x) = h(x) + (k(x, x) − ‖φ(x)‖²)/nλ, the variance
+    of a Gaussian process over that of its noise, h the leverage; of a row left out 1 + v is
+    1/(1 − h). The residuals say how much of it counts, c. Where z is larger than at any row they
+    say nothing, and what is more of it counts in full.
+
+    Attributes
+    ----------
+    where : Location
+        m; its residuals are standardised, each by a fit without its own row.
+    size : Location or None
+        g; None is zero.
+    known : Smoother or None
+        Of m, without its rows; None for z = 0. A file of an earlier version has none.
+    trust, seen : float
+        c, and the largest z of a row.
+    most : array of shape (d_y,) or None
+        That log s can be.
+    """
+
+    where: Location
+    size: Location | None
+    known: Smoother | None = None
+    trust: float = 1.0
+    seen: float = 0.0
+    most: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls, where: Location, X: np.ndarray, Y: np.ndarray | None = None,
+        search: EvidenceSearch | None = None,
+    ) -> tuple[Standard, np.ndarray]:  # fmt: skip
+        """From m and rows among those that it was learned from; and log s of each, left out.
+
+        c is 1 without their Y.
+
+        g is a regression of log |y − m|, which outliers hardly move, and goes one step of
+        Fisher's scoring for normal errors from there, which uses the rows better. It is taken if
+        rows left out are clearly more likely so. Its scales are those of a search if there was one.
+        """
+        off, z = arrays.to_numpy(where.residuals), arrays.to_numpy(where.doubt)
+        trust = 1.0 if Y is None else trusted(off, z)
+        off = off * np.exp(-trust * z)[:, None]
+        told = log_sizes(off)
+        search = EvidenceSearch.of(X, told) if search is None else search
+        log_s = told - regressed(X, told, search).residuals
+        log_s -= log_s.mean(axis=0)  # so that units stay
+        square = (off / np.exp(log_s)) ** 2
+        told = log_s + np.clip(0.5 * (square / square.mean(axis=0) - 1.0), *STEP)
+        scale = regressed(X, told, search)
+        log_s = told - scale.residuals
+        own = off / np.exp(log_s)
+        gain = NormalErrors.of(own).log_density_each(own) - log_s.sum(axis=1)
+        varies = scale.explains and clearly(gain - NormalErrors.of(off).log_density_each(off))
+        if not varies:
+            own, log_s = off, 0.0 * off
+        log_s += trust * z[:, None]
+        most = None
+        if Y is not None:
+            widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(own.std(axis=0), TINY))
+            most = np.maximum(log_s.max(axis=0), widest)
+        size = scale.bare() if varies else None
+        found = cls(where, size, where.smoother, trust, float(z.max()), most)
+        return found.with_residuals(arrays.like(own, where.residuals)), log_s
+
+    @property
+    def residuals(self) -> Array:
+        """Of rows, standardised."""
+        return self.where.residuals
+
+    @property
+    def varies(self) -> bool:
+        """Whether s does."""
+        return self.size is not None or self.trust * self.seen > NOTICED
+
+    def with_residuals(self, residuals) -> Standard:
+        """The same with these."""
+        return replace(self, where=self.where.bare().with_residuals(residuals))
+
+    def within(self, support: Support) -> Standard:
+        """The same where data are elsewhere too."""
+        return replace(self, where=self.where.within(support))
+
+    def __call__(self, X) -> Array:
+        """m(x), (m, d_y)."""
+        return self.where(X)
+
+    def log_size(self, X) -> np.ndarray:
+        """log s(x), (m, d_y)."""
+        z = 0.5 * np.log1p(self._unknown(X))
+        z = self.trust * np.minimum(z, self.seen) + np.maximum(z - self.seen, 0.0)
+        return self._bounded(X, z)
+
+    def widths(self, X) -> np.ndarray:
+        """s(x), (m, d_y)."""
+        return np.exp(self.log_size(X))
+
+    def left_out(self, X, Y) -> Array:
+        """Standardised residuals of any rows that m was learned from, (n, d_y)."""
+        off, z = replace(self.where, smoother=self.known).apart(X, Y)
+        return off / arrays.like(np.exp(self._bounded(X, self.trust * arrays.to_numpy(z))), off)
+
+    def _bounded(self, X, z: np.ndarray) -> np.ndarray:
+        """g(x) + z."""
+        X = arrays.to_numpy(X)
+        g = 0.0 if self.size is None else self.size(X)
+        log_s = g + np.repeat(z[:, None], self.where.coef.shape[1], axis=1)
+        return log_s if self.most is None else np.minimum(log_s, self.most)
+
+    def _unknown(self, X) -> np.ndarray:
+        """v(x) of rows, (n,)."""
+        if self.known is None:
+            return np.zeros(len(X))
+        Phi, reg = self.where.coordinates(X), self.where.reg
+        own = arrays.to_numpy(self.where.features.kernel_.diag_of(X))
+        h = arrays.to_numpy(self.known.leverage(reg, self.known.rotated(Phi)))
+        kept = (arrays.to_numpy(Phi[:, X.shape[1] :]) ** 2).sum(axis=1)
+        return h + np.maximum(own - kept, 0.0) / (self.known.n * reg)

@@ -1,0 +1,170 @@
+"""Laws around a mean that are wider in one place than in another."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+
+import kernelmean as km
+from kernelmean.densities.laws import MovedLaws
+from kernelmean.densities.location import Location
+from kernelmean.densities.standard import Standard, log_sizes, trusted
+
+
+def fan(n, seed):
+    """y = sin 2x + e^(1.2x − 2.3) ε."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 1))
+    return X, (np.sin(2 * X) + 0.1 * np.exp(1.2 * X) * rng.standard_normal((n, 1)))[:, 0]
+
+
+def exact(X):
+    return stats.norm(np.sin(2 * X[:, 0]), 0.1 * np.exp(1.2 * X[:, 0]))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return km.ConditionalDensity().fit(*fan(400, 0))
+
+
+class TestWidths:
+    def test_are_learned(self, model):
+        """Where the noise is small what is not known of m is as large."""
+        X = np.linspace(-0.9, 1.8, 7)[:, None]
+        log_s = model.location_.log_size(X)[:, 0]
+        assert_allclose(log_s - log_s.mean(), 1.2 * (X - X.mean())[:, 0], atol=0.4)
+        assert_allclose(model.at(X).std()[:, 0], exact(X).std(), rtol=0.4)
+
+    def test_bring_densities_nearer_to_the_truth(self, model):
+        X, y = fan(2000, 1)
+        equal = km.ConditionalDensity(location=True).fit(*fan(400, 0))
+        best = exact(X).logpdf(y).mean()
+        assert best - model.score(X, y) < 0.5 * (best - equal.score(X, y))
+
+    def test_intervals_hold_everywhere(self, model):
+        X, y = fan(4000, 2)
+        lower, upper = model.predict_interval(X, 0.9)
+        held = (lower <= y) & (y <= upper)
+        for low in (-1.0, 0.0, 1.0):
+            assert 0.83 < held[(X[:, 0] >= low) & (X[:, 0] < low + 1)].mean() < 0.95
+
+    def test_none_where_laws_are_equally_wide(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((300, 1))
+        model = km.ConditionalDensity().fit(X, np.sin(X[:, 0]) + 0.3 * rng.standard_normal(300))
+        assert isinstance(model.location_, Location)
+
+    def test_units_of_y_turn_out(self, model):
+        X, y = fan(400, 0)
+        other = km.ConditionalDensity().fit(X, 1000.0 * y - 7.0)
+        new, rows = fan(200, 3)
+        scores = model.score_samples(new, rows)
+        assert_allclose(
+            other.score_samples(new, 1000.0 * rows - 7.0), scores - np.log(1000), atol=1e-3
+        )
+
+    def test_survive_a_file(self, model, tmp_path):
+        new, rows = fan(50, 4)
+        model.save(tmp_path / "density.km")
+        again = km.load(tmp_path / "density.km")
+        assert_allclose(again.score_samples(new, rows), model.score_samples(new, rows), rtol=1e-12)
+
+    def test_rows_in_chunks(self, model):
+        """Sums over standardised residuals, in cells, are those of rows one by one."""
+        X, y = fan(12_000, 5)
+        halves = [(X[:7000], y[:7000]), (X[7000:], y[7000:])]
+        sums = km.ConditionalDensity().fit(
+            km.Rows([x for x, _ in halves]), km.Rows([t for _, t in halves])
+        )
+        assert isinstance(sums.location_, Standard)
+        new, rows = fan(300, 6)
+        best = exact(new).logpdf(rows).mean()
+        assert abs(best - sums.score(new, rows)) < 0.03
+
+    def test_conformal_levels(self, model):
+        X, y = fan(1000, 7)
+        held = model.conformalize().contains(X, y, 0.8)
+        assert 0.75 < held.mean() < 0.87
+
+    def test_summary_says_so(self, model):
+        assert "as wide as x says" in str(model.summary())
+
+
+def test_deterministic_rows_are_not_wild():
+    """y is a function of x: a row where m is not known may be far off, and the law says so."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((2400, 3))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+    model = km.ConditionalDensity().fit(X[:400], y[:400])
+    inside = (np.abs(X) < np.abs(X[:400]).max(axis=0)).all(axis=1)
+    assert model.score_samples(X[inside], y[inside]).min() > -20.0  # equally wide −394
+
+
+def test_laws_of_several_columns():
+    """Against the formula Σ_j w_j Π_c k̄_γ((y_c − a_c)/s_c − e_jc)/s_c, all weights positive."""
+    rng = np.random.default_rng(0)
+    points, w = rng.standard_normal((20, 2)), rng.dirichlet(np.ones(20), 3)
+    shift, widths = rng.standard_normal((3, 2)), rng.uniform(0.5, 2.0, (3, 2))
+    laws = MovedLaws(km.MeanEmbedding(points, w, km.Gaussian(0.3)), shift, widths=widths)
+    Y = rng.standard_normal((3, 2))
+    u = (Y[None] - shift[:, None]) / widths[:, None]
+    K = stats.norm(0, 0.3).pdf(u[:, :, None, :] - points).prod(axis=-1)
+    p = np.einsum("bj,bkj->bk", w, K) / widths.prod(axis=1)[:, None]
+    assert_allclose(laws.density(Y), p, rtol=1e-8)
+    assert_allclose(laws.density_of_pairs(Y), np.diag(p), rtol=1e-8)
+    at = shift[:, None] + widths[:, None] * points
+    mean = np.einsum("bj,bjc->bc", w, at)
+    off = at - mean[:, None]
+    assert_allclose(laws.mean(), mean)
+    assert_allclose(laws.cov(), np.einsum("bj,bjc,bjd->bcd", w, off, off))
+    assert_allclose(laws[1].mean(), mean[1])
+    assert_allclose(laws[1].density(Y, tuple(0.3 * widths[1])), p[1], rtol=1e-8)
+    draws = laws.sample(4000, 0)
+    assert_allclose(draws.mean(axis=1), mean, atol=0.12)
+    assert_allclose(laws.cdf(Y, True)[2, 0], laws[2].marginal([0]).cdf(Y[2, :1])[0], atol=1e-4)
+
+
+def test_trust_is_the_most_likely():
+    rng = np.random.default_rng(1)
+    z = rng.exponential(0.5, 400)
+    off = np.exp(0.6 * z)[:, None] * rng.laplace(size=(400, 2)) * [1.0, 50.0]
+    grid = np.linspace(0, 1, 201)
+    logs = [
+        stats.laplace(0, np.abs(off / np.exp(c * z)[:, None]).mean(axis=0) * np.exp(c * z)[:, None])
+        .logpdf(off)
+        .sum()
+        for c in grid
+    ]
+    assert_allclose(trusted(off, z), grid[np.argmax(logs)], atol=0.01)
+    assert trusted(rng.standard_normal((400, 1)) * np.exp(-z)[:, None], z) < 1e-4
+
+
+def test_sizes_have_a_floor():
+    off = np.append(np.linspace(0.1, 1.0, 99), 0.0)[:, None]
+    assert_allclose(log_sizes(off).min(), np.log(np.quantile(off, 0.02)))
+
+
+def test_doubt_is_that_of_a_gaussian_process():
+    """z of rows left out, and beyond what the rows have seen, are those of scikit-learn's."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (60, 1))
+    Y = np.sin(2 * X) + 0.2 * rng.standard_normal((60, 1))
+    where = Location.of(X, Y, km.Gaussian(0.8), km.Exact(), 1.0)
+    standard, _ = Standard.of(where, X)
+    line = kernels.ConstantKernel(where.line.factor[0] ** 2, "fixed") * kernels.DotProduct(
+        0.0, "fixed"
+    )
+    own = kernels.RBF(0.8) + line + kernels.ConstantKernel(1e5)  # a free intercept
+    noise, shift = 60 * where.reg, where.line.mean
+
+    def process(some):
+        return GaussianProcessRegressor(own, alpha=noise, optimizer=None).fit(
+            X[some] - shift, Y[some]
+        )
+
+    at = np.array([[-4.0], [0.3], [5.0]])
+    _, spread = process(slice(None)).predict(at - shift, return_std=True)
+    assert_allclose(standard.log_size(at)[:, 0], 0.5 * np.log1p(spread**2 / noise), rtol=1e-2)
+    _, spread = process(np.arange(60) != 7).predict(X[[7]] - shift, return_std=True)
+    assert_allclose(where.doubt[7], 0.5 * np.log1p(spread[0] ** 2 / noise), rtol=1e-2)
