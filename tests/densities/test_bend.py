@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
 from kernelmean.embedding.bend import Bend
+from kernelmean.embedding.move import Move
 from kernelmean.embedding.wide import Wide
 
 BEND = Bend(*(np.array([a]) for a in (0.5, 0.3, 0.4, 6.0)))
@@ -58,7 +59,7 @@ def laws(request):
     bend = BEND if "bent" in request.param else None
     widths = WIDTHS if "widths" in request.param else None
     shift = np.array([[0.0], [0.3], [0.6]])
-    return MovedLaws(m, shift, Wide.of(points, 0.05), bend, widths=widths)
+    return MovedLaws(m, Move(shift, widths, bend), Wide.of(points, 0.05))
 
 
 GRID = np.linspace(-15.0, 60.0, 150_001)
@@ -67,13 +68,14 @@ GRID = np.linspace(-15.0, 60.0, 150_001)
 @pytest.fixture(scope="module")
 def p(laws):
     """One law after the other, before it is moved, at the places that GRID comes from."""
-    bend, h = laws.bend or (lambda y: y), 1e-5
+    bend, h = laws.move.bend or (lambda y: y), 1e-5
     z = bend(GRID[:, None])
     slope = (bend(GRID[:, None] + h) - bend(GRID[:, None] - h))[:, 0] / (2 * h)
-    widths = np.ones((3, 1)) if laws.widths is None else laws.widths
+    widths = np.ones((3, 1)) if laws.move.widths is None else laws.move.widths
     found = []
     for b in range(3):
-        own = MovedLaws(laws.embedding, None, laws.wide).density((z - laws.shift[b]) / widths[b])
+        e = (z - laws.move.shift[b]) / widths[b]
+        own = MovedLaws(laws.embedding, wide=laws.wide).density(e)
         found.append(own[b] * slope / widths[b])
     return np.stack(found)
 
@@ -121,9 +123,9 @@ class TestLaws:
         assert_allclose(laws.mass_above(y), above, atol=2e-3)
 
     def test_moments_and_probabilities_are_those_of_the_points(self, laws):
-        widths = np.ones((3, 1)) if laws.widths is None else laws.widths
-        at = laws.embedding.points[None] * widths[:, None] + laws.shift[:, None]
-        at = (at if laws.bend is None else BEND.back(at))[..., 0]
+        widths = np.ones((3, 1)) if laws.move.widths is None else laws.move.widths
+        at = laws.embedding.points[None] * widths[:, None] + laws.move.shift[:, None]
+        at = (at if laws.move.bend is None else BEND.back(at))[..., 0]
         w = laws.weights
         mean = (w * at).sum(axis=1)
         assert_allclose(laws.mean()[:, 0], mean)

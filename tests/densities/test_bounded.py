@@ -130,5 +130,5 @@ def test_laws_are_functions_too():
     laws, new = model.at(x[:3]), np.linspace(-1, 1, 4)[:, None]
     points = laws.embedding.points
     for b, found in enumerate(laws(new)):
-        off = new - points.T - laws.shift[b]
+        off = new - points.T - laws.move.shift[b]
         assert_allclose(found, np.exp(-(off**2) / (2 * 0.3**2)) @ laws.weights[b], atol=1e-10)

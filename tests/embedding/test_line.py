@@ -13,6 +13,7 @@ from scipy import integrate, optimize, stats
 import kernelmean as km
 from kernelmean.embedding import line
 from kernelmean.embedding.line import Line
+from kernelmean.embedding.move import Move
 
 GAUSSIAN = km.Gaussian(0.4)
 # what a cubic in a cell of an eighth of a bandwidth leaves, for a point of weight one; a Laplace
@@ -293,7 +294,7 @@ class TestBatch:
 
     def test_a_shift_moves_each_member(self):
         m, by = signed(), np.array([0.0, 1.0, -2.0, 30.0, 0.5])
-        still, moved = Line(m), Line(m, shift=by)
+        still, moved = Line(m), Line(m, move=Move(by[:, None]))
         y = np.linspace(-2, 2, 11)
         assert_allclose(moved.quantile(LEVELS), still.quantile(LEVELS) + by[:, None])
         assert_allclose(moved.cdf(y + by[:, None]), still.cdf(y), atol=1e-12)

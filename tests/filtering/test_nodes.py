@@ -266,7 +266,7 @@ def test_densities_of_rows_of_its_own():
     Y = np.concatenate([new[:6], [[50.0, 0.0]]])
     found = laws.log_density_each(np.broadcast_to(Y, (4, 7, 2)))
     m, by = laws.embedding.normalised(), laws.drawn
-    shifts = laws.shift + (1 - by) * m.mean()
+    shifts = laws.move.shift + (1 - by) * m.mean()
     K = np.stack([m.kernel.density(m.points * by, Y - shift) for shift in shifts])
     q = np.maximum(np.einsum("bn,bnk->bk", m.weights, K), 0.0) / laws.whole()[:, None]
     assert_allclose(found, laws.wide.log_mixed(q, Y - shifts[:, None]), atol=1e-9)

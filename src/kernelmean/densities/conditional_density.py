@@ -78,13 +78,15 @@ class ConditionalDensity(Saveable, BaseEstimator):
     smoothing kernel, of integral one, with the bandwidth γ. Bandwidth, lengthscales and λ minimise
     the leave-one-out score in closed form, M = (1/n) Σ_i [∫ q⁻ⁱ(y|x_i)² dy − 2 q⁻ⁱ(y_i|x_i)].
 
-    When λ is chosen, four things are added to the estimator of the thesis. An intercept, which is
+    When λ is chosen, five things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
     nothing. A location, where rows left out are clearly more likely with it, or else where it has
     the smaller score: the density is that of residuals around a smooth mean m(x),
     q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out residuals
     e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a distribution that
-    moves along need not be learned anew at every x. Where the bandwidth is chosen, too, Gaussian
+    moves along need not be learned anew at every x. Widths, where rows left out are clearly more
+    likely with them: residuals are over s(x), a smooth function of x that also grows with what is
+    not known of m. Where the bandwidth is chosen, too, Gaussian
     kernels stand at residuals drawn towards their mean by (1 − γ²/σ²)^½, σ² their variance, so that
     laws are no wider than they are; moments are of residuals as they came. A bent scale, where y is
     skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s
@@ -314,12 +316,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
             `to_frame`.
         """
         laws = self._laws(X)
-        plain = not (laws.wide or laws.bend) and laws.drawn is None and laws.widths is None
-        if laws.shift is None:
-            return laws.embedding if plain else laws
-        if not plain or len(laws) > 1:
+        m, move = laws.embedding, laws.move
+        if laws.wide or laws.drawn is not None or move.bend is not None:
             return laws
-        return laws.embedding.moved(arrays.like(laws.shift, self.points_))
+        if move.shift is None or len(laws) > 1:
+            return m if move.shift is None else laws
+        widths = None if move.widths is None else move.widths[0]
+        return m.moved(arrays.like(move.shift, m.points), widths)
 
     def weights(self, X) -> Array:
         """w_j(x), shape (batch, n); they belong to `points_`."""

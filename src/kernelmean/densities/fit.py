@@ -20,6 +20,7 @@ from ..core.stages import stage
 from ..core.threads import side_by_side
 from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
+from ..embedding.move import Move
 from ..embedding.wide import MOST, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
@@ -93,14 +94,14 @@ class Fit(Saveable):
     def laws(self, points) -> MovedLaws:
         """At rows of X."""
         m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
-        shift, widths = self.placed(points)
-        return MovedLaws(m, shift, self.wide, self.bend, self.drawn, widths)
+        return MovedLaws(m, self.moves(points), self.wide, self.drawn)
 
-    def placed(self, points) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """m and s at rows of X, (m, d_y), if there are any."""
+    def moves(self, points) -> Move:
+        """Of laws at rows of X."""
         if self.location is None:
-            return None, None
-        return arrays.to_numpy(self.location(points)), self.location.widths(points)
+            return Move(bend=self.bend)
+        where = arrays.to_numpy(self.location(points))
+        return Move(where, self.location.widths(points), self.bend)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
@@ -121,10 +122,9 @@ class Fit(Saveable):
         W /= kept(h)[:, None]
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
         if self.bend is None:
-            return MovedLaws(m, None, self.wide, None, self.drawn), points
-        shift, widths = self.placed(arrays.take(self.X, some, axis=0))
-        laws = MovedLaws(m, shift, self.wide, self.bend, self.drawn, widths)
-        return laws, laws.placed(points, shift)
+            return MovedLaws(m, wide=self.wide, drawn=self.drawn), points
+        move = self.moves(arrays.take(self.X, some, axis=0))
+        return MovedLaws(m, move, self.wide, self.drawn), move(points)
 
     def own_points(self, what: str) -> Array:
         """Outcomes, or residuals, of the rows of X."""
@@ -407,13 +407,11 @@ class Plan:
         wide = Wide.of(points, self.wide or MOST)
         if self.wide is None:
             wide = wide.chosen(left_out, points[rows])
-        ours, bend = wide.log_mixed(left_out, points[rows]), fit.bend
-        _, widths = fit.placed(arrays.take(fit.X, rows, axis=0))
-        if widths is not None:
-            ours -= np.log(widths).sum(axis=1)
-        if bend is not None:
-            Y = bend.back(Y)
-            ours += bend.log_steepness(Y[rows]).sum(axis=1)
+        ours, Y = (
+            wide.log_mixed(left_out, points[rows]),
+            Y if fit.bend is None else fit.bend.back(Y),
+        )
+        ours += fit.moves(arrays.take(fit.X, rows, axis=0)).steepness(Y[rows]).sum(axis=1)
         simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
         return replace(fit, wide=wide, gain=gain(ours, simple))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -22,51 +22,42 @@ from ..core.checks import (
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows, row_blocks
-from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
-from ..embedding.line import NEGLIGIBLE, Line
+from ..embedding.line import NEGLIGIBLE, STILL, Line
+from ..embedding.move import Move
 from ..embedding.wide import Wide
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
 
 class MovedLaws(Law):
-    """A batch of m laws, of y_b = shift_b + width_b e: e ~ Σ_j w_bj k̄_γ(e_j, ·), points common.
+    """A batch of m laws Σ_j w_bj k̄_γ(e_j, ·) of e, the points e_j common, each moved in its way.
 
     Parameters
     ----------
     embedding : MeanEmbedding
         A batch on the points e_j, with the bandwidth γ.
-    shift : array of shape (m, d)
-        Where each law lies; None is nowhere else.
+    move : Move, optional
+        y = B⁻¹(shift + width e). On a bent scale in one column all is exact or as precise as
+        without; the mode of several is where that before the move comes to.
     wide : Wide, optional
         A law that each takes a share of, before it is moved: whatever has a bandwidth (densities,
         quantiles, intervals, regions, the mode of one column, draws). Moments and probabilities
         are those of the weighted points alone.
-    bend : Bend, optional
-        The laws are those of B⁻¹(y), y as above: in one column all is exact or as precise as
-        without; the mode of several is B⁻¹ of theirs.
     drawn : array of shape (d,), optional
         Factors of the distances of points from their mean: what has a bandwidth stands there.
-    widths : array of shape (m, d), optional
-        How wide each law is; None is one, in all.
     """
 
     def __init__(
-        self, embedding: MeanEmbedding, shift: np.ndarray | None,
-        wide: Wide | None = None, bend: Bend | None = None, drawn: np.ndarray | None = None,
-        widths: np.ndarray | None = None,
+        self, embedding: MeanEmbedding, move: Move = STILL,
+        wide: Wide | None = None, drawn: np.ndarray | None = None,
     ):  # fmt: skip
-        self._embedding, self.shift, self.widths = embedding, shift, widths
-        self.wide, self.bend, self.drawn = wide, bend, drawn
+        self._embedding, self.move, self.wide, self.drawn = embedding, move, wide, drawn
 
     def carrying(self, *known) -> MovedLaws:
         """The same with what an estimator knows of them, as `MeanEmbedding.carrying`."""
-        return self._of(self._embedding.carrying(*known))
-
-    def _of(self, embedding: MeanEmbedding) -> MovedLaws:
-        return MovedLaws(embedding, self.shift, self.wide, self.bend, self.drawn, self.widths)
+        return MovedLaws(self._embedding.carrying(*known), self.move, self.wide, self.drawn)
 
     @property
     def embedding(self) -> MeanEmbedding:
@@ -92,52 +83,47 @@ class MovedLaws(Law):
         From a bent scale its bandwidth is right only where that has the slope one.
         """
         m = self._embedding[index]
-        if self._as_weighted:
+        if self.move.idle:
             return m
-        points, widths = arrays.to_numpy(m.points)[None], None
-        shift = None if self.shift is None else self.shift[[index]]
-        if self.widths is not None:
-            widths = self.widths[index]
-            points = points * widths
-        to = self._away(points, shift) - points
-        return m.moved(arrays.like(to[0], m.points), widths)
+        move, points = self.move.of([index]), arrays.to_numpy(m.points)
+        wider = None if move.widths is None else move.widths[0]
+        to = move(points[None])[0] - (points if wider is None else points * wider)
+        return m.moved(arrays.like(to, m.points), wider)
 
     def __call__(self, Y) -> Array:
         """The embeddings as functions at rows of Y, as `MeanEmbedding`: without the wide law."""
         m = self._embedding
-        if self._as_weighted:
+        if self.move.idle:
             return m(Y)
         return arrays.namespace(m.points).stack([self[b](Y) for b in range(len(self))])
 
     def tilted(self, factor: Callable) -> MovedLaws:
         """The laws whose densities are `factor` times these, as `MeanEmbedding.tilted`."""
         m = self._embedding
-        if self._as_weighted:
-            return MovedLaws(m.tilted(factor), None)
+        if self.move.idle:
+            return MovedLaws(m.tilted(factor))
         each = [tilts(factor, self[b].points) for b in range(len(self))]
         tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
-        return MovedLaws(tilted, self.shift, None, self.bend, None, self.widths)
+        return MovedLaws(tilted, self.move)
 
     # ------------------------------------------------------------ answers
 
     def mean(self) -> Array:
-        if self.bend is None:
-            return self._like(self.placed(arrays.to_numpy(self._embedding.mean()), self.shift))
+        if self.move.bend is None:
+            return self._like(self.move(arrays.to_numpy(self._embedding.mean())))
         return self._of_each(lambda m: m.mean())
 
     def std(self) -> Array:
-        if self.bend is not None:
+        if self.move.bend is not None:
             return self._of_each(lambda m: m.std())
-        std = self._embedding.std()
-        return std if self.widths is None else std * self._like(self.widths)
+        std, widths = self._embedding.std(), self.move.widths
+        return std if widths is None else std * self._like(widths)
 
     def cov(self) -> Array:
-        if self.bend is not None:
+        if self.move.bend is not None:
             return self._of_each(lambda m: m.cov())
-        cov = self._embedding.cov()
-        if self.widths is None:
-            return cov
-        return cov * self._like(self.widths[:, :, None] * self.widths[:, None, :])
+        cov, widths = self._embedding.cov(), self.move.widths
+        return cov if widths is None else cov * self._like(widths[:, :, None] * widths[:, None, :])
 
     def quantile(self, q) -> Array:
         levels = as_levels(q)
@@ -163,7 +149,7 @@ class MovedLaws(Law):
 
     def mode(self) -> Array:
         if self._d > 1:
-            return self._like(self.placed(arrays.to_numpy(self._kernels.mode()), self._moves))
+            return self._like(self._kernel_move(arrays.to_numpy(self._kernels.mode())))
         (line,) = self._lines()
         return self._like(line.mode()[:, None])
 
@@ -174,27 +160,27 @@ class MovedLaws(Law):
         if self._d > 1:
             draws = arrays.to_numpy(self._kernels.sample(n, rng))
             draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
-            return self._like(self.placed(draws, self._moves))
+            return self._like(self._kernel_move(draws))
         (line,) = self._lines()
         return self._like(line.sample(n, rng)[..., None])
 
     def probability(self, event: Callable) -> Array:
-        if self._as_weighted:
+        if self.move.idle:
             return self._embedding.probability(event)
         return self._of_each(lambda m: m.probability(event))
 
     def density(self, Y) -> Array:
         Y = self.rows(Y)
-        return self._like(self._density(Y, *self._table(Y)))
+        return self._like(self._density(Y[None], *self._table(Y)))
 
     def log_density(self, Y) -> Array:
         """log of `density`: −∞ where that is zero, and finite where there is a wide law."""
         Y = self.rows(Y)
-        return self._like(self._log_density(Y, *self._table(Y)))
+        return self._like(self._log_density(Y[None], *self._table(Y)))
 
     def log_density_each(self, Y: np.ndarray) -> np.ndarray:
         """log of the density of law b at rows of its own, Y[b] of shape (k, d): (m, k)."""
-        moved = self._before(Y)
+        moved = self._kernel_move.back(Y)
         return self._log_density(Y, self._own(moved), moved)
 
     def density_of_pairs(self, Y) -> Array:
@@ -236,11 +222,6 @@ class MovedLaws(Law):
     def _like(self, values: np.ndarray) -> Array:
         return arrays.like(values, self._embedding.points)
 
-    @property
-    def _as_weighted(self) -> bool:
-        """Whether the points of all laws are those of the embedding."""
-        return self.shift is None and self.bend is None and self.widths is None
-
     @cached_property
     def _kernels(self) -> MeanEmbedding:
         """The batch of points that kernels stand at, before any move."""
@@ -250,32 +231,12 @@ class MovedLaws(Law):
         return m.moved(m.points * arrays.like(self.drawn - 1.0, m.points))
 
     @cached_property
-    def _moves(self) -> np.ndarray | None:
-        """How far these are moved, so that means are those of the weighted points."""
+    def _kernel_move(self) -> Move:
+        """How these are moved, so that means are those of the weighted points."""
         if self.drawn is None:
-            return self.shift
+            return self.move
         back = (1.0 - self.drawn) * arrays.to_numpy(self._embedding.mean())
-        back = back if self.widths is None else back * self.widths
-        return back if self.shift is None else self.shift + back
-
-    def placed(self, values: np.ndarray, shift: np.ndarray | None) -> np.ndarray:
-        """Where values of laws before any move (m, ..., d) come to lie."""
-        if self.widths is not None:
-            values = values * self.widths.reshape(len(self.widths), *[1] * (values.ndim - 2), -1)
-        return self._away(values, shift)
-
-    def _away(self, values: np.ndarray, shift: np.ndarray | None) -> np.ndarray:
-        """The same where they are as wide as they come."""
-        if shift is not None:
-            values = values + shift.reshape(len(shift), *[1] * (values.ndim - 2), -1)
-        return values if self.bend is None else self.bend.back(values)
-
-    def _before(self, Y: np.ndarray) -> np.ndarray:
-        """Rows (m, d), those (1, k, d) of all laws, or (m, k, d) of each, before any move."""
-        Y = Y if self.bend is None else self.bend(Y)
-        each = (lambda A: A) if Y.ndim == 2 else (lambda A: A[:, None, :])
-        Y = Y if self._moves is None else Y - each(self._moves)
-        return Y if self.widths is None else Y / each(self.widths)
+        return replace(self.move, shift=self.move.straight(back))
 
     def _of_each(self, answer: Callable) -> Array:
         return self._like(np.stack([arrays.to_numpy(answer(self[b])) for b in range(len(self))]))
@@ -285,33 +246,22 @@ class MovedLaws(Law):
         m = self._kernels
         for j in range(self._d):
             own = m if self._d == 1 else m.marginal([j])
-            shift = None if self._moves is None else self._moves[:, j]
-            widths = None if self.widths is None else self.widths[:, j]
             wide = None if self.wide is None else self.wide.on(j)
-            bend = None if self.bend is None else self.bend.on(j)
-            yield Line(own, None, shift, wide, bend, widths)
+            yield Line(own, None, self._kernel_move.on(j), wide)
 
-    def _density(self, Y: np.ndarray, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        p = p if self.wide is None else self.wide.mixed(p, moved)
-        return p * np.exp(self._log_steepness(Y, moved))
+    def _density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
+        p = p if self.wide is None else self.wide.mixed(p, e)
+        return p * np.exp(self.move.steepness(Y).sum(axis=-1))
 
-    def _log_density(self, Y: np.ndarray, p: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    def _log_density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
-            found = np.log(p) if self.wide is None else self.wide.log_mixed(p, moved)
-        return found + self._log_steepness(Y, moved)
-
-    def _log_steepness(self, Y: np.ndarray, moved: np.ndarray) -> Any:
-        """Of moving rows back: log |∂ moved/∂Y|."""
-        found: Any = 0.0 if self.bend is None else self.bend.log_steepness(Y).sum(axis=-1)
-        if self.widths is None:
-            return found
-        size = np.log(self.widths).sum(axis=-1)
-        return found - (size if moved.ndim == 2 else size[:, None])
+            found = np.log(p) if self.wide is None else self.wide.log_mixed(p, e)
+        return found + self.move.steepness(Y).sum(axis=-1)
 
     def _table(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positive parts (m, k) of every law at all rows of Y, and the rows before any move."""
-        moved = self._before(Y[None, :, :])
-        if len(moved) > 1:
+        moved = self._kernel_move.back(Y[None, :, :])
+        if not self._kernel_move.common:
             return self._own(moved), moved
         if self._d == 1:
             return self._line.pdf(moved[0, :, 0]), moved
@@ -321,7 +271,8 @@ class MovedLaws(Law):
     def dense(self) -> MovedLaws:
         """The same with all weights formed, for laws that are asked many times."""
         m = self._embedding
-        return self._of(MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel))
+        whole = MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel)
+        return MovedLaws(whole, self.move, self.wide, self.drawn)
 
     def _own(self, moved: np.ndarray) -> np.ndarray:
         """Positive parts (m, k) of every law at rows of its own, (m, k, d), before any move."""
@@ -342,7 +293,7 @@ class MovedLaws(Law):
 
     def _pairs(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The positive part of law b at row b of Y, (m,), and the rows before any move."""
-        moved = self._before(Y)
+        moved = self._kernel_move.back(Y)
         if self._d == 1 and len(Y) * self._kernels.points.shape[0] > EVALUATIONS:
             return self._line.pdf(moved)[:, 0], moved
         q = self._smooth(moved, np.arange(len(Y)))

@@ -131,7 +131,7 @@ class DensitySearch:
         own = DensityScore.of(smoother, self._target()).own(reg)
         kernel = self.kernel_y.scaled(self.factor)
         left = smoother.P * (smoother.shrink(reg) / smoother.n)
-        laws = MovedLaws(MeanEmbedding.of_parts(self.Y, left, smoother.P, kernel), None)
+        laws = MovedLaws(MeanEmbedding.of_parts(self.Y, left, smoother.P, kernel))
         p = np.maximum(own, 0.0) / laws.whole(ROUGH_MASS)
         wide = Wide.of(self.Y)
         return wide.chosen(p, self.Y).log_mixed(p, self.Y)

@@ -19,11 +19,12 @@ from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..core.threads import side_by_side
 from ..kernels import Gaussian, Kernel
-from .bend import Bend
+from .move import Move
 from .weighted import WeightedPoints
 from .wide import Wide
 
 T = TypeVar("T")
+STILL = Move()
 CELLS_PER_WIDTH = 8
 FEWEST_PER_WIDTH = 2  # less than this is said; 1e-4 of a point's weight
 MAX_CELLS = 2**14
@@ -54,15 +55,10 @@ class Line:
         A batch, of one column; its weights need not sum to one.
     bandwidth : float or sequence of float, optional
         γ; None is the kernel's own lengthscale.
-    shift : array of shape (batch,), optional
-        Moves each member's density: that of y_b + shift_b.
+    move : Move, optional
+        The densities are those of moved members. Nodes are moved where heights count.
     wide : Wide, optional
         Every member takes its share of that law, before it is moved.
-    bend : Bend, optional
-        The density is that of B⁻¹(width_b y_b + shift_b). Nodes lie at B⁻¹ of theirs where heights
-        count.
-    widths : array of shape (batch,), optional
-        How wide each member is made, before it is moved.
 
     Warns
     -----
@@ -72,14 +68,10 @@ class Line:
     """
 
     def __init__(
-        self, m: WeightedPoints, bandwidth=None, shift=None,
-        wide: Wide | None = None, bend: Bend | None = None, widths=None,
-    ):  # fmt: skip
+        self, m: WeightedPoints, bandwidth=None, move: Move = STILL, wide: Wide | None = None
+    ):
         self.m, self.kernel, self.wide = m.normalised(), m.kernel.smoothing(bandwidth), wide
-        self.bend = bend
-        self.shift, self.widths = (
-            None if each is None else arrays.to_numpy(each)[:, None] for each in (shift, widths)
-        )
+        self.move = move
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
         self._left, rows = ordered_factors(self.m, order)
@@ -115,18 +107,17 @@ class Line:
         At common points and without a shift exact, otherwise by the parabola of the cell: to about
         1e-4 of its height.
         """
-        if self._common and self.bend is None and y.ndim == 1:
+        if self.move.idle and y.ndim == 1:
             p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
-        else:
-            own, y = y, self._inward(y)
-            p = self._each(self._signed, _Cells.pdf, y)
-        p = p if self.wide is None else self.wide.mixed(p, y[..., None])
-        p = p if self.widths is None else p / self.widths
-        return p if self.bend is None else p * np.exp(self.bend.log_steepness(own))
+            return p if self.wide is None else self.wide.mixed(p, y[:, None])
+        y, e = self._inward(y)
+        p = self._each(self._signed, _Cells.pdf, e)
+        p = p if self.wide is None else self.wide.mixed(p, e[..., None])
+        return p * np.exp(self.move.steepness(y))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Distribution functions (batch, m) at points (m,) or (batch, m)."""
-        return self._each(self._proper, _Cells.cdf, self._inward(y))
+        return self._each(self._proper, _Cells.cdf, self._inward(y)[1])
 
     # ------------------------------------------------------------ functions of probabilities
 
@@ -136,7 +127,7 @@ class Line:
         Levels 0 and 1 are the ends of the grid, beyond which 1e-8 of the mass is left out.
         """
         levels = np.broadcast_to(levels, (len(self.m), np.shape(levels)[-1]))
-        return self._outward(self._each(self._proper, _Cells.quantile, levels))
+        return self.move(self._each(self._proper, _Cells.quantile, levels))
 
     def shortest(self, level: float) -> np.ndarray:
         """Ends (batch, 2) of the narrowest interval of mass `level`."""
@@ -152,16 +143,16 @@ class Line:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""
         blocks = self._blocks(lambda rows: self._own(rows).regions(level))
         found = [region for block in blocks for region in block]
-        if self._common or self.bend is not None:
+        if self.move.common or self.move.bend is not None:
             return found
-        return [self._moved(ends, b) for b, ends in enumerate(found)]
+        return [self.move.of([b])(ends[None])[0] for b, ends in enumerate(found)]
 
     def mass_above(self, y: np.ndarray) -> np.ndarray:
         """Mass of {z : p(z) > p(y)}, y (batch, 1) a point of each member, (batch,)."""
-        heights = self._each(self._proper, _Cells.height, self._inward(y))
-        if self.bend is not None:
-            heights = heights * np.exp(self.bend.log_steepness(y))
-            heights = heights if self.widths is None else heights / self.widths
+        y, e = self._inward(y)
+        heights = self._each(self._proper, _Cells.height, e)
+        if self.move.bend is not None:
+            heights = heights * np.exp(self.move.steepness(y))
         return self._each(self._own, _Cells.mass_above, heights)
 
     def mode(self) -> np.ndarray:
@@ -190,11 +181,8 @@ class Line:
 
     def _own(self, rows: slice) -> _Cells:
         """Tables on the scale of y: before any move, unless the scale is bent."""
-        cells = self._proper(rows)
-        if self.bend is None:
-            return cells
-        widths = 1.0 if self.widths is None else self.widths[rows]
-        return cells.bent(self.bend, self._moved(cells.nodes, rows), widths)
+        cells, move = self._proper(rows), self.move.of(rows)
+        return cells if move.bend is None else cells.moved(move)
 
     def _each(self, tables: Callable, answer: Callable, *aligned: np.ndarray) -> np.ndarray:
         """Answers of the tables of a block, `_own` where these depend on how high densities are."""
@@ -203,27 +191,12 @@ class Line:
 
     def _points(self, answer: Callable) -> np.ndarray:
         found = self._each(self._own, answer)
-        return found if self.bend is not None else self._outward(found)
+        return found if self.move.bend is not None else self.move(found)
 
-    @property
-    def _common(self) -> bool:
-        """Whether no member is moved."""
-        return self.shift is None and self.widths is None
-
-    def _moved(self, z: np.ndarray, rows: Any = ...) -> np.ndarray:
-        """Points of some members, on the bent scale."""
-        z = z if self.widths is None else z * self.widths[rows]
-        return z if self.shift is None else z + self.shift[rows]
-
-    def _outward(self, z: np.ndarray) -> np.ndarray:
-        z = self._moved(z)
-        return z if self.bend is None else self.bend.back(z)
-
-    def _inward(self, y: np.ndarray) -> np.ndarray:
+    def _inward(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Points of every member, (batch, k), and where they were before any move."""
         y = np.broadcast_to(y, (len(self.m), y.shape[-1]))
-        y = y if self.bend is None else self.bend(y)
-        y = y if self.shift is None else y - self.shift
-        return y if self.widths is None else y / self.widths
+        return y, self.move.back(y)
 
 
 def _whole(mass: np.ndarray) -> np.ndarray:
@@ -381,10 +354,10 @@ class _Cells:
             (1 - a) * F + a * wide.distribution(self.nodes),
         )
 
-    def bent(self, bend: Bend, z: np.ndarray, widths) -> _Cells:
-        """Positive parts on the scale of y, where the nodes are B⁻¹(z), z so much wider."""
-        y = bend.back(z)
-        return _Cells(y, np.maximum(self.q, 0.0) * np.exp(bend.log_steepness(y)) / widths, self.to)
+    def moved(self, move: Move) -> _Cells:
+        """Positive parts where the nodes are moved to."""
+        y = move(np.broadcast_to(self.nodes, self.q.shape))
+        return _Cells(y, np.maximum(self.q, 0.0) * np.exp(move.steepness(y)), self.to)
 
     def _mixed(self, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cells where the parabola is not on one side of a height (b, 1), and those above it.
