@@ -249,11 +249,13 @@ def better(plain: Draft, moved: Draft) -> Draft:
     """By log densities of rows left out, where they differ by a standard error, or else by M.
 
     M is a matter of where the density is high: a few values that are often the same decide it.
-    Standardised, it is of something else.
+    With widths it is of something else: they are taken if clearly likelier.
     """
     more, error = gain(*side_by_side(Draft.log_densities, (moved, plain)))
-    if abs(more) > error or moved.sizes is not None:
+    if abs(more) > error:
         return moved if more > 0 else plain
+    if moved.plain is not None:
+        return better(plain, moved.plain)
     return min(plain, moved, key=lambda draft: draft.search.score())
 
 
