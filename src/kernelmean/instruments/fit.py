@@ -225,15 +225,10 @@ class Plan:
 
     def fine(self, draft: StructuralDraft) -> StructuralDraft:
         """The draft with landmarks as close together as tuned lengthscales ask for."""
-
-        def basis(i: int) -> Basis:
-            old = draft.bases[i]
-            if not old.features.rank_ or not self.tunes[i] or self.features is not None:
-                return old
-            features = self._feature_map(True, Nystroem(tol=FINE))
-            return Basis(old.polynomial, features.fit(self.points[i], draft.kernels[i]))
-
-        return replace(draft, bases=(basis(0), basis(1)))
+        for i in (0, 1):
+            if draft.bases[i].features.rank_ and self.tunes[i] and self.features is None:
+                draft = self._again(draft, i, Nystroem(tol=FINE))
+        return draft
 
     def halved(self, draft: StructuralDraft) -> StructuralDraft:
         """With lengthscales of the instruments halved while the loss of stage 1 falls.
@@ -241,19 +236,29 @@ class Plan:
         They were found on a thousand rows. What is too smooth for an E[φ | z] of very many leaves a
         bias in stage 1, which looks like evidence for a wave in h, the more so the more rows.
         """
+
+        def loss(draft: StructuralDraft) -> float:
+            return self._embedded(draft, self.few, 0.0)[2]
+
         if draft.bare or not self.tunes[1]:
             return draft
-        least = self._embedded(draft, self.few, 0.0)[2]
+        least = loss(draft)
         for _ in range(HALVINGS):
-            kernels = draft.kernels[0], draft.kernels[1].scaled(0.5)
-            features = self._feature_map(True, COARSE).fit(self.points[1], kernels[1])
-            bases = draft.bases[0], Basis(draft.bases[1].polynomial, features)
-            scales = draft.scales[0], draft.scales[1] / 2
-            shorter = replace(draft, kernels=kernels, scales=scales, bases=bases)
-            if (loss := self._embedded(shorter, self.few, 0.0)[2]) >= least:
+            shorter = self._again(draft, 1, COARSE, 0.5)
+            if (value := loss(shorter)) >= least:
                 break
-            draft, least = shorter, loss
+            draft, least = shorter, value
         return draft
+
+    def _again(
+        self, draft: StructuralDraft, i: int, otherwise: FeatureMap, times: float = 1.0
+    ) -> StructuralDraft:
+        """The draft with coordinates of one side made again, its lengthscales times a number."""
+        kernels, scales, bases = map(list, (draft.kernels, draft.scales, draft.bases))
+        kernels[i], scales[i] = kernels[i].scaled(times), times * scales[i]
+        features = self._feature_map(True, otherwise).fit(self.points[i], kernels[i])
+        bases[i] = Basis(bases[i].polynomial, features)
+        return replace(draft, kernels=tuple(kernels), scales=tuple(scales), bases=tuple(bases))
 
     def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
