@@ -123,14 +123,16 @@ class Choice:
         weights = judged.weights() * [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
-        weak = line is not None and carrier.moved < MOVED
-        best = line if weak and alone else judged.best(line, columns, weak)
-        points = X[evenly(len(X), POINTS)]
-        one, i = owner[best]
+        weak = carrier.moved < MOVED
+        best = judged.best(line, columns, weak)
+        if line is not None and weak and alone:
+            best = line
+        points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
-        parts = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
-        pairs = zip(tried, parts, strict=True)
-        apart = np.hstack([t.apart(points, part, taken) for t, part in pairs])
+        parts = zip(
+            tried, np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1]), strict=True
+        )
+        apart = np.hstack([t.apart(points, part, taken) for t, part in parts])
         gain = None
         if line is not None:
             plain, fewer = judged.projected[[line, best]]

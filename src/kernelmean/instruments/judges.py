@@ -107,15 +107,11 @@ class Judged:
         far = BEHIND * TEMPER
         others = np.setdiff1d(self.admissible(far), [plain])
         others = others[self.evidence[others] >= self.evidence[plain] - far]
-        clear = CLEAR + np.log(max(needed, 1.0))
-        if weak or not len(others) or self._against(plain, others) <= clear:
+        if weak or not len(others):
             return np.array([plain])
-        return others
-
-    def _against(self, plain: int, others: np.ndarray) -> float:
-        """t of the controlled loss of one candidate against the least of others."""
-        errors = self.controlled[others]
-        return float(paired_t(self.controlled[plain], errors[errors.mean(1).argmin()]))
+        clean = self.controlled[others]
+        t = paired_t(self.controlled[plain], clean[clean.mean(1).argmin()])
+        return others if t > CLEAR + np.log(max(needed, 1.0)) else np.array([plain])
 
 
 def _unbeaten(errors: np.ndarray, t: float) -> np.ndarray:
