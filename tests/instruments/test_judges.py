@@ -255,6 +255,23 @@ def test_weak_instruments_leave_a_line_with_fullers_constant():
     assert "Fuller" in str(model.summary())
 
 
+def test_what_controls_tell_of_a_regressor_is_no_strength_of_instruments():
+    """R² of X on (Z, C) is .8, F of Z beside C about 3."""
+    rng = np.random.default_rng(601)
+    Z, C, e = rng.normal(size=(300, 1)), rng.normal(size=(300, 1)), rng.normal(size=300)
+    X = 0.1 * Z + 2 * C + e[:, None]
+    assert km.KernelIV().fit(X, X[:, 0] + C[:, 0] + e, Z, C)._fit.draft.weak
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_a_million_rows_have_no_wave():
+    """With the instruments' lengthscale of a thousand rows the error is .53."""
+    data = km.datasets.make_iv_sigmoid(1_000_000, random_state=9104)
+    h = km.KernelIV().fit(data.X, data.y, data.Z).predict(data.grid)
+    assert np.mean((h - data.truth(data.grid)) ** 2) < 0.02
+
+
 def test_strong_instruments_need_no_constant():
     rng = np.random.default_rng(601)
     Z, e = rng.normal(size=(300, 1)), rng.normal(size=300)
