@@ -110,10 +110,11 @@ class Choice:
     gain: tuple[float, float] | None
 
     @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray, columns: float) -> Choice:
+    def of(cls, tried: list[Tried], X: np.ndarray, columns: float, alone: bool = True) -> Choice:
         """By the judges; X are rows, `columns` those of either side for each row that tells.
 
-        Where instruments are weak in the likeliest draft no judge sees a shape: a line is taken.
+        Where instruments are weak in the likeliest draft no judge sees a shape: a line is taken if
+        regressors are `alone`; exogenous ones beside them may bend.
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
@@ -122,21 +123,22 @@ class Choice:
         weights = judged.weights() * [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
-        best = judged.best(line, columns)
-        weak = line is not None and carrier.moved < MOVED
-        if line is not None and weak:
+        weak = carrier.moved < MOVED
+        best = judged.best(line, columns, weak)
+        if line is not None and weak and alone:
             best = line
-        points = X[evenly(len(X), POINTS)]
-        one, i = owner[best]
+        points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
-        parts = np.split(weights, np.cumsum([len(one.regs) for one in tried])[:-1])
-        pairs = zip(tried, parts, strict=True)
-        apart = np.hstack([t.apart(points, part, taken) for t, part in pairs])
+        parts = zip(
+            tried, np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1]), strict=True
+        )
+        apart = np.hstack([t.apart(points, part, taken) for t, part in parts])
         gain = None
         if line is not None:
             plain, fewer = judged.projected[[line, best]]
             gain = mean_and_error((plain - fewer) / max(plain.mean(), np.finfo(float).tiny))
-        return cls(share, replace(one.draft, weak=weak), carrier.draft, points, apart, gain)
+        draft = replace(one.draft, weak=weak and one.draft.bare)
+        return cls(share, draft, carrier.draft, points, apart, gain)
 
     def widened(self, covariance, basis: Basis, balanced: bool) -> np.ndarray:
         """V + B of coefficients in this basis, from their V; `balanced` where ξ was chosen.

@@ -268,14 +268,12 @@ class StructuralInference:
         """
         check_is_fitted(self)
         fit = self._fit
-        (X, Z, _), basis = fit.sample, fit.draft.bases[1]
-        d, own = len(fit.roles.x), len(fit.roles.z)
-        frozen = Z.copy()
-        frozen[:, :own] = Z[:, :own].mean(0)
+        (X, Z, _), basis, d = fit.sample, fit.draft.bases[1], len(fit.roles.x)
         targets = X[:, :d] - X[:, :d].mean(0)
-        (sse, df), (sse0, df0) = (
-            _ridge_errors(basis.numbers(points), targets, fit.regs[0]) for points in (Z, frozen)
-        )
+        frozen, own = Z.copy(), slice(len(fit.roles.z))
+        frozen[:, own] = Z[:, own].mean(0)
+        sse, df = _ridge_errors(basis.numbers(Z), targets, fit.regs[0])
+        sse0, df0 = _ridge_errors(basis.numbers(frozen), targets, fit.regs[0])
         gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
         per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
         n = max(fit.sizes[0], len(X))
@@ -318,17 +316,12 @@ class StructuralInference:
             )
         given = np.column_stack([np.ones(len(y)), X[:, 1:] - X[:, 1:].mean(0)])
         less = _rest(given, np.column_stack([X[:, 0], y, Z[:, : len(roles.z)]]))
-        pair, k, p = less[:, :2], len(roles.z), given.shape[1]
-        rest = _rest(less[:, 2:], pair)
-        bound = fisher.ppf(level, k, len(y) - k - p) * k / (len(y) - k - p)
-        (a, b), (_, c) = pair.T @ pair - (1.0 + bound) * rest.T @ rest  # aθ² − 2bθ + c ≤ 0
-        root = (b * b - a * c) ** 0.5 if b * b > a * c else np.nan
-        if np.isnan(root):
-            intervals = [] if a > 0 else [(-np.inf, np.inf)]
-        else:
-            low, high = sorted(((b - root) / a, (b + root) / a))
-            intervals = [(low, high)] if a > 0 else [(-np.inf, low), (high, np.inf)]
-        return AndersonRubin(roles.x[0], tuple((float(i), float(j)) for i, j in intervals), level)
+        pair, instruments = less[:, :2], less[:, 2:]
+        left, k = _rest(instruments, pair), instruments.shape[1]
+        spare = len(y) - k - given.shape[1]
+        bound = fisher.ppf(level, k, spare) * k / spare
+        form = pair.T @ pair - (1.0 + bound) * left.T @ left
+        return AndersonRubin(roles.x[0], _not_above_zero(form), level)
 
     def endogeneity_test(self) -> Endogeneity:
         """Whether regression would have done: distance of h from kernel ridge, with a p-value.
@@ -365,6 +358,16 @@ class StructuralInference:
 def _rest(columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """What a linear regression on the columns leaves of the targets."""
     return targets - columns @ np.linalg.lstsq(columns, targets, rcond=None)[0]
+
+
+def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """Intervals of θ in which (θ, −1) form (θ, −1)ᵀ ≤ 0."""
+    (a, b), (_, c) = form.tolist()
+    if b * b <= a * c:
+        return () if a > 0 else ((-np.inf, np.inf),)
+    root = (b * b - a * c) ** 0.5
+    low, high = sorted(((b - root) / a, (b + root) / a))
+    return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
 
 def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneity:
@@ -404,8 +407,7 @@ def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray
 
 def confidence_limits(rows, coef, covariance, level: float, simultaneous: bool) -> Interval:
     """(value − c s, value + c s) for the linear functionals in `rows`."""
-    level = check_level(level)
-    root = arrays.to_numpy(rows) @ _root(covariance)
+    level, root = check_level(level), arrays.to_numpy(rows) @ _root(covariance)
     error = np.sqrt((root**2).sum(1))
     factor = _sup_quantile(root, error, level) if simultaneous else norm.ppf(0.5 + level / 2)
     value = arrays.to_numpy(rows @ coef)

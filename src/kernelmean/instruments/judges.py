@@ -18,9 +18,14 @@ alone takes it up by about 2d, however many the rows.
 So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
 above the least (a paired t over the rows), those within three units of the best evidence are
 admissible, of several scales only those of more than a straight line has; of those whose
-controlled loss is within the noise of the least, the one of least causal loss is taken. With fewer
-than 200 rows a column a straight line is taken before that, unless the best evidence is 200d/n
-units above its own; n are rows, but at most 25 for each different value of the instruments.
+controlled loss is within the noise of the least, and at most twice as large, the one of least
+causal loss is taken.
+
+A straight line is taken before that unless a judge objects: evidence more than one unit above its
+own, or 200d/n where rows are few (n are rows, but at most 25 for each different value of the
+instruments); or a controlled loss clearly below its own, t > 2.5 + log(200d/n), of a candidate
+whose tempered evidence is admissible. Where instruments are weak x − E[x | z] is nearly x, and the
+controlled loss does not object.
 """
 
 from __future__ import annotations
@@ -35,8 +40,8 @@ from scipy.special import softmax
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
-NEAR = 2.0  # t of a difference between controlled losses
-FEW = 200.0  # rows a column, below which a straight line is preferred
+NEAR = 1.5  # t of a difference between controlled losses
+FEW = 200.0  # rows a column, below which objections to a straight line have to be stronger
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 TEMPER = 4.0  # what evidence is divided by, for it overstates
 
@@ -64,9 +69,9 @@ class Judged:
         tame = np.flatnonzero(self.causal <= WILD * self.causal.min())
         return self._among(tame, lambda some: _unbeaten(self.projected[some], CLEAR))
 
-    def admissible(self) -> np.ndarray:
-        """Numbers of the candidates that no judge refuses."""
-        near = lambda some: self.evidence[some] >= self.evidence[some].max() - BEHIND  # noqa: E731
+    def admissible(self, behind: float = BEHIND) -> np.ndarray:
+        """Numbers of the fair candidates within so many units of the best evidence."""
+        near = lambda some: self.evidence[some] >= self.evidence[some].max() - behind  # noqa: E731
         return self._among(self.fair, near)
 
     def _among(self, some: np.ndarray, holds: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -84,20 +89,29 @@ class Judged:
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
-    def best(self, plain: int | None = None, columns: float = 0.0) -> int:
-        """Number of the candidate that is taken.
-
-        The `plain` one is, unless the evidence objects: with many `columns` for each row it has to
-        be strong, and what several scales were searched for has to have more of it.
-        """
-        left, fair, needed = self.admissible(), self.fair, FEW * columns
+    def best(self, plain: int | None = None, columns: float = 0.0, weak: bool = False) -> int:
+        """Number of the candidate that is taken; a `plain` one among them is a straight line."""
+        left = self.admissible()
         if plain is not None:
-            behind = self.evidence[fair].max() - self.evidence[plain]
-            few = needed > 1 and plain in fair and behind <= needed
-            worth = left[~self.searched[left] | (self.evidence[left] > self.evidence[plain])]
-            left = np.array([plain]) if few or not len(worth) else worth
-        left = left[_unbeaten(self.controlled[left], NEAR)]
+            left = self._beside(plain, left, FEW * columns, weak)
+        clean = self.controlled[left].mean(1)
+        left = left[_unbeaten(self.controlled[left], NEAR) & (clean <= WILD * clean.min())]
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
+
+    def _beside(self, plain: int, left: np.ndarray, needed: float, weak: bool) -> np.ndarray:
+        """Who may be taken in place of a straight line, or that line alone where none objects."""
+        worth = left[~self.searched[left] | (self.evidence[left] > self.evidence[plain])]
+        behind = self.evidence[self.fair].max() - self.evidence[plain]
+        if behind > max(needed, 1.0) and (worth != plain).any():
+            return worth
+        far = BEHIND * TEMPER
+        others = np.setdiff1d(self.admissible(far), [plain])
+        others = others[self.evidence[others] >= self.evidence[plain] - far]
+        if weak or not len(others):
+            return np.array([plain])
+        clean = self.controlled[others]
+        t = paired_t(self.controlled[plain], clean[clean.mean(1).argmin()])
+        return others if t > CLEAR + np.log(max(needed, 1.0)) else np.array([plain])
 
 
 def _unbeaten(errors: np.ndarray, t: float) -> np.ndarray:

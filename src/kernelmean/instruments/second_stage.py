@@ -197,9 +197,15 @@ class Equations:
 
     @property
     def concentration(self) -> float:
-        """m R²/(1 − R²) of the regressor that the instruments move most, each row left out."""
-        left = np.min((self.V**2).mean(0), initial=1.0)
-        return self.m * (1.0 / max(left, arrays.EPS) - 1.0)
+        """m R²/(1 − R²) of the regressor that the instruments move most, each row left out.
+
+        What the exogenous ones tell of it, which the instruments explain wholly, does not count.
+        """
+        left = (self.V**2).mean(0)
+        slopes = arrays.to_numpy(self.Phi)[:, 1 : 1 + len(left)]
+        own = left > CONTROL
+        rest = (without(slopes[:, ~own], slopes[:, own].T) ** 2).mean(1)
+        return self.m * np.max(rest / left[own] - 1.0, initial=0.0) if own.any() else np.inf
 
     def steadied(self, groups: list[Group]) -> Equations:
         """With 1/(m − q) of the moments of v = φ − M, q instruments: Fuller's constant (1977).
