@@ -44,10 +44,10 @@ def _best(kernel: Kernel, points, weights, nearest) -> Array:
     starts = kernel.project(xp.take(points, xp.reshape(nearest, (-1,)), axis=0))
     ends = _fixed_points(kernel, points, weights, starts)
     # both are sorted by member, each with a row per start
-    scores = [_distances(kernel, points, weights, X) for X in (starts, ends)]
-    best = arrays.to_numpy(xp.argmin(xp.concat(scores, axis=1), axis=1))
     both = [xp.reshape(X, (*nearest.shape, points.shape[1])) for X in (starts, ends)]
     candidates = xp.reshape(xp.concat(both, axis=1), (-1, points.shape[1]))
+    scores = _distances(kernel, points, weights, candidates)
+    best = arrays.to_numpy(xp.argmin(scores, axis=1))
     return arrays.take(candidates, 2 * nearest.shape[1] * np.arange(len(best)) + best, axis=0)
 
 
@@ -65,22 +65,17 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
     On a manifold the sum is taken of the lifted points, and the quotient is their projection.
     """
     xp, lifted = arrays.namespace(X), kernel.lift(points)
-    rows = np.arange(X.shape[0])
-    member = rows // (X.shape[0] // weights.shape[0])
-    done = []
+    found, moving = xp.asarray(X, copy=True), np.arange(X.shape[0])
+    member = moving // (X.shape[0] // weights.shape[0])
     for _ in range(FIXED_POINT_STEPS):
-        G = kernel.pull(X, points) * arrays.take(weights, member[rows], axis=0)
-        new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
-        new = xp.where(xp.isfinite(new), new, X)
-        moving = arrays.to_numpy(_moved(kernel.lift(X), kernel.lift(new)))
-        stopped, left = np.flatnonzero(~moving), np.flatnonzero(moving)
-        done.append((rows[stopped], arrays.take(new, stopped, axis=0)))
-        rows, X = rows[left], arrays.take(new, left, axis=0)
-        if not len(rows):
+        old = arrays.take(found, moving, axis=0)
+        G = kernel.pull(old, points) * arrays.take(weights, member[moving], axis=0)
+        new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], old)
+        found[moving] = new = xp.where(xp.isfinite(new), new, old)
+        moving = moving[arrays.to_numpy(_moved(kernel.lift(old), kernel.lift(new)))]
+        if not len(moving):
             break
-    done.append((rows, X))
-    order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
-    return arrays.take(xp.concat([found for _, found in done]), order, axis=0)
+    return found
 
 
 def _moved(old, new) -> Array:
