@@ -590,24 +590,13 @@ class _Parabolas:
         """The first s with ∫_0^s max(p, 0) = area: Newton, and bisection where that leaves."""
         s = np.clip(area / _whole(self.area(1.0)), 0.0, 1.0)
         low, high = np.zeros_like(s), np.ones_like(s)
-        p, at, want = self, np.arange(len(s)), area
-        x = s.copy()
         for _ in range(STEPS):
-            excess = p.area(x) - want
-            low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+            excess = self.area(s) - area
+            low, high = np.where(excess < 0, s, low), np.where(excess < 0, high, s)
             with np.errstate(all="ignore"):
-                new = x - excess / np.maximum(p.value(x), 0.0)
+                new = s - excess / np.maximum(self.value(s), 0.0)
             new = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-            s[at] = new
-            going = np.flatnonzero(np.abs(new - x) > 1e-13)
-            if not len(going):
+            step, s = np.abs(new - s), new
+            if not (step > 1e-13).any():
                 break
-            p, at, want = p._take(going), at[going], want[going]
-            x, low, high = new[going], low[going], high[going]
         return s
-
-    def _take(self, some: np.ndarray) -> _Parabolas:
-        part = object.__new__(_Parabolas)
-        part.a, part.b, part.c = self.a[some], self.b[some], self.c[some]
-        part.cuts, part.positive = self.cuts[:, some], self.positive[:, some]
-        return part
