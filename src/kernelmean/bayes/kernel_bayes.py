@@ -253,8 +253,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _factors(self, X, prior, supervision) -> tuple[_Rows, Array, Array]:
         """The rows behind posteriors, whose weights on them are left rightᵀ."""
-        coordinates, points = self._coordinates(X)
-        rows = self._rows(prior, supervision)
+        points, rows = as_new_points(self, X), self._rows(prior, supervision)
+        coordinates = self.features_x_.transform(points)
         if rows.further is not None:
             coordinates = rows.further.widened(points, coordinates)
         second = None if rows.every is None else rows.every.second
@@ -352,10 +352,6 @@ class KernelBayes(Saveable, BaseEstimator):
         if prior is None and self.ratio is None:
             return laws
         return laws.tilted(partial(_floored, self._ratio(self._prior(prior))[0]))
-
-    def _coordinates(self, X) -> tuple[Array, Array]:
-        points = as_new_points(self, X)
-        return self.features_x_.transform(points), points
 
     # ------------------------------------------------------------ the prior
 

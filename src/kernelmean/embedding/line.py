@@ -8,7 +8,7 @@ closed form. Where q has one sign its mass in the cell is the difference of F: e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -300,13 +300,14 @@ def _tables(
     """
     q, F = np.zeros((rank, len(grid))), np.zeros((rank, len(grid)))
     far, behind = reach(kernel, NEGLIGIBLE), 0
-    passed = np.zeros((rank, 1))
+    passed, step = np.zeros((rank, 1)), BLOCK_FLOATS // NODES  # points whose kernel fits in memory
     for start in range(0, len(grid), NODES):
         block = slice(start, start + NODES)
         first, last = np.searchsorted(x, [grid[block][0] - far, grid[block][-1] + far])
         passed += _weigh(rows, slice(behind, first), np.ones((first - behind, 1)), rank)
         F[:, block], behind = passed, first
-        for near in _runs(first, last):
+        for i in range(first, last, step):
+            near = slice(i, min(i + step, last))
             X, T = x[near, None], grid[block, None]
             q[:, block] += _weigh(rows, near, kernel.density(X, T), rank)
             F[:, block] += _weigh(rows, near, kernel.distribution(X, T), rank)
@@ -320,13 +321,6 @@ def _weigh(rows: np.ndarray | None, near: slice, K: np.ndarray, rank: int) -> np
     spread = np.zeros((rank, K.shape[1]))
     spread[near] = K
     return spread
-
-
-def _runs(first: int, last: int) -> Iterator[slice]:
-    """The points from `first` to `last`, so many at a time as their kernel fits in memory."""
-    step = BLOCK_FLOATS // NODES
-    for start in range(first, last, step):
-        yield slice(start, min(start + step, last))
 
 
 # ---------------------------------------------------------------- a block of members

@@ -125,6 +125,16 @@ def _lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
             yield Line(column, default_bandwidth(column) if width is None else width)
 
 
+def _smooth_lines(m: WeightedPoints, bandwidth) -> list[Line]:
+    lines = list(_lines(m, bandwidth))
+    if any(isinstance(line, _Steps) for line in lines):
+        raise ValueError(
+            f"bandwidth is {bandwidth}; shortest intervals and regions are those of a density: a "
+            "positive number, or None for the default, is needed"
+        )
+    return lines
+
+
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
     if bandwidth is None or np.ndim(bandwidth) == 0:
         one = None if bandwidth is None else check_positive(bandwidth, "bandwidth", zero=True)
@@ -165,12 +175,7 @@ def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
     if check_choice(kind, "kind", ["central", "shortest"]) == "central":
         both = quantile(m, [(1 - level) / 2, (1 + level) / 2], bandwidth)
         return Interval(both[..., 0, :], both[..., 1, :])
-    if any(width == 0 for width in _bandwidths(bandwidth, m.points.shape[1])):
-        raise ValueError(
-            f"bandwidth is {bandwidth}; the shortest interval is that of a density: a positive "
-            "bandwidth, or None for the default, is needed"
-        )
-    ends = [line.shortest(level) for line in _lines(m, bandwidth)]
+    ends = [line.shortest(level) for line in _smooth_lines(m, bandwidth)]
     lower, upper = (_returned(m, np.stack(ends, axis=-1)[:, i]) for i in (0, 1))
     return Interval(lower, upper)
 
@@ -181,9 +186,7 @@ def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
     d = m.points.shape[1]
     if d != 1:
         raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
-    if any(width == 0 for width in _bandwidths(bandwidth, 1)):
-        raise ValueError(f"bandwidth is {bandwidth}; a positive number, or None, is needed")
-    (line,) = _lines(m, bandwidth)
+    (line,) = _smooth_lines(m, bandwidth)
     found = [arrays.like(ends, m.points) for ends in line.regions(level)]
     return found if m.batch is not None else found[0]
 
