@@ -394,7 +394,7 @@ class KernelBayes(Saveable, BaseEstimator):
         U, eta = self.features_z_.transform(m.points), None
         if self.ratio is None:
             coefficients, eta = self._solve_ratio(U, m)
-            ratio = partial(_ratio_at, self.features_z_, coefficients)
+            ratio: Callable[[Array], Array] = partial(_ratio_at, self.features_z_, coefficients)
             beta = self._Q @ coefficients / n
         elif self._learns_ratio:
             fitted = clone(self.ratio).fit(self.points_, m)
