@@ -44,10 +44,10 @@ def _best(kernel: Kernel, points, weights, nearest) -> Array:
     starts = kernel.project(xp.take(points, xp.reshape(nearest, (-1,)), axis=0))
     ends = _fixed_points(kernel, points, weights, starts)
     # both are sorted by member, each with a row per start
+    scores = [_distances(kernel, points, weights, X) for X in (starts, ends)]
+    best = arrays.to_numpy(xp.argmin(xp.concat(scores, axis=1), axis=1))
     both = [xp.reshape(X, (*nearest.shape, points.shape[1])) for X in (starts, ends)]
     candidates = xp.reshape(xp.concat(both, axis=1), (-1, points.shape[1]))
-    scores = _distances(kernel, points, weights, candidates)
-    best = arrays.to_numpy(xp.argmin(scores, axis=1))
     return arrays.take(candidates, 2 * nearest.shape[1] * np.arange(len(best)) + best, axis=0)
 
 
