@@ -71,7 +71,8 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
         old = arrays.take(found, moving, axis=0)
         G = kernel.pull(old, points) * arrays.take(weights, member[moving], axis=0)
         new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], old)
-        found[moving] = new = xp.where(xp.isfinite(new), new, old)
+        new = xp.where(xp.isfinite(new), new, old)
+        found[arrays.like(moving, found)] = new
         moving = moving[arrays.to_numpy(_moved(kernel.lift(old), kernel.lift(new)))]
         if not len(moving):
             break
