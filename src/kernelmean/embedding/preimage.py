@@ -65,18 +65,22 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
     On a manifold the sum is taken of the lifted points, and the quotient is their projection.
     """
     xp, lifted = arrays.namespace(X), kernel.lift(points)
-    found, moving = xp.asarray(X, copy=True), np.arange(X.shape[0])
-    member = moving // (X.shape[0] // weights.shape[0])
+    rows = np.arange(X.shape[0])
+    member = rows // (X.shape[0] // weights.shape[0])
+    done = []
     for _ in range(FIXED_POINT_STEPS):
-        old = arrays.take(found, moving, axis=0)
-        G = kernel.pull(old, points) * arrays.take(weights, member[moving], axis=0)
-        new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], old)
-        new = xp.where(xp.isfinite(new), new, old)
-        found[arrays.like(moving, found)] = new
-        moving = moving[arrays.to_numpy(_moved(kernel.lift(old), kernel.lift(new)))]
-        if not len(moving):
+        G = kernel.pull(X, points) * arrays.take(weights, member[rows], axis=0)
+        new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
+        new = xp.where(xp.isfinite(new), new, X)
+        moving = arrays.to_numpy(_moved(kernel.lift(X), kernel.lift(new)))
+        stopped, left = np.flatnonzero(~moving), np.flatnonzero(moving)
+        done.append((rows[stopped], arrays.take(new, stopped, axis=0)))
+        rows, X = rows[left], arrays.take(new, left, axis=0)
+        if not len(rows):
             break
-    return found
+    done.append((rows, X))
+    order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
+    return arrays.take(xp.concat([found for _, found in done]), order, axis=0)
 
 
 def _moved(old, new) -> Array:
