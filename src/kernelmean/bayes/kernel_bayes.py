@@ -400,8 +400,9 @@ class KernelBayes(Saveable, BaseEstimator):
             fitted = clone(self.ratio).fit(self.points_, m)
             ratio, beta, eta = fitted.predict, fitted.weights_, fitted.reg_
         else:
-            ratio = self.ratio if callable(self.ratio) else lambda _: self.ratio
-            beta = as_vector(ratio(self.points_), "ratio", n=n) / n
+            found = self.ratio(self.points_) if callable(self.ratio) else self.ratio
+            given = as_vector(found, "ratio", n=n)
+            ratio, beta = self.ratio if callable(self.ratio) else lambda _: given, given / n
         shares = covered_shares(beta, _coverage(U, m, self.kernel_z_))
         return ratio if shares is beta else _even, shares, eta
 
