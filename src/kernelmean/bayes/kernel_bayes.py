@@ -253,8 +253,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _factors(self, X, prior, supervision) -> tuple[_Rows, Array, Array]:
         """The rows behind posteriors, whose weights on them are left rightᵀ."""
-        coordinates, points = self._coordinates(X)
-        rows = self._rows(prior, supervision)
+        points, rows = as_new_points(self, X), self._rows(prior, supervision)
+        coordinates = self.features_x_.transform(points)
         if rows.further is not None:
             coordinates = rows.further.widened(points, coordinates)
         second = None if rows.every is None else rows.every.second
@@ -266,7 +266,7 @@ class KernelBayes(Saveable, BaseEstimator):
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
         check_is_fitted(self)
         if self.density_ is not None:
-            return self._shares(self._prior(prior))[1], self.density_.reg_
+            return self._ratio(self._prior(prior))[2], self.density_.reg_
         rows = self._rows(prior, supervision)
         return rows.reg_prior, self._reg(rows)
 
@@ -351,34 +351,14 @@ class KernelBayes(Saveable, BaseEstimator):
             raise ValueError("supervision needs rule='importance'; this one has 'density'")
         if prior is None and self.ratio is None:
             return laws
-        ratio = self._ratio(self._prior(prior))
-        return laws.tilted(partial(_floored, ratio))
-
-    def _ratio(self, m: MeanEmbedding) -> Callable[[Array], Array]:
-        """r as a function of latents."""
-        if self._learns_ratio:
-            return clone(self.ratio).fit(self.points_, m).predict
-        if callable(self.ratio):
-            return self.ratio
-        if self.ratio is not None:
-            return lambda _: as_vector(self.ratio, "ratio", n=self.points_.shape[0])
-        U = self.features_z_.transform(m.points)
-        coefficients, _ = self._solve_ratio(U, m)
-        found = self._Q @ coefficients
-        covered_shares(found, _coverage(U, m, self.kernel_z_))  # warns where little is covered
-        none = not bool(arrays.namespace(found).any(found > 0))
-        return partial(_ratio_at, self.features_z_, coefficients, float(none))
-
-    def _coordinates(self, X) -> tuple[Array, Array]:
-        points = as_new_points(self, X)
-        return self.features_x_.transform(points), points
+        return laws.tilted(partial(_floored, self._ratio(self._prior(prior))[0]))
 
     # ------------------------------------------------------------ the prior
 
     def _rows(self, prior, supervision) -> _Rows:
         """The pairs with their shares under the prior, and the supervision below them."""
         m = self._prior(prior)
-        beta, reg_prior = self._shares(m)
+        _, beta, reg_prior = self._ratio(m)
         every = self._every(m) if self._of_some else None
         rows = _Rows(self._Phi, beta, self._Q, self.points_, reg_prior, every=every)
         return rows if supervision is None else self._append(rows, *unpack_supervision(supervision))
@@ -392,8 +372,8 @@ class KernelBayes(Saveable, BaseEstimator):
                     "prior is another one than before this model was saved, and its rows are "
                     "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
                 )
-            with hushed():  # `_shares` said what the latents do not cover
-                ratio = self._ratio(m)
+            with hushed():  # `_rows` said what the latents do not cover
+                ratio = self._ratio(m)[0]
             ratio = partial(_floored, ratio) if self.rule == "importance" else ratio
             return Every.of(self._far, (self.features_x_, self.features_z_), ratio)
 
@@ -408,19 +388,23 @@ class KernelBayes(Saveable, BaseEstimator):
             raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
         return m
 
-    def _shares(self, m: MeanEmbedding) -> tuple[Array, float | None]:
-        """β_i = r(z_i)/n at the training latents, and η."""
+    def _ratio(self, m: MeanEmbedding) -> tuple[Callable[[Array], Array], Array, float | None]:
+        """r as a function of latents, β_i = r(z_i)/n at the training latents, and η."""
         n = self.points_.shape[0]
         U, eta = self.features_z_.transform(m.points), None
         if self.ratio is None:
             coefficients, eta = self._solve_ratio(U, m)
+            ratio: Callable[[Array], Array] = partial(_ratio_at, self.features_z_, coefficients)
             beta = self._Q @ coefficients / n
         elif self._learns_ratio:
             fitted = clone(self.ratio).fit(self.points_, m)
-            beta, eta = fitted.weights_, fitted.reg_
+            ratio, beta, eta = fitted.predict, fitted.weights_, fitted.reg_
         else:
-            beta = as_vector(self._ratio(m)(self.points_), "ratio", n=n) / n
-        return covered_shares(beta, _coverage(U, m, self.kernel_z_)), eta
+            found = self.ratio(self.points_) if callable(self.ratio) else self.ratio
+            given = as_vector(found, "ratio", n=n)
+            ratio, beta = self.ratio if callable(self.ratio) else lambda _: given, given / n
+        shares = covered_shares(beta, _coverage(U, m, self.kernel_z_))
+        return ratio if shares is beta else _even, shares, eta
 
     def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
         """Coefficients of the ratio, and η: given, or sought once for each prior."""
@@ -585,8 +569,12 @@ def _floored(ratio: Callable, z) -> Array:
     return arrays.namespace(z).clip(ratio(z), 0.0, None)
 
 
-def _ratio_at(features: FeatureMap, coefficients, more: float, z) -> Array:
-    return features.transform(z) @ coefficients + more
+def _ratio_at(features: FeatureMap, coefficients, z) -> Array:
+    return features.transform(z) @ coefficients
+
+
+def _even(z) -> Array:
+    return arrays.namespace(z).ones_like(z[:, 0])
 
 
 def _coverage(U, m: MeanEmbedding, kernel: Kernel) -> float:

@@ -87,24 +87,20 @@ class MeanEmbedding(Scored, WeightedPoints):
         The bandwidth chosen, names of columns and rows, and which laws were asked for outside the
         training data.
         """
-        m = self.reweighted(self._left)
-        m._bandwidth, m._labels, m._extrapolated = bandwidth, labels, extrapolated
-        return m
+        return self.altered(_bandwidth=bandwidth, _labels=labels, _extrapolated=extrapolated)
 
     def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
         """All points moved by `shift`, of shape (d,) or (1, d), or each by its own, (n, d).
 
         Columns are made so much wider before, `widths` (d,): points, kernel and bandwidth.
         """
-        m = self.reweighted(self._left)
         if widths is None:
-            m._points = self._points + shift
-            return m
-        m._points = self._points * arrays.like(widths, self._points) + shift
-        m._kernel = self._kernel.scaled(widths)
-        if self._bandwidth is not None:
-            m._bandwidth = tuple((np.asarray(self._bandwidth) * widths).tolist())
-        return m
+            return self.altered(_points=self._points + shift)
+        points = self._points * arrays.like(widths, self._points) + shift
+        width: Width = self._bandwidth
+        if width is not None:
+            width = tuple((np.asarray(width) * widths).tolist())
+        return self.altered(_points=points, _kernel=self._kernel.scaled(widths), _bandwidth=width)
 
     def tilted(self, factor: Callable) -> MeanEmbedding:
         """The law whose density is `factor` times this one's: weights w_i f(x_i), of sum one.
@@ -141,9 +137,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         if not bool(xp.all(most > 0)):
             raise ValueError("factor is zero wherever a law has weight: nothing is left of it")
         kept = xp.where((whole >= 0.5 * most)[..., None], weights, above)
-        m = self.reweighted(kept / xp.sum(kept, axis=-1)[..., None])
-        m._right = None
-        return m
+        return self.altered(_left=kept / xp.sum(kept, axis=-1)[..., None], _right=None)
 
     @property
     def bandwidth(self) -> Width:
@@ -558,12 +552,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         rows = arrays.namespace(self._points).concat([self._points, other.points])
         order = np.lexsort(arrays.to_numpy(rows).T)  # for both orders of the two the same
         kernel = self._asked.resolve(arrays.take(rows, order, axis=0))
-        return self._with_kernel(kernel), other._with_kernel(kernel)
-
-    def _with_kernel(self, kernel: Kernel) -> MeanEmbedding:
-        m = self.reweighted(self._left)
-        m._kernel = kernel
-        return m
+        return self.altered(_kernel=kernel), other.altered(_kernel=kernel)
 
 
 def _check_weights(weights, n: int) -> Array:

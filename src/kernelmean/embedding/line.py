@@ -8,7 +8,7 @@ closed form. Where q has one sign its mass in the cell is the difference of F: e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -291,13 +291,14 @@ def _tables(
     """
     q, F = np.zeros((rank, len(grid))), np.zeros((rank, len(grid)))
     far, behind = reach(kernel, NEGLIGIBLE), 0
-    passed = np.zeros((rank, 1))
+    passed, step = np.zeros((rank, 1)), BLOCK_FLOATS // NODES  # points whose kernel fits in memory
     for start in range(0, len(grid), NODES):
         block = slice(start, start + NODES)
         first, last = np.searchsorted(x, [grid[block][0] - far, grid[block][-1] + far])
         passed += _weigh(rows, slice(behind, first), np.ones((first - behind, 1)), rank)
         F[:, block], behind = passed, first
-        for near in _runs(first, last):
+        for i in range(first, last, step):
+            near = slice(i, min(i + step, last))
             X, T = x[near, None], grid[block, None]
             q[:, block] += _weigh(rows, near, kernel.density(X, T), rank)
             F[:, block] += _weigh(rows, near, kernel.distribution(X, T), rank)
@@ -311,13 +312,6 @@ def _weigh(rows: np.ndarray | None, near: slice, K: np.ndarray, rank: int) -> np
     spread = np.zeros((rank, K.shape[1]))
     spread[near] = K
     return spread
-
-
-def _runs(first: int, last: int) -> Iterator[slice]:
-    """The points from `first` to `last`, so many at a time as their kernel fits in memory."""
-    step = BLOCK_FLOATS // NODES
-    for start in range(first, last, step):
-        yield slice(start, min(start + step, last))
 
 
 # ---------------------------------------------------------------- a block of members
@@ -581,24 +575,13 @@ class _Parabolas:
         """The first s with ∫_0^s max(p, 0) = area: Newton, and bisection where that leaves."""
         s = np.clip(area / _whole(self.area(1.0)), 0.0, 1.0)
         low, high = np.zeros_like(s), np.ones_like(s)
-        p, at, want = self, np.arange(len(s)), area
-        x = s.copy()
         for _ in range(STEPS):
-            excess = p.area(x) - want
-            low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+            excess = self.area(s) - area
+            low, high = np.where(excess < 0, s, low), np.where(excess < 0, high, s)
             with np.errstate(all="ignore"):
-                new = x - excess / np.maximum(p.value(x), 0.0)
+                new = s - excess / np.maximum(self.value(s), 0.0)
             new = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-            s[at] = new
-            going = np.flatnonzero(np.abs(new - x) > 1e-13)
-            if not len(going):
+            step, s = np.abs(new - s), new
+            if not (step > 1e-13).any():
                 break
-            p, at, want = p._take(going), at[going], want[going]
-            x, low, high = new[going], low[going], high[going]
         return s
-
-    def _take(self, some: np.ndarray) -> _Parabolas:
-        part = object.__new__(_Parabolas)
-        part.a, part.b, part.c = self.a[some], self.b[some], self.c[some]
-        part.cuts, part.positive = self.cuts[:, some], self.positive[:, some]
-        return part

@@ -242,32 +242,36 @@ class Even:
 # ---------------------------------------------------------------- rejection sampling
 
 
-def rejection(m: WeightedPoints, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
-    """`n` draws from each member of a batch, (batch, n, d)."""
-    return np.concatenate([_draws(m.points, w, kernel, n, rng) for w in m.weight_blocks()])
+def rejection(
+    m: WeightedPoints, kernel: Kernel, n: int, rng: np.random.Generator, spare: bool = True
+) -> np.ndarray:
+    """`n` draws from each member of a batch, (batch, n, d).
+
+    With `spare`, a dozen proposals or more at a time, which pays where many draws are wanted.
+    """
+    blocks = m.weight_blocks()
+    return np.concatenate([_draws(m.points, w, kernel, n, rng, spare) for w in blocks])
 
 
-def _draws(points: np.ndarray, weights: np.ndarray, kernel: Kernel, n: int, rng) -> np.ndarray:
+def _draws(points, weights: np.ndarray, kernel: Kernel, n: int, rng, spare: bool) -> np.ndarray:
     """Propose for all members that lack draws, keep what is accepted, and again."""
     drawn, have = np.empty((len(weights), n, points.shape[1])), np.zeros(len(weights), dtype=int)
     tried, lacking = 0, np.arange(len(weights))
     while len(lacking) and tried < PROPOSALS * (n + 16):
-        size = _proposals(n - int(have[lacking].min()), len(lacking) * len(points))
-        proposed = propose(points, weights[lacking], kernel, size, rng)
-        kept = rng.random(proposed.shape[:2]) < chance(points, weights[lacking], kernel, proposed)
+        missing = n - int(have[lacking].min())
+        most = BLOCK_FLOATS // (len(lacking) * len(points))
+        size = max(1, min(2 * missing + 16 if spare else missing, most))
+        proposed = _propose(points, weights[lacking], kernel, size, rng)
+        kept = rng.random(proposed.shape[:2]) < _chance(points, weights[lacking], kernel, proposed)
         place = have[lacking, None] + np.cumsum(kept, axis=1) - 1
         who, which = np.nonzero(kept & (place < n))
         drawn[lacking[who], place[who, which]] = proposed[who, which]
         have[lacking] = np.minimum(n, have[lacking] + kept.sum(axis=1))
         tried, lacking = tried + size, np.flatnonzero(have < n)
-    return complete(drawn, have, lacking, points, weights, kernel, rng)
+    return _complete(drawn, have, lacking, points, weights, kernel, rng)
 
 
-def _proposals(missing: int, width: int) -> int:
-    return max(1, min(2 * missing + 16, BLOCK_FLOATS // width))
-
-
-def propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int, rng) -> np.ndarray:
+def _propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int, rng) -> np.ndarray:
     """Draws from the positive weights of each member, smoothed by the kernel, (b, size, d)."""
     upto = np.cumsum(np.maximum(weights, 0.0), axis=1)
     if not (upto[:, -1] > 0).all():
@@ -282,7 +286,7 @@ def propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int, 
     return kernel.project(points[rows] + noise).reshape(len(weights), size, -1)
 
 
-def chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) -> np.ndarray:
+def _chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) -> np.ndarray:
     """max(q, 0)/q⁺ = 1 − min(1, q⁻/q⁺) at the proposals of each member, (b, size)."""
     if not (weights < 0).any():
         return np.ones(proposed.shape[:2])
@@ -292,7 +296,7 @@ def chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) ->
     return 1.0 - np.minimum(1.0, below / above)[:, :, 0]
 
 
-def complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
+def _complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
     """The rest from the positive weights, where almost every proposal was rejected."""
     if not len(lacking):
         return drawn
@@ -301,7 +305,7 @@ def complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
         "draws are from the positive weights",
     )
     n = drawn.shape[1]
-    rest = propose(points, weights[lacking], kernel, n, rng)
+    rest = _propose(points, weights[lacking], kernel, n, rng)
     missing = np.arange(n) >= have[lacking, None]
     drawn[lacking] = np.where(missing[:, :, None], rest, drawn[lacking])
     return drawn

@@ -6,6 +6,7 @@ Moments, densities, quantiles, regions, samples, preimage, herding.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -97,21 +98,14 @@ def negative_mass(
 def cdf(m: WeightedPoints, Y, bandwidth) -> Array:
     """Distribution functions per column of a normalised embedding."""
     Y = arrays.to_numpy(m.checked(Y))
-    found = [
-        _steps(column, y) if width == 0 else _line(column, width).cdf(y)
-        for (column, width), y in zip(_columns(m, bandwidth), Y.T, strict=True)
-    ]
+    found = [line.cdf(y) for line, y in zip(_lines(m, bandwidth), Y.T, strict=True)]
     return _returned(m, np.stack(found, axis=-1))
 
 
 def quantile(m: WeightedPoints, q, bandwidth=0.0) -> Array:
     """Quantiles per column of a normalised embedding."""
     levels = as_levels(q)
-    u = np.atleast_1d(levels)
-    found = [
-        _quantiles(column, u) if width == 0 else _line(column, width).quantile(u)
-        for column, width in _columns(m, bandwidth)
-    ]
+    found = [line.quantile(np.atleast_1d(levels)) for line in _lines(m, bandwidth)]
     values = np.stack(found, axis=-1)  # (batch, k, d)
     return _returned(m, values[:, 0] if levels.ndim == 0 else values)
 
@@ -120,12 +114,25 @@ def _returned(m: WeightedPoints, values: np.ndarray) -> Array:
     return arrays.like(values if m.batch is not None else values[0], m.points)
 
 
-def _columns(m: WeightedPoints, bandwidth) -> Iterator[tuple[WeightedPoints, float | None]]:
-    """Each column as a batch of embeddings, with its bandwidth."""
-    every = m.members()
-    for j, width in enumerate(_bandwidths(bandwidth, m.points.shape[1])):
-        kernel = m.kernel if width == 0 else m.kernel.on([j], m.points.shape[1])
-        yield WeightedPoints(every.points[:, [j]], *every.factors, kernel), width
+def _lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
+    """The distributions of each column: a `Line`, or `_Steps` without a bandwidth."""
+    every, d = m.members(), m.points.shape[1]
+    for j, width in enumerate(_bandwidths(bandwidth, d)):
+        if width == 0:
+            yield _Steps(every, j)
+        else:
+            column = WeightedPoints(every.points[:, [j]], *every.factors, m.kernel.on([j], d))
+            yield Line(column, default_bandwidth(column) if width is None else width)
+
+
+def _smooth_lines(m: WeightedPoints, bandwidth) -> list[Line]:
+    lines = list(_lines(m, bandwidth))
+    if any(isinstance(line, _Steps) for line in lines):
+        raise ValueError(
+            f"bandwidth is {bandwidth}; shortest intervals and regions are those of a density: a "
+            "positive number, or None for the default, is needed"
+        )
+    return lines
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
@@ -138,35 +145,28 @@ def _bandwidths(bandwidth, d: int) -> list[float | None]:
     return list(each)
 
 
-def _line(column: WeightedPoints, width: float | None) -> Line:
-    return Line(column, default_bandwidth(column) if width is None else width)
+class _Steps:
+    """Distribution functions of one column of weighted points, rearranged to increase."""
 
+    def __init__(self, members: WeightedPoints, column: int):
+        x = members.points[:, column]
+        self.members, self.order = members, np.argsort(x, kind="stable")
+        self.x = x[self.order]
 
-def _sorted_steps(members: WeightedPoints) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Sorted points and, for a block of members, the distribution function there, rearranged."""
-    x = members.points[:, 0]
-    order = np.argsort(x, kind="stable")
-    for weights in members.weight_blocks():
-        yield x[order], np.sort(np.cumsum(weights[:, order], axis=1), axis=1)
+    def _rows(self) -> Iterator[np.ndarray]:
+        """Of each member, the values at the sorted points."""
+        for weights in self.members.weight_blocks():
+            yield from np.sort(np.cumsum(weights[:, self.order], axis=1), axis=1)
 
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """(batch, m)."""
+        at = np.searchsorted(self.x, y, side="right")
+        return np.clip([np.append(0.0, F)[at] for F in self._rows()], 0.0, 1.0)
 
-def _steps(members: WeightedPoints, y: np.ndarray) -> np.ndarray:
-    """The rearranged distribution function (batch, m) of the weighted points."""
-    found = []
-    for x, F in _sorted_steps(members):
-        at = np.searchsorted(x, y, side="right")
-        F = np.concatenate([np.zeros((len(F), 1)), F], axis=1)
-        found.append(np.clip(F[:, at], 0.0, 1.0))
-    return np.concatenate(found)
-
-
-def _quantiles(members: WeightedPoints, levels: np.ndarray) -> np.ndarray:
-    """Quantiles (batch, k) of one column: invert the rearranged distribution function."""
-    found = []
-    for x, F in _sorted_steps(members):
-        at = np.stack([np.searchsorted(row, levels - 1e-12) for row in F])
-        found.append(x[np.minimum(at, len(x) - 1)])
-    return np.concatenate(found)
+    def quantile(self, levels: np.ndarray) -> np.ndarray:
+        """(batch, k)."""
+        at = np.stack([np.searchsorted(F, levels - 1e-12) for F in self._rows()])
+        return self.x[np.minimum(at, len(self.x) - 1)]
 
 
 def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
@@ -175,12 +175,7 @@ def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
     if check_choice(kind, "kind", ["central", "shortest"]) == "central":
         both = quantile(m, [(1 - level) / 2, (1 + level) / 2], bandwidth)
         return Interval(both[..., 0, :], both[..., 1, :])
-    if any(width == 0 for width in _bandwidths(bandwidth, m.points.shape[1])):
-        raise ValueError(
-            f"bandwidth is {bandwidth}; the shortest interval is that of a density: a positive "
-            "bandwidth, or None for the default, is needed"
-        )
-    ends = [_line(column, width).shortest(level) for column, width in _columns(m, bandwidth)]
+    ends = [line.shortest(level) for line in _smooth_lines(m, bandwidth)]
     lower, upper = (_returned(m, np.stack(ends, axis=-1)[:, i]) for i in (0, 1))
     return Interval(lower, upper)
 
@@ -191,10 +186,8 @@ def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
     d = m.points.shape[1]
     if d != 1:
         raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
-    if any(width == 0 for width in _bandwidths(bandwidth, 1)):
-        raise ValueError(f"bandwidth is {bandwidth}; a positive number, or None, is needed")
-    ((column, width),) = _columns(m, bandwidth)
-    found = [arrays.like(ends, m.points) for ends in _line(column, width).regions(level)]
+    (line,) = _smooth_lines(m, bandwidth)
+    found = [arrays.like(ends, m.points) for ends in line.regions(level)]
     return found if m.batch is not None else found[0]
 
 

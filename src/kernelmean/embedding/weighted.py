@@ -45,8 +45,12 @@ class WeightedPoints(Saveable):
 
     def reweighted(self, left) -> Self:
         """Another left factor of the weights, on the same points."""
+        return self.altered(_left=left)
+
+    def altered(self, **parts) -> Self:
+        """A copy with other attributes."""
         m = copy.copy(self)
-        m._left = left
+        vars(m).update(parts)
         return m
 
     # ------------------------------------------------------------ what it is made of
@@ -120,10 +124,8 @@ class WeightedPoints(Saveable):
         chosen = [check_column(c, d, "columns") for c in asked]
         if not chosen or len(set(chosen)) != len(chosen):
             raise ValueError(f"columns is {columns!r}; different column numbers are needed")
-        m = copy.copy(self)
-        m._points = arrays.take(self._points, chosen, axis=1)
-        m._kernel = self._kernel.on(chosen, d)
-        return m
+        points = arrays.take(self._points, chosen, axis=1)
+        return self.altered(_points=points, _kernel=self._kernel.on(chosen, d))
 
     # ------------------------------------------------------------ sums over the points
 

@@ -110,21 +110,5 @@ def _negative_mass(m: MeanEmbedding, bandwidth: float) -> np.ndarray:
 
 def _one_of_each(m: MeanEmbedding, bandwidth: float, rng) -> np.ndarray:
     """One draw from each member of a batch: one proposal at a time for those that lack it."""
-    every, kernel = m.members(), m.kernel.smoothing(bandwidth)
-    return np.concatenate([_accepted(every.points, w, kernel, rng) for w in every.weight_blocks()])
-
-
-def _accepted(points: np.ndarray, weights: np.ndarray, kernel, rng) -> np.ndarray:
-    # `rejection` proposes a dozen for each draw, which pays where many are wanted of each
-    drawn, lacking = np.empty((len(weights), 1, points.shape[1])), np.arange(len(weights))
-    for _ in range(positive_part.PROPOSALS):
-        proposed = positive_part.propose(points, weights[lacking], kernel, 1, rng)
-        chance = positive_part.chance(points, weights[lacking], kernel, proposed)[:, 0]
-        kept = rng.random(len(lacking)) < chance
-        drawn[lacking[kept]] = proposed[kept]
-        lacking = lacking[~kept]
-        if not len(lacking):
-            break
-    have = np.ones(len(weights), dtype=int)
-    have[lacking] = 0
-    return positive_part.complete(drawn, have, lacking, points, weights, kernel, rng)[:, 0]
+    kernel = m.kernel.smoothing(bandwidth)
+    return positive_part.rejection(m.members(), kernel, 1, rng, spare=False)[:, 0]
