@@ -34,7 +34,8 @@ MOST_LETTERS = 10_000
 MOST_MADE = 5_000  # columns of all terms together
 CONTRASTS = ["treatment", "sum", "helmert", "diff", "poly"]  # as in C(x, contr.sum)
 ELEMENTWISE = ["where", "clip"]  # of NumPy, beside its ufuncs
-BROKEN = (NotImplementedError, RecursionError, OverflowError, MemoryError)  # of odd texts
+UNMATCHED = (AttributeError, LookupError, TypeError)  # formulaic's own, of "(]" and "log(``)"
+BROKEN = (*UNMATCHED, ArithmeticError, MemoryError, RuntimeError)  # of odd texts
 PLAIN = (
     *(ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare),
     *(ast.List, ast.Tuple, ast.Dict, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
@@ -185,9 +186,11 @@ def _structure(formula: str) -> tuple[list, list, list]:
     try:
         _check_size(formula, parser)
         sides = formulaic.Formula(formula, _parser=parser)
-    except (formulaic.errors.FormulaicError, SyntaxError, AttributeError, *BROKEN) as err:
-        known = not isinstance(err, AttributeError)  # formulaic's own, where brackets do not match
-        reason = str(err).partition("\n")[0].rstrip(".") if known else "brackets do not match"
+    except (formulaic.errors.FormulaicError, SyntaxError, *BROKEN) as err:
+        known = not isinstance(err, UNMATCHED)
+        reason = (
+            str(err).partition("\n")[0].rstrip(".") if known else "something stands where it cannot"
+        )
         raise ValueError(
             f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}"
         ) from err
@@ -393,7 +396,7 @@ def _evaluate(terms: list, table, states: dict, levels: dict) -> tuple[Any, Any]
             raise ValueError(
                 f"data has categories that the model was not fitted on: {unseen[:200]}"
             ) from warning
-        except (formulaic.errors.FormulaicError, ValueError, TypeError, *BROKEN) as err:
+        except (formulaic.errors.FormulaicError, ValueError, *BROKEN) as err:
             raise ValueError(f"the formula cannot be evaluated on data: {err}") from err
     frame = matrix.astype(float).set_axis(table.index, axis=0)
     _refuse_infinite(frame, table)
@@ -422,7 +425,7 @@ def _refuse_wide(terms: list, table) -> None:
         )
 
 
-def _width(factor: Any, table) -> int:
+def _width(factor: Any, table) -> float:
     """How many columns a factor makes at most."""
     match factor.eval_method.value:
         case "lookup" if hasattr(table[factor.expr], "cat"):
@@ -433,7 +436,7 @@ def _width(factor: Any, table) -> int:
             if any(ast.unparse(call.func) == "C" for call in calls):
                 return len(table[names].drop_duplicates())
             splines = [call for call in calls if ast.unparse(call.func) in SPLINES]
-            return max([1, *(3 + sum(map(_columns, _sizes(call))) for call in splines)])
+            return max([1.0, *(3 + sum(map(_columns, _sizes(call))) for call in splines)])
     return 1
 
 
