@@ -1,6 +1,6 @@
 """Whatever a file, a table, a formula or a stream holds: a `ValueError` in words, or an answer.
 
-`make fuzz` looks at the few examples that fit in the suite; `make fuzz EXAMPLES=20000` takes about
+`make fuzz` looks at the few examples that fit in the suite; `make fuzz EXAMPLES=100000` takes about
 an hour. What hypothesis found once stays in `.hypothesis/`, and is tried first from then on.
 """
 
