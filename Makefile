@@ -5,7 +5,7 @@
 #   make papers-test   the papers' experiments, in small, the whole demo, and pages in a real browser
 #   make lint    ruff and mypy
 #   make docs    the documentation, in docs/_build/html
-#   make fuzz    odd files, tables, formulas and streams; EXAMPLES=20000 for an hour of them
+#   make fuzz    odd files, tables, formulas and streams; EXAMPLES=100000 for an hour of them
 #   make release-check   wheel and sdist: built, checked, installed, tested; PYTHON= says under which
 #   make lowest  the same with the oldest versions of what is needed
 #   make bench   every benchmark; `make bench QUICK=1` for the small sizes

@@ -287,6 +287,33 @@ def test_bad_formulas(refused, csv, args, message):
     assert message in refused("iv", csv, *args)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("9**9**9", "I(9**9**9)", "poly(price, 10**6)", "(price + season + storm)**200"),
+        *("(price + season)**99**1", "C(season):C(storm):C(weekday)"),
+    ],
+)
+def test_formulas_that_would_be_computed_forever(csv, part):
+    """In a process of its own, as from a shell, so that what hangs is killed."""
+    pytest.importorskip("formulaic")
+    line = [sys.executable, "-m", "kernelmean", "iv", csv, "--out", "none", "--formula"]
+    done = subprocess.run(
+        [*line, f"quantity ~ {part} + [price ~ storm]"],
+        cwd=csv.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert os.listdir(csv.parent) == ["market.csv"]
+
+
 def test_missing_values_and_formulas(run, refused, market, tmp_path):
     pytest.importorskip("formulaic")
     gaps = market.assign(price=market["price"].where(market["price"] > 0))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +109,24 @@ def test_files_load_where_no_extra_is_installed(tmp_path):
     command = [sys.executable, "-c", HIDDEN, str(tmp_path / "model.km")]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout == "KernelBayesFilter(reg=0.5)\n"
+
+
+ROOT = Path(__file__).parents[2]
+CLONE = pytest.mark.skipif(not (ROOT / "conda").is_dir(), reason="not in a clone")
+
+
+@CLONE
+def test_the_conda_recipe_asks_for_what_the_package_asks_for():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text()
+    run = recipe.partition("  run:\n")[2].partition("\n\n")[0].replace("    - ", "").split("\n")
+    needed = [f"python{project['requires-python']}", *project["dependencies"]]
+    assert [line.replace(" ", "") for line in run] == needed
+
+
+@CLONE
+@pytest.mark.parametrize("file", ["conda/recipe.yaml", "CITATION.cff"])
+def test_the_version_is_the_same_everywhere(file):
+    assert f"version: {km.__version__}\n" in (ROOT / file).read_text().replace('"', "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zipfile
 
 import numpy as np
@@ -292,11 +293,12 @@ def test_without_formulaic(monkeypatch):
     "part",
     [
         "(a + b + c)**200",
+        "(a + b + c)**99**1",
         "*".join("abcdefghijkl"),
         "(" + " + ".join(f"v{i}" for i in range(60)) + ")**9",
         " + ".join(f"v{i}" for i in range(5_000)),
     ],
-    ids=["power", "product", "wide", "long"],
+    ids=["power", "power of a power", "product", "wide", "long"],
 )
 def test_formulas_that_would_be_multiplied_out_forever_are_refused(part):
     with pytest.raises(ValueError, match=r"cannot be read \((more than|maximum recursion)"):
@@ -342,3 +344,28 @@ def test_expressions_that_would_be_computed_forever_are_refused(part):
 )
 def test_formulas_as_people_write_them_are_read(part):
     assert parse(f"y ~ {part} + [x ~ z]")["C"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "C(ads):C(season):C(wind)",
+        "C(ads * season):C(wind)",
+        "C(region):C(ads):C(wind)",
+        "poly(season, 99):bs(wind, df=99)",
+        f"bs(season, knots={list(range(60))}):bs(wind, df=99)",
+    ],
+)
+def test_more_columns_than_fit_are_refused_before_they_are_made(market, part):
+    begun = time.process_time()
+    with pytest.raises(ValueError, match=r"columns of these 80 rows; at most 5,000"):
+        read_formula(f"sales ~ {part} + [price ~ wave]", market)
+    assert time.process_time() - begun < 5
+
+
+def test_columns_of_categories_are_counted_as_they_are_made(market):
+    """3 ports × 3 columns of a spline, and 2 of the 3 regions."""
+    part = "C(port):bs(season, knots=[0.0], degree=2) + region"
+    table = market.assign(region=market["region"].astype("category"))
+    *_, C = read_formula(f"sales ~ {part} + [price ~ wave]", table)
+    assert C.shape[1] == 3 * 3 + 2

@@ -28,7 +28,7 @@ class Commands(TyperGroup):
         except UserError as err:
             fail(str(err), err.code)
         except UsageError as err:
-            fail(err.format_message())
+            fail(err.format_message().replace("Value error, ", ""))  # pydantic's, not ours
         except OSError as err:
             fail(f"{err.strerror or err}{f': {err.filename}' if err.filename else ''}")
         except MemoryError:

@@ -26,6 +26,7 @@ from .moments import FAN, Moments, block_rows, evenly, row_blocks
 from .threads import streamed
 
 STEP = 50_000  # rows of a block of an array
+NO_BLOCKS = "there are no rows; at least one block of rows is needed"
 
 
 def merged(one, other):
@@ -111,6 +112,8 @@ class Rows(FarAway):
 
     def take(self, rows: np.ndarray) -> Any:
         """Rows by their numbers, which ascend."""
+        if not self.counts:
+            raise ValueError(NO_BLOCKS)
         starts = np.cumsum([0, *self.counts])
         pieces = pairwise(np.searchsorted(rows, starts))
         every = {b: rows[i:j] - starts[b] for b, (i, j) in enumerate(pieces)}
@@ -271,7 +274,7 @@ def _in_tree(parts: Iterator, merge: Callable) -> Any:
     while len(ahead := list(itertools.islice(parts, 2))) > 1:
         parts = _by_eights(itertools.chain(ahead, parts), merge)
     if not ahead:
-        raise ValueError("there are no rows; at least one block of rows is needed")
+        raise ValueError(NO_BLOCKS)
     return ahead[0]
 
 

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from ..core.extras import require
 from ..core.saving import Saveable
 
 SPLINES = ("poly", "bs", "cr", "cs", "cc")  # the second argument is a number of columns
-WIDTHS = ("df", "degree")  # so are these
+WIDTHS = ("df", "degree", "knots")  # so are these, or lists
 MOST_COLUMNS = 100  # of a spline
 FUNCTIONS = [
     *("I", "C", "log", "log2", "log10", "exp", "exp2", "exp10", "center", "scale", "standardize"),
@@ -31,9 +31,11 @@ FUNCTIONS = [
 ]
 MOST_TERMS = 1_000  # of a formula, multiplied out
 MOST_LETTERS = 10_000
+MOST_MADE = 5_000  # columns of all terms together
 CONTRASTS = ["treatment", "sum", "helmert", "diff", "poly"]  # as in C(x, contr.sum)
 ELEMENTWISE = ["where", "clip"]  # of NumPy, beside its ufuncs
-BROKEN = (NotImplementedError, RecursionError, OverflowError, MemoryError)  # of odd texts
+UNMATCHED = (AttributeError, LookupError, TypeError)  # formulaic's own, of "(]" and "log(``)"
+BROKEN = (*UNMATCHED, ArithmeticError, MemoryError, RuntimeError)  # of odd texts
 PLAIN = (
     *(ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare),
     *(ast.List, ast.Tuple, ast.Dict, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
@@ -184,9 +186,11 @@ def _structure(formula: str) -> tuple[list, list, list]:
     try:
         _check_size(formula, parser)
         sides = formulaic.Formula(formula, _parser=parser)
-    except (formulaic.errors.FormulaicError, SyntaxError, AttributeError, *BROKEN) as err:
-        known = not isinstance(err, AttributeError)  # formulaic's own, where brackets do not match
-        reason = str(err).partition("\n")[0].rstrip(".") if known else "brackets do not match"
+    except (formulaic.errors.FormulaicError, SyntaxError, *BROKEN) as err:
+        known = not isinstance(err, UNMATCHED)
+        reason = (
+            str(err).partition("\n")[0].rstrip(".") if known else "something stands where it cannot"
+        )
         raise ValueError(
             f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}"
         ) from err
@@ -204,17 +208,20 @@ def _check_size(formula: str, parser: Any) -> None:
 def _terms(node: Any) -> float:
     """How many terms a part of a formula makes at most."""
     if not hasattr(node, "operator"):
-        return 1
+        return 1.0
     operator, sizes = node.operator.symbol, [_terms(part) for part in node.args]
     match operator:
         case "**" | "^":
-            return (1 + sizes[0]) ** min(_power(node.args[1]), 1_000.0)
+            return min(1 + sizes[0], 1e9) ** min(_power(node.args[1]), 20.0)  # no overflow
         case "*" | "/" | ":" | "%in%" | "in":
             return prod(1 + size for size in sizes)
     return sum(sizes)
 
 
 def _power(token: Any) -> float:
+    """What stands behind `**`; a power of a power, whichever way it is read, is refused."""
+    if hasattr(token, "operator"):
+        return inf
     try:
         return float(str(token))
     except ValueError:
@@ -248,11 +255,12 @@ def _names(*parts: list) -> list[str]:
             case "lookup":
                 names[factor.expr] = None
             case "python":
-                names |= dict.fromkeys(_expression_names(factor.expr))
+                names |= dict.fromkeys(_read(factor.expr)[1])
     return list(names)
 
 
-def _expression_names(expression: str) -> list[str]:
+def _read(expression: str) -> tuple[ast.AST, list[str]]:
+    """An expression of Python, and the columns in it."""
     from formulaic.utils.code import sanitize_variable_names
 
     aliases: dict[str, str] = {}
@@ -261,7 +269,7 @@ def _expression_names(expression: str) -> list[str]:
         names = _variables(tree, expression)
     except (SyntaxError, *BROKEN) as err:
         raise ValueError(f"{expression[:80]!r} in the formula cannot be read: {err}") from err
-    return [aliases.get(name, name) for name in names]
+    return tree, [aliases.get(name, name) for name in names]
 
 
 def _variables(node: ast.AST, expression: str) -> list[str]:
@@ -296,8 +304,7 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
         case ast.Constant(value=int(value)):
             cheap = abs(value) <= 2**53
         case ast.Call(func=ast.Name(id=name)) if name in SPLINES:
-            sizes = [*node.args[1:2], *(k.value for k in node.keywords if k.arg in WIDTHS)]
-            cheap = all(map(_is_small, sizes))
+            cheap = sum(map(_columns, _sizes(node))) <= MOST_COLUMNS
         case _:
             cheap = True
     if not cheap:
@@ -308,16 +315,26 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
         )
 
 
+def _sizes(spline: ast.Call) -> list[ast.expr]:
+    """What says how many columns a spline has."""
+    return [*spline.args[1:2], *(k.value for k in spline.keywords if k.arg in WIDTHS)]
+
+
 def _is_container(node: ast.AST) -> bool:
     text = isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
     return text or isinstance(node, ast.List | ast.Tuple | ast.Dict)
 
 
-def _is_small(node: ast.AST) -> bool:
-    """Whether it is a literal number of columns, None, or a list of knots."""
-    if isinstance(node, ast.Constant):
-        return not isinstance(node.value, int) or node.value <= MOST_COLUMNS
-    return isinstance(node, ast.List)
+def _columns(size: ast.AST) -> float:
+    """Columns that a literal number, or a list of knots, stands for."""
+    match size:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Constant():
+            return 0
+        case ast.List(elts=knots):
+            return len(knots)
+    return inf
 
 
 def _known(function: ast.AST) -> bool:
@@ -362,6 +379,7 @@ def _evaluate(terms: list, table, states: dict, levels: dict) -> tuple[Any, Any]
     """The columns that terms make, as floats with the index of the table, and formulaic's spec."""
     formulaic = _formulaic()
     _refuse_text(terms, table)
+    _refuse_wide(terms, table)
     kind = formulaic.parser.types.Factor.Kind.CATEGORICAL
     spec = formulaic.ModelSpec(
         formulaic.SimpleFormula(terms),
@@ -374,11 +392,11 @@ def _evaluate(terms: list, table, states: dict, levels: dict) -> tuple[Any, Any]
         try:
             matrix = spec.get_model_matrix(table.reset_index(drop=True))
         except formulaic.errors.DataMismatchWarning as warning:
-            unseen = re.findall(r"\{.*?\}", str(warning))
+            unseen = ", ".join(re.findall(r"\{.*?\}", str(warning)))
             raise ValueError(
-                f"data has categories that the model was not fitted on: {', '.join(unseen)}"
+                f"data has categories that the model was not fitted on: {unseen[:200]}"
             ) from warning
-        except (formulaic.errors.FormulaicError, ValueError, TypeError, *BROKEN) as err:
+        except (formulaic.errors.FormulaicError, ValueError, *BROKEN) as err:
             raise ValueError(f"the formula cannot be evaluated on data: {err}") from err
     frame = matrix.astype(float).set_axis(table.index, axis=0)
     _refuse_infinite(frame, table)
@@ -395,6 +413,31 @@ def _refuse_text(terms: list, table) -> None:
             raise ValueError(
                 f"column {name!r} has dtype {kind}, not numbers; for categories write C({name})"
             )
+
+
+def _refuse_wide(terms: list, table) -> None:
+    """Before they are made: C(a):C(b):C(c) of 200 rows may be eight million columns."""
+    columns = sum(prod(_width(factor, table) for factor in term.factors) for term in terms)
+    if columns > MOST_MADE:
+        raise ValueError(
+            f"the formula makes up to {columns:,} columns of these {len(table):,} rows; at most "
+            f"{MOST_MADE:,} are possible: take fewer categories, or narrower splines"
+        )
+
+
+def _width(factor: Any, table) -> float:
+    """How many columns a factor makes at most."""
+    match factor.eval_method.value:
+        case "lookup" if hasattr(table[factor.expr], "cat"):
+            return table[factor.expr].nunique()
+        case "python":
+            tree, names = _read(factor.expr)
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            if any(ast.unparse(call.func) == "C" for call in calls):
+                return len(table[names].drop_duplicates())
+            splines = [call for call in calls if ast.unparse(call.func) in SPLINES]
+            return max([1.0, *(3 + sum(map(_columns, _sizes(call))) for call in splines)])
+    return 1
 
 
 def _refuse_infinite(frame, table) -> None:

@@ -140,6 +140,11 @@ class Plan(drafts.Plan):
             or self.variates(draft) is not None
         ):
             return None
+        if not self.refine:
+            raise ValueError(
+                "refine is False, and a backbone or inputs are given: whether states help beside "
+                "a line is judged by rows held out, which only refine=True has"
+            )
         options = Backbone() if self.backbone == "auto" else self.backbone
         Y = arrays.to_numpy(rows.points)
         found = search(options, Y, rows.seen, rows.sequences, inputs)

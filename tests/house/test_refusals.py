@@ -1,0 +1,128 @@
+"""What is refused or warned of, in words that the other tests do not read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernelmean as km
+
+x = np.linspace(-1.0, 1.0, 40)[:, None]
+y = x[:, 0] ** 2
+
+
+def table(*names: str):
+    return pytest.importorskip("pandas").DataFrame(dict.fromkeys(names, x[:, 0]))
+
+
+REFUSED = {
+    "complex points": (lambda: km.Gaussian(1.0)(x * 1j), "x is complex|X is complex"),
+    "a kernel of names, an array": (
+        lambda: km.on_columns({"a": km.Gaussian(1.0)})(x),
+        r"columns \['a'\] are names, but the points are a plain array",
+    ),
+    "a kernel of names that the data lack": (
+        lambda: km.ConditionalEmbedding(km.on_columns({"c": "gaussian"})).fit(table("a", "b"), y),
+        r"kernel names columns \['c'\], but the data have \['a', 'b'\]",
+    ),
+    "a Gram matrix by name": (
+        lambda: km.ConditionalEmbedding("precomputed").fit(x, y),
+        r"kernel_x: for a precomputed Gram matrix pass kernelmean.Precomputed\(gram\)",
+    ),
+    "a kernel without size": (
+        lambda: km.ConditionalEmbedding(km.Linear()).fit(0.0 * x, y),
+        r"X gives Linear\(.*\) no size: k\(x, x\) is 0 for every row",
+    ),
+    "another number of columns": (
+        lambda: km.DensityRatio().fit(x, x).predict(np.hstack([x, x])),
+        "Z has 2 columns but the denominator has 1",
+    ),
+    "a state that does not move": (
+        lambda: km.KernelBayesFilter(inference="densities").fit(x, 0.0 * x),
+        "column 0 of Z is constant; densities need it to vary",
+    ),
+    "inputs of a model without a line": (
+        lambda: km.KernelStateSpace(backbone=None).fit(x, inputs=x),
+        "inputs were given, and backbone is None, which takes them",
+    ),
+    "inputs and moments alone": (
+        lambda: km.KernelStateSpace(refine=False).fit(x, inputs=x),
+        "refine is False, and a backbone or inputs are given",
+    ),
+    "no rows of a table": (lambda: next(iter(km.Rows([]).few(3))), "^there are no rows; at least"),
+    "no rows": (
+        lambda: km.ConditionalEmbedding().fit(km.Rows([]), km.Rows([])),
+        "^there are no rows; at least",
+    ),
+    "y without X": (
+        lambda: km.display.StructuralCurveDisplay.from_estimator(
+            km.KernelIV(tune_lengthscale=False).fit(x, y, Z=x), None, y
+        ),
+        "X is None, but y is given; both or neither are needed",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(what):
+    ask, words = REFUSED[what]
+    with pytest.raises(ValueError, match=words):
+        ask()
+
+
+def test_rows_without_a_weight_have_the_marginal_density():
+    """Where location and the box of the data are left out: the thesis's estimator, far away."""
+    model = km.ConditionalDensity(km.Gaussian(0.05), 0.3, reg=1e-3).fit(
+        np.vstack([x, x + 9]), [*y, *y]
+    )
+    with pytest.warns(km.NumericalWarning, match="1 rows of X are so far from the data"):
+        found = model.pdf([[0.5]], [[4.5]])
+    np.testing.assert_allclose(found, km.MeanEmbedding(y).density([[0.5]], 0.3), rtol=1e-6)
+
+
+@pytest.mark.slow
+class TestInputs:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def series():
+        rng = np.random.default_rng(0)
+        U = rng.normal(size=(80, 1))
+        return np.cumsum(0.3 * rng.normal(size=80))[:, None] + U, U
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def driven(series):
+        X, U = series
+        return km.KernelStateSpace(random_state=0).fit(X, inputs=U)
+
+    @pytest.mark.parametrize(
+        ("rows", "words"),
+        [
+            (None, "inputs is None; the model was fitted with 1 of them"),
+            (3, "inputs has 3 rows; 80 are needed"),
+        ],
+    )
+    def test_of_other_rows(self, series, driven, rows, words):
+        X, U = series
+        with pytest.raises(ValueError, match=words):
+            driven.predict(X, inputs=None if rows is None else U[:rows])
+
+    def test_of_other_columns(self, series, driven):
+        X, U = series
+        with pytest.raises(ValueError, match="inputs has 2 columns"):
+            driven.predict(X, inputs=np.hstack([U, U]))
+
+    def test_where_there_were_none(self, series):
+        X, U = series
+        alone = km.KernelStateSpace(random_state=0, refine=False).fit(X)
+        with pytest.raises(ValueError, match="inputs were given, and none in fitting"):
+            alone.predict(X, inputs=U)
+
+    def test_paths_go_on_from_one_sequence(self, series, driven):
+        X, U = series
+        with pytest.raises(ValueError, match="lengths has 2 entries; one sequence is needed"):
+            driven.sample_paths(X, 3, 2, lengths=[40, 40], inputs=U, inputs_ahead=U[:3])
+
+    def test_a_line_is_not_drawn_from_as_states(self, driven):
+        with pytest.raises(ValueError, match="has a backbone, beside which states are"):
+            driven.recovered()
