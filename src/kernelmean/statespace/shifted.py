@@ -9,7 +9,7 @@ import numpy as np
 
 from ..chains.results import ObservationLaw
 from ..core import arrays
-from ..core.checks import Array, check_finite, generator
+from ..core.checks import Array, check_choice, check_finite, generator
 from ..core.interval import Interval
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, Transform
@@ -64,9 +64,8 @@ class ShiftedLaw(ObservationLaw):
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        if kind == "central":
-            ends = self.quantile([0.5 - level / 2, 0.5 + level / 2])
-            return Interval(ends[..., 0, :], ends[..., 1, :])
+        if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+            return super().interval(level)
         points = np.sort(arrays.to_numpy(self._points()), axis=-2)
         count = round(level * points.shape[-2])
         widths = points[..., count:, :] - points[..., :-count, :]
