@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -142,9 +143,7 @@ class RegimeBelief(ObservationLaw):
 
     def copy(self) -> RegimeBelief:
         """A belief that later steps of this one leave alone."""
-        other = type(self).__new__(type(self))
-        vars(other).update(vars(self))
-        return other
+        return copy(self)
 
     def __repr__(self) -> str:
         return f"RegimeBelief({np.round(self._probabilities, 3).tolist()})"

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from ..chains.rows import observed
@@ -44,11 +43,3 @@ def tune(
         for point, value in zip(grid, scores, strict=True)
     ]
     return tuned
-
-
-def widened(bandwidth, factor: float):
-    """A bandwidth, in one number or several, times a factor."""
-    if bandwidth is None:
-        return None
-    found = tuple(factor * np.atleast_1d(bandwidth))
-    return found[0] if len(found) == 1 else found
