@@ -319,7 +319,7 @@ class Refinement:
         found = {factor: self.held_out(factor, first)}
         for step in (1 / STEP, STEP):
             h = factor
-            while _within(h * step / self._thumb) and found[h].total == max(
+            while NARROWEST <= h * step / self._thumb <= WIDEST and found[h].total == max(
                 held.total for held in found.values()
             ):
                 h *= step
@@ -418,7 +418,3 @@ def judged(smoothing: AnySmoothing, rows: Rows, learned: Climb) -> tuple:
     means = weights.T @ arrays.to_numpy(rows.there)
     means /= np.maximum(weights.sum(axis=0), np.finfo(float).tiny)[:, None]
     return loglik, predicted(alpha, chain, rows.sequences) @ means
-
-
-def _within(ratio: float) -> bool:
-    return NARROWEST <= ratio <= WIDEST
