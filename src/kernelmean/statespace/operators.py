@@ -91,16 +91,24 @@ class PairMoments:
     mean_x: np.ndarray
     penalty: tuple[float, float]
 
+    def loss(self, U: np.ndarray, V: np.ndarray) -> float:
+        """L(U, V)."""
+        return sum(self.terms(U, V))
+
     def terms(self, U: np.ndarray, V: np.ndarray) -> Terms:
         """The three parts of the loss."""
         return self.evaluate(U, V)[0]
 
-    def evaluate(self, U: np.ndarray, V: np.ndarray) -> tuple[Terms, np.ndarray, np.ndarray]:
-        """The parts of the loss, ∂L/∂U and ∂L/∂V.
+    def gradient(self, U: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """∂L/∂U and ∂L/∂V.
 
         Of the moments, with B = C_X (Vᵀ)^l and G = 2(UBUᵀ − C_l): GUBᵀ + GᵀUB for U, and
         Σ_{k<l} (Vᵀ)^k UᵀGᵀU C_X (Vᵀ)^{l−1−k} for V.
         """
+        return self.evaluate(U, V)[1:]
+
+    def evaluate(self, U: np.ndarray, V: np.ndarray) -> tuple[Terms, np.ndarray, np.ndarray]:
+        """The parts of the loss, and its gradient."""
         first, second = self.penalty
         left_y, left_x = U @ self.mean_x - self.mean_y, V @ self.mean_x - self.mean_x
         on_U = 2 * first * np.outer(left_y, self.mean_x)
@@ -120,8 +128,7 @@ class PairMoments:
                 for left, right in zip(powers, reversed(powers), strict=True)
             )
             powers.append(powers[-1] @ V.T)
-        means = first * float(left_y @ left_y), second * float(left_x @ left_x)
-        return Terms(off, *means), on_U, on_V
+        return Terms(off, first * _square(left_y), second * _square(left_x)), on_U, on_V
 
 
 def minimise(
@@ -180,6 +187,10 @@ def _roots(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = solves.eigh(A)
     values = np.sqrt(np.maximum(values, len(A) * arrays.EPS * values[-1]))
     return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+
+
+def _square(v: np.ndarray) -> float:
+    return float(v @ v)
 
 
 # ------------------------------------------------------------ moments
