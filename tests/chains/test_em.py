@@ -413,15 +413,15 @@ class TestClimb:
         left_out = np.eye(40, dtype=bool) | ~used[None]
         gamma = np.where(used[:, None], end.gamma, 0.0)
         b = slow.emission_densities(X, X, gamma, normal_density(0.5), left_out=left_out)
-        got = judged(smoothing, rows, end)
+        loglik, mean = judged(smoothing, rows, end)
         means = [gamma[:, k] @ X / gamma[:, k].sum() for k in range(2)]
         prior, want, forecasts = end.chain.startprob, [], []
         for row in b:
             want.append(np.log(prior @ row))
             forecasts.append(prior @ means)
             prior = (prior * row / (prior @ row)) @ end.chain.transmat
-        assert_allclose(got.loglik, want, atol=1e-7)
-        assert_allclose(got.mean, forecasts, atol=1e-7)
+        assert_allclose(loglik, want, atol=1e-7)
+        assert_allclose(mean, forecasts, atol=1e-7)
 
     def test_missing_rows_at_both_ends_and_all_through(self):
         X, states = two_clusters(300, 48, apart=4.0)

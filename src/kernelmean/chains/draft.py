@@ -22,6 +22,7 @@ from .emission import (
     can_smooth,
     coordinates_of,
     is_constant,
+    one_or_each,
     smoothing_kernel,
 )
 from .markov import Chain
@@ -236,7 +237,7 @@ def as_bandwidth(bandwidth, d: int) -> float | tuple[float, ...] | None:
         raise ValueError(f"bandwidth is {bandwidth!r}; positive numbers are needed")
     if len(widths) not in (1, d):
         raise ValueError(f"bandwidth has {len(widths)} entries; 1 or {d} are needed")
-    return float(widths[0]) if len(widths) == 1 else tuple(float(w) for w in widths)
+    return one_or_each(widths)
 
 
 def of_moments(draft: Draft, space, laws: MeanEmbedding, chain: Chain, bandwidth) -> FittedChain:

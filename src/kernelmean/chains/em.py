@@ -310,11 +310,8 @@ class Refinement:
         return replace(more, history=before + more.history, start=c.start)
 
     def _climb(self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int) -> Climb:
-        return self._climb_on(self.rows, smoothing, gamma, chain, max_iter)
-
-    def _climb_on(self, rows: Rows, smoothing: AnySmoothing, gamma, chain, max_iter: int) -> Climb:
         rules = self.maximise, self.effort.patience
-        return climb(smoothing, rows, gamma, chain, max_iter, self.tol, *rules)
+        return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol, *rules)
 
     @stage("bandwidths")
     def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, HeldOut]:
@@ -322,7 +319,7 @@ class Refinement:
         found = {factor: self.held_out(factor, first)}
         for step in (1 / STEP, STEP):
             h = factor
-            while _within(h * step / self._thumb) and found[h].total == max(
+            while NARROWEST <= h * step / self._thumb <= WIDEST and found[h].total == max(
                 held.total for held in found.values()
             ):
                 h *= step
@@ -373,16 +370,20 @@ class Refinement:
 
         EM on a half sets out from `first`, or from that half of `near`.
         """
-        smoothing, seen = self.smoothing(bandwidth), self.rows.seen
-        found, starts, steps = HeldOut.blank(self.rows), [first, first], self.effort.half_iter
+        smoothing, rows, steps = self.smoothing(bandwidth), self.rows, self.effort.half_iter
+        loglik, mean = np.zeros(len(rows.seen)), np.zeros(rows.points.shape)
+        starts, climbs = [first, first], list[Climb]()
         if near is not None:
             starts, steps = near.climbs, self.effort.more
-        for used, start in zip(self.rows.halves(STRETCHES), starts, strict=True):
-            half = replace(self.rows, used=used)
-            learned = self._climb_on(half, smoothing, start.gamma, start.chain, steps)
-            found.climbs.append(learned)
-            found.take(seen & ~used, judged(smoothing, half, learned))
-        return found
+        for used, start in zip(rows.halves(STRETCHES), starts, strict=True):
+            half = replace(rows, used=used)
+            on_half = replace(self, rows=half)
+            learned = on_half._climb(smoothing, start.gamma, start.chain, steps)
+            climbs.append(learned)
+            there = rows.seen & ~used
+            for told, every in zip((loglik, mean), judged(smoothing, half, learned), strict=True):
+                told[there] = every[there]
+        return HeldOut(loglik, mean, climbs)
 
 
 @dataclass(frozen=True)
@@ -401,32 +402,19 @@ class HeldOut:
 
     loglik: np.ndarray
     mean: np.ndarray
-    climbs: list[Climb] = field(default_factory=list)
-
-    @classmethod
-    def blank(cls, rows: Rows) -> HeldOut:
-        """Zeros."""
-        return cls(np.zeros(len(rows.seen)), np.zeros(rows.points.shape))
+    climbs: list[Climb]
 
     @property
     def total(self) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1}) of the rows seen."""
         return float(self.loglik.sum())
 
-    def take(self, rows: np.ndarray, other: HeldOut) -> None:
-        """Fill in some rows."""
-        self.loglik[rows], self.mean[rows] = other.loglik[rows], other.mean[rows]
 
-
-def judged(smoothing: AnySmoothing, rows: Rows, learned: Climb) -> HeldOut:
-    """Forecasts of all rows, by the laws of the rows used, never their own."""
+def judged(smoothing: AnySmoothing, rows: Rows, learned: Climb) -> tuple:
+    """Log-likelihoods and means of all rows, by the laws of the rows used, never their own."""
     logb, chain = log_emissions(smoothing, rows, learned.gamma), learned.chain
     alpha, loglik = filtered(logb, chain, rows.sequences)
     weights = rows.weights(learned.gamma)
     means = weights.T @ arrays.to_numpy(rows.there)
     means /= np.maximum(weights.sum(axis=0), np.finfo(float).tiny)[:, None]
-    return HeldOut(loglik, predicted(alpha, chain, rows.sequences) @ means)
-
-
-def _within(ratio: float) -> bool:
-    return NARROWEST <= ratio <= WIDEST
+    return loglik, predicted(alpha, chain, rows.sequences) @ means

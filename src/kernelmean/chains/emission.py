@@ -55,6 +55,12 @@ def is_constant(points) -> bool:
     return bool(xp.all(points == points[:1, :]))
 
 
+def one_or_each(widths: np.ndarray) -> float | tuple[float, ...]:
+    """A bandwidth as one number, or as one for each column."""
+    found = tuple(float(w) for w in widths)
+    return found[0] if len(found) == 1 else found
+
+
 def rule_of_thumb(n: int, d: int) -> float:
     """Silverman's bandwidth for normal data, in median distances.
 

@@ -24,15 +24,12 @@ from ..core.saving import Saveable
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
-from ..embedding.embedding import MeanEmbedding
 from .draft import Draft, Fit
 from .emission import EmissionsByState
 from .markov import Chain
-from .model import FittedChain, Laws
-from .model_bayes import ModelBayes
+from .model import FittedChain
 from .results import RegimeBelief, RegimeForecast
 from .rows import Rows, gaps_in, observed
-from .variates import Variates
 
 
 @doors("fit", "score", "log_predictive", "one_step", "forecast")
@@ -46,17 +43,6 @@ class ChainEstimator(Saveable, BaseEstimator):
     random_state: Any
     kernel: Any
     features: Any
-    startprob_: np.ndarray
-    transmat_: np.ndarray
-    emissions_: MeanEmbedding
-    laws_: Laws
-    rule_: ModelBayes | None
-    bandwidth_: float | tuple[float, ...] | None
-    variates_: Variates | None
-    history_: np.ndarray
-    converged_: bool
-    reg_: float | None
-    kernel_: Any
     noun: ClassVar[str]
 
     # ------------------------------------------------------------ learning
@@ -205,15 +191,8 @@ class ChainEstimator(Saveable, BaseEstimator):
         """
         check_count(steps, "steps")
         rows, chain = self.rows(X, lengths), self.chain_
-        states = chain.ahead(rows, steps)
-        labels = Labels.of(X)
-        one = len(rows.sequences) == 1
-        labels = labels.ahead(steps) if one else Labels(labels.columns)
-        return self.forecast_of(
-            arrays.like(states, rows.points), chain.mixture(states), chain.spread, labels
-        )
-
-    forecast_of: ClassVar[type[RegimeForecast]] = RegimeForecast
+        states = arrays.like(chain.ahead(rows, steps), rows.points)
+        return RegimeForecast(chain, states, labels_ahead(X, rows, steps))
 
     def draw(self, n_samples: int, random_state) -> tuple[Array, np.ndarray]:
         """A sequence of observations, and numbers of its states."""
@@ -296,6 +275,12 @@ class ChainEstimator(Saveable, BaseEstimator):
         """The state of today of what version 1 has saved."""
         names = {"_laws": "laws_", "_bayes": "rule_", "_space": "space_"}
         return {names.get(k, k): v for k, v in with_old_keywords(cls, state).items()}
+
+
+def labels_ahead(X, rows: Rows, steps: int) -> Labels:
+    """Names of the columns, and of the steps after one sequence."""
+    labels = Labels.of(X)
+    return labels.ahead(steps) if len(rows.sequences) == 1 else Labels(labels.columns)
 
 
 def _text(bandwidth) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, as_floats, check_columns, check_library, generator
+from ..core.checks import Array, as_floats, check_columns, check_level, check_library, generator
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.old_names import attribute
@@ -26,7 +29,11 @@ class ObservationLaw(Law):
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        return self.embedding.interval(level, self.bandwidth, kind)
+        if kind != "central":
+            return self.embedding.interval(level, self.bandwidth, kind)
+        level = check_level(level)
+        ends = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return Interval(ends[..., 0, :], ends[..., 1, :])
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d)."""
@@ -44,28 +51,36 @@ class RegimeForecast(ObservationLaw):
 
     Attributes
     ----------
+    chain : FittedChain
     states : array of shape (steps, K)
         Probabilities of the states; several sequences follow each other.
-    embedding : MeanEmbedding
-        Batch of embedded laws of the observations, Σ_k P(x = k) μ_k.
-    bandwidth : float, tuple or None
-        Of the emission densities, which quantiles of the forecasts share; 0 where densities are
-        of variates: quantiles are then those of weighted rows.
     labels : Labels
         Names of the columns, and dates or numbers of the steps.
     """
 
+    chain: FittedChain
     states: Array
-    embedding: MeanEmbedding
-    bandwidth: float | tuple[float, ...] | None
-    labels: Labels
+    labels: Labels = field(default_factory=Labels)
+
+    stands_for: ClassVar = "states"
     observations = attribute("observations", "embedding")
+
+    @cached_property
+    def embedding(self) -> MeanEmbedding:
+        """Batch of embedded laws, Σ_k P(x = k) μ_k."""
+        return self.chain.mixture(arrays.to_numpy(self.states))
+
+    @property
+    def bandwidth(self):  # type: ignore[override]
+        """Of the emission densities; 0, that of weighted rows, where these are of variates."""
+        return self.chain.spread
 
     def __len__(self) -> int:
         return int(self.states.shape[0])
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} steps, {self.states.shape[1]} states)"
+        states = f"{self.states.shape[1]} {self.stands_for}"
+        return f"{type(self).__name__}({len(self)} steps, {states})"
 
 
 def as_prior(prior, K: int) -> np.ndarray:
@@ -128,9 +143,7 @@ class RegimeBelief(ObservationLaw):
 
     def copy(self) -> RegimeBelief:
         """A belief that later steps of this one leave alone."""
-        other = type(self).__new__(type(self))
-        vars(other).update(vars(self))
-        return other
+        return copy(self)
 
     def __repr__(self) -> str:
         return f"RegimeBelief({np.round(self._probabilities, 3).tolist()})"

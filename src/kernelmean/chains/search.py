@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,26 +45,14 @@ def factors(values, name: str) -> list[float]:
     return found
 
 
-@dataclass(frozen=True)
-class NextError:
+def next_error(fitted, X, lengths) -> float:
     """−mean ‖y_t − E[y_t | y_1, ..., y_{t-1}]‖² over the rows held back that are there."""
-
-    X: Any
-    lengths: Any
-
-    def __call__(self, fitted) -> float:
-        points, seen = observed(self.X, "X_val")
-        off = arrays.to_numpy(points - fitted.one_step(self.X, self.lengths))[seen]
-        return -float((off * off).sum(axis=1).mean())
+    points, seen = observed(X, "X_val")
+    off = arrays.to_numpy(points - fitted.one_step(X, lengths))[seen]
+    return -float((off * off).sum(axis=1).mean())
 
 
-@dataclass(frozen=True)
-class NextLikelihood:
+def next_likelihood(fitted, X, lengths) -> float:
     """Mean log p(y_t | y_1, ..., y_{t-1}) over the rows held back that are there."""
-
-    X: Any
-    lengths: Any
-
-    def __call__(self, fitted) -> float:
-        _, seen = observed(self.X, "X_val")
-        return float(np.mean(fitted.log_predictive(self.X, self.lengths)[seen]))
+    _, seen = observed(X, "X_val")
+    return float(np.mean(fitted.log_predictive(X, lengths)[seen]))

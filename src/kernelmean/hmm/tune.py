@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.base import clone
 
 from ..chains.order import Order, Spectrum
 from ..chains.rows import Rows
-from ..chains.search import Judge, NextError, best_fit, factors
+from ..chains.search import Judge, best_fit, factors, next_error
 from ..core import arrays
 from ..core.checks import as_vector, check_count, check_lengths
 from ..core.minimise import mean_and_error
@@ -32,7 +33,7 @@ def tune(
     """
     check_count(n_fits, "n_fits")
     scales = factors(scales, "scales")
-    judge: Judge = NextError(X_val, lengths_val)
+    judge: Judge = partial(next_error, X=X_val, lengths=lengths_val)
     if states is not None:
         states = arrays.to_numpy(as_vector(states, "states"))
         check_lengths(len(X_val), len(states), "X_val", "states")

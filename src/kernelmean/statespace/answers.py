@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..chains.estimator import ChainEstimator
+from ..chains.estimator import ChainEstimator, labels_ahead
 from ..chains.rows import Rows
 from ..core import arrays
 from ..core.checks import (
@@ -214,9 +214,7 @@ class SpaceAnswers(ChainEstimator):
             As for `filter`.
         level : float
         """
-        level = check_level(level)
-        ends = self.predict_quantile(X, [0.5 - level / 2, 0.5 + level / 2], lengths, inputs)
-        return Interval(ends[:, 0, :], ends[:, 1, :])
+        return self._laws_of(*self.course(X, lengths, inputs)).interval(check_level(level))
 
     def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
@@ -257,9 +255,7 @@ class SpaceAnswers(ChainEstimator):
         rows, course = self.course(X, lengths, inputs)
         chain, count = self.chain_, len(rows.sequences)
         known = self.given(inputs_ahead, steps * count, "inputs_ahead")
-        states = chain.ahead(rows, steps)
-        labels = Labels.of(X)
-        labels = labels.ahead(steps) if count == 1 else Labels(labels.columns)
+        states, labels = chain.ahead(rows, steps), labels_ahead(X, rows, steps)
         p = arrays.like(states, rows.points)
         if course is None:
             return StateForecast(chain, p, labels)

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..chains.draft import Draft
+from ..chains.emission import one_or_each
 from ..chains.options import EM, as_em
 from ..core import arrays
 from ..core.checks import column_names, generator
@@ -364,12 +365,15 @@ class KernelStateSpace(SpaceAnswers):
         kernel_x = fitted_kernel(latent.kernel, self.nodes_).scaled(scale)
         line = self.backbone_
         guards = tuple(guard * np.array(self.guard_))
+        widths = self.bandwidth_
+        if widths is not None:
+            widths = one_or_each(width * np.atleast_1d(widths))
         return clone(self).set_params(
             kernel=self.kernel_.scaled(scale),
             n_latent=self.nodes_.shape[1],
             latent=replace(latent, kernel=kernel_x),
             backbone=None if line is None else line.options,
-            bandwidth=tune.widened(self.bandwidth_, width),
+            bandwidth=widths,
             em=replace(as_em(self.em), guard=guards, penalty=penalty),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import softmax
 from scipy.stats import norm, qmc
 
 from ..chains.markov import Chain, stationary
@@ -54,10 +55,10 @@ class Latent(Saveable):
             return cls(nodes, np.full(m, 1 / m))
         if d == 1:
             nodes = np.linspace(-REACH, REACH, m)[:, None]
-            return cls(nodes, _shares(-0.5 * nodes[:, 0] ** 2))
+            return cls(nodes, softmax(-0.5 * nodes[:, 0] ** 2))
         nodes = WIDER * norm.ppf(_spaced(m, d))
         squares = (nodes**2).sum(axis=1)
-        return cls(nodes, _shares(-0.5 * squares * (1 - WIDER**-2)))
+        return cls(nodes, softmax(-0.5 * squares * (1 - WIDER**-2)))
 
     @classmethod
     def _drawn(cls, draws: np.ndarray, m: int, name: str) -> Latent:
@@ -138,11 +139,6 @@ def check_draws(x, shape: tuple[int, ...], name: str) -> np.ndarray:
     if not (np.abs(x) < LARGEST).all():
         raise ValueError(f"{name} returned NaN, infinity or numbers beyond {LARGEST:g}")
     return x
-
-
-def _shares(log_weights: np.ndarray) -> np.ndarray:
-    weights = np.exp(log_weights - log_weights.max())
-    return weights / weights.sum()
 
 
 def _spaced(m: int, d: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import KDTree
+from scipy.special import softmax
 
 from ..chains.markov import Chain
 from ..chains.rows import Rows
@@ -132,19 +133,14 @@ class Pairing:
         paired = z[_pairs(sign * signals, latent)]
         log_shares = -0.5 * arrays.sq_dists(paired, z) / max(BLUR, latent.spacing) ** 2
         linked = neighbours(rows.seen, rows.sequences)
-        gamma = _normalised(log_shares)
+        gamma = softmax(log_shares, axis=1)
         counts = gamma[:-1][linked].T @ gamma[1:][linked]
         return cls(log_shares, moves.from_counts(counts))
 
     @property
     def gamma(self) -> np.ndarray:
         """The probabilities."""
-        return _normalised(self.log_shares)
-
-
-def _normalised(logs: np.ndarray) -> np.ndarray:
-    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
+        return softmax(self.log_shares, axis=1)
 
 
 def variates(rows: Rows, d: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ..chains.model import FittedChain
-from ..chains.results import ObservationLaw, RegimeBelief, as_observation
+from ..chains.results import RegimeBelief, RegimeForecast, as_observation
 from ..core import arrays
 from ..core.checks import Array
 from ..core.labels import Labels
@@ -130,7 +130,7 @@ class LatentResult(Law):
 
 
 @dataclass(frozen=True, repr=False)
-class StateForecast(ObservationLaw):
+class StateForecast(RegimeForecast):
     """Laws of observations, from probabilities of the nodes: of those to come, or given the rows.
 
     Attributes
@@ -142,20 +142,7 @@ class StateForecast(ObservationLaw):
         Names of the columns, and dates or numbers of the steps.
     """
 
-    chain: FittedChain
-    states: Array
-    labels: Labels = field(default_factory=Labels)
-    observations = attribute("observations", "embedding")
-
-    @cached_property
-    def embedding(self) -> MeanEmbedding:
-        """Of the innovations, or of the observations themselves."""
-        return self.chain.mixture(arrays.to_numpy(self.states))
-
-    @property
-    def bandwidth(self):  # type: ignore[override]
-        """Of the emission densities."""
-        return self.chain.spread
+    stands_for = "nodes"
 
     def at(self, rows) -> StateForecast:
         """Some of the laws."""
@@ -189,12 +176,6 @@ class StateForecast(ObservationLaw):
     def _widths(self) -> np.ndarray:
         d = self.chain.emissions.points.shape[1]
         return np.broadcast_to(np.asarray(self.chain.bandwidth), (len(self), d))
-
-    def __len__(self) -> int:
-        return int(self.states.shape[0])
-
-    def __repr__(self) -> str:
-        return f"StateForecast({len(self)} steps, {self.states.shape[1]} nodes)"
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..chains.emission import one_or_each
 from ..chains.results import ObservationLaw
 from ..core import arrays
-from ..core.checks import Array, check_finite, generator
+from ..core.checks import Array, check_choice, check_finite, generator
 from ..core.interval import Interval
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, Transform
@@ -60,13 +61,12 @@ class ShiftedLaw(ObservationLaw):
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (d,) for a number, (len(q), d) for a list."""
-        return self._back(self.embedding.quantile(q, _as_width(self._widths()[0])), q)
+        return self._back(self.embedding.quantile(q, one_or_each(self._widths()[0])), q)
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        if kind == "central":
-            ends = self.quantile([0.5 - level / 2, 0.5 + level / 2])
-            return Interval(ends[..., 0, :], ends[..., 1, :])
+        if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+            return super().interval(level)
         points = np.sort(arrays.to_numpy(self._points()), axis=-2)
         count = round(level * points.shape[-2])
         widths = points[..., count:, :] - points[..., :-count, :]
@@ -131,7 +131,7 @@ class ShiftedLaw(ObservationLaw):
         whole = self.embedding.batch is None
         laws = [self.embedding] if whole else [self.embedding[k] for k in range(len(self.shift))]
         shifts = self.shift[None] if whole else self.shift
-        return zip(laws, shifts, map(_as_width, self._widths()), strict=True)
+        return zip(laws, shifts, map(one_or_each, self._widths()), strict=True)
 
     def _widths(self) -> np.ndarray:
         """Bandwidths of all laws and columns, (m, d)."""
@@ -139,20 +139,15 @@ class ShiftedLaw(ObservationLaw):
         return np.sqrt(own**2 + np.atleast_2d(self.extra))
 
 
-def _as_width(widths: np.ndarray):
-    found = tuple(float(w) for w in widths)
-    return found[0] if len(found) == 1 else found
-
-
 def by_width(laws: MeanEmbedding, q, widths: np.ndarray) -> Array:
     """Quantiles of a batch of laws, each with its bandwidths: those of (nearly) one together."""
     if (widths == widths[0]).all():
-        return laws.quantile(q, _as_width(widths[0]))
+        return laws.quantile(q, one_or_each(widths[0]))
     cells = np.round(np.log(np.maximum(widths, np.finfo(float).tiny)) / ALIKE)
     found: Any = None
     for cell in np.unique(cells, axis=0):
         rows = np.flatnonzero((cells == cell).all(axis=1))
-        part = arrays.to_numpy(laws[rows].quantile(q, _as_width(widths[rows].mean(axis=0))))
+        part = arrays.to_numpy(laws[rows].quantile(q, one_or_each(widths[rows].mean(axis=0))))
         found = np.empty((len(widths), *part.shape[1:])) if found is None else found
         found[rows] = part
     return arrays.like(found, laws.points)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from ..chains.rows import observed
-from ..chains.search import NextError, NextLikelihood, best_fit, factors
+from ..chains.search import best_fit, factors, next_error, next_likelihood
 from ..core.checks import check_choice
 
-SCORES: dict[str, Any] = {"likelihood": NextLikelihood, "mse": NextError}
+SCORES: dict[str, Any] = {"likelihood": next_likelihood, "mse": next_error}
 SCALES = (0.125, 0.25, 0.5, 1.0)
 WIDTHS = (0.5, 1.0, 2.0)
 GUARDS = (0.25, 1.0, 4.0)
@@ -36,18 +36,10 @@ def tune(
     names = ("scale", "width", "guard", "penalty")
     grid = [dict(zip(names, point, strict=True)) for point in product(*values, penalties)]
     candidates = [plain.near(**point) for point in grid]
-    judge = SCORES[score](X_val, lengths_val)
+    judge = partial(SCORES[score], X=X_val, lengths=lengths_val)
     tuned, scores = best_fit(candidates, X, lengths, judge, n_jobs, verbose)
     tuned.tuning_ = [
         point | {score: abs(value) if score == "mse" else value}
         for point, value in zip(grid, scores, strict=True)
     ]
     return tuned
-
-
-def widened(bandwidth, factor: float):
-    """A bandwidth, in one number or several, times a factor."""
-    if bandwidth is None:
-        return None
-    found = tuple(factor * np.atleast_1d(bandwidth))
-    return found[0] if len(found) == 1 else found
