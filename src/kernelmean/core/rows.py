@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise
 from pathlib import Path
@@ -20,12 +20,23 @@ from typing import Any
 import numpy as np
 
 from . import arrays
-from .checks import FarAway, as_floats, as_points, check_count, check_finite, check_lengths, is_dask
+from .checks import (
+    FarAway,
+    as_floats,
+    as_points,
+    check_choice,
+    check_count,
+    check_finite,
+    check_lengths,
+    is_dask,
+)
 from .extras import require
+from .interval import Interval
 from .moments import FAN, Moments, block_rows, evenly, row_blocks
 from .threads import streamed
 
 STEP = 50_000  # rows of a block of an array
+PRECISIONS = ("float32", "float64")
 
 
 def merged(one, other):
@@ -48,11 +59,16 @@ class Rows(FarAway):
         generator, which ends after one pass.
     step : int
         Rows of a block of an array or DataFrame.
+    dtype : "float32" or "float64"
+        What answers about these rows are given in. Rows are read as they are kept, and worked on in
+        double precision.
 
     Raises
     ------
     TypeError
         For what cannot be read again, or is of Dask, which estimators take as it is.
+    ValueError
+        For another `dtype`.
 
     Examples
     --------
@@ -62,12 +78,16 @@ class Rows(FarAway):
     >>> iv = km.KernelIV(tune_lengthscale=False).fit(table[:, :1], table[:, 2], table[:, 1:2])
     >>> [block.shape for block in iv.predict(table[:, :1])]
     [(300,), (300,), (300,), (100,)]
+    >>> single = km.Rows(data.X, step=300, dtype="float32")
+    >>> {block.dtype.name for block in iv.predict(single)}
+    {'float32'}
     """
 
     names: tuple[str, ...] = ()  # of the tables of a block, where they are arguments
 
-    def __init__(self, source, step: int = STEP):
-        self._tables: tuple = (_Table(_source(source, check_count(step, "step"))),)
+    def __init__(self, source, step: int = STEP, dtype="float64"):
+        told = check_choice(str(getattr(dtype, "__name__", dtype)), "dtype", PRECISIONS)
+        self._tables: tuple = (_Table(_source(source, check_count(step, "step")), dtype=told),)
         self._alone = True
 
     @classmethod
@@ -179,7 +199,9 @@ class Rows(FarAway):
 
     def answers(self, function: Callable, *given) -> Rows:
         """`function(block, *given)` of every block, computed whenever it is read."""
-        return Rows._of([_Table(_Mapped(self, function, given))], alone=True)
+        told = next(t.dtype for t in self._tables if t)
+        task = partial(_in_single, function) if told == "float32" else function
+        return Rows._of([_Table(_Mapped(self, task, given))], alone=True)
 
     @property
     def ordered(self) -> bool:
@@ -193,9 +215,9 @@ class Rows(FarAway):
         """
         if self.ordered:
             return streamed(lambda item: task(item[0], item[1]()), self.handles(some))
-        picks = [None if t is None else t.picks for t in self._tables]
         source = next(t.source for t in self._tables if t)
-        return source.each(partial(_on_picked, task, picks), some, merge)
+        sent = [t and replace(t, source=None) for t in self._tables]
+        return source.each(partial(_on_picked, task, sent), some, merge)
 
     def handles(self, some: Container | None = None) -> Iterator[tuple[int, Callable]]:
         """Number of every block, and what reads it."""
@@ -215,11 +237,21 @@ class Rows(FarAway):
 
     def _read(self, handles: dict) -> tuple:
         read = {key: handle() for key, handle in handles.items()}
-        return tuple(None if t is None else t.of(read[id(t.source)]) for t in self._tables)
+        return tuple(t and t.of(read[id(t.source)]) for t in self._tables)
 
 
 def _itself(block):
     return block
+
+
+def _in_single(function: Callable, *given) -> Any:
+    answer = function(*given)
+    if isinstance(answer, Interval):
+        return Interval(*(_in_single(_itself, end) for end in answer))
+    if hasattr(answer, "iloc"):
+        return answer.astype("float32")
+    xp = arrays.namespace(answer)
+    return xp.astype(answer, xp.float32)
 
 
 def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
@@ -317,9 +349,10 @@ class _Table:
 
     source: Any
     picks: tuple = ()
+    dtype: str = "float64"
 
     def picked(self, key) -> _Table:
-        return _Table(self.source, (*self.picks, key))
+        return replace(self, picks=(*self.picks, key))
 
     def of(self, block) -> Any:
         return reduce(_picked, self.picks, block)
@@ -335,8 +368,8 @@ def _picked(block, key) -> Any:
         raise ValueError(f"rows[{key!r}] is asked for; blocks have other columns: {err}") from err
 
 
-def _on_picked(task: Callable, picks: list, i: int, block) -> Any:
-    return task(i, tuple(None if keys is None else reduce(_picked, keys, block) for keys in picks))
+def _on_picked(task: Callable, tables: list, i: int, block) -> Any:
+    return task(i, tuple(t and t.of(block) for t in tables))
 
 
 @dataclass(frozen=True)
