@@ -31,12 +31,11 @@ from .checks import (
     is_dask,
 )
 from .extras import require
-from .interval import Interval
+from .interval import ends, of_ends
 from .moments import FAN, Moments, block_rows, evenly, row_blocks
 from .threads import streamed
 
 STEP = 50_000  # rows of a block of an array
-PRECISIONS = ("float32", "float64")
 
 
 def merged(one, other):
@@ -86,7 +85,8 @@ class Rows(FarAway):
     names: tuple[str, ...] = ()  # of the tables of a block, where they are arguments
 
     def __init__(self, source, step: int = STEP, dtype="float64"):
-        told = check_choice(str(getattr(dtype, "__name__", dtype)), "dtype", PRECISIONS)
+        name = str(getattr(dtype, "__name__", dtype))
+        told = check_choice(name, "dtype", ("float32", "float64"))
         self._tables: tuple = (_Table(_source(source, check_count(step, "step")), dtype=told),)
         self._alone = True
 
@@ -195,7 +195,7 @@ class Rows(FarAway):
         """
         pairs = {key: m if isinstance(m, tuple) else (0, m) for key, m in maps.items()}
         width = sum(m.rank_ for _, m in pairs.values() if m is not None)
-        return self.in_slices(_moments, max(width, 1), names, pairs)
+        return self.in_slices(_moments, width, names, pairs)
 
     def answers(self, function: Callable, *given) -> Rows:
         """`function(block, *given)` of every block, computed whenever it is read."""
@@ -245,13 +245,12 @@ def _itself(block):
 
 
 def _in_single(function: Callable, *given) -> Any:
-    answer = function(*given)
-    if isinstance(answer, Interval):
-        return Interval(*(_in_single(_itself, end) for end in answer))
-    if hasattr(answer, "iloc"):
-        return answer.astype("float32")
-    xp = arrays.namespace(answer)
-    return xp.astype(answer, xp.float32)
+    return of_ends([_single(part) for part in ends(function(*given))])
+
+
+def _single(answer) -> Any:
+    xp = None if hasattr(answer, "astype") else arrays.namespace(answer)
+    return answer.astype("float32") if xp is None else xp.astype(answer, xp.float32)
 
 
 def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
@@ -462,23 +461,20 @@ class _Mapped:
     def ordered(self) -> bool:
         return self.rows.ordered
 
+    @property
+    def task(self) -> Callable:
+        return partial(_applied, self.function, self.rows._alone, self.given)
+
     def handles(self, columns) -> Iterator[Callable]:
-        task = self._then(_second)
-        return (partial(lambda i, read: task(i, read()), *item) for item in self.rows.handles())
+        answer = self.task
+        return (partial(lambda i, read: answer(i, read()), *item) for item in self.rows.handles())
 
     def each(self, task: Callable, some: Container | None, merge: Callable | None) -> Iterator:
-        return self.rows._each(self._then(task), some, merge)
-
-    def _then(self, task: Callable) -> Callable:
-        return partial(_after, task, partial(_applied, self.function, self.rows._alone, self.given))
+        return self.rows._each(partial(_after, task, self.task), some, merge)
 
 
 def _after(task: Callable, answer: Callable, i: int, block: tuple) -> Any:
     return task(i, answer(i, block))
-
-
-def _second(i: int, answer) -> Any:
-    return answer
 
 
 def _source(source, step: int) -> Any:
