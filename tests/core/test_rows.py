@@ -291,6 +291,7 @@ def from_parquet(A: np.ndarray, folder: Path) -> km.Rows:
     return rows["y"] if one else rows
 
 
+SINGLE = "float32 told"
 KINDS: dict[str, Callable] = {
     "memory map": mapped_in_memory,
     "chunks": lambda A, _: km.Rows(Again(A, 15)),
@@ -298,6 +299,7 @@ KINDS: dict[str, Callable] = {
     "Dask array": lambda A, _: da.from_array(A, chunks=(15, *A.shape[1:])),
     "Dask frame": lambda A, _: dd.from_pandas(framed(A), npartitions=3),
     "float32": lambda A, _: A.astype(np.float32),
+    SINGLE: lambda A, _: km.Rows(A.astype(np.float32), step=15, dtype="float32"),
     "pandas Float64": lambda A, _: framed(A).astype("Float64"),
     "other device": lambda A, _: strict.asarray(A, device=strict.Device("device1")),
 }
@@ -419,6 +421,9 @@ def outcome(name: str, kind: str, verb: str, folder: Path) -> str:
     expected = predicted(name, in_memory(name), X, verb)
     # pivots of landmarks are the same, their factor amplifies rounding
     tol = 1e-6 if name in ("Nystroem", "Exact") else 1e-8
+    if kind == SINGLE and verb != "fit":
+        assert found[0].dtype == np.float32
+        tol = 1e-5
     for numbers in found:
         assert_allclose(numbers, expected, rtol=tol, atol=tol * np.abs(expected).max())
     return "yes"
@@ -457,6 +462,37 @@ def test_torch_and_a_gpu_are_as_the_other_device(kind, tmp_path):
 def test_what_can_be_read_once_or_not_at_all_is_refused(name, kind, tmp_path):
     for verb in ("fit", "predict"):
         assert outcome(name, kind, verb, tmp_path) == "no"
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32")])
+def test_answers_stay_single_where_told(dtype):
+    """Lazily, block by block, of whatever kind: arrays, intervals, tables with names."""
+    rows = km.Rows(X.astype(np.float32), step=15, dtype=dtype)
+    model, table = in_memory("ConditionalEmbedding"), km.Nystroem().fit(X, GAUSS)
+    for block in model.predict(rows):
+        assert block.dtype == np.float32
+    for block in table.set_output(transform="pandas").transform(rows):
+        assert set(block.dtypes) == {np.dtype("float32")}
+    for ends in model.predict_interval(rows):
+        assert ends.lower.dtype == ends.upper.dtype == np.float32
+    (one,) = model.predict(km.Rows(X))
+    assert one.dtype == np.float64
+
+
+def test_choices_are_those_of_the_rows_as_they_are_kept():
+    """Numbers that float32 would round: a search may end elsewhere for a difference of 1e-8."""
+    A, y = TABLES[0] + 1e6, TABLES[2]  # six of seven digits are those of the offset
+    single = km.Rows(A, step=15, dtype="float32")
+    ours = km.ConditionalDensity(reg=0.1, bandwidth=0.5).fit(single, y)
+    theirs = km.ConditionalDensity(reg=0.1, bandwidth=0.5).fit(A, y)
+    assert_allclose(ours.predict(A), theirs.predict(A), rtol=1e-8)
+    assert_allclose(numbers(ours.predict(single)), theirs.predict(A), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "single precision", float, 32, None])
+def test_other_precisions_are_refused(dtype):
+    with pytest.raises(ValueError, match=r"dtype is '.*'; it must be one of \['float32', 'float64"):
+        km.Rows(X, dtype=dtype)
 
 
 FUNCTIONS: dict[str, Callable] = {

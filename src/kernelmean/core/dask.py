@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from operator import getitem
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from .checks import check_lengths, hushed, is_dask
-from .interval import Interval
+from .interval import ends, of_ends
 from .moments import FAN
 from .rows import Rows, length, merged, merged_of, numbered, taken, unless_empty
 
@@ -105,14 +106,12 @@ class DaskRows(Rows):
         with hushed():
             shown = function(one, *given)
         layer = self._layer(partial(_answered, function, one), *given)
-        if not isinstance(shown, Interval):
-            return self._array(layer, None, shown)
-        return Interval(*(self._array(layer, i, part) for i, part in enumerate(shown)))
+        return of_ends([self._array(layer, i, part) for i, part in enumerate(ends(shown))])
 
-    def _array(self, layer: _Layer, part: int | None, shown) -> da.Array:
+    def _array(self, layer: _Layer, part: int, shown) -> da.Array:
         name, chunks = f"{layer.name}-{part}", (self.sizes, *((d,) for d in shown.shape[1:]))
         of = enumerate(layer.tasks)
-        tasks = {_key(name, i, len(chunks)): (_part, key, part) for i, key in of}
+        tasks = {_key(name, i, len(chunks)): (getitem, key, part) for i, key in of}
         return da.Array(layer.further(tasks, name), name, chunks, dtype=np.float64)
 
 
@@ -143,21 +142,15 @@ def _key(name: str, i: int, ndim: int) -> tuple:
     return (name, i, *[0] * (ndim - 1))
 
 
-def _part(answer, part: int | None):
-    return answer if part is None else answer[part]
-
-
 def _on_named(function: Callable, likes: list, i: int, block: list, given: tuple, *own):
     tables = tuple(_named(like, part) for like, part in zip(likes, block, strict=True))
     return numbered(function, i, tables, *own, *given)
 
 
-def _answered(function: Callable, one: tuple, block: tuple, *given):
+def _answered(function: Callable, one: tuple, block: tuple, *given) -> tuple:
     """Where a block has no rows, its answers have none: those of an example, less its row."""
-    if len(block[0]):
-        return function(block, *given)
-    shown = function(one, *given)
-    return tuple(part[:0] for part in shown) if isinstance(shown, Interval) else shown[:0]
+    rows = len(block[0])
+    return tuple(part[:rows] for part in ends(function(block if rows else one, *given)))
 
 
 def _example(like, width):
@@ -167,7 +160,7 @@ def _example(like, width):
 
 def _as_array(table, name: str, count: bool) -> Any:
     """A Dask array, its rows counted if asked for."""
-    if _is_frame(table):
+    if hasattr(table, "to_dask_array"):
         return table.to_dask_array(lengths=True if count else None)
     if not is_dask(table):
         table = da.from_array(np.asarray(table))
@@ -178,13 +171,9 @@ def _as_array(table, name: str, count: bool) -> Any:
     return table
 
 
-def _is_frame(table) -> bool:
-    return is_dask(table) and hasattr(table, "to_dask_array")
-
-
 def _names_of(table):
     """A pandas table without rows, when the table has names of columns."""
-    if _is_frame(table):
+    if hasattr(table, "to_dask_array"):
         import pandas as pd
 
         one = table.ndim == 1

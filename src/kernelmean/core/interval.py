@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .checks import Array
 
@@ -12,3 +13,13 @@ class Interval(NamedTuple):
 
     lower: Array
     upper: Array
+
+
+def ends(answer) -> tuple:
+    """Both ends of an interval; alone, what is none."""
+    return answer if isinstance(answer, Interval) else (answer,)
+
+
+def of_ends(parts: Sequence) -> Any:
+    """The interval between two, or the one."""
+    return Interval(*parts) if len(parts) > 1 else parts[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +20,18 @@ from typing import Any
 import numpy as np
 
 from . import arrays
-from .checks import FarAway, as_floats, as_points, check_count, check_finite, check_lengths, is_dask
+from .checks import (
+    FarAway,
+    as_floats,
+    as_points,
+    check_choice,
+    check_count,
+    check_finite,
+    check_lengths,
+    is_dask,
+)
 from .extras import require
+from .interval import ends, of_ends
 from .moments import FAN, Moments, block_rows, evenly, row_blocks
 from .threads import streamed
 
@@ -49,11 +59,16 @@ class Rows(FarAway):
         generator, which ends after one pass.
     step : int
         Rows of a block of an array or DataFrame.
+    dtype : "float32" or "float64"
+        What answers about these rows are given in. Rows are read as they are kept, and worked on in
+        double precision.
 
     Raises
     ------
     TypeError
         For what cannot be read again, or is of Dask, which estimators take as it is.
+    ValueError
+        For another `dtype`.
 
     Examples
     --------
@@ -63,12 +78,17 @@ class Rows(FarAway):
     >>> iv = km.KernelIV(tune_lengthscale=False).fit(table[:, :1], table[:, 2], table[:, 1:2])
     >>> [block.shape for block in iv.predict(table[:, :1])]
     [(300,), (300,), (300,), (100,)]
+    >>> single = km.Rows(data.X, step=300, dtype="float32")
+    >>> {block.dtype.name for block in iv.predict(single)}
+    {'float32'}
     """
 
     names: tuple[str, ...] = ()  # of the tables of a block, where they are arguments
 
-    def __init__(self, source, step: int = STEP):
-        self._tables: tuple = (_Table(_source(source, check_count(step, "step"))),)
+    def __init__(self, source, step: int = STEP, dtype="float64"):
+        name = str(getattr(dtype, "__name__", dtype))
+        told = check_choice(name, "dtype", ("float32", "float64"))
+        self._tables: tuple = (_Table(_source(source, check_count(step, "step")), dtype=told),)
         self._alone = True
 
     @classmethod
@@ -178,11 +198,13 @@ class Rows(FarAway):
         """
         pairs = {key: m if isinstance(m, tuple) else (0, m) for key, m in maps.items()}
         width = sum(m.rank_ for _, m in pairs.values() if m is not None)
-        return self.in_slices(_moments, max(width, 1), names, pairs)
+        return self.in_slices(_moments, width, names, pairs)
 
     def answers(self, function: Callable, *given) -> Rows:
         """`function(block, *given)` of every block, computed whenever it is read."""
-        return Rows._of([_Table(_Mapped(self, function, given))], alone=True)
+        told = next(t.dtype for t in self._tables if t)
+        task = partial(_in_single, function) if told == "float32" else function
+        return Rows._of([_Table(_Mapped(self, task, given))], alone=True)
 
     @property
     def ordered(self) -> bool:
@@ -196,9 +218,9 @@ class Rows(FarAway):
         """
         if self.ordered:
             return streamed(lambda item: task(item[0], item[1]()), self.handles(some))
-        picks = [None if t is None else t.picks for t in self._tables]
         source = next(t.source for t in self._tables if t)
-        return source.each(partial(_on_picked, task, picks), some, merge)
+        sent = [t and replace(t, source=None) for t in self._tables]
+        return source.each(partial(_on_picked, task, sent), some, merge)
 
     def handles(self, some: Container | None = None) -> Iterator[tuple[int, Callable]]:
         """Number of every block, and what reads it."""
@@ -218,11 +240,20 @@ class Rows(FarAway):
 
     def _read(self, handles: dict) -> tuple:
         read = {key: handle() for key, handle in handles.items()}
-        return tuple(None if t is None else t.of(read[id(t.source)]) for t in self._tables)
+        return tuple(t and t.of(read[id(t.source)]) for t in self._tables)
 
 
 def _itself(block):
     return block
+
+
+def _in_single(function: Callable, *given) -> Any:
+    return of_ends([_single(part) for part in ends(function(*given))])
+
+
+def _single(answer) -> Any:
+    xp = None if hasattr(answer, "astype") else arrays.namespace(answer)
+    return answer.astype("float32") if xp is None else xp.astype(answer, xp.float32)
 
 
 def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
@@ -320,9 +351,10 @@ class _Table:
 
     source: Any
     picks: tuple = ()
+    dtype: str = "float64"
 
     def picked(self, key) -> _Table:
-        return _Table(self.source, (*self.picks, key))
+        return replace(self, picks=(*self.picks, key))
 
     def of(self, block) -> Any:
         return reduce(_picked, self.picks, block)
@@ -338,8 +370,8 @@ def _picked(block, key) -> Any:
         raise ValueError(f"rows[{key!r}] is asked for; blocks have other columns: {err}") from err
 
 
-def _on_picked(task: Callable, picks: list, i: int, block) -> Any:
-    return task(i, tuple(None if keys is None else reduce(_picked, keys, block) for keys in picks))
+def _on_picked(task: Callable, tables: list, i: int, block) -> Any:
+    return task(i, tuple(t and t.of(block) for t in tables))
 
 
 @dataclass(frozen=True)
@@ -432,23 +464,20 @@ class _Mapped:
     def ordered(self) -> bool:
         return self.rows.ordered
 
+    @property
+    def task(self) -> Callable:
+        return partial(_applied, self.function, self.rows._alone, self.given)
+
     def handles(self, columns) -> Iterator[Callable]:
-        task = self._then(_second)
-        return (partial(lambda i, read: task(i, read()), *item) for item in self.rows.handles())
+        answer = self.task
+        return (partial(lambda i, read: answer(i, read()), *item) for item in self.rows.handles())
 
     def each(self, task: Callable, some: Container | None, merge: Callable | None) -> Iterator:
-        return self.rows._each(self._then(task), some, merge)
-
-    def _then(self, task: Callable) -> Callable:
-        return partial(_after, task, partial(_applied, self.function, self.rows._alone, self.given))
+        return self.rows._each(partial(_after, task, self.task), some, merge)
 
 
 def _after(task: Callable, answer: Callable, i: int, block: tuple) -> Any:
     return task(i, answer(i, block))
-
-
-def _second(i: int, answer) -> Any:
-    return answer
 
 
 def _source(source, step: int) -> Any:
