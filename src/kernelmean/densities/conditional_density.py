@@ -35,7 +35,7 @@ from ..core.progress import track
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
-from ..core.threads import doors, side_by_side, streamed
+from ..core.threads import doors, side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
@@ -45,7 +45,7 @@ from . import bending, rival
 from .bandwidth import bandwidth_lines, with_bandwidth
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
-from .fit import Draft, Fit, Plan, better, likelier
+from .fit import Draft, Fit, Plan, better
 from .laws import MovedLaws
 from .standard import Standard
 
@@ -509,17 +509,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return [bool(self.location)]
 
     def _search(self, plan: Plan, X, Y) -> Draft:
-        """Drafts side by side on few rows, then more of them for the better one.
-
-        And for the same without widths, if it has any: few rows may take what m missed for noise.
-        """
+        """Drafts side by side on few rows, then a round for the better one on more of them."""
         found = side_by_side(lambda where: plan.draft(X, Y, where), self._locations())
         drafts = [draft for draft in found if draft is not None]
         best = drafts[0] if len(drafts) == 1 else better(*drafts)
-        both = [best] if best.plain is None else [best.plain, best]
-        refined = streamed(lambda draft: plan.refined(draft, X, Y), both)
-        *plain, last = track(refined, len(both), "Scales", self.verbose)
-        return last if not plain or likelier(last, plain[0]) else plain[0]
+        for draft in track([best], description="Scales", verbose=self.verbose):
+            best = plan.refined(draft, X, Y)
+        return best
 
     def _adopt(self, fit: Fit) -> None:
         self._fit = fit

@@ -302,16 +302,14 @@ class Plan:
         told = log_sizes(arrays.to_numpy(location.residuals))
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
-        return self._standardised(draft, location, told, X, Y)
+        return self._standardised(draft, location, EvidenceSearch.of(X, told), X, Y)
 
-    def _standardised(self, draft: Draft, location: Location, told: np.ndarray, X, Y) -> Draft:
+    def _standardised(self, draft: Draft, location: Location, sizes: EvidenceSearch, X, Y) -> Draft:
         """The draft, or one of standardised residuals if rows left out are clearly likelier so."""
-        sizes = EvidenceSearch.of(X, told)
         standard, log_s = Standard.of(location, X, Y, sizes)
         if not standard.varies:
             return draft
-        search = draft.search.on(X, arrays.to_numpy(standard.residuals))
-        search.draft(rounds=1)
+        search = self._further(draft.search, X, arrays.to_numpy(standard.residuals))
         other = Draft(search, draft.line, sizes, log_s.sum(axis=1), draft)
         return other if likelier(other, draft) else draft
 
@@ -341,19 +339,27 @@ class Plan:
 
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
-        """The draft taken further: ties between columns, then at most `ROWS` rows."""
+        """The draft taken further: ties between columns, then at most `ROWS` rows.
+
+        Widths are asked for once more: few rows may take what m missed for noise.
+        """
         if draft.search.idle:
             return draft
+        draft, sizes = draft.plain or draft, draft.sizes
         draft.search.choose_columns()
         X, Y = self._few(ROWS, X, Y)
-        line, log_size = draft.line, draft.log_size
-        if line is not None:
-            line = self._seek_location(X, Y, line)
-            location, log_s = self._around(X, Y, line, draft.sizes)
-            Y, log_size = arrays.to_numpy(location.residuals), log_s.sum(axis=1)
-        draft = replace(draft, search=draft.search.on(X, Y), line=line, log_size=log_size)
-        draft.search.finish()
-        return draft
+        if draft.line is None:
+            return Draft(self._further(draft.search, X, Y))
+        line = self._seek_location(X, Y, draft.line)
+        location = self._mean(X, Y, line)
+        draft = Draft(self._further(draft.search, X, arrays.to_numpy(location.residuals)), line)
+        return draft if sizes is None else self._standardised(draft, location, sizes, X, Y)
+
+    @staticmethod
+    def _further(search: DensitySearch, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
+        search = search.on(X, Y)
+        search.finish()
+        return search
 
     @staticmethod
     def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
@@ -367,7 +373,10 @@ class Plan:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
         location: Any = None
         if draft.line is not None:
-            location, _ = self._around(X, Y, draft.line, draft.sizes, rows)
+            location = self._mean(X, Y, draft.line, rows)
+        if draft.sizes is not None:
+            whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)
+            location, _ = Standard.of(location, whole, outcomes, draft.sizes)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
@@ -446,15 +455,6 @@ class Plan:
 
     def _mean(self, X, Y, line: LocationSearch, rows: Rows | None = None) -> Location:
         return line.location(X, Y, self._feature_map(), self.bend, rows)
-
-    def _around(
-        self, X, Y, line: LocationSearch, sizes: EvidenceSearch | None, rows: Rows | None = None
-    ) -> tuple[Location | Standard, np.ndarray]:
-        """What laws are around; and log s of the rows, or of one for all."""
-        location = self._mean(X, Y, line, rows)
-        if sizes is None:
-            return location, np.zeros((1, Y.shape[1]))
-        return Standard.of(location, arrays.to_numpy(X), arrays.to_numpy(Y), sizes)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):
