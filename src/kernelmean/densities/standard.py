@@ -120,6 +120,29 @@ def trusted(off: np.ndarray, z: np.ndarray) -> float:
     return float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x)
 
 
+def spread(
+    X: np.ndarray, off: np.ndarray, search: EvidenceSearch | None = None
+) -> tuple[Location | None, np.ndarray]:
+    """g, None where it is zero; and g at the rows, each from the fit without its own.
+
+    A regression of log |y − m|, which outliers hardly move, goes one step of Fisher's scoring for
+    normal errors from there, which uses the rows better. It is taken if rows left out are clearly
+    more likely so. Its scales are those of a search if there was one.
+    """
+    told = log_sizes(off)
+    search = EvidenceSearch.of(X, told) if search is None else search
+    log_s = told - regressed(X, told, search).residuals
+    log_s -= log_s.mean(axis=0)  # so that units stay
+    square = (off / np.exp(log_s)) ** 2
+    told = log_s + np.clip(0.5 * (square / square.mean(axis=0) - 1.0), *STEP)
+    size = regressed(X, told, search)
+    log_s = told - size.residuals
+    own = off / np.exp(log_s)
+    gain = NormalErrors.of(own).log_density_each(own) - log_s.sum(axis=1)
+    gain -= NormalErrors.of(off).log_density_each(off)
+    return (size.bare(), log_s) if size.explains and clearly(gain) else (None, 0.0 * off)
+
+
 @dataclass(frozen=True)
 class Standard(Saveable):
     """y ↦ (y − m(x))/s(x), log s(x) = g(x) + c z(x), g a line and a kernel part.
@@ -158,35 +181,19 @@ class Standard(Saveable):
         """From m and rows among those that it was learned from; and log s of each, left out.
 
         c is 1 without their Y.
-
-        g is a regression of log |y − m|, which outliers hardly move, and goes one step of
-        Fisher's scoring for normal errors from there, which uses the rows better. It is taken if
-        rows left out are clearly more likely so. Its scales are those of a search if there was one.
         """
         off, z = arrays.to_numpy(where.residuals), arrays.to_numpy(where.doubt)
         trust = 1.0 if Y is None else trusted(off, z)
         off = off * np.exp(-trust * z)[:, None]
-        told = log_sizes(off)
-        search = EvidenceSearch.of(X, told) if search is None else search
-        log_s = told - regressed(X, told, search).residuals
-        log_s -= log_s.mean(axis=0)  # so that units stay
-        square = (off / np.exp(log_s)) ** 2
-        told = log_s + np.clip(0.5 * (square / square.mean(axis=0) - 1.0), *STEP)
-        scale = regressed(X, told, search)
-        log_s = told - scale.residuals
-        own = off / np.exp(log_s)
-        gain = NormalErrors.of(own).log_density_each(own) - log_s.sum(axis=1)
-        varies = scale.explains and clearly(gain - NormalErrors.of(off).log_density_each(off))
-        if not varies:
-            own, log_s = off, 0.0 * off
-        log_s += trust * z[:, None]
+        size, log_s = spread(X, off, search)
+        off = off / np.exp(log_s)
+        log_s = log_s + trust * z[:, None]
         most = None
         if Y is not None:
-            widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(own.std(axis=0), TINY))
+            widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(off.std(axis=0), TINY))
             most = np.maximum(log_s.max(axis=0), widest)
-        size = scale.bare() if varies else None
         found = cls(where, size, where.smoother, trust, float(z.max()), most)
-        return found.with_residuals(arrays.like(own, where.residuals)), log_s
+        return found.with_residuals(arrays.like(off, where.residuals)), log_s
 
     @property
     def residuals(self) -> Array:
