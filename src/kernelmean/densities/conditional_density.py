@@ -319,8 +319,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
         m, move = laws.embedding, laws.move
         if laws.wide or laws.drawn is not None or move.bend is not None:
             return laws
-        if move.shift is None or len(laws) > 1:
-            return m if move.shift is None else laws
+        if move.shift is None:
+            return m
+        if len(laws) > 1:
+            return laws
         widths = None if move.widths is None else move.widths[0]
         return m.moved(arrays.like(move.shift, m.points), widths)
 

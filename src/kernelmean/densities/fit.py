@@ -226,8 +226,9 @@ class Draft:
     log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
     plain: Draft | None = None  # the same without widths
 
+    @cached_property
     def log_densities(self) -> np.ndarray:
-        """Of rows left out."""
+        """Of rows left out, as the search stands when first asked."""
         return self.search.log_densities() - self.log_size
 
     def bandwidth(self, n: int) -> tuple[float, ...]:
@@ -242,7 +243,7 @@ class Draft:
 
 def likelier(one: Draft, other: Draft) -> bool:
     """Whether rows left out clearly are."""
-    return clearly(one.log_densities() - other.log_densities())
+    return clearly(one.log_densities - other.log_densities)
 
 
 def better(plain: Draft, moved: Draft) -> Draft:
@@ -251,7 +252,7 @@ def better(plain: Draft, moved: Draft) -> Draft:
     M is a matter of where the density is high: a few values that are often the same decide it.
     With widths it is of something else: they are taken if clearly likelier.
     """
-    more, error = gain(*side_by_side(Draft.log_densities, (moved, plain)))
+    more, error = gain(*side_by_side(lambda draft: draft.log_densities, (moved, plain)))
     if abs(more) > error:
         return moved if more > 0 else plain
     if moved.plain is not None:
@@ -413,16 +414,14 @@ class Plan:
     def _widened(self, fit: Fit, score: DensityScore, points: np.ndarray, Y: np.ndarray) -> Fit:
         """With a wide law, its share by the densities of rows left out, and what these gain."""
         rows = evenly(len(Y), WIDE_ROWS)
-        whole = fit.laws(arrays.take(fit.X, rows, axis=0)).whole(ROUGH_MASS)
-        left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / whole
+        laws = fit.laws(arrays.take(fit.X, rows, axis=0))
+        left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / laws.whole(ROUGH_MASS)
         wide = Wide.of(points, self.wide or MOST)
         if self.wide is None:
             wide = wide.chosen(left_out, points[rows])
-        ours, Y = (
-            wide.log_mixed(left_out, points[rows]),
-            Y if fit.bend is None else fit.bend.back(Y),
-        )
-        ours += fit.moves(arrays.take(fit.X, rows, axis=0)).steepness(Y[rows]).sum(axis=1)
+        Y = Y if fit.bend is None else fit.bend.back(Y)
+        ours = wide.log_mixed(left_out, points[rows])
+        ours += laws.move.steepness(Y[rows]).sum(axis=1)
         simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
         return replace(fit, wide=wide, gain=gain(ours, simple))
 
