@@ -5,12 +5,15 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+from sklearn.linear_model import Ridge
 
 import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
-from kernelmean.densities.location import Location
+from kernelmean.densities.location import Location, Weights
 from kernelmean.densities.standard import Standard, log_sizes, trusted
 from kernelmean.embedding.move import Move
+from kernelmean.features.landmarks import Nystroem
+from kernelmean.regression.lengthscales import stage1_loss
 
 
 def fan(n, seed):
@@ -90,6 +93,81 @@ class TestWidths:
 
     def test_summary_says_so(self, model):
         assert "as wide as x says" in str(model.summary())
+
+
+class TestWeights:
+    """Of squared errors, in the regression that m is."""
+
+    @pytest.fixture
+    def learned(self):
+        X, y = fan(40, 8)
+        size = Location.of(X, 1.2 * X, km.Linear(), Nystroem(), 1.0)
+        weights = Weights.of(size, X)
+        kernel = km.Gaussian(0.7)
+        return (
+            X,
+            y[:, None],
+            weights,
+            Location.of(X, y[:, None], kernel, Nystroem(), 1.0, weights=weights, reg=1e-3),
+        )
+
+    def test_are_one_over_the_square_of_sizes(self, learned):
+        X, _, weights, _ = learned
+        w = weights(X)
+        assert_allclose(w.mean(), 1.0)
+        assert_allclose(np.log(w[1:] / w[0]), -2.4 * (X[1:] - X[0])[:, 0], atol=0.02)
+        far = weights(np.array([[-50.0], [50.0]]))
+        assert_allclose(far, [w.max(), w.min()])
+
+    def test_residuals_and_leverages_are_those_of_regressions_without_each_row(self, learned):
+        X, y, weights, m = learned
+        Phi, w, rest = m.coordinates(X), weights(X), ~np.eye(40, dtype=bool)
+
+        def ridge(some):
+            return Ridge(alpha=40 * 1e-3, tol=1e-12).fit(
+                Phi[some], y[some, 0], sample_weight=w[some]
+            )
+
+        off = [y[i, 0] - ridge(rest[i]).predict(Phi[[i]])[0] for i in range(40)]
+        whole = ridge(np.ones(40, dtype=bool))
+        assert_allclose(m(X)[:, 0], whole.predict(Phi), rtol=1e-6, atol=1e-8)
+        assert_allclose(m.residuals[:, 0], off, rtol=1e-6, atol=1e-8)
+        kept = (y[:, 0] - whole.predict(Phi)) / np.array(off)
+        assert_allclose(np.exp(-2.0 * m.doubt), kept, rtol=1e-5)
+        assert_allclose(m.loss, (w * np.square(off)).mean() / y.var(), rtol=1e-6)
+
+    def test_rows_elsewhere(self, learned):
+        X, y, weights, m = learned
+        rows = km.Rows([(X[:15], y[:15]), (X[15:], y[15:])])
+        far = Location.of(
+            X, y, km.Gaussian(0.7), Nystroem(), 1.0, rows=rows, weights=weights, reg=1e-3
+        )
+        assert_allclose(far.coef, m.coef, rtol=1e-6)
+        off, z = far.apart(X, y)
+        assert_allclose(off, m.residuals, rtol=1e-6)
+        assert_allclose(z, m.doubt, rtol=1e-6)
+
+    def test_slopes_of_the_loss(self):
+        rng = np.random.default_rng(0)
+        Theta, Y, w = (
+            rng.standard_normal((12, 3)),
+            rng.standard_normal((12, 2)),
+            rng.uniform(0, 2, 12),
+        )
+        w /= w.mean()
+        _, on_Theta, on_reg = stage1_loss(Theta, Y, 0.1, True, w)
+        step = 1e-6 * rng.standard_normal((12, 3))
+        up, down = (stage1_loss(Theta + e, Y, 0.1, True, w)[0] for e in (step, -step))
+        assert_allclose((up - down) / 2, (on_Theta * step).sum(), rtol=1e-5)
+        up, down = (stage1_loss(Theta, Y, 0.1 + e, True, w)[0] for e in (1e-6, -1e-6))
+        assert_allclose((up - down) / 2e-6, on_reg, rtol=1e-5)
+
+    def test_the_mean_is_nearer_where_noise_is_small(self, model):
+        """A model of wide laws alone may be off by the noise of elsewhere."""
+        X = np.linspace(-1.9, -1.0, 50)[:, None]
+        equal = km.ConditionalDensity(location=True).fit(*fan(400, 0))
+        ours, its = (np.abs(m.location_(X) - np.sin(2 * X)).mean() for m in (model, equal))
+        assert ours < 0.4 * its
 
 
 def test_deterministic_rows_are_not_wild():

@@ -88,12 +88,12 @@ class Moments:
 
     def __init__(self, *names: str):
         self.names = names
-        self.n = 0
+        self.n: Any = 0
         self.sums: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, n: int, sums: dict[str, Array]) -> Moments:
-        """Known sums over n rows."""
+    def of(cls, n: float, sums: dict[str, Array]) -> Moments:
+        """Known sums over n rows, or over rows that weigh n."""
         moments = cls(*sums)
         moments.n, moments.sums = n, sums
         return moments

@@ -34,7 +34,7 @@ from .bending import chosen_bend
 from .cells import Cells, Sums, shares
 from .embedded_density import EmbeddedDensity
 from .laws import MovedLaws
-from .location import TUNED_RANK, Location, LocationSearch
+from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .rival import gain, linear_normal
 from .score import DensityScore, Target
 from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
@@ -223,6 +223,7 @@ class Draft:
     search: DensitySearch
     line: LocationSearch | None = None  # that of the location, if there is one
     sizes: EvidenceSearch | None = None  # that of how wide laws are, if that varies
+    weights: Weights | None = None  # under which the location was sought
     log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
     plain: Draft | None = None  # the same without widths
 
@@ -303,16 +304,21 @@ class Plan:
         told = log_sizes(arrays.to_numpy(location.residuals))
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
-        return self._standardised(draft, location, EvidenceSearch.of(X, told), X, Y)
-
-    def _standardised(self, draft: Draft, location: Location, sizes: EvidenceSearch, X, Y) -> Draft:
-        """The draft, or one of standardised residuals if rows left out are clearly likelier so."""
-        standard, log_s = Standard.of(location, X, Y, sizes)
+        sizes = EvidenceSearch.of(X, told)
+        standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
         search = self._further(draft.search, X, arrays.to_numpy(standard.residuals))
-        other = Draft(search, draft.line, sizes, log_s.sum(axis=1), draft)
-        return other if likelier(other, draft) else draft
+        moved = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1), draft)
+        return moved if likelier(moved, draft) else draft
+
+    def _standard(
+        self, X, Y, line: LocationSearch, sizes: EvidenceSearch, rows: Rows | None = None
+    ) -> tuple[Standard, np.ndarray]:
+        def learn(weights: Weights | None) -> Location:
+            return self._mean(X, Y, line, rows, weights)
+
+        return Standard.weighed(learn, arrays.to_numpy(X), arrays.to_numpy(Y), sizes)
 
     def _searched(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
         """With a kernel that leans if that scores better."""
@@ -340,21 +346,40 @@ class Plan:
 
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
-        """The draft taken further: ties between columns, then at most `ROWS` rows.
-
-        Widths are asked for once more: few rows may take what m missed for noise.
-        """
+        """The draft taken further: ties between columns, then at most `ROWS` rows."""
         if draft.search.idle:
             return draft
-        draft, sizes = draft.plain or draft, draft.sizes
-        draft.search.choose_columns()
         X, Y = self._few(ROWS, X, Y)
+        if draft.plain is not None:
+            found = self._widths_refined(draft, draft.plain, X, Y)
+            if found is not None:
+                return found
+            draft = draft.plain
+        draft.search.choose_columns()
         if draft.line is None:
             return Draft(self._further(draft.search, X, Y))
         line = self._seek_location(X, Y, draft.line)
         location = self._mean(X, Y, line)
-        draft = Draft(self._further(draft.search, X, arrays.to_numpy(location.residuals)), line)
-        return draft if sizes is None else self._standardised(draft, location, sizes, X, Y)
+        return Draft(self._further(draft.search, X, arrays.to_numpy(location.residuals)), line)
+
+    def _widths_refined(self, draft: Draft, plain: Draft, X, Y) -> Draft | None:
+        """None without widths: few rows may take what m missed for noise, so that more are asked.
+
+        Both are as the draft left them when they are compared.
+        """
+        assert plain.line is not None
+        assert draft.sizes is not None
+        location = self._mean(X, Y, plain.line)
+        without = Draft(plain.search.on(X, arrays.to_numpy(location.residuals)))
+        draft.search.choose_columns()
+        line = self._seek_location(X, Y, draft.line, draft.weights)
+        standard, log_s = self._standard(X, Y, line, draft.sizes)
+        search = draft.search.on(X, arrays.to_numpy(standard.residuals))
+        found = Draft(search, line, draft.sizes, log_size=log_s.sum(axis=1))
+        if not standard.varies or not likelier(found, without):
+            return None
+        search.finish()
+        return found
 
     @staticmethod
     def _further(search: DensitySearch, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
@@ -373,11 +398,10 @@ class Plan:
     def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
         location: Any = None
-        if draft.line is not None:
+        if draft.sizes is not None and draft.line is not None:
+            location, _ = self._standard(X, Y, draft.line, draft.sizes, rows)
+        elif draft.line is not None:
             location = self._mean(X, Y, draft.line, rows)
-        if draft.sizes is not None:
-            whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)
-            location, _ = Standard.of(location, whole, outcomes, draft.sizes)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
@@ -445,15 +469,21 @@ class Plan:
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
     def _seek_location(
-        self, X: np.ndarray, Y: np.ndarray, start: LocationSearch | None = None
+        self,
+        X: np.ndarray,
+        Y: np.ndarray,
+        start: LocationSearch | None = None,
+        weights: Weights | None = None,
     ) -> LocationSearch:
-        line = LocationSearch(self.kernel_x, X, Y, start, self.tune)
+        line = LocationSearch(self.kernel_x, X, Y, start, self.tune, weights)
         if self.tune:
             line.round()
         return line
 
-    def _mean(self, X, Y, line: LocationSearch, rows: Rows | None = None) -> Location:
-        return line.location(X, Y, self._feature_map(), self.bend, rows)
+    def _mean(
+        self, X, Y, line: LocationSearch, rows: Rows | None = None, weights: Weights | None = None
+    ) -> Location:
+        return line.location(X, Y, self._feature_map(), self.bend, rows, weights)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
 from ..core import arrays
 from ..core.checks import Array, hushed
 from ..core.minimise import descend, minimise_log10
+from ..core.moments import Moments
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..embedding.bend import Bend
@@ -23,7 +25,7 @@ from ..regression.lengthscales import (
     stage1_loss,
     tied,
 )
-from ..regression.smoother import Smoother
+from ..regression.smoother import Smoother, weighed
 from ..regression.support import Support
 
 STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
@@ -113,11 +115,37 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class Weights(Saveable):
+    """w(x) = exp(level − 2g(x)): of squared errors that are as large as exp(2g(x)).
+
+    g is the mean over the columns of y, and counts as far as it went at the rows X of `of`, where w
+    has mean one.
+    """
+
+    log_size: Location
+    level: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, log_size: Location, X: np.ndarray) -> Weights:
+        g = arrays.to_numpy(log_size(X)).mean(axis=1)
+        return cls(log_size, float(np.log(len(g)) - logsumexp(-2.0 * g)), g.min(), g.max())
+
+    def __call__(self, X) -> Array:
+        """(n,)."""
+        g = np.clip(self.log_size(arrays.to_numpy(X)).mean(axis=1), self.low, self.high)
+        return arrays.like(np.exp(self.level - 2.0 * g), X)
+
+
+@dataclass(frozen=True)
 class Location(Saveable):
     """m(x) = a + coefᵀ(line(x), φ(x)), by ridge regression with a free intercept a.
 
     Attributes
     ----------
+    weights : Weights or None
+        Of squared errors, a function of rows of X; None is one for all.
     beyond : Beyond or None
         What it goes over to outside the data; a file of an earlier version has none.
     residuals : array of shape (n, d_y)
@@ -141,6 +169,7 @@ class Location(Saveable):
     beyond: Beyond | None = None
     smoother: Smoother | None = None  # without its rows: while fitting, and of rows elsewhere
     doubt: Array | None = None  # −log(1 − h)/2 of rows, h the leverage: while fitting
+    weights: Weights | None = None
 
     @classmethod
     def of(
@@ -152,6 +181,7 @@ class Location(Saveable):
         size: float,
         bend: Bend | None = None,
         rows: Rows | None = None,
+        weights: Weights | None = None,
         reg: float | None = None,
     ) -> Location:
         """At a fixed kernel and size of the line, λ by leave-one-out if it is not given.
@@ -163,14 +193,15 @@ class Location(Saveable):
             Phi = features.fit_transform(X, kernel)
         both = Beside(line, features)
         Phi = arrays.namespace(X).concat([line(X), Phi], axis=1)
+        w = None if weights is None else weights(X)
         if rows is None:
-            smoother = Smoother.of(Phi, intercept=True)
-            means = smoother.P.T @ Y / smoother.n
+            smoother = Smoother.of(Phi, True, w)
+            means = smoother.P.T @ weighed(Y, w) / smoother.n
         else:
-            every = rows.partial("x", "xx", "xy", "y", x=both, y=(1, bend))
+            every = rows.in_slices(_moments, both.rank_, both, bend, weights)
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
-        scale, squares = arrays.namespace(Y).std(Y, axis=0), smoother.P**2
+        scale, squares = arrays.namespace(Y).std(Y, axis=0), weighed(smoother.P**2, w)
 
         def residuals(reg: float) -> Array:
             fitted = smoother.P @ (smoother.shrink(reg)[:, None] * means)
@@ -178,7 +209,7 @@ class Location(Saveable):
             return (Y - fitted) / left[:, None]
 
         def loss(reg: float) -> float:
-            return float(arrays.namespace(Y).mean((residuals(reg) / scale) ** 2))
+            return float(arrays.namespace(Y).mean(weighed((residuals(reg) / scale) ** 2, w)))
 
         reg = minimise_log10(loss, *REG_DECADES)[0] if reg is None else reg
         solved = smoother.shrink(reg)[:, None] * means
@@ -190,7 +221,7 @@ class Location(Saveable):
         explains = _explains(Y, left, scale)
         return cls(
             line, features, intercept, coef, reg, loss(reg), left, explains, beyond,
-            smoother.alone(), doubt(smoother.leverage(reg)),
+            smoother.alone(), doubt(squares @ (smoother.shrink(reg) / smoother.n)), weights,
         )  # fmt: skip
 
     def bare(self) -> Location:
@@ -222,7 +253,8 @@ class Location(Saveable):
         """The same, and −log(1 − h)/2 of each."""
         assert self.smoother is not None
         Phi = self.coordinates(X)
-        z = doubt(self.smoother.leverage(self.reg, self.smoother.rotated(Phi)))
+        h = self.smoother.leverage(self.reg, self.smoother.rotated(Phi))
+        z = doubt(h if self.weights is None else self.weights(X) * h)
         return (Y - self.intercept - Phi @ self.coef) * arrays.namespace(z).exp(2 * z)[:, None], z
 
     def coordinates(self, X) -> Array:
@@ -231,6 +263,17 @@ class Location(Saveable):
 
     def _learned(self, X) -> Array:
         return self.intercept + self.coordinates(X) @ self.coef
+
+
+def _moments(X, Y, both: Beside, bend: Bend | None, weights: Weights | None) -> Moments:
+    """Of coordinates and outcomes of rows; their number is the sum of the weights."""
+    Phi, Y = both.transform(X), Y if bend is None else bend.transform(Y)
+    if weights is None:
+        return Moments("x", "xx", "xy", "y").add(x=Phi, y=Y)
+    xp, w = arrays.namespace(Phi), weights(X)
+    own, total = w[:, None] * Phi, xp.sum(w[:, None] * Y, axis=0)
+    sums = {"x": xp.sum(own, axis=0), "xx": own.T @ Phi, "xy": own.T @ Y, "y": total}
+    return Moments.of(float(xp.sum(w)), sums)
 
 
 def doubt(leverage: Array) -> Array:
@@ -249,7 +292,7 @@ class LocationSearch:
     """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
 
     Those of `start`, a search on other rows, are where it begins; without one, it begins with a
-    round in which the scales of all columns keep in step.
+    round in which the scales of all columns keep in step. `weights` are those of the rows.
     """
 
     def __init__(
@@ -259,7 +302,9 @@ class LocationSearch:
         Y: np.ndarray,
         start: LocationSearch | None = None,
         free: bool = True,
+        weights: Weights | None = None,
     ):
+        self.weights = None if weights is None else weights(X)
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
         self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, RANK)
         middle = 0.5 * np.log10(self.d) if free else 0.0
@@ -297,11 +342,12 @@ class LocationSearch:
     def _descend_on(self, rows, start, tie: float, how=ROUGHLY) -> np.ndarray:
         """From `start`, or from where the search is, on some of the rows."""
         line, scaled, Y, d = self.line[rows], self.scaled.of(rows), self.Y[rows], self.d
+        weights = None if self.weights is None else self.weights[rows]
 
         def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
             reg, size = 10.0 ** u[-1], 10.0 ** u[d]
             Theta = np.hstack([size * line, scaled(u[:d])])
-            value, on_Theta, on_reg = self.judged(Theta, Y, reg)
+            value, on_Theta, on_reg = self.judged(Theta, Y, reg, weights)
             price, on_scales = tied(u[:d], scaled.pullback(on_Theta[:, d:]), tie)
             on_line = size * float((on_Theta[:, :d] * line).sum())
             rest = np.log(10) * np.array([on_line, reg * on_reg])
@@ -310,9 +356,9 @@ class LocationSearch:
         u = self._u if start is None else start
         return descend(loss, u, self._bounds, *how).round(DIGITS - 1)  # its loss is flatter still
 
-    def judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
+    def judged(self, Theta, Y, reg: float, weights) -> tuple[float, np.ndarray, float]:
         """What is minimised, with its gradients with respect to Θ and λ."""
-        value, on_Theta, on_reg = stage1_loss(Theta, Y, reg, intercept=True)
+        value, on_Theta, on_reg = stage1_loss(Theta, Y, reg, True, weights)
         value = max(value, 1e-300)
         return float(np.log(value)), on_Theta / value, on_reg / value
 

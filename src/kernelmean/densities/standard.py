@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..kernels import fitted_kernel
 from ..regression.lengthscales import evidence_loss
 from ..regression.smoother import Smoother
 from ..regression.support import Support
-from .location import TUNED_RANK, Location, LocationSearch
+from .location import TUNED_RANK, Location, LocationSearch, Weights
 
 SMALLEST = 0.02  # quantile of |y − m(x)| below which its logarithm is that of the quantile
 STEP = (-0.5, 1.5)  # of log s: in normal samples the mean of (r²/s² − 1)/2 is zero
@@ -38,7 +39,7 @@ class EvidenceSearch(LocationSearch):
         search.round()
         return search
 
-    def judged(self, Theta, Y: np.ndarray, reg: float) -> tuple[float, np.ndarray, float]:
+    def judged(self, Theta, Y, reg: float, weights=None) -> tuple[float, np.ndarray, float]:
         return evidence_loss(Theta, Y, reg)
 
     def tie(self) -> float:
@@ -195,6 +196,17 @@ class Standard(Saveable):
         found = cls(where, size, where.smoother, trust, float(z.max()), most)
         return found.with_residuals(arrays.like(off, where.residuals)), log_s
 
+    @classmethod
+    def weighed(
+        cls, learn: Callable[[Weights | None], Location], X: np.ndarray, Y: np.ndarray,
+        search: EvidenceSearch,
+    ) -> tuple[Standard, np.ndarray]:  # fmt: skip
+        """The same, m learned again with weights 1/s² if s varies."""
+        found, log_s = cls.of(learn(None), X, Y, search)
+        if found.size is None:
+            return found, log_s
+        return cls.of(learn(Weights.of(found.size, X)), X, Y, search)
+
     @property
     def residuals(self) -> Array:
         """Of rows, standardised."""
@@ -247,4 +259,6 @@ class Standard(Saveable):
         own = arrays.to_numpy(self.where.features.kernel_.diag_of(X))
         h = arrays.to_numpy(self.known.leverage(reg, self.known.rotated(Phi)))
         kept = (arrays.to_numpy(Phi[:, X.shape[1] :]) ** 2).sum(axis=1)
-        return h + np.maximum(own - kept, 0.0) / (self.known.n * reg)
+        v = h + np.maximum(own - kept, 0.0) / (self.known.n * reg)
+        weights = self.where.weights
+        return v if weights is None else arrays.to_numpy(weights(X)) * v

@@ -67,11 +67,15 @@ class Scaled:
         return slope * np.log(10.0)
 
 
-def residuals_left_out(Theta, Psi, reg: float, intercept: bool) -> tuple[np.ndarray, Callable]:
+def residuals_left_out(
+    Theta, Psi, reg: float, intercept: bool, weights=None
+) -> tuple[np.ndarray, Callable]:
     """(ψ_i − F_i)/(1 − h_i), each row predicted by a ridge regression on the others.
 
     F = Θ(ΘᵀΘ/n + λI)⁻¹ΘᵀΨ/n, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n. With an intercept, which is not
-    penalised, both Θ and Ψ are centred and h_i is larger by 1/n.
+    penalised, both Θ and Ψ are centred and h_i is larger by 1/n. Weights w_i of squared errors, of
+    mean one, go with an intercept: both are centred by them and multiplied with √w_i, which is in
+    the residuals too, and h_i is larger by w_i/n.
 
     Returns
     -------
@@ -80,12 +84,16 @@ def residuals_left_out(Theta, Psi, reg: float, intercept: bool) -> tuple[np.ndar
         From the gradient of a loss with respect to `off` to those with respect to Θ and λ.
     """
     n = Theta.shape[0]
-    if intercept:
+    if weights is not None:
+        root = np.sqrt(weights)[:, None]
+        Theta, Psi = (root * (A - weights @ A / n) for A in (Theta, Psi))
+    elif intercept:
         Theta, Psi = Theta - Theta.mean(0), Psi - Psi.mean(0)
+    free = intercept / n if weights is None else weights / n
     N = small_inverse(Theta.T @ Theta / n, reg)
     C = Theta.T @ Psi / n
     NC, TN = N @ C, Theta @ N
-    left = kept(np.einsum("ij,ij->i", TN, Theta) / n + (1 / n if intercept else 0.0))[:, None]
+    left = kept(np.einsum("ij,ij->i", TN, Theta) / n + free)[:, None]
     off = (Psi - Theta @ NC) / left
 
     def pullback(on_off: np.ndarray) -> tuple[np.ndarray, float]:
@@ -98,16 +106,20 @@ def residuals_left_out(Theta, Psi, reg: float, intercept: bool) -> tuple[np.ndar
         on_Theta -= TN @ SN
         on_Theta *= 2 / n
         on_Theta += on_fit @ NC.T + Psi @ (N @ on_NC / n).T
-        if intercept:
+        if weights is not None:
+            on_Theta = root * on_Theta - weights[:, None] * ((root * on_Theta).sum(0) / n)
+        elif intercept:
             on_Theta -= on_Theta.mean(0)
         return on_Theta, -float(np.einsum("ij,ij->", N, SN))
 
     return off, pullback
 
 
-def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float, np.ndarray, float]:
+def stage1_loss(
+    Theta, Phi, reg: float, intercept: bool = False, weights=None
+) -> tuple[float, np.ndarray, float]:
     """The mean square of `residuals_left_out` with its gradients with respect to Θ and λ."""
-    off, pullback = residuals_left_out(Theta, Phi, reg, intercept)
+    off, pullback = residuals_left_out(Theta, Phi, reg, intercept, weights)
     return float((off * off).sum()) / len(off), *pullback(off * (2 / len(off)))
 
 

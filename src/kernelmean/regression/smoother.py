@@ -35,11 +35,11 @@ class Smoother(Saveable):
     total: int | None = None
 
     @classmethod
-    def of(cls, Phi, intercept: bool) -> Smoother:
-        """From coordinates (n, r), which are not kept."""
-        centre = arrays.namespace(Phi).mean(Phi, axis=0) if intercept else None
+    def of(cls, Phi, intercept: bool, weights=None) -> Smoother:
+        """From coordinates (n, r), which are not kept; weights have mean one."""
+        centre = arrays.namespace(Phi).mean(weighed(Phi, weights), axis=0) if intercept else None
         Phi = Phi if centre is None else Phi - centre
-        grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
+        grid = solves.EigenGrid.of(weighed(Phi, weights).T @ Phi / Phi.shape[0])
         P = Phi @ grid.vectors
         return cls(P if centre is None else with_ones(P), grid, centre)
 
@@ -88,6 +88,11 @@ class Smoother(Saveable):
     def left(self, Phi, reg: float) -> Array:
         """The weights of new points are this times Pᵀ."""
         return self.rotated(Phi) * (self.shrink(reg) / self.n)[None, :]
+
+
+def weighed(rows, weights) -> Array:
+    """Each row times its weight; None is one for all."""
+    return rows if weights is None else weights[:, None] * rows
 
 
 def with_ones(P) -> Array:
