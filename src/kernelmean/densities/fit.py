@@ -349,13 +349,15 @@ class Plan:
         """The draft taken further: ties between columns, then at most `ROWS` rows."""
         if draft.search.idle:
             return draft
+        plain = draft.plain or draft
+        plain.search.choose_columns()
         X, Y = self._few(ROWS, X, Y)
         if draft.plain is not None:
-            found = self._widths_refined(draft, draft.plain, X, Y)
+            draft.search.tie_as(plain.search)
+            found = self._widths_refined(draft, plain, X, Y)
             if found is not None:
                 return found
-            draft = draft.plain
-        draft.search.choose_columns()
+        draft = plain
         if draft.line is None:
             return Draft(self._further(draft.search, X, Y))
         line = self._seek_location(X, Y, draft.line)
@@ -371,7 +373,6 @@ class Plan:
         assert draft.sizes is not None
         location = self._mean(X, Y, plain.line)
         without = Draft(plain.search.on(X, arrays.to_numpy(location.residuals)))
-        draft.search.choose_columns()
         line = self._seek_location(X, Y, draft.line, draft.weights)
         standard, log_s = self._standard(X, Y, line, draft.sizes)
         search = draft.search.on(X, arrays.to_numpy(standard.residuals))

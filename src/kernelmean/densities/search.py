@@ -206,6 +206,12 @@ class DensitySearch:
 
         self.tie = best_tie(descend_on, held_out, self.X.shape[1], len(self.X))
 
+    def tie_as(self, other: DensitySearch) -> None:
+        """Scales of columns tied as in another search on these rows."""
+        if self.tie != other.tie:
+            self.tie = other.tie
+            self._descend()
+
     def _descend(self) -> None:
         if not self.free and self.reg is not None:
             return
