@@ -138,10 +138,13 @@ def spread(
     told = log_s + np.clip(0.5 * (square / square.mean(axis=0) - 1.0), *STEP)
     size = regressed(X, told, search)
     log_s = told - size.residuals
-    own = off / np.exp(log_s)
-    gain = NormalErrors.of(own).log_density_each(own) - log_s.sum(axis=1)
-    gain -= NormalErrors.of(off).log_density_each(off)
+    gain = as_normal(off / np.exp(log_s), log_s) - as_normal(off, 0.0 * off)
     return (size.bare(), log_s) if size.explains and clearly(gain) else (None, 0.0 * off)
+
+
+def as_normal(standard: np.ndarray, log_s: np.ndarray) -> np.ndarray:
+    """log p of residuals e^log_s times these, which are taken for normal, (n,)."""
+    return NormalErrors.of(standard).log_density_each(standard) - log_s.sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -201,11 +204,14 @@ class Standard(Saveable):
         cls, learn: Callable[[Weights | None], Location], X: np.ndarray, Y: np.ndarray,
         search: EvidenceSearch,
     ) -> tuple[Standard, np.ndarray]:  # fmt: skip
-        """The same, m learned again with weights 1/s² if s varies."""
-        found, log_s = cls.of(learn(None), X, Y, search)
-        if found.size is None:
-            return found, log_s
-        return cls.of(learn(Weights.of(found.size, X)), X, Y, search)
+        """The same, m learned again with weights 1/s² if rows left out are clearly likelier so."""
+        plain, log_s = cls.of(learn(None), X, Y, search)
+        if plain.size is None:
+            return plain, log_s
+        found, again = cls.of(learn(Weights.of(plain.size, X)), X, Y, search)
+        gain = as_normal(arrays.to_numpy(found.residuals), again)
+        gain -= as_normal(arrays.to_numpy(plain.residuals), log_s)
+        return (found, again) if clearly(gain) else (plain, log_s)
 
     @property
     def residuals(self) -> Array:
