@@ -153,7 +153,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         Share of the wide law.
     location_ : Location, Standard or None
         The smooth mean m, a function of rows of X. A `Standard` also has `widths`, a function s of
-        rows of X: `points_` are (y − m)/s then, and `bandwidth_` is that of laws where s is one.
+        rows of X: `points_` are (y − m)/s then, and `bandwidth_` is that of laws where s is one;
+        m has weights 1/s² if rows left out are likelier so.
     bend_ : Bend or None
         The bent scale B, a function of rows of y, with its inverse `back`; `location_`, `points_`,
         `bandwidth_` and `loo_score_` are on it.
