@@ -141,7 +141,8 @@ class Sums(NamedTuple):
         cls, rows: Rows, kernel: Any, features: FeatureMap, location: Location | None, bend
     ) -> Sums:
         """A pass over the rows; outcomes are on a bent scale if there is one."""
-        return rows.in_slices(_sums_of, features.rank_, width(kernel, 1), features, location, bend)
+        wide = features.rank_ + (0 if location is None else location.rank)
+        return rows.in_slices(_sums_of, wide, width(kernel, 1), features, location, bend)
 
     def merge(self, other: Sums) -> Sums:
         """Those of both."""

@@ -47,6 +47,7 @@ OUTSIDE = "laws are those at the nearest point of its box, around a mean that go
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
 REG_ROWS = 4_000  # whose score chooses λ
+WEIGHED = 4_000  # whose residuals choose weights of the rows of a location
 
 
 @dataclass(frozen=True)
@@ -315,10 +316,19 @@ class Plan:
     def _standard(
         self, X, Y, line: LocationSearch, sizes: EvidenceSearch, rows: Rows | None = None
     ) -> tuple[Standard, np.ndarray]:
-        def learn(weights: Weights | None) -> Location:
-            return self._mean(X, Y, line, rows, weights)
+        """m and s; what weights rows have is decided on some of them."""
+        whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)
+        some = evenly(len(whole), WEIGHED)
+        few, those = arrays.take(X, some, axis=0), arrays.take(Y, some, axis=0)
 
-        return Standard.weighed(learn, arrays.to_numpy(X), arrays.to_numpy(Y), sizes)
+        def learn(weights: Weights | None) -> Location:
+            return self._mean(few, those, line, weights=weights)
+
+        found = Standard.weighed(learn, whole[some], outcomes[some], sizes)
+        if rows is None and len(some) == len(whole):
+            return found
+        location = self._mean(X, Y, line, rows, found[0].where.weights)
+        return Standard.of(location, whole, outcomes, sizes)
 
     def _searched(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
         """With a kernel that leans if that scores better."""

@@ -224,6 +224,11 @@ class Location(Saveable):
             smoother.alone(), doubt(squares @ (smoother.shrink(reg) / smoother.n)), weights,
         )  # fmt: skip
 
+    @property
+    def rank(self) -> int:
+        """Coordinates of a row that are formed together to say where it lies."""
+        return int(self.features.rank_) + len(self.line.mean)
+
     def bare(self) -> Location:
         """What answers need."""
         return replace(self, smoother=None, doubt=None)

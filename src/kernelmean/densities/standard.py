@@ -219,6 +219,11 @@ class Standard(Saveable):
         return self.where.residuals
 
     @property
+    def rank(self) -> int:
+        """Coordinates of a row that are formed together, one after the other."""
+        return max(self.where.rank, 0 if self.size is None else self.size.rank)
+
+    @property
     def varies(self) -> bool:
         """Whether s does."""
         return self.size is not None or self.trust * self.seen > NOTICED
