@@ -167,13 +167,77 @@ def test_reg_none_takes_the_minimiser_of_the_refits(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 1))
     Y = np.sin(3 * X) + (0.05, 0.3, 1.0, 3.0)[seed] * rng.normal(size=(40, 1))
-    c = embedding(None).fit(X, Y)
+    c = embedding(None, intercept=False).fit(X, Y)
     K, L = gram_x(X), gram_y(Y)
     # smallest loss over 120 refits a decade apart by 1/12: within 0.1% of the continuous minimum
     grid = 10 ** np.linspace(-9, 1, 121)
     best = min(oracles.loo_loss_by_refits(K, L, reg) for reg in grid)
     assert oracles.loo_loss_by_refits(K, L, c.reg_) <= best * (1 + 1e-3)
     assert c.loo_score_ == pytest.approx(c.loo_score(c.reg_), rel=1e-6)
+
+
+class TestIntercept:
+    """Beside it, weights are those of kriging with an unknown mean: a system with a multiplier."""
+
+    @staticmethod
+    def kriging(X, new, n, reg):
+        K = np.block(
+            [[gram_x(X) + n * reg * np.eye(len(X)), np.ones((len(X), 1))], [np.ones(len(X)), 0]]
+        )
+        k = np.vstack([gram_x(X, new), np.ones(len(new))])
+        return np.linalg.solve(K, k)[:-1].T
+
+    @pytest.mark.parametrize("reg", [1e-4, 1e-2, 1.0])
+    def test_weights(self, xy, new, reg):
+        X, Y = xy
+        c = embedding(reg, intercept=True).fit(X, Y)
+        inside = np.clip(new, X.min(axis=0), X.max(axis=0))
+        w = self.kriging(X, inside, len(X), reg)
+        assert_allclose(c.weights(inside), w, atol=1e-8)
+        assert_allclose(c.predict(inside), w @ Y, atol=1e-8)
+        assert_allclose(c.at(inside).mean(), w @ Y, atol=1e-8)
+
+    @pytest.mark.parametrize("kernel_y", [KY, "linear"])
+    def test_loss_is_that_of_regressions_without_each_row(self, xy, kernel_y):
+        X, Y = xy[0][:25], xy[1][:25]
+        L = gram_y(Y) if kernel_y is KY else Y @ Y.T
+        rows, loss = np.arange(25), 0.0
+        for i in rows:
+            w = np.insert(self.kriging(np.delete(X, i, axis=0), X[[i]], 25, 0.01)[0], i, -1.0)
+            loss += w @ L @ w / 25
+        c = embedding(0.01, kernel_y=kernel_y, intercept=True).fit(X, Y)
+        assert c.loo_score_ == pytest.approx(loss, rel=1e-6)
+
+    def test_a_shift_of_y_shifts_answers(self, xy, new):
+        """Without one λ draws them to zero, which may be many standard deviations away."""
+        X, Y = xy
+        here, there = (km.ConditionalEmbedding().fit(X, Y + by) for by in (0.0, 1e4))
+        assert_allclose(there.predict(X) - 1e4, here.predict(X), atol=1e-6)
+        assert_allclose(
+            there.predict_quantile(X, 0.5) - 1e4, here.predict_quantile(X, 0.5), atol=1e-6
+        )
+
+    def test_only_where_reg_is_chosen(self, xy):
+        assert km.ConditionalEmbedding().fit(*xy).intercept_
+        assert not km.ConditionalEmbedding(reg=0.1).fit(*xy).intercept_
+        assert not km.ConditionalEmbedding(intercept=False).fit(*xy).intercept_
+
+    def test_sum_rule(self, xy, rng):
+        """Of signed weights of any mass: that of the answer is the same."""
+        X, Y = xy
+        c = embedding(0.01, intercept=True).fit(X, Y)
+        alpha = rng.standard_normal(6)
+        found = c.apply(km.MeanEmbedding(X[:6], alpha, c.kernel_x_)).weights
+        assert_allclose(found, alpha @ c.weights(X[:6]), atol=1e-10)
+        assert_allclose(found.sum(), alpha.sum())
+
+    def test_rows_elsewhere(self, xy, new):
+        X, Y = xy
+        halves = [(X[:20], X[20:]), (Y[:20], Y[20:])]
+        far = km.ConditionalEmbedding(KX, KY).fit(*map(km.Rows, halves))
+        near = km.ConditionalEmbedding(KX, KY).fit(X, Y)
+        assert_allclose(far.predict(new), near.predict(new), rtol=1e-5)
+        assert far.reg_ == pytest.approx(near.reg_, rel=1e-3)
 
 
 def test_a_number_fixes_reg(xy):
@@ -190,7 +254,7 @@ def test_tune_lengthscale_lowers_the_loo_score():
     assert tuned.loo_score_ < 0.8 * plain.loo_score_
     assert tuned.kernel_x_.lengthscale < plain.kernel_x_.lengthscale
     # what it reports is what it has: a refit at its own choice gives the same number
-    again = km.ConditionalEmbedding(tuned.kernel_x_, KY, reg=tuned.reg_).fit(X, Y)
+    again = km.ConditionalEmbedding(tuned.kernel_x_, KY, reg=tuned.reg_, intercept=True).fit(X, Y)
     assert again.loo_score_ == pytest.approx(tuned.loo_score_, rel=1e-6)
     assert_allclose(tuned.predict(X), again.predict(X), atol=1e-8)
 

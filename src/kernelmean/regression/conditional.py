@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import solves
+from ..core import arrays, solves
 from ..core.checks import (
     Array,
     as_floats,
@@ -26,8 +26,8 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments
-from ..core.parameters import check_parameters, optional, positive
+from ..core.moments import Moments, canonical_order, evenly
+from ..core.parameters import auto, check_parameters, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -36,7 +36,8 @@ from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..kernels import fitted_kernel
-from .leave_one_out import LeaveOneOut, best_scale
+from .leave_one_out import SCALE_ROWS, LeaveOneOut, best_scale
+from .smoother import with_ones
 from .support import Support, support_of
 
 OUTSIDE = "answers are those at the nearest point of its box"
@@ -85,7 +86,9 @@ class ConditionalOperator(Saveable):
 class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """μ_{Y|x} = Σ_i w_i(x) k(y_i, ·), w(x) = (K_X + nλI)⁻¹ k_X(x).
 
-    In coordinates w(x) = Φ(ΦᵀΦ + nλI)⁻¹φ(x), and the operator is E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹.
+    In coordinates w(x) = Φ(ΦᵀΦ + nλI)⁻¹φ(x), and the operator is E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹. With an
+    intercept, which is not penalised, coordinates of X are less their mean φ̄, and weights
+    1/n + Φ(ΦᵀΦ + nλI)⁻¹(φ(x) − φ̄) sum to one.
 
     Parameters
     ----------
@@ -98,6 +101,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Coordinates for X and for Y; None is `Nystroem()`.
     tune_lengthscale : bool
         Also choose a scale for the lengthscales of `kernel_x`, in [0.1, 10], by the same loss.
+    intercept : bool or "auto"
+        Without one, laws and means are drawn towards zero by λ: with y far from zero `predict` can
+        be off by many standard deviations of y. "auto" is the published form if `reg` is given.
 
     Attributes
     ----------
@@ -106,8 +112,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Leave-one-out loss (1/n) Σ_i ‖ψ(y_i) − μ^{-i}_{Y|x_i}‖² at `reg_`.
     kernel_x_, kernel_y_ : Kernel
     features_x_, features_y_ : FeatureMap
+    intercept_ : bool
     operator_ : array of shape (r_y, r_x)
-        E in coordinates.
+        E in coordinates; with an intercept, of φ(x) − φ̄ to ψ − ψ̄.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
         The training pairs; of rows that are elsewhere, 10,000 evenly spaced ones.
     coef_ : array of shape (r_x, d_y)
@@ -130,8 +137,10 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     array([0., 1.])
     """
 
-    ALLOWED: ClassVar = {"reg": optional(positive(zero=True))}
+    ALLOWED: ClassVar = {"reg": optional(positive(zero=True)), "intercept": auto}
     # a file of an earlier version has none of these
+    intercept_ = False
+    _centre: tuple | None = None  # means of Φ and Y
     target_names_: list[str] | None = None
     _support: Support | None = None
     coef_: Array | None = None
@@ -144,12 +153,14 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         reg=None,
         features=None,
         tune_lengthscale=False,
+        intercept="auto",
     ):
         self.kernel_x = kernel_x
         self.kernel_y = kernel_y
         self.reg = reg
         self.features = features
         self.tune_lengthscale = tune_lengthscale
+        self.intercept = intercept
 
     def fit(self, X, y) -> ConditionalEmbedding:
         """Learn the operator from pairs.
@@ -175,11 +186,15 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.kernel_y_ = fitted_kernel(
             self.kernel_y, points_y, names=column_names(y), name="kernel_y", argument="y"
         )
+        self.intercept_ = self.reg is None if self.intercept == "auto" else bool(self.intercept)
         self.features_y_ = as_target_map(self.features)
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
             refuse_lengthscale(self.features)
-            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, Psi))
+            some = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
+            few, those = (arrays.take(A, some, axis=0) for A in (points_x, points_y))
+            targets = as_target_map(self.features).fit_transform(those, self.kernel_y_)
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, few, targets, self.intercept_))
         self.features_x_, Phi = fit_pairs(
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
@@ -207,7 +222,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         Phi, outside = self._coordinates(X)
         labels = Labels.of(X, self.target_names_)
-        return self._embed(Phi).carrying(labels=labels, extrapolated=outside)
+        return self._embed(Phi, arrays.namespace(Phi).ones_like(Phi[:, :1])).carrying(
+            labels=labels, extrapolated=outside
+        )
 
     def _coordinates(self, X) -> tuple[Array, np.ndarray | None]:
         """Of the nearest points of the box, and which rows are outside."""
@@ -219,7 +236,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         return self.features_x_.transform(near), outside
 
     def apply(self, m) -> MeanEmbedding:
-        """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Φ(ΦᵀΦ + nλI)⁻¹ Σ_j α_j φ(u_j).
+        """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Σ_j α_j w(u_j).
 
         Parameters
         ----------
@@ -228,19 +245,25 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         check_is_fitted(self)
         m = as_embedding(m, self.kernel_x_, "m", self.n_features_in_, "the training X")
-        found = self._embed(m.apply_weights(self.features_x_.transform(m.points)))
+        Phi = self.features_x_.transform(m.points)
+        mass = m.apply_weights(arrays.namespace(Phi).ones_like(Phi[:, :1]))
+        found = self._embed(m.apply_weights(Phi), mass)
         return found.carrying(labels=Labels.of(None, self.target_names_))
 
     def predict(self, X) -> Array:
         """Σ_i w_i(x) y_i, the conditional mean without normalisation, (batch,) or (batch, d_y).
 
-        Equal to kernel ridge regression with penalty nλ (`KernelRidge(alpha=n * reg)`), outside
-        the box of the data to that at its nearest point.
-        `at(X).mean()` divides by Σ_i w_i(x) as well.
+        Equal to kernel ridge regression with penalty nλ (`KernelRidge(alpha=n * reg)`), with an
+        intercept that of y less its mean on centred coordinates; outside the box of the data to
+        that at its nearest point. Without an intercept `at(X).mean()` divides by Σ_i w_i(x) too.
         """
         if self.coef_ is None:
             return like_target(super().predict(X), self.one_output_)
-        return like_target(self._coordinates(X)[0] @ self.coef_, self.one_output_)
+        Phi, _ = self._coordinates(X)
+        if self._centre is None:
+            return like_target(Phi @ self.coef_, self.one_output_)
+        x, y = self._centre
+        return like_target((Phi - x) @ self.coef_ + y, self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95) -> Interval:
         """`Interval(lower, upper)` of each column of y with probability `level`, arrays like y.
@@ -271,7 +294,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         # a file of an earlier version has no sums
         n, second, cross = self._sums or (n, Phi.T @ Phi / n, Phi.T @ Psi / n)
         grid = solves.EigenGrid.of(second)
-        return LeaveOneOut.of(Phi, Psi, grid, n=n, C=grid.vectors.T @ cross)
+        C, free = grid.vectors.T @ cross, float(self.intercept_)
+        return LeaveOneOut.of(Phi, Psi, grid, n=n, C=C, free=free)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, λ."""
@@ -289,6 +313,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
                     "Fit",
                     [
                         Line.chosen("reg (λ)", self.reg_, self.reg),
+                        Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
                         Line.of("leave-one-out loss", self.loo_score_),
                     ],
                 ),
@@ -310,7 +335,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _moments(self, rows: Rows | None, Phi, Psi) -> Moments:
         """Sums over all rows, of which Φ and Ψ may be a few."""
-        names = "xx", "xy", "xt"
+        names = "x", "y", "t", "xx", "xy", "xt"
         if rows is not None:
             y = 1, self.features_y_
             return rows.partial(*names, x=self.features_x_, y=y, t=(1, None))
@@ -318,8 +343,15 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _solve(self, Phi, Psi, moments: Moments) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
+        x, y, t, second, cross, means = (moments.mean(name) for name in moments.names)
+        if self.intercept_:
+            Phi, Psi, self._centre = Phi - x, Psi - y, (x, t)
+            second, cross, means = (
+                own - x[:, None] * mean for own, mean in ((second, x), (cross, y), (means, t))
+            )
+        else:
+            self._centre = None
         self._Phi, self._Psi = Phi, Psi
-        second, cross, means = (moments.mean(name) for name in moments.names)
         self._sums = moments.n, second, cross
         self.reg_, self.loo_score_ = self._choose_reg(moments.n)
         self._ridge = solves.ridge(second, self.reg_)
@@ -333,11 +365,16 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             reg, value = float(self.reg), loss(float(self.reg))
         return reg, value * n / few  # a mean over the rows looked at
 
-    def _embed(self, coordinates) -> MeanEmbedding:
+    def _embed(self, coordinates, mass) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""
-        n = self._Phi.shape[0]
-        left = self._ridge.solve_rows(coordinates) / n
-        return MeanEmbedding.of_parts(self.points_, left, self._Phi, self.kernel_y_)
+        n, right = self._Phi.shape[0], self._Phi
+        if self._centre is None:
+            left = self._ridge.solve_rows(coordinates) / n
+        else:
+            off = self._ridge.solve_rows(coordinates - mass * self._centre[0])
+            left = arrays.namespace(off).concat([mass, off], axis=-1) / n
+            right = with_ones(right)
+        return MeanEmbedding.of_parts(self.points_, left, right, self.kernel_y_)
 
 
 class Composition(ConditionalOperator):

@@ -18,11 +18,12 @@ ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared
 SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to rounding
 SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
 ROWS = 1_000  # whose leverages a search for λ looks at
-PRECISION = 3e-3  # in the logarithm of a scale
+PRECISION = 3e-3  # in the logarithm of λ
+SCALE_PRECISION = 1e-3  # in that of a scale
 PAIRED = 2.0  # standard errors of a difference of losses that a larger λ may cost
 
 
-def best_scale(kernel_x, points_x, Psi) -> float:
+def best_scale(kernel_x, points_x, Psi, intercept: bool = False) -> float:
     """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
 
     Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
@@ -30,15 +31,24 @@ def best_scale(kernel_x, points_x, Psi) -> float:
     """
     rows = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
     points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
+    targets = centred(targets) if intercept else targets
 
     def loss(scale: float) -> float:
         with hushed():  # a candidate's rank is nobody's concern
             features = Nystroem(tol=1e-4, max_rank=200)
             Phi = features.fit_transform(points, kernel_x.scaled(scale))
+        Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-        return LeaveOneOut.of(Phi, targets, grid).best(coarse=len(rows) // 2)[1]
+        return LeaveOneOut.of(Phi, targets, grid, free=float(intercept)).best(
+            coarse=len(rows) // 2
+        )[1]
 
-    return minimise_log10(loss, *SCALES, points=9, precision=PRECISION, n_jobs=cores())[0]
+    return minimise_log10(loss, *SCALES, points=9, precision=SCALE_PRECISION, n_jobs=cores())[0]
+
+
+def centred(rows) -> Array:
+    """Less their mean."""
+    return rows - arrays.namespace(rows).mean(rows, axis=0)
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,12 @@ class LeaveOneOut(Saveable):
     d: Array
     some: bool = False  # the rows are some of those that the moments are of
     C: Array | None = None  # where its columns are few; a file of an earlier version has none
+    free: float = 0.0  # 1 where rows are centred, beside an intercept that is not penalised
 
     @classmethod
-    def of(cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None) -> LeaveOneOut:
+    def of(
+        cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None, free=0.0
+    ) -> LeaveOneOut:
         """Of all rows; or of some of n, with the C of all."""
         P = Phi @ grid.vectors
         norms = arrays.namespace(Phi).sum(Psi * Psi, axis=-1)
@@ -69,7 +82,7 @@ class LeaveOneOut(Saveable):
         C = P.T @ (d[:, None] * Psi) if C is None else C
         some = n is not None and n > P.shape[0]
         few = C if 2 * C.shape[1] <= C.shape[0] else None
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some, few)
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some, few, free)
 
     def __call__(self, reg: float) -> float:
         xp = arrays.namespace(self.P)
@@ -107,7 +120,7 @@ class LeaveOneOut(Saveable):
 
     def _left(self, shrink) -> Array:
         """1 − leverage, kept above zero."""
-        return arrays.at_least(1.0 - self.d * ((self.P * self.P) @ shrink), 1e-10)
+        return arrays.at_least(1.0 - self.d * (self.free + (self.P * self.P) @ shrink), 1e-10)
 
     def best(self, one_se=False, paired=False, coarse: int = ROWS) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
@@ -169,4 +182,4 @@ class LeaveOneOut(Saveable):
         rows = evenly(n, limit)
         P, cross = (arrays.take(A, rows, axis=0) for A in (self.P, self.cross))
         norms, d = (arrays.take(a, rows, axis=0) for a in (self.norms, self.d))
-        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d, C=self.C)
+        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d, C=self.C, free=self.free)
