@@ -496,9 +496,8 @@ class FirstStage:
 
 
 def _left_out(inputs: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
-    mean, variance = x.mean(), x.var()
-    model = ConditionalEmbedding("gaussian", Linear()).fit(inputs, x - mean)
-    return max(0.0, 1 - model.loo_score_ / variance), model.predict(inputs) + mean
+    model = ConditionalEmbedding("gaussian", Linear()).fit(inputs, x)
+    return max(0.0, 1 - model.loo_score_ / x.var()), model.predict(inputs)
 
 
 def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
