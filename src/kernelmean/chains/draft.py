@@ -185,7 +185,8 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
         features, O = embedded(draft, gamma, scale)
         rule = ModelBayes(features, O, 1.0)
         shares = rule.shares_of(few.points, few.seen)
-        off = rule.compared(rule.size * REGS, shares, chain, few.sequences) - target
+        along = chain.along(few.inputs)
+        off = rule.compared(rule.size * REGS, shares, along, few.sequences) - target
         losses = (off[:, few.seen] ** 2).sum(axis=(1, 2))
         best = int(np.argmin(losses))
         found.append((losses[best], replace(rule, reg=float(rule.size * REGS[best]))))

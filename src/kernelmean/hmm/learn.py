@@ -8,6 +8,7 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
+from ..chains.driven import driven
 from ..chains.em import AnySmoothing, Climb, random_starts
 from ..chains.emission import Shrunken, SmoothingByState
 from ..chains.markov import predicted
@@ -148,6 +149,8 @@ def refine(
         if shrunken:  # other starts may lead higher with other laws
             again, _ = replace(search, bandwidth=factor).begun_on(few, begun)
             found = max(found, again, key=lambda c: c.value)
+    if rows.inputs is not None:
+        search, found = driven(search, factor, found, rows.inputs)
     return on_all(search, rows, found, factor, settings)
 
 
