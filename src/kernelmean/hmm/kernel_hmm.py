@@ -262,7 +262,7 @@ class KernelHMM(ChainEstimator):
         own, rows = few.coordinates, few.rows
         coordinates = FarCoordinates(own.features, own.points, own.kept, every)
         moments = Moments.of(coordinates, rows.seen, rows.sequences)
-        return replace(few, coordinates=coordinates, moments=moments)
+        return replace(few, coordinates=coordinates, moments=moments, own=False)
 
     def draft(self, X, lengths=None) -> Draft:
         """Training rows, some of them there in part, and their moments.
