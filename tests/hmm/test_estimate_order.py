@@ -21,7 +21,6 @@ from kernelmean.chains.order import (
     METHODS,
     Order,
     Spectrum,
-    both_ways_bound,
     noise_bound,
 )
 from kernelmean.datasets import make_hmm
@@ -101,7 +100,7 @@ class TestRulesByHand:
         rng, n = np.random.default_rng(42), 500
         G = rng.normal(size=(40_000, m, m)) / n**0.5
         largest = np.abs(np.linalg.eigvalsh((G + np.swapaxes(G, 1, 2)) / 2)).max(axis=1)
-        beyond = (largest > both_ways_bound(m, n, BOTH_WAYS[m])).mean()
+        beyond = (largest > noise_bound(m, n, BOTH_WAYS[m])).mean()
         assert beyond == pytest.approx(share, abs=0.2 * share)
 
     def test_columns_may_be_bent(self):

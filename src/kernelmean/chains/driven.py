@@ -13,7 +13,7 @@ from .em import PSEUDO, Climb, Refinement, maximised
 from .markov import Chain, pairs
 
 RIDGES = (30.0, 5.0, 1.0)  # on slopes, one after the other
-WORTH = 1.0  # least gain in the log-likelihood of rows held out
+WORTH = 3.0  # least gain in the log-likelihood of rows held out
 NEWTON = 2  # steps in an iteration of EM
 HALVINGS = 8  # of a step that leads down
 

@@ -149,7 +149,7 @@ class Spectrum:
         """
         for floor in FLOORS:
             found = [self._counted(r, floor) for r in RANKS]
-            found += [self._both_ways(r, floor) for r in BOTH_WAYS]
+            found += [self._counted(r, floor, beyond) for r, beyond in BOTH_WAYS.items()]
             count, correlations, bound = max(found, key=lambda each: each[0])
             if count <= len(correlations):
                 break  # or else every one of the coordinates is correlated: there may be more
@@ -161,41 +161,27 @@ class Spectrum:
             threshold=bound,
         )
 
-    def _counted(self, r: int, floor: float) -> tuple[int, np.ndarray, float]:
+    def _counted(self, r: int, floor: float, beyond=None) -> tuple[int, np.ndarray, float]:
         """The order by r coordinates, their correlations, and the first bound not exceeded."""
-        correlations = np.linalg.svd(self.whitened(r, floor), compute_uv=False)
+        M = whitened(self.ranked or self.moments, r, floor)[1]
+        correlations = np.linalg.svd(M if beyond is None else (M + M.T) / 2, compute_uv=False)
         left = len(correlations) - np.arange(len(correlations))
-        return counted(correlations, noise_bound(left, self.n))
-
-    def _both_ways(self, r: int, floor: float) -> tuple[int, np.ndarray, float]:
-        """The same if the chain is the same backwards in time."""
-        M = self.whitened(r, floor)
-        correlations = np.sort(np.abs(np.linalg.eigvalsh((M + M.T) / 2)))[::-1]
-        left = len(correlations) - np.arange(len(correlations))
-        return counted(correlations, both_ways_bound(left, self.n, BOTH_WAYS[r]))
-
-    def whitened(self, r: int, floor: float) -> np.ndarray:
-        """C₁₂ of r leading coordinates, uncorrelated and of variance one."""
-        return whitened(self.ranked or self.moments, r, floor)[1]
+        bounds = noise_bound(left, self.n, beyond)
+        above = correlations > bounds
+        count = len(above) if above.all() else int(np.argmin(above))
+        return count + 1, correlations, float(bounds[min(count, len(bounds) - 1)])
 
 
-def counted(correlations: np.ndarray, bounds: np.ndarray) -> tuple[int, np.ndarray, float]:
-    """One more than the correlations beyond their bounds, these, and the first not exceeded."""
-    above = correlations > bounds
-    count = len(above) if above.all() else int(np.argmin(above))
-    return count + 1, correlations, float(bounds[min(count, len(bounds) - 1)])
+def noise_bound(m, n: int, beyond: float | None = None):
+    """99.9% quantile of the largest canonical correlation of m and m coordinates of pure noise.
 
-
-def noise_bound(m, n: int):
-    """99.9% quantile of the largest canonical correlation of m and m coordinates of pure noise."""
+    Where both ways in time are averaged, as far `beyond` the edge as is told (see `BOTH_WAYS`).
+    """
+    if beyond is not None:
+        return ((2 * m - 1) ** 0.5 + beyond * m ** (-1 / 6)) / n**0.5
     side = (m - 0.5) ** 0.5
     centre, scale = 4 * side**2, 2 * side * (2 / side) ** (1 / 3)
     return ((centre + EXTREME * scale) / n) ** 0.5
-
-
-def both_ways_bound(m, n: int, beyond: float):
-    """The same of the mean of noise and its transpose."""
-    return ((2 * m - 1) ** 0.5 + beyond * m ** (-1 / 6)) / n**0.5
 
 
 def choose_order(spectrum: Spectrum, method: str, constant: float) -> Order:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class RegimeBelief(ObservationLaw):
         """P(state = k), (K,)."""
         return self._probabilities.copy()
 
-    def predict(self, inputs=None) -> RegimeBelief:
+    def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row, where they drive it."""
         chain = self._model.chain
         row = None if inputs is None else np.atleast_2d(np.asarray(inputs))

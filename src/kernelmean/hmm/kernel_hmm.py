@@ -207,7 +207,7 @@ class KernelHMM(ChainEstimator):
         inputs : array or DataFrame of shape (n, p), optional
             What is known of every row beforehand, without NaN; a table has the index of `X`. The
             penalty λ/2 Σ b² on the slopes is the one of 30, 5 and 1 by which rows held out gain
-            most, or infinite, b = 0, if they gain less than 1 in all. `slopes_` has b.
+            most, or infinite, b = 0, if they gain less than 3 in all. `slopes_` has b.
 
         Raises
         ------
@@ -323,7 +323,7 @@ class KernelHMM(ChainEstimator):
         Without labels by the squared error of predicting the next observation; with the states of
         the validation sequence (semi-supervised), by the share of them that the filter names
         right, states numbered as suits best. The model's states are then in the order of the
-        labels.
+        labels. No inputs drive the fits.
 
         Parameters
         ----------
