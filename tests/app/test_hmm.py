@@ -319,3 +319,63 @@ def test_numbers_may_name_the_rows(run, table):
     assert run("hmm", "data.csv", *ASKED, "--time", "day", "--no-refine").exit_code == 0
     states = pd.read_csv("kernelmean-hmm/states.csv")
     np.testing.assert_allclose(states["day"], np.arange(200) / 4)
+
+
+class TestInputs:
+    """`--inputs`: columns that drive the transitions."""
+
+    @pytest.fixture
+    def driven(self, tmp_path, monkeypatch) -> pd.DataFrame:
+        monkeypatch.chdir(tmp_path)
+        rng = np.random.default_rng(0)
+        rate, other, state = rng.normal(size=300), rng.normal(size=300), np.zeros(300)
+        for t in range(1, 300):
+            leaves = rng.random() < 1 / (1 + np.exp(2 - 3 * rate[t]))
+            state[t] = 1 - state[t - 1] if leaves else state[t - 1]
+        level = 4 * state + rng.normal(size=300)
+        frame = pd.DataFrame({"level": level, "rate": rate, "other": other})
+        frame.loc[[7, 299], "level"] = np.nan
+        frame.to_csv("data.csv", index=False)
+        return frame
+
+    def test_report_and_files(self, run, driven):
+        result = run("hmm", "data.csv", *ASKED, "--inputs", "rate,other")
+        assert result.exit_code == 0, result.output
+        said = " ".join(result.stdout.split())
+        assert "The same where an input is low and high" in said
+        assert "rate at" in said
+        assert "Inputs rate and other" in said
+        fitted = km.load("kernelmean-hmm/model.km")
+        U, X = driven[["rate", "other"]], driven[["level"]]
+        states = pd.read_csv("kernelmean-hmm/states.csv")
+        np.testing.assert_allclose(
+            states["filtered_0"], fitted.filter(X, inputs=U)[:, 0], atol=1e-6
+        )
+        # the last row is missing: a forecast, which its inputs drive
+        before = fitted.filter(X[:299], inputs=U[:299])[-1]
+        ahead = before @ fitted.transitions(U[-1:])[0]
+        np.testing.assert_allclose(states["filtered_0"].iloc[-1], ahead[0], atol=1e-6)
+        page = Path("kernelmean-hmm/report.html").read_text()
+        assert "model.transitions(inputs.iloc[-1:])" in page
+
+    def test_of_no_use(self, run, driven):
+        result = run("hmm", "data.csv", *ASKED, "--inputs", "other")
+        assert result.exit_code == 0, result.output
+        assert "Inputs other: no use" in " ".join(result.stdout.split())
+        assert "where an input is low and high" not in result.stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("--inputs", "level"), "column 'level' is given to --columns and to --inputs"),
+            (("--inputs", "rat"), "did you mean 'rate'?"),
+            (("--inputs", "gappy"), "data.csv has missing values: 'gappy' 1"),
+            (("--inputs", "rate", "--forecast", "2"), "inputs of the rows to come are needed"),
+            (("--inputs", "rate", "--no-refine"), "they are learned from by EM"),
+            (("--inputs", "rate", "--chunksize", "50"), "--chunksize reads files block by block"),
+        ],
+    )
+    def test_refusals(self, refused, driven, arguments, words):
+        gappy = driven["rate"].where(driven.index != 5)
+        driven.assign(gappy=gappy).to_csv("data.csv", index=False)
+        assert words in refused("hmm", "data.csv", *ASKED, *arguments)

@@ -16,7 +16,13 @@ from sklearn.base import clone
 
 import kernelmean as km
 from kernelmean.chains import order
-from kernelmean.chains.order import METHODS, Order, Spectrum, noise_bound
+from kernelmean.chains.order import (
+    BOTH_WAYS,
+    METHODS,
+    Order,
+    Spectrum,
+    noise_bound,
+)
 from kernelmean.datasets import make_hmm
 
 N, SCALE = 200, 0.8
@@ -89,6 +95,27 @@ class TestRulesByHand:
             beyond += np.linalg.svd(G, compute_uv=False)[0] > noise_bound(4, n)
         assert beyond <= 12
 
+    @pytest.mark.parametrize(("m", "share"), [(2, 0.01), (6, 0.005)])
+    def test_the_bound_where_both_ways_are_averaged(self, m, share):
+        rng, n = np.random.default_rng(42), 500
+        G = rng.normal(size=(40_000, m, m)) / n**0.5
+        largest = np.abs(np.linalg.eigvalsh((G + np.swapaxes(G, 1, 2)) / 2)).max(axis=1)
+        beyond = (largest > noise_bound(m, n, BOTH_WAYS[m])).mean()
+        assert beyond == pytest.approx(share, abs=0.2 * share)
+
+    def test_columns_may_be_bent(self):
+        """Ranks are what counts: the same correlations after any rising function."""
+        one, other = km.estimate_order(X2), km.estimate_order(np.exp(2 * X2))
+        assert_allclose(one.correlations, other.correlations, rtol=1e-10)
+        assert one == other == 2
+
+    def test_gaps_have_no_rank(self):
+        X = X2.astype(float).copy()
+        X[40:60] = np.nan
+        found = km.estimate_order(X)
+        apart = km.estimate_order(np.delete(X, np.s_[40:60], axis=0), [40, len(X) - 60])
+        assert_allclose(found.correlations, apart.correlations, rtol=1e-6)
+
 
 class TestErrorRates:
     @pytest.mark.parametrize("K", [1, 2, 3, 4])
@@ -98,7 +125,7 @@ class TestErrorRates:
 
     @pytest.mark.parametrize(
         ("design", "n", "K"),
-        [("separated", 5_000, 2), ("unbounded", 5_000, 2), ("overlapping", 20_000, 3)],
+        [("separated", 1_000, 2), ("unbounded", 2_000, 2), ("overlapping", 5_000, 3)],
     )
     def test_models_of_the_thesis(self, design, n, K):
         """Four draws of each; one in four may be off by one."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import expm
-from scipy.optimize import check_grad
 from scipy.spatial.distance import cdist
 from scipy.stats import ortho_group
 
@@ -264,40 +263,25 @@ def test_cayley_in_the_plane_is_a_rotation_by_twice_the_arc_tangent():
     assert_allclose(cayley(np.array([0.3]), 2), expm(-S), atol=1e-14)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("K", [2, 3, 5])
-def test_gradient_of_the_gap(K, seed):
-    B = family(K, seed, noise=0.02)[0]
-    beta = np.random.default_rng(seed).normal(size=K * (K - 1) // 2)
-    error = check_grad(
-        lambda b: smallest_gap(b, B)[0], lambda b: smallest_gap(b, B)[1], beta, epsilon=1e-7
-    )
-    assert error < 1e-5 * max(1.0, np.linalg.norm(smallest_gap(beta, B)[1]))
-
-
 def test_the_gap_is_that_of_the_eigenvalues():
     B = family(3, 41)[0]
-    beta = np.array([0.1, -0.4, 0.7])
+    Theta = cayley(np.array([0.1, -0.4, 0.7]), 3)
     rows = [
         np.sort(np.linalg.eigvals(sum(t * b for t, b in zip(row, B, strict=True))).real)
-        for row in cayley(beta, 3)
+        for row in Theta
     ]
-    assert smallest_gap(beta, B)[0] == pytest.approx(min(np.diff(row).min() for row in rows))
+    assert smallest_gap(Theta, B) == pytest.approx(min(np.diff(row).min() for row in rows))
 
 
-@pytest.mark.parametrize("K", [2, 3, 4])
-def test_the_rotation_beats_random_ones(K):
-    """What Lehéricy 2018 does (the best of some drawn at random) leaves a smaller gap."""
+@pytest.mark.parametrize("K", [1, 2, 3, 4])
+def test_the_rotation_is_the_best_of_those_drawn(K, monkeypatch):
     B = family(K, 40)[0]
-
-    def gap(Theta):
-        values = np.linalg.eigvals(np.tensordot(Theta, B, axes=1)).real
-        return np.diff(np.sort(values, axis=1), axis=1).min()
-
+    monkeypatch.setattr(spectral, "STARTS", 30)
     chosen = choose_rotation(B, np.random.default_rng(0))
     assert_allclose(chosen @ chosen.T, np.eye(K), atol=1e-12)
-    drawn = [gap(ortho_group.rvs(K, random_state=s)) for s in range(50)]
-    assert gap(chosen) >= max(drawn) - 1e-6
+    rng = np.random.default_rng(0)
+    drawn = [cayley(rng.standard_normal(K * (K - 1) // 2), K) for _ in range(30)]
+    assert smallest_gap(chosen, B) == max(smallest_gap(Theta, B) for Theta in drawn)
 
 
 # ------------------------------------------------------------ the joint diagonaliser

@@ -54,6 +54,8 @@ class Rows:
     times : array of numbers or dates, or None
     labels : tuple of (str or None, str or None)
         The columns that tell sequences apart, and that name the rows.
+    inputs : DataFrame, optional
+        What is known of every row beforehand.
     """
 
     frame: pd.DataFrame
@@ -61,6 +63,7 @@ class Rows:
     names: list[str]
     times: np.ndarray | None = None
     labels: tuple[str | None, str | None] = (None, None)
+    inputs: pd.DataFrame | None = None
 
     @classmethod
     def of(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from ..core import arrays, solves
 from ..core.checks import as_vector
@@ -35,7 +37,8 @@ from .variates import Variates
 
 COLUMNS = 3  # of data that densities are estimated in as they are
 MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
-RANK = 300  # landmarks of the moments, where no features are given
+RANK = 300  # landmarks of the moments, where no features are given,
+RANKED = 100  # and of those of ranks
 SEARCHED = 4_000  # rows that starts and bandwidths are compared on, in
 STRETCHES = 20  # of them, from all over the sequences
 MANY = 50_000  # rows from which on all of them are for so many steps of EM only
@@ -50,12 +53,13 @@ SCALES = (1.0, 1 / 3)  # of the kernel's lengthscale in kernel Bayes' rule, afte
 
 @dataclass(frozen=True)
 class Draft:
-    """Training rows and their moments."""
+    """Training rows and their moments; `own` if no feature map was given."""
 
     rows: Rows
     kernel: Kernel
     coordinates: Coordinates
     moments: Moments
+    own: bool = False
 
     @classmethod
     def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Draft:
@@ -73,7 +77,22 @@ class Draft:
             found = Coordinates.of(as_feature_map(features).fit(rows, kernel), there)
         coordinates = found if seen.all() else Coordinates.of(found.features, points)
         moments = Moments.of(coordinates, seen, sequences)
-        return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments)
+        own = features is None
+        return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments, own)
+
+    @cached_property
+    def ranked(self) -> Moments | None:
+        """Moments of the ranks of a few columns, by the kernel as wide as their median distance."""
+        points = arrays.to_numpy(self.rows.there)
+        by_median = isinstance(getattr(self.kernel, "lengthscale", None), float)
+        if not (self.own and by_median and points.shape[1] <= COLUMNS):
+            return None
+        ranks = rankdata(points, axis=0) / len(points)
+        features = coordinates_of(ranks, smoothing_kernel(self.kernel, ranks), RANKED).features
+        every = np.zeros(self.rows.points.shape)
+        every[self.rows.seen] = ranks
+        found = Coordinates.of(features, every)
+        return Moments.of(found, self.rows.seen, self.rows.sequences)
 
     def density_ratios(self, embeddings: np.ndarray, points) -> np.ndarray:
         """f_k/f of some rows for laws O: φᵀ(C + λI)⁻¹O, within limits."""
@@ -185,7 +204,8 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
         features, O = embedded(draft, gamma, scale)
         rule = ModelBayes(features, O, 1.0)
         shares = rule.shares_of(few.points, few.seen)
-        off = rule.compared(rule.size * REGS, shares, chain, few.sequences) - target
+        along = chain.along(few.inputs)
+        off = rule.compared(rule.size * REGS, shares, along, few.sequences) - target
         losses = (off[:, few.seen] ** 2).sum(axis=(1, 2))
         best = int(np.argmin(losses))
         found.append((losses[best], replace(rule, reg=float(rule.size * REGS[best]))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.ndimage import uniform_filter1d
@@ -100,7 +101,7 @@ def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
     return Chain(stationary(transmat), transmat)
 
 
-Maximise = Callable[[np.ndarray, np.ndarray, Chain, list[slice]], Chain]
+Maximise = Callable[[np.ndarray, np.ndarray, Any, list[slice]], Chain]
 
 
 def climb(
@@ -123,7 +124,8 @@ def climb(
     best: Climb | None = None
     start, falls = (gamma, chain), 0
     for i in range(max_iter):
-        alpha, loglik = expectation(smoothing, rows, gamma, chain)
+        along = chain.along(rows.inputs)
+        alpha, loglik = expectation(smoothing, rows, gamma, along)
         gain = np.inf if best is None else loglik.mean() - best.value
         before = [] if best is None else best.history
         history = [*before, float(loglik.mean())]
@@ -140,8 +142,8 @@ def climb(
             falls = 0
         if best.converged or i == max_iter - 1:
             break
-        gamma = smoothed(alpha, chain, rows.sequences)
-        chain = maximise(alpha, gamma, chain, rows.sequences)
+        gamma = smoothed(alpha, along, rows.sequences)
+        chain = maximise(alpha, gamma, along, rows.sequences)
     assert best is not None
     return best
 
@@ -150,7 +152,7 @@ def expectation(smoothing: AnySmoothing, rows: Rows, gamma, chain: Chain) -> tup
     """α of all rows, and log-likelihoods of those used."""
     logb = log_emissions(smoothing, rows, gamma)
     logb[rows.seen & ~rows.used] = 0.0
-    alpha, loglik = filtered(logb, chain, rows.sequences)
+    alpha, loglik = filtered(logb, chain.along(rows.inputs), rows.sequences)
     return alpha, loglik[rows.used]
 
 
@@ -282,7 +284,7 @@ class Refinement:
         """EM on these rows from laws and a chain found on others."""
         logb = laws.log_density(self.rows.points)
         logb[~self.rows.seen] = 0.0
-        gamma = begin(logb, chain, self.rows.sequences)
+        gamma = begin(logb, chain.along(self.rows.inputs), self.rows.sequences)
         return self._climb(smoothing, gamma, chain, self.max_iter)
 
     def _short(self, smoothing: AnySmoothing, starts) -> list[Climb]:
@@ -412,7 +414,8 @@ class HeldOut:
 
 def judged(smoothing: AnySmoothing, rows: Rows, learned: Climb) -> tuple:
     """Log-likelihoods and means of all rows, by the laws of the rows used, never their own."""
-    logb, chain = log_emissions(smoothing, rows, learned.gamma), learned.chain
+    logb = log_emissions(smoothing, rows, learned.gamma)
+    chain = learned.chain.along(rows.inputs)
     alpha, loglik = filtered(logb, chain, rows.sequences)
     weights = rows.weights(learned.gamma)
     means = weights.T @ arrays.to_numpy(rows.there)

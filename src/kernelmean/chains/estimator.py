@@ -25,7 +25,9 @@ from ..core.sequences import check_sequences
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from .draft import Draft, Fit
+from .driven import DrivenChain
 from .emission import EmissionsByState
+from .inputs import as_inputs, check_aligned
 from .markov import Chain
 from .model import FittedChain
 from .results import RegimeBelief, RegimeForecast
@@ -44,10 +46,14 @@ class ChainEstimator(Saveable, BaseEstimator):
     kernel: Any
     features: Any
     noun: ClassVar[str]
+    # as files from before these were have them
+    inputs_ = 0
+    input_names_: list[str] | None = None
+    driven_: DrivenChain | None = None
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, lengths=None) -> Any:
+    def fit(self, X, lengths=None, inputs=None) -> Any:
         """Learn the chain and the law of the observations given its state.
 
         Parameters
@@ -56,8 +62,17 @@ class ChainEstimator(Saveable, BaseEstimator):
             Observations in the order of time. A row with NaN is missing.
         lengths : sequence of int, optional
             Rows of each sequence, if there are several below each other.
+        inputs : array or DataFrame of shape (n, k), optional
+            What is known of every row beforehand: the backbone of a `KernelStateSpace`, which there
+            is then in any case, is linear in it; it drives the transitions of a `KernelHMM`. A
+            table has the index of `X`.
         """
-        self.adopt(self.learned(self.begun(X, lengths), generator(self.random_state)))
+        draft = self.begun(X, lengths)
+        check_aligned(X, inputs)
+        self.input_names_ = column_names(inputs)
+        inputs = as_inputs(inputs, len(draft.rows.seen), None)
+        self.inputs_ = 0 if inputs is None else inputs.shape[1]
+        self.adopt(self.learned(draft, generator(self.random_state), inputs))
         return self
 
     def begun(self, X, lengths) -> Draft:
@@ -91,7 +106,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         return self.features
 
     @abstractmethod
-    def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
+    def learned(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """The fit, a value."""
 
     def adopt(self, fit: Any) -> None:
@@ -103,6 +118,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     def adopt_chain(self, chain: FittedChain) -> None:
         """Make a chain and its laws the estimator's own."""
         self.startprob_, self.transmat_ = chain.chain.startprob, chain.chain.transmat
+        self.driven_ = chain.chain if isinstance(chain.chain, DrivenChain) else None
         self.emissions_, self.laws_, self.rule_ = chain.emissions, chain.laws, chain.rule
         self.bandwidth_, self.variates_ = chain.bandwidth, chain.variates
         self.reg_ = None if chain.rule is None else chain.rule.reg
@@ -112,7 +128,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         """The fitted chain and its laws as a value, which filters as `inference` says."""
         check_is_fitted(self)
         return FittedChain(
-            Chain(self.startprob_, self.transmat_),
+            self.driven_ or Chain(self.startprob_, self.transmat_),
             self.emissions_,
             self.laws_,
             self.bandwidth_,
@@ -127,13 +143,29 @@ class ChainEstimator(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ asking
 
-    def rows(self, X, lengths=None) -> Rows:
+    def rows(self, X, lengths=None, inputs=None) -> Rows:
         """Rows like those of training; a missing one is filled, and not `seen`."""
         points = self.points_like(X, "X")
         X = X.to_frame() if hasattr(X, "to_frame") else X
         validate_data(self, X, skip_check_array=True, reset=False)
-        gaps = None if points[1].all() else gaps_in(X)
-        return Rows.of(*points, check_sequences(lengths, len(points[1])), gaps)
+        check_aligned(X, inputs)
+        gaps, n = None if points[1].all() else gaps_in(X), len(points[1])
+        return Rows.of(*points, check_sequences(lengths, n), gaps, self.given(inputs, n))
+
+    def given(self, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
+        """Known inputs of n rows, like those of fitting.
+
+        Parameters
+        ----------
+        inputs : array or DataFrame of shape (n, k), optional
+        n : int
+        name : str
+            As messages call them.
+        """
+        names, known = column_names(inputs), self.input_names_
+        if names is not None and known is not None and names != known:
+            raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
+        return as_inputs(inputs, n, self.inputs_, name)
 
     def points_like(self, X, name: str) -> tuple[Array, np.ndarray]:
         """Points with the columns of the training data, and which of them are whole."""
@@ -145,7 +177,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         check_library(points, known, name)
         return points, seen
 
-    def score(self, X, lengths=None) -> float:
+    def score(self, X, lengths=None, inputs=None) -> float:
         """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
 
         Of the `variates_` of y, where densities are theirs. With `inference="kbr"` the predictions
@@ -153,53 +185,56 @@ class ChainEstimator(Saveable, BaseEstimator):
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         """
-        return float(np.sum(self.log_predictive(X, lengths)))
+        return float(np.sum(self.log_predictive(X, lengths, inputs)))
 
-    def log_predictive(self, X, lengths=None) -> np.ndarray:
+    def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         """
-        return self.chain_.log_predictive(self.rows(X, lengths))
+        return self.chain_.log_predictive(self.rows(X, lengths, inputs))
 
-    def one_step(self, X, lengths=None) -> Array:
+    def one_step(self, X, lengths=None, inputs=None) -> Array:
         """Forecasts E[y_t | y_1, ..., y_{t-1}] of every row, (n, d).
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         """
-        rows = self.rows(X, lengths)
+        rows = self.rows(X, lengths, inputs)
         p = self.chain_.predicted(rows)
         return arrays.like(p, rows.points) @ self.emissions_.mean()
 
-    def forecast(self, X, steps: int, lengths=None) -> Any:
+    def forecast(self, X, steps: int, lengths=None, inputs=None, inputs_ahead=None) -> Any:
         """Laws of the observations 1, ..., `steps` rows after `X`.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`; with several sequences, the forecasts of the first come first.
         steps : int
+        inputs_ahead : array or DataFrame of shape (steps, k), optional
+            Inputs of the rows that are forecast; of several sequences below each other.
         """
         check_count(steps, "steps")
-        rows, chain = self.rows(X, lengths), self.chain_
-        states = arrays.like(chain.ahead(rows, steps), rows.points)
+        rows, chain = self.rows(X, lengths, inputs), self.chain_
+        known = self.given(inputs_ahead, steps * len(rows.sequences), "inputs_ahead")
+        states = arrays.like(chain.ahead(rows, steps, known), rows.points)
         return RegimeForecast(chain, states, labels_ahead(X, rows, steps))
 
-    def draw(self, n_samples: int, random_state) -> tuple[Array, np.ndarray]:
+    def draw(self, n_samples: int, random_state, inputs=None) -> tuple[Array, np.ndarray]:
         """A sequence of observations, and numbers of its states."""
         chain = self.chain_
         n = check_count(n_samples, "n_samples")
         rng = generator(self.random_state if random_state is None else random_state)
-        return chain.draw(n, rng)
+        return chain.draw(n, rng, inputs)
 
     def start(self, prior=None) -> RegimeBelief:
         """The belief before the first observation, to be carried on one step at a time.

@@ -33,12 +33,29 @@ class Chain:
     ----------
     startprob : array of shape (K,)
         π, which sums to one.
-    transmat : array of shape (K, K)
-        Q, whose rows sum to one.
+    transmat : array of shape (K, K), or (n, K, K)
+        Q, whose rows sum to one; or, where it changes, that of the step out of each of n rows.
     """
 
     startprob: np.ndarray
     transmat: np.ndarray
+
+    @property
+    def n_inputs(self) -> int:
+        """Inputs that drive the transitions."""
+        return 0
+
+    def along(self, inputs: np.ndarray | None) -> Chain:
+        """The chain along rows with these inputs, which say nothing here."""
+        return self
+
+    def into(self, inputs: np.ndarray | None) -> np.ndarray:
+        """Q of the step into rows with these inputs."""
+        return self.transmat
+
+    def reordered(self, order: np.ndarray) -> Chain:
+        """State k becomes what state order[k] was."""
+        return Chain(self.startprob[order], self.transmat[np.ix_(order, order)])
 
 
 # ------------------------------------------------------------ the engine
@@ -159,6 +176,33 @@ def before(states, first, sequences, *, backward: bool = False) -> np.ndarray:
     return shifted
 
 
+def moved(states, moves) -> np.ndarray:
+    """s_t Q of states (n, K), Q the same for all or that of each row."""
+    return states @ moves if moves.ndim == 2 else (states[:, None] @ moves)[:, 0]
+
+
+def moving(rows, moves, product: Callable = moved) -> tuple[np.ndarray, Callable]:
+    """Rows of numbers for a `sweep`, and how states move at each: `move(states, rows)`.
+
+    Where each row has transitions of its own these are written behind its numbers.
+    """
+    if moves.ndim == 2:
+        return rows, lambda states, row: product(states, moves)
+    K = moves.shape[1]
+    behind = np.hstack([rows, moves.reshape(len(rows), -1)])
+    return behind, lambda states, row: product(states, row[:, -K * K :].reshape(-1, K, K))
+
+
+def _into(moves) -> np.ndarray:
+    """Of the step into each row: those of the step out of the row before."""
+    return moves if moves.ndim == 2 else np.roll(moves, 1, axis=0)
+
+
+def _at(moves, t: int | slice) -> np.ndarray:
+    """Of the step out of row t."""
+    return moves if moves.ndim == 2 else moves[t]
+
+
 def _same_row(a, b) -> np.ndarray:
     """Equal up to 1e-12 of the row's largest entry."""
     return np.max(np.abs(a - b), axis=1) <= NEAR * np.max(np.abs(b), axis=1)
@@ -191,16 +235,17 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     u = np.where(begins[:, None], 0.0, u)
     state, offset = np.arange(K)[:, None], np.arange(2 * K)
     later = np.clip(state + offset - K, 0, K - 1)  # j of row (t+1, j), below column (t, i)
-    moves = np.where(later == state + offset - K, -transmat[state, later], 0.0)
+    moves = np.where(later == state + offset - K, -transmat[..., state, later], 0.0)
     bands = np.zeros((n, K, 2 * K))
-    np.multiply(moves, u[1:].take(later, axis=1), out=bands[:-1])
+    np.multiply(_at(moves, slice(n - 1)), u[1:].take(later, axis=1), out=bands[:-1])
     length = int(NATS / np.log(K))
     stretches = [slice(start, min(start + length, n)) for start in range(0, n, length)]
     for rows in stretches[::-1] if backward else stretches:
         if backward and rows.stop < n:
-            x[rows.stop - 1] += transmat @ (u[rows.stop] * _unit(x[rows.stop]))
+            x[rows.stop - 1] += _at(transmat, rows.stop - 1) @ (u[rows.stop] * _unit(x[rows.stop]))
         elif not backward and rows.start:
-            x[rows.start] += (_unit(x[rows.start - 1]) @ transmat) * u[rows.start]
+            moves = _at(transmat, rows.start - 1)
+            x[rows.start] += (_unit(x[rows.start - 1]) @ moves) * u[rows.start]
         band, right = bands[rows].reshape(-1, 2 * K).T, x[rows].ravel()
         found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
         x[rows] = found.reshape(-1, K)
@@ -260,32 +305,41 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     u = np.exp(logb)
     u /= u @ np.full((u.shape[1], 1), 1 / u.shape[1])
     states = _linear(u, chain.transmat, chain.startprob, sequences)
-
-    def predict(prior, logb):
-        return _posterior(prior, logb)[0] @ chain.transmat
-
     if states is None:
         predictions = _products(u, chain.transmat, chain.startprob, sequences)
         if predictions is None:
-            predictions = sweep(predict, logb, chain.startprob, sequences, same=_same_entries)
+            predictions = _carefully(logb, chain, sequences)
     else:
-        predictions = states @ chain.transmat
+        predictions = moved(states, chain.transmat)
     alpha, evidence = _posterior(before(predictions, chain.startprob, sequences), logb)
     return alpha, evidence + top
 
 
+def _carefully(logb, chain: Chain, sequences) -> np.ndarray:
+    """Predictions where products underflow."""
+    rows, move = moving(logb, chain.transmat)
+    K = logb.shape[1]
+
+    def predict(prior, row):
+        return move(_posterior(prior, row[:, :K])[0], row)
+
+    return sweep(predict, rows, chain.startprob, sequences, same=_same_entries)
+
+
 def _products(weights, moves, first, sequences, backward: bool = False) -> np.ndarray | None:
     """s_t ∝ (s_{t-1} ∘ w_t) M, as a `sweep`; None where such products underflow."""
-    ones = np.ones(len(moves))
+    rows, move = moving(weights, moves)
+    K = weights.shape[1]
+    ones = np.ones(K)
 
-    def step(state, w):
-        return (state * w) @ moves
+    def step(state, row):
+        return move(state * row[:, :K], row)
 
     def settled(states):
         return states / np.maximum(states @ ones, WEAK)[:, None]
 
     states = sweep(
-        step, weights, first, sequences, backward=backward, same=_same_entries, settled=settled
+        step, rows, first, sequences, backward=backward, same=_same_entries, settled=settled
     )
     total = states @ ones
     return states / total[:, None] if total.min() > FAINT else None
@@ -344,7 +398,7 @@ def predicted(alpha, chain: Chain, sequences) -> np.ndarray:
     >>> predicted(np.array([[1.0, 0.0], [0.0, 1.0]]), chain, [slice(0, 2)])
     array([[0.5, 0.5], [0.9, 0.1]])
     """
-    return before(alpha @ chain.transmat, chain.startprob, sequences)
+    return before(moved(alpha, chain.transmat), chain.startprob, sequences)
 
 
 def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
@@ -378,19 +432,21 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     >>> smoothed(alpha, chain, whole).round(3)
     array([[0.545, 0.455], [0.345, 0.655]])
     """
-    uniform = np.full(alpha.shape[1], 1 / alpha.shape[1])
-    back = np.ascontiguousarray(chain.transmat.T)
+    K = alpha.shape[1]
+    uniform = np.full(K, 1 / K)
+    back = np.ascontiguousarray(chain.transmat.swapaxes(-1, -2))
     news = _ratio(alpha, predicted(alpha, chain, sequences))
+    rows, move = moving(news, back)
 
-    def answer(message, news):
-        return _normalised(news * (message @ back), uniform)
+    def answer(message, row):
+        return _normalised(row[:, :K] * move(message, row), uniform)
 
     messages = _linear(news, chain.transmat, uniform, sequences, backward=True)
     if messages is None:
-        products = _products(news, back, uniform, sequences, backward=True)
+        products = _products(news, _into(back), uniform, sequences, backward=True)
         if products is None:
-            answers = sweep(answer, news, uniform, sequences, backward=True, same=_same_entries)
-            messages = before(answers, uniform, sequences, backward=True) @ back
+            answers = sweep(answer, rows, uniform, sequences, backward=True, same=_same_entries)
+            messages = moved(before(answers, uniform, sequences, backward=True), back)
         else:
             messages = before(products, uniform, sequences, backward=True)
     return _normalised(alpha * messages, alpha)
@@ -421,9 +477,26 @@ def transitions(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
     >>> transitions(known, known, chain, [slice(0, 3)])
     array([[1., 1.], [0., 0.]])
     """
+    if chain.transmat.ndim == 3:
+        return pairs(alpha, gamma, chain, sequences).sum(axis=0)
+    return chain.transmat * (alpha[:-1].T @ _following(alpha, gamma, chain, sequences))
+
+
+def pairs(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
+    """P(x_t = i, x_{t+1} = j | all y) = α_t,i Q_ij γ_{t+1,j}/(Qᵀα_t)_j, (n − 1, K, K).
+
+    Zero from one sequence to the next. `transitions` is their sum.
+    """
+    news = _following(alpha, gamma, chain, sequences)
+    moves = _at(chain.transmat, slice(len(news)))
+    return alpha[:-1, :, None] * moves * news[:, None, :]
+
+
+def _following(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
+    """γ_{t+1}/Qᵀα_t, 0 where a sequence ends."""
     news = _ratio(gamma, predicted(alpha, chain, sequences))
     news[_begins(sequences, len(news))] = 0.0
-    return chain.transmat * (alpha[:-1].T @ news[1:])
+    return news[1:]
 
 
 def _ratio(a, b) -> np.ndarray:
@@ -478,11 +551,13 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     """
     relative, top = relative_logs(logb)
     log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
+    rows, move = moving(relative, log_moves, _max_plus)
+    K = relative.shape[1]
 
-    def outlook(prior, logb):
-        return _max_plus(_scores(prior, logb), log_moves)
+    def outlook(prior, row):
+        return move(_scores(prior, row[:, :K]), row)
 
-    priors = sweep(outlook, relative, log_start, sequences, same=_same_logs)
+    priors = sweep(outlook, rows, log_start, sequences, same=_same_logs)
     scores = _scores(before(priors, log_start, sequences), relative)
     ends = _begins(sequences, len(scores), backward=True)
     back = _best_before(scores, log_moves)
@@ -495,7 +570,9 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
 def log_probability(states, logb, chain: Chain, sequences) -> np.ndarray:
     """log p(path, y) of each sequence, for a path of states and log-emissions (n, K)."""
     log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
-    gains = log_moves[np.roll(states, 1), states] + logb[np.arange(len(states)), states]
+    rows = np.arange(len(states))
+    moves = log_moves if log_moves.ndim == 3 else log_moves[None]
+    gains = moves[(rows - 1) % len(moves), np.roll(states, 1), states] + logb[rows, states]
     starts = [s.start for s in sequences]
     first = states[starts]
     gains[starts] = log_start[first] + logb[starts, first]
@@ -520,10 +597,10 @@ def _max_plus(scores, log_moves) -> np.ndarray:
 
 def _best_before(scores, log_moves) -> np.ndarray:
     """argmax_i(scores_i + log Q_ij), one i at a time: (n, K, K) may not fit into memory."""
-    best = scores[:, :1] + log_moves[0]
+    best = scores[:, :1] + log_moves[..., 0, :]
     arg = np.zeros(scores.shape, dtype=np.intp)
     for i in range(1, scores.shape[1]):
-        challenger = scores[:, i : i + 1] + log_moves[i]
+        challenger = scores[:, i : i + 1] + log_moves[..., i, :]
         arg[challenger > best] = i
         best = np.maximum(best, challenger)
     return arg
@@ -567,15 +644,19 @@ def draw(chain: Chain, n: int, rng: np.random.Generator) -> np.ndarray:
     array([0, 1, 0, 1, 0])
     """
     uniform = rng.random(n)
-    moves = np.column_stack([_inverse(row, uniform) for row in chain.transmat])
+    laws = np.moveaxis(_into(chain.transmat), -2, 0)
+    moves = np.column_stack([_inverse(law, uniform) for law in laws])
     moves[0] = _inverse(chain.startprob, uniform[:1])
     return _follow(moves)
 
 
 def _inverse(law, uniform) -> np.ndarray:
     """The state at each level of a law's distribution function, never one of probability 0."""
-    levels = np.cumsum(law)
-    return np.searchsorted(levels[:-1] / levels[-1], uniform, side="right")
+    levels = np.cumsum(law, axis=-1)
+    levels = levels[..., :-1] / levels[..., -1:]
+    if levels.ndim == 1:
+        return np.searchsorted(levels, uniform, side="right")
+    return (levels <= uniform[:, None]).sum(axis=1)
 
 
 def stationary(transmat) -> np.ndarray:

@@ -53,11 +53,10 @@ class FittedChain:
 
     def reordered(self, order: np.ndarray) -> FittedChain:
         """State k becomes what state order[k] was."""
-        chain = Chain(self.chain.startprob[order], self.chain.transmat[np.ix_(order, order)])
         left, _ = self.emissions.factors
         return replace(
             self,
-            chain=chain,
+            chain=self.chain.reordered(order),
             emissions=self.emissions.reweighted(arrays.take(left, order, axis=0)),
             laws=self.laws.reordered(order),
             rule=None if self.rule is None else self.rule.reordered(order),
@@ -65,32 +64,40 @@ class FittedChain:
 
     # ------------------------------------------------------------ states
 
+    def along(self, rows: Rows) -> Chain:
+        """The chain along some rows, whose inputs may drive it."""
+        return self.chain.along(rows.inputs)
+
     def filtered(self, rows: Rows) -> np.ndarray:
         """P(x_t = k | y_1, ..., y_t), (n, K)."""
         if self.rule is None:
-            return markov.filtered(self.log_emissions(rows), self.chain, rows.sequences)[0]
+            return markov.filtered(self.log_emissions(rows), self.along(rows), rows.sequences)[0]
         shares = self.rule.shares_of(rows.points, rows.seen)
         told = None if rows.gaps is None else markov.relative_logs(self.log_emissions(rows))[0]
-        return self.rule.filtered(shares, self.chain, rows.sequences, told)
+        return self.rule.filtered(shares, self.along(rows), rows.sequences, told)
 
     def smoothed(self, rows: Rows) -> np.ndarray:
         """P(x_t = k | all y of the sequence), (n, K)."""
-        return markov.smoothed(self.filtered(rows), self.chain, rows.sequences)
+        return markov.smoothed(self.filtered(rows), self.along(rows), rows.sequences)
 
     def predicted(self, rows: Rows) -> np.ndarray:
         """P(x_t = k | y_1, ..., y_{t-1}), (n, K)."""
-        return markov.predicted(self.filtered(rows), self.chain, rows.sequences)
+        return markov.predicted(self.filtered(rows), self.along(rows), rows.sequences)
 
     def updated(self, prior: np.ndarray, point, seen: np.ndarray, gaps=None) -> np.ndarray:
         """Probabilities of the states after one observation, (K,)."""
-        after = replace(self, chain=replace(self.chain, startprob=prior))
+        after = replace(self, chain=Chain(prior, self.chain.transmat))
         return after.filtered(Rows.of(point, seen, [slice(0, 1)], gaps))[0]
 
-    def ahead(self, rows: Rows, steps: int) -> np.ndarray:
-        """P(x_{T+h} = k | y_1, ..., y_T), h = 1, ..., steps, sequence by sequence."""
+    def ahead(self, rows: Rows, steps: int, inputs=None) -> np.ndarray:
+        """P(x_{T+h} = k | y_1, ..., y_T), h = 1, ..., steps, sequence by sequence.
+
+        `inputs` of these rows, where they drive the chain, lie below each other likewise.
+        """
         states = [self.filtered(rows)[[s.stop - 1 for s in rows.sequences]]]
-        for _ in range(steps):
-            states.append(states[-1] @ self.chain.transmat)
+        for h in range(steps):
+            given = None if inputs is None else inputs[h::steps]
+            states.append(markov.moved(states[-1], self.chain.into(given)))
         return np.stack(states[1:], axis=1).reshape(-1, states[0].shape[1])
 
     # ------------------------------------------------------------ observations
@@ -137,7 +144,7 @@ class FittedChain:
         """log p(y_t | y_1, ..., y_{t-1}), (n,)."""
         logb = self.log_emissions(rows)
         if self.rule is None:
-            return markov.filtered(logb, self.chain, rows.sequences)[1]
+            return markov.filtered(logb, self.along(rows), rows.sequences)[1]
         return logsumexp(logb, b=self.predicted(rows), axis=1)
 
     def mixture(self, states: np.ndarray) -> MeanEmbedding:
@@ -145,9 +152,9 @@ class FittedChain:
         left, _ = self.emissions.factors
         return self.emissions.reweighted(arrays.like(states, self.emissions.points) @ left)
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[Array, np.ndarray]:
+    def draw(self, n: int, rng: np.random.Generator, inputs=None) -> tuple[Array, np.ndarray]:
         """A sequence of observations, (n, d), and of states, (n,)."""
-        states = markov.draw(self.chain, n, rng)
+        states = markov.draw(self.chain.along(inputs), n, rng)
         return arrays.like(self.draw_from(states, rng), self.emissions.points), states
 
     def paths(self, start: np.ndarray, n: int, steps: int, rng: np.random.Generator) -> np.ndarray:

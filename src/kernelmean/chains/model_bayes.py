@@ -10,7 +10,7 @@ import numpy as np
 from ..core import arrays
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
-from .markov import Chain, before, sweep
+from .markov import Chain, before, moving, sweep
 
 RANK_LOSS = 1e-10  # of the Gram matrix of the laws: below, two laws are one
 NOTHING = 1e-12  # mass of weights, of one, from which on an observation has said something
@@ -105,18 +105,20 @@ class ModelBayes(Saveable):
         told = np.ones_like(shares) if logb is None else np.exp(logb)
         inputs = np.hstack([np.tile(shares, (count, 1)), np.tile(told, (count, 1))])
         inputs = np.column_stack([inputs, np.repeat(regs, n)])
+        Q = chain.transmat
+        inputs, move = moving(inputs, Q if Q.ndim == 2 else np.tile(Q, (count, 1, 1)))
 
         def posterior(prior, row):
             missing = np.isnan(row[:, 0])
             if missing.any() and logb is not None:
-                joint = prior * row[:, K:-1]
+                joint = prior * row[:, K : 2 * K]
                 total = joint.sum(axis=1, keepdims=True)
                 likely = np.where(total > 0, joint / np.where(total > 0, total, 1.0), prior)
                 prior = np.where(missing[:, None], likely, prior)
-            return self.posterior(prior, row[:, :K], row[:, -1])
+            return self.posterior(prior, row[:, :K], row[:, 2 * K])
 
         def predict(prior, row):
-            return posterior(prior, row) @ chain.transmat
+            return move(posterior(prior, row), row)
 
         predictions = sweep(predict, inputs, start, copies)
         return posterior(before(predictions, start, copies), inputs).reshape(len(regs), n, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from ..core.labels import Labels
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
+from .inputs import as_inputs
+from .markov import moved
 from .model import FittedChain, draws
 from .rows import gaps_in, observed
 
@@ -124,9 +126,12 @@ class RegimeBelief(ObservationLaw):
         """P(state = k), (K,)."""
         return self._probabilities.copy()
 
-    def predict(self) -> RegimeBelief:
-        """One step on in time."""
-        self._probabilities = self._probabilities @ self._model.chain.transmat
+    def predict(self, inputs=None) -> Self:
+        """One step on in time; `inputs`, (k,), are those of the next row, where they drive it."""
+        chain = self._model.chain
+        row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
+        moves = chain.into(as_inputs(row, 1, chain.n_inputs))
+        self._probabilities = moved(self._probabilities[None], moves)[0]
         return self
 
     def update(self, x) -> RegimeBelief:

@@ -24,6 +24,8 @@ class Rows:
         Rows that are learned from; the others are missing to EM.
     gaps : bool array of shape (n, d), optional
         Entries that are missing, where rows that are there in part say something as well.
+    inputs : array of shape (n, p), optional
+        What drives the step into each row.
     """
 
     points: Array
@@ -31,11 +33,12 @@ class Rows:
     sequences: list[slice]
     used: np.ndarray
     gaps: np.ndarray | None = None
+    inputs: np.ndarray | None = None
 
     @classmethod
-    def of(cls, points, seen: np.ndarray, sequences: list[slice], gaps=None) -> Rows:
+    def of(cls, points, seen: np.ndarray, sequences: list[slice], gaps=None, inputs=None) -> Rows:
         """All rows seen are used."""
-        return cls(points, seen, sequences, seen, gaps)
+        return cls(points, seen, sequences, seen, gaps, inputs)
 
     def parts(self) -> Iterator[tuple[np.ndarray, list[int], Array]]:
         """Rows that lack the same columns, the columns that are there, and what is in these."""
@@ -86,9 +89,9 @@ class Rows:
         sequences = [
             slice(int(b - (s.stop - s.start)), int(b)) for s, b in zip(parts, stops, strict=True)
         ]
-        points, gaps = arrays.take(self.points, rows, axis=0), self.gaps
-        gaps = None if gaps is None else gaps[rows]
-        return rows, Rows.of(points, self.seen[rows], sequences, gaps)
+        told = (None if a is None else a[rows] for a in (self.gaps, self.inputs))
+        points = arrays.take(self.points, rows, axis=0)
+        return rows, Rows.of(points, self.seen[rows], sequences, *told)
 
 
 def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:

@@ -149,6 +149,7 @@ class RegimeDisplay(PanelDisplay):
         smooth: bool = True,
         times=None,
         lengths=None,
+        inputs=None,
         labels: Sequence[str] | None = None,
     ) -> RegimeDisplay:
         """Probabilities of the states at the rows of `X`.
@@ -164,12 +165,14 @@ class RegimeDisplay(PanelDisplay):
             Numbers or dates for the horizontal axis; None counts the rows.
         lengths : sequence of int, optional
             Rows of each sequence.
+        inputs : array or DataFrame of shape (n, p), optional
+            As in `fit`, and if there.
         labels : sequence of str, optional
             What the states are called.
         """
         check_is_fitted(estimator)
         run = estimator.predict_proba if smooth else estimator.filter
-        probabilities = to_numpy(run(X, lengths))
+        probabilities = to_numpy(run(X, lengths, inputs))
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
         n, names = len(series), estimator.columns.named(estimator.n_features_in_)
         if len(names) > COLUMNS:

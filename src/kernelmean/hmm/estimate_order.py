@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_order
 from ..core.checks import check_choice, check_count, column_names
 from ..core.threads import at_one_thread
@@ -73,4 +75,4 @@ def estimate_order(
     spectrum = Spectrum(draft.moments, limit)
     if method == "likelihood":
         return by_likelihood(model, draft.rows, spectrum, column_names(X))
-    return choose_order(spectrum, method, constant)
+    return choose_order(replace(spectrum, ranked=draft.ranked), method, constant)

@@ -16,7 +16,7 @@ from ..chains.options import EM, as_em
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
 from ..chains.rows import Rows, gaps_in
 from ..core import arrays
-from ..core.checks import Array, check_choice
+from ..core.checks import Array, check_choice, check_count
 from ..core.elsewhere import aligned, is_far
 from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
 from ..core.sequences import check_sequences
@@ -63,7 +63,16 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
 
 
 @moved(**OLD)
-@doors("tune", "filter", "predict_proba", "predict", "decode", "density", "score_samples")
+@doors(
+    "tune",
+    "transitions",
+    "filter",
+    "predict_proba",
+    "predict",
+    "decode",
+    "density",
+    "score_samples",
+)
 class KernelHMM(ChainEstimator):
     """x_t a Markov chain on K states, y_t drawn from the law of its state: all learned from y.
 
@@ -108,7 +117,7 @@ class KernelHMM(ChainEstimator):
     startprob_ : array of shape (K,)
         The stationary law of the chain. States are numbered from the most to the least frequent.
     transmat_ : array of shape (K, K)
-        Q_ij = P(x_{t+1} = j | x_t = i).
+        Q_ij = P(x_{t+1} = j | x_t = i); the average one where inputs drive it.
     emissions_ : MeanEmbedding
         Batch of the K emission laws.
     singular_values_ : array
@@ -182,6 +191,51 @@ class KernelHMM(ChainEstimator):
 
     # ------------------------------------------------------------ learning
 
+    def fit(self, X, lengths=None, inputs=None) -> KernelHMM:
+        """Learn the chain and the law of the observations given its state.
+
+        With inputs u, P(x_t = j | x_{t−1} = i, u_t) ∝ exp(a_ij + b_ijᵀz_t), z_t = (u_t − mean)/sd:
+        the inputs of a row drive the step into it, and not the law of the observation.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            Observations in the order of time. A row with NaN is missing.
+        lengths : sequence of int, optional
+            Rows of each sequence, if there are several below each other. Each begins in
+            `startprob_`, whatever the inputs of its first row.
+        inputs : array or DataFrame of shape (n, p), optional
+            What is known of every row beforehand, without NaN; a table has the index of `X`. The
+            penalty λ/2 Σ b² on the slopes is the one of 30, 5 and 1 by which rows held out gain
+            most, or infinite, b = 0, if they gain less than 3 in all. `slopes_` has b.
+
+        Raises
+        ------
+        ValueError
+            If `inputs` has another number of rows than `X`, or NaN, or `refine` is False.
+
+        References
+        ----------
+        Diebold, Lee, Weinbach (1994), Regime switching with time-varying transition probabilities.
+
+        Examples
+        --------
+        A level that leaves its state where the input is high:
+
+        >>> import numpy as np
+        >>> import kernelmean as km
+        >>> rng = np.random.default_rng(0)
+        >>> inputs = rng.normal(size=(2000, 1))
+        >>> moves = rng.random(2000) < 1 / (1 + np.exp(2 - 2 * inputs[:, 0]))
+        >>> X = 2.0 * (np.cumsum(moves) % 2)[:, None] + rng.normal(size=(2000, 1))
+        >>> model = km.KernelHMM(2, random_state=0).fit(X, inputs=inputs)
+        >>> model.transitions([[-1.0], [1.0]])[:, 0, 1].round(1)
+        array([0. , 0.5])
+        """
+        if inputs is not None and not self.refine:
+            raise ValueError("refine is False, and inputs are given, which are learned from by EM")
+        return super().fit(X, lengths, inputs)
+
     def begun(self, X, lengths) -> Draft:
         """Of rows that are elsewhere: some stretches of them, and the moments of all."""
         if not is_far(X):
@@ -208,7 +262,7 @@ class KernelHMM(ChainEstimator):
         own, rows = few.coordinates, few.rows
         coordinates = FarCoordinates(own.features, own.points, own.kept, every)
         moments = Moments.of(coordinates, rows.seen, rows.sequences)
-        return replace(few, coordinates=coordinates, moments=moments)
+        return replace(few, coordinates=coordinates, moments=moments, own=False)
 
     def draft(self, X, lengths=None) -> Draft:
         """Training rows, some of them there in part, and their moments.
@@ -222,8 +276,9 @@ class KernelHMM(ChainEstimator):
         whole = draft.rows.seen.all() or isinstance(draft.kernel, Delta)
         return draft if whole else replace(draft, rows=replace(draft.rows, gaps=gaps_in(X)))
 
-    def learned(self, draft: Draft, rng: np.random.Generator) -> Fit:
+    def learned(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """The fit, a value."""
+        draft = replace(draft, rows=replace(draft.rows, inputs=inputs))
         em = as_em(self.em).filled(**DEFAULTS)
         K = self.n_components
         if K == "likelihood":
@@ -268,7 +323,7 @@ class KernelHMM(ChainEstimator):
         Without labels by the squared error of predicting the next observation; with the states of
         the validation sequence (semi-supervised), by the share of them that the filter names
         right, states numbered as suits best. The model's states are then in the order of the
-        labels.
+        labels. No inputs drive the fits.
 
         Parameters
         ----------
@@ -317,7 +372,29 @@ class KernelHMM(ChainEstimator):
 
     # ------------------------------------------------------------ states
 
-    def filter(self, X, lengths=None) -> Array:
+    def transitions(self, inputs) -> np.ndarray:
+        """P(x_t = j | x_{t-1} = i, u_t) for every row of inputs, (n, K, K).
+
+        Parameters
+        ----------
+        inputs : array or DataFrame of shape (n, p)
+            As in `fit`.
+        """
+        check_is_fitted(self)
+        known = self.given(inputs, len(inputs))
+        return self.transmat_ if known is None else self.chain_.chain.into(known)
+
+    @property
+    def slopes_(self) -> np.ndarray:
+        """b, (K, K, p): by what log Q_ij rises for a standard deviation of each input.
+
+        Up to what is the same for all j: each state's sum to zero.
+        """
+        check_is_fitted(self)
+        K = self.n_components_
+        return np.zeros((K, K, 0)) if self.driven_ is None else self.driven_.slopes
+
+    def filter(self, X, lengths=None, inputs=None) -> Array:
         """P(x_t = k | y_1, ..., y_t) for every row, (n, K).
 
         Parameters
@@ -325,40 +402,42 @@ class KernelHMM(ChainEstimator):
         X : array or DataFrame of shape (n, d)
             A row of NaN is missing; one with some NaN is judged by its other columns (as in `fit`).
         lengths : sequence of int, optional
+        inputs : array or DataFrame of shape (n, p), optional
+            As in `fit`, and if there.
         """
-        rows = self.rows(X, lengths)
+        rows = self.rows(X, lengths, inputs)
         return arrays.like(self.chain_.filtered(rows), rows.points)
 
-    def predict_proba(self, X, lengths=None) -> Array:
+    def predict_proba(self, X, lengths=None, inputs=None) -> Array:
         """P(x_t = k | all y of the sequence) for every row, (n, K): smoothing.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         """
-        rows = self.rows(X, lengths)
+        rows = self.rows(X, lengths, inputs)
         return arrays.like(self.chain_.smoothed(rows), rows.points)
 
-    def predict(self, X, lengths=None) -> Array:
+    def predict(self, X, lengths=None, inputs=None) -> Array:
         """The most probable state of every row given its sequence, (n,).
 
         (`decode` has the most probable path.)
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         """
-        gamma = arrays.to_numpy(self.predict_proba(X, lengths))
+        gamma = arrays.to_numpy(self.predict_proba(X, lengths, inputs))
         return arrays.like(gamma.argmax(axis=1), self.emissions_.points)
 
-    def decode(self, X, lengths=None, algorithm="viterbi") -> tuple[float, Array]:
+    def decode(self, X, lengths=None, algorithm="viterbi", inputs=None) -> tuple[float, Array]:
         """A path of states, and its log-probability together with the observations.
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, inputs
             As for `filter`.
         algorithm : {"viterbi", "map"}
             The path that is most probable as a whole, or the states that are, one by one.
@@ -370,13 +449,13 @@ class KernelHMM(ChainEstimator):
         states : int array of shape (n,)
         """
         check_choice(algorithm, "algorithm", ALGORITHMS)
-        rows, chain = self.rows(X, lengths), self.chain_
-        logb = chain.log_emissions(rows)
+        rows, chain = self.rows(X, lengths, inputs), self.chain_
+        logb, along = chain.log_emissions(rows), chain.along(rows)
         if algorithm == "viterbi":
-            logprob, states = markov.viterbi(logb, chain.chain, rows.sequences)
+            logprob, states = markov.viterbi(logb, along, rows.sequences)
         else:
             states = chain.smoothed(rows).argmax(axis=1)
-            logprob = markov.log_probability(states, logb, chain.chain, rows.sequences)
+            logprob = markov.log_probability(states, logb, along, rows.sequences)
         return float(logprob.sum()), arrays.like(states, rows.points)
 
     # ------------------------------------------------------------ observations
@@ -388,11 +467,12 @@ class KernelHMM(ChainEstimator):
             raise ValueError("Y contains NaN; remove these rows first")
         return arrays.like(np.exp(self.chain_.log_densities(points)), points)
 
-    def score_samples(self, X, lengths=None) -> tuple[float, Array]:
+    def score_samples(self, X, lengths=None, inputs=None) -> tuple[float, Array]:
         """`score`, and P(x_t = k | y) for every row (as in hmmlearn)."""
-        return self.score(X, lengths), self.predict_proba(X, lengths)
+        given = X, lengths, inputs
+        return self.score(*given), self.predict_proba(*given)
 
-    def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
+    def sample(self, n_samples: int = 1, random_state=None, inputs=None) -> tuple[Array, Array]:
         """A sequence of observations, (n, d), and of its states, (n,).
 
         Parameters
@@ -400,8 +480,11 @@ class KernelHMM(ChainEstimator):
         n_samples : int
         random_state : int, Generator or None
             None is the model's own.
+        inputs : array or DataFrame of shape (n_samples, p), optional
+            As in `fit`, and if there.
         """
-        X, states = self.draw(n_samples, random_state)
+        known = self.given(inputs, check_count(n_samples, "n_samples"))
+        X, states = self.draw(n_samples, random_state, known)
         return X, arrays.like(states, X)
 
     @property
@@ -429,7 +512,14 @@ class KernelHMM(ChainEstimator):
             mean = ", ".join(f"{m:.4g}" for m in means[k])
             text = f"{100 * share:.3g}% of rows, {stays[k]:.4g} rows on end, mean {mean}"
             lines.append(Line(f"state {k}", (share, stays[k], means[k]), text))
+        held_out = "log-likelihood of a row held out"
         scores = {} if self.order_ is None else self.order_.scores
         for K, score in scores.items():
-            lines.append(Line.of(f"log-likelihood of a row held out, {K} states", score))
+            lines.append(Line.of(f"{held_out}, {K} states", score))
+        if self.driven_ is not None:
+            names = ", ".join(self.input_names_ or [f"u{i}" for i in range(self.inputs_)])
+            use = "drive the transitions" if self.slopes_.any() else "no use for rows held out"
+            lines.append(Line("inputs", names, f"{names}: {use}"))
+            for with_, score in zip(("without", "with"), self.driven_.held_out, strict=True):
+                lines.append(Line.of(f"{held_out}, {with_} inputs", score))
         return [Block("States", lines)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
+from ..chains.driven import driven
 from ..chains.em import AnySmoothing, Climb, random_starts
 from ..chains.emission import Shrunken, SmoothingByState
 from ..chains.markov import predicted
@@ -48,7 +49,7 @@ class Plan(drafts.Plan):
     def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
         """Order, variates, the spectral method, EM; states from the most to the least frequent."""
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
-        order = self.order(spectrum)
+        order = self.order(spectrum, draft)
         space = drafts.space_of(draft, self.em.directions)
         settings = self.settings(draft, space)
         found = spectral(draft, int(order or self.n_components or 1), rng)
@@ -64,11 +65,11 @@ class Plan(drafts.Plan):
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
         return Fit(chain, draft, history, converged, spectrum.singular_values, order)
 
-    def order(self, spectrum: Spectrum) -> Order | None:
+    def order(self, spectrum: Spectrum, draft: Draft) -> Order | None:
         """How the number of states is estimated; None where it is given."""
         asked = self.n_components
         if asked is None or asked == "correlations":
-            return estimated(spectrum)
+            return estimated(replace(spectrum, ranked=draft.ranked))
         if isinstance(asked, str):
             return choose_order(spectrum, asked, CONSTANT)
         return asked if isinstance(asked, Order) else None
@@ -148,6 +149,8 @@ def refine(
         if shrunken:  # other starts may lead higher with other laws
             again, _ = replace(search, bandwidth=factor).begun_on(few, begun)
             found = max(found, again, key=lambda c: c.value)
+    if rows.inputs is not None:
+        search, found = driven(search, factor, found, rows.inputs)
     return on_all(search, rows, found, factor, settings)
 
 

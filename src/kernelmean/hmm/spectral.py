@@ -8,17 +8,14 @@ products are taken apart again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
-from scipy.optimize import minimize
 
 from ..chains.markov import Chain, nearest_simplex, nearest_stochastic, stationary
 from ..chains.moments import Moments, numerical_rank
 from ..core import arrays
 
-STARTS = 5  # of the search for a rotation, which
-EFFORT = {"maxfun": 20}  # is rough: what it finds is a start of the joint diagonalisation
+STARTS = 5  # rotations that are looked at: the best is a start of the joint diagonalisation
 ROUNDS = 100  # of the joint diagonalisation
 SMALL = 1e-3  # least stationary probability that the moments are divided by
 
@@ -64,7 +61,7 @@ def fit_spectral(
     n_components : int
         K.
     rng : Generator
-        For the starts of the search for Θ.
+        For Θ.
 
     Raises
     ------
@@ -114,66 +111,28 @@ def chain_of(UO: np.ndarray, U: np.ndarray, moments: Moments) -> Chain:
 
 
 def choose_rotation(B: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The orthogonal Θ that keeps the eigenvalues of every B(θ_i), θ_i its rows, farthest apart.
+    """Of some orthogonal Θ the one that keeps eigenvalues of every B(θ_i), its rows, most apart.
 
-    Maximises min_i min_{j≠k} |λ_ij − λ_ik| (thesis, eq. 3.1; real parts, so that complex pairs
-    count as no distance) over Θ = (I − S)(I + S)⁻¹, S skew (Cayley), from several starts.
+    By min_i min_{j≠k} |λ_ij − λ_ik| (thesis, eq. 3.1; real parts, so that complex pairs count as no
+    distance), of Θ = (I − S)(I + S)⁻¹, S skew (Cayley), drawn at random.
     """
     K = B.shape[0]
-    size = K * (K - 1) // 2
-    if not size:
-        return np.eye(1)
-
-    def loss(beta):
-        gap, gradient = smallest_gap(beta, B)
-        return -gap, -gradient
-
-    found = [
-        minimize(loss, rng.standard_normal(size), jac=True, method="L-BFGS-B", options=EFFORT)
-        for _ in range(STARTS)
-    ]
-    return cayley(min(found, key=lambda result: result.fun).x, K)
-
-
-def skew(beta: np.ndarray, K: int) -> np.ndarray:
-    """The skew-symmetric matrix with `beta` below its diagonal."""
-    S = np.zeros((K, K))
-    S[_below(K)] = beta
-    return S - S.T
-
-
-@cache
-def _below(K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where a matrix is below its diagonal."""
-    return np.tril_indices(K, -1)
+    drawn = [cayley(rng.standard_normal(K * (K - 1) // 2), K) for _ in range(STARTS)]
+    return max(drawn, key=lambda Theta: smallest_gap(Theta, B))
 
 
 def cayley(beta: np.ndarray, K: int) -> np.ndarray:
-    """Θ = (I − S)(I + S)⁻¹, orthogonal for every skew S."""
-    S = skew(beta, K)
+    """Θ = (I − S)(I + S)⁻¹, orthogonal for every skew S, which has β below its diagonal."""
+    S = np.zeros((K, K))
+    S[np.tril_indices(K, -1)] = beta
+    S = S - S.T
     return np.linalg.solve((np.eye(K) + S).T, (np.eye(K) - S).T).T
 
 
-def smallest_gap(beta: np.ndarray, B: np.ndarray) -> tuple[float, np.ndarray]:
-    """min_i min_{j≠k} |Re λ_j(B(θ_i)) − Re λ_k(B(θ_i))| and its gradient in β.
-
-    ∂λ_j/∂θ_b = l_jᵀB_b r_j/l_jᵀr_j, with left and right eigenvectors; the gap has a gradient
-    wherever one pair alone is the closest.
-    """
-    K = B.shape[0]
-    Theta = cayley(beta, K)
-    values, vectors = np.linalg.eig(np.tensordot(Theta, B, axes=1))
-    gaps = np.abs(values.real[:, :, None] - values.real[:, None, :])
-    gaps[:, np.arange(K), np.arange(K)] = np.inf
-    i, j, k = np.unravel_index(np.argmin(gaps), gaps.shape)
-    right = vectors[i]
-    left = np.linalg.pinv(right)
-    slope = [((left[a] @ B) @ right[:, a]).real for a in (j, k)]
-    on_Theta = np.zeros((K, K))
-    on_Theta[i] = np.sign((values[i, j] - values[i, k]).real) * (slope[0] - slope[1])
-    back = np.linalg.inv(np.eye(K) + skew(beta, K))
-    on_S = -(np.eye(K) + Theta).T @ on_Theta @ back.T
-    return float(gaps[i, j, k]), (on_S - on_S.T)[_below(K)]
+def smallest_gap(Theta: np.ndarray, B: np.ndarray) -> float:
+    """min_i min_{j≠k} |Re λ_j(B(θ_i)) − Re λ_k(B(θ_i))|."""
+    values = np.linalg.eigvals(np.tensordot(Theta, B, axes=1)).real
+    return float(np.diff(np.sort(values, axis=1), axis=1).min(initial=np.inf))
 
 
 def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:

@@ -17,7 +17,6 @@ from ..core.checks import (
     check_columns,
     check_count,
     check_level,
-    column_names,
     frozen,
     generator,
     warn_numerical,
@@ -63,8 +62,6 @@ class SpaceAnswers(ChainEstimator):
     kernel_x_: Any
     # as files from before these were have them
     backbone_: FittedBackbone | None = None
-    inputs_ = 0
-    input_names_: list[str] | None = None
     range_: np.ndarray | None = None
 
     # ------------------------------------------------------------ states
@@ -77,30 +74,12 @@ class SpaceAnswers(ChainEstimator):
         X, lengths, inputs
             As for `filter`.
         """
-        rows = self.rows(X, lengths)
-        check_aligned(X, inputs)
-        inputs = self.given(inputs, len(rows.seen))
-        course = None
+        rows, course = self.rows(X, lengths, inputs), None
         if self.backbone_ is not None:
-            course = Course.of(self.chain_, self.backbone_, rows, inputs)
+            course = Course.of(self.chain_, self.backbone_, rows, rows.inputs)
             rows = course.rows
         self._look_out(rows)
         return rows, course
-
-    def given(self, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
-        """Known inputs of n rows, like those of fitting.
-
-        Parameters
-        ----------
-        inputs : array or DataFrame of shape (n, k), optional
-        n : int
-        name : str
-            As messages call them.
-        """
-        names, known = column_names(inputs), self.input_names_
-        if names is not None and known is not None and names != known:
-            raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
-        return as_inputs(inputs, n, self.inputs_, name)
 
     def _look_out(self, rows: Rows) -> None:
         """A word where many rows lie where none of training has been."""
@@ -234,7 +213,10 @@ class SpaceAnswers(ChainEstimator):
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
         wide = np.flatnonzero(course.seen & ~rows.seen)
         if len(wide):
-            laws, Y = self._laws_of(rows, course).at(wide), arrays.to_numpy(self.rows(X).points)
+            laws, Y = (
+                self._laws_of(rows, course).at(wide),
+                arrays.to_numpy(self.points_like(X, "X")[0]),
+            )
             found[wide] = [laws.at([i]).log_density(Y[[t]])[0, 0] for i, t in enumerate(wide)]
         return found
 
@@ -417,26 +399,3 @@ class SpaceAnswers(ChainEstimator):
         """Weighted particles of every row, (n, N, n_latent), as probabilities of the nodes."""
         shares = self.space_.latent.shares
         return np.stack([w @ shares(points) for w, points in zip(weights, x, strict=True)])
-
-
-def check_aligned(X, inputs) -> None:
-    """Two tables have one index."""
-    tables = hasattr(X, "iloc") and hasattr(inputs, "iloc")
-    if tables and not X.index.equals(inputs.index):
-        raise ValueError("inputs has another index than X; rows of the same times are needed")
-
-
-def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:
-    """Known inputs of n rows, as many columns as there were in fitting."""
-    if count == 0 or (count is None and inputs is None):
-        if inputs is not None:
-            raise ValueError(f"{name} were given, and none in fitting")
-        return None
-    if inputs is None:
-        raise ValueError(f"{name} is None; the model was fitted with {count} of them")
-    found = arrays.to_numpy(as_points(inputs, name))
-    if found.shape[0] != n:
-        raise ValueError(f"{name} has {found.shape[0]} rows; {n} are needed")
-    if count is not None:
-        check_columns(found, count, name, "those of fitting")
-    return found

@@ -13,7 +13,6 @@ from ..chains.draft import Draft
 from ..chains.emission import one_or_each
 from ..chains.options import EM, as_em
 from ..core import arrays
-from ..core.checks import column_names, generator
 from ..core.parameters import (
     count,
     either,
@@ -28,7 +27,7 @@ from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import fitted_kernel
 from . import tune
-from .answers import SpaceAnswers, as_inputs, check_aligned
+from .answers import SpaceAnswers
 from .backbone import FittedBackbone
 from .learn import Fit, Plan, Rival
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
@@ -63,7 +62,7 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", "features", *D
 
 
 @moved(**OLD)
-@doors("fit", "tune")
+@doors("tune")
 class KernelStateSpace(SpaceAnswers):
     """x_{t+1} ~ M(x_t, ·), y_t ~ O(x_t, ·), both unknown: learned from y_1, ..., y_n alone.
 
@@ -219,27 +218,6 @@ class KernelStateSpace(SpaceAnswers):
     backbone = None
 
     # ------------------------------------------------------------ learning
-
-    def fit(self, X, lengths=None, inputs=None) -> KernelStateSpace:
-        """Learn the backbone, the chain, and the law of the observations given its state.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n, d)
-            Observations in the order of time. A row with NaN is missing.
-        lengths : sequence of int, optional
-            Rows of each sequence, if there are several below each other.
-        inputs : array or DataFrame of shape (n, k), optional
-            What is known of every row beforehand: the backbone, which there is then in any case,
-            is linear in it. A table has the index of `X`.
-        """
-        draft = self.begun(X, lengths)
-        check_aligned(X, inputs)
-        self.input_names_ = column_names(inputs)
-        inputs = as_inputs(inputs, len(draft.rows.seen), None)
-        self.inputs_ = 0 if inputs is None else inputs.shape[1]
-        self.adopt(self.learned(draft, generator(self.random_state), inputs))
-        return self
 
     @property
     def coordinates(self) -> Any:

@@ -209,11 +209,6 @@ class LatentBelief(RegimeBelief):
         super().__init__(model, prior, labels)
         self._nodes, self._points_of = nodes, model.emissions.points
 
-    def predict(self, inputs=None) -> LatentBelief:
-        """One step on in time; `inputs`, (k,), are those of the next row, beside a backbone."""
-        super().predict()
-        return self
-
     @property
     def latent(self) -> np.ndarray:
         """Mean of the latent state, (n_latent,)."""

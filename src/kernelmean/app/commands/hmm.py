@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +22,10 @@ from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
 from ..command import Command, Data, Names, Shared, columns, option
-from ..errors import noted
+from ..errors import UserError, noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn
-from ..tables import ROW
+from ..tables import ROW, complete
 from ..words import names, number, percent
 
 SAY = words.Texts("hmm")
@@ -54,6 +54,7 @@ class Settings(Shared):
     forecast: Steps = 0
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
     refine: Refine = True
+    inputs: Annotated[Names | None, columns("--inputs", SAY.content["options"]["inputs"])] = None
 
     at_once = (
         "--refine (EM, which goes along all rows many times), --sequence and --time need all rows "
@@ -68,6 +69,20 @@ class Settings(Shared):
         numbers = np.arange(max(0, every.n - SEARCH_ROWS), every.n)
         last = every.take(numbers).set_axis(pd.Index(numbers + 1, name=ROW))
         return Rows(last, [len(last)], []), every
+
+    def in_order(self, data: Path) -> Rows:
+        """The rows of a file, with the inputs of each."""
+        table = self.table(data)
+        rows = series.read_series(self, table, self.columns, self.sequence, self.time)
+        if self.inputs is None:
+            return rows
+        clashes = {"--no-refine": not self.refine, "--forecast": self.forecast > 0}
+        for name, clash in clashes.items():
+            if clash:
+                raise UserError(SAY(name))
+        table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
+        inputs = table.numbers_with_gaps({"--inputs": self.inputs}).loc[rows.frame.index]
+        return replace(rows, inputs=complete(inputs, data, self.drop_missing))
 
     def model(self, n_components: int, verbose: Verbose) -> KernelHMM:
         """The estimator, not fitted."""
@@ -123,17 +138,18 @@ class Regimes:
     ) -> Regimes:
         """Choose the number of states, learn from the rows or from `every`, and ask about them."""
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
-        given = (X, lengths) if every is None else (every[settings.columns],)
+        asked = (X, lengths, rows.inputs)
+        given = asked if every is None else (every[settings.columns],)
         with noted() as said:
             orders = {rule: estimate_order(X, lengths, method=rule) for rule in QUICK}
             order = chosen(settings, rows, orders)
             number = settings.states if order is None else order
             model = settings.model(int(number), verbose).fit(*given)
             answers = (
-                model.predict_proba(X, lengths),
-                model.filter(X, lengths),
-                model.decode(X, lengths)[1],
-                model.log_predictive(X, lengths),
+                model.predict_proba(*asked),
+                model.filter(*asked),
+                model.decode(X, lengths, inputs=rows.inputs)[1],
+                model.log_predictive(*asked),
                 model.forecast(X, steps, lengths) if steps else None,
             )
             if every is not None:
@@ -269,8 +285,13 @@ def facts(a: Regimes) -> list[Fact]:
         "Inference": f"by {by}",
         "What the past tells": f"{number(told)} ± {number(error, 2)}",
     }
+    if (driven := m.driven_) is not None:
+        values["Inputs"] = names(m.input_names_ or []) + ("" if m.slopes_.any() else ": no use")
+    without, with_ = map(number, (0.0, 0.0) if driven is None else driven.held_out)
     return SAY.facts(
         values,
+        without=without,
+        with_=with_,
         missing=int((~a.rows.whole).sum()),
         chosen="Given."
         if a.order is None
@@ -305,6 +326,22 @@ def chain(a: Regimes) -> Grid:
     return Grid(header, rows, "Where the next row's state is, given this row's")
 
 
+def at_inputs(a: Regimes) -> list[Grid]:
+    """Transition probabilities where each input is low and high."""
+    inputs = a.rows.inputs
+    if inputs is None or not a.model.slopes_.any():
+        return []
+    header = ["from", *(f"to state {k}" for k in range(a.n_states))]
+    middle, ends = inputs.mean(), inputs.quantile([0.1, 0.9])
+    rows = []
+    for name in inputs:
+        known = pd.concat([middle, middle], axis=1).T.assign(**{name: ends[name].to_numpy()})
+        for end, Q in zip(known[name], a.model.transitions(known), strict=True):
+            at = f"{name} at {number(end)}, state "
+            rows += [[f"{at}{k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(Q)]
+    return [Grid(header, rows, SAY("at_inputs"))]
+
+
 def orders(a: Regimes) -> list[Fact]:
     """What the rules say of the number of states: rule, number, how it counts."""
     found = dict(a.orders)
@@ -325,7 +362,7 @@ def forecast(a: Regimes) -> Grid:
 def regimes(a: Regimes) -> list[Figure]:
     """The states over time, for the first sequences."""
     whole = RegimeDisplay.from_estimator(
-        a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths
+        a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths, inputs=a.rows.inputs
     )
     return [
         _regimes(a, i, series.part(whole, s, LONGEST)) for i, s in enumerate(a.rows.slices[:DRAWN])
@@ -387,6 +424,14 @@ def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.Dat
 # ---------------------------------------------------------------- report
 
 
+def code(a: Regimes, source: str) -> str:
+    """What to type to ask more."""
+    s, read = a.settings, words.reading
+    if s.inputs is None:
+        return SAY.code("code", rows=read(source, s.columns), level=s.level)
+    return SAY.code("code_inputs", rows=read(source, s.columns), inputs=read(source, s.inputs))
+
+
 def report(a: Regimes, source: str) -> Report:
     """The answer."""
     s = a.settings
@@ -399,12 +444,12 @@ def report(a: Regimes, source: str) -> Report:
         {
             "The states over time": regimes(a),
             "What each state emits": [*(emission(a, x) for x in s.columns[:COLUMNS]), states(a)],
-            "How they follow each other": [chain(a)],
+            "How they follow each other": [chain(a), *at_inputs(a)],
             "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
             "How many states": [spectrum(a), Numbers(orders(a))],
         },
         [Numbers(facts(a)), *history(a)],
-        [SAY.code("code", rows=words.reading(source, s.columns), level=s.level)],
+        [code(a, source)],
         series.files("states", a),
     )
 
@@ -418,10 +463,10 @@ def run(settings: Settings, data: Data) -> Report:
     """
     s = settings
     every = None
-    if s.chunksize is not None:
+    if s.chunksize is not None and s.inputs is None:
         rows, every = s.in_blocks(data)
     else:
-        rows = series.read_series(s, s.table(data), s.columns, s.sequence, s.time)
+        rows = s.in_order(data)
     with s.stage("Learning the states and how they follow each other", bars=True):
         a = Regimes.of(s, rows, not s.quiet, every)
     with s.stage("Asking about every row"):
