@@ -17,6 +17,7 @@ import pytest
 import kernelmean as km
 from kernelmean.app import commands, main
 from kernelmean.app.commands import demo, info
+from kernelmean.app.demos.job import Job
 from kernelmean.app.report import Numbers, Prose, Section
 
 TABLES = ["savings", "sunspots", "pacific", "epidemics", "school", "sp500", "schooling"]
@@ -48,7 +49,7 @@ def test_demo_on_real_data(demo_run):
 @pytest.mark.parametrize("name", ["savings", "schooling"])
 def test_the_line_of_a_job_is_what_made_its_answer(name, demo_run, run, monkeypatch):
     folder, _ = demo_run
-    job = next(job for job in demo.jobs() if job.name == name)
+    job = Job.of(name)
     monkeypatch.chdir(folder)
     result = run(*shlex.split(job.line), "--verbose", "--out", "own")
     assert result.exit_code == 0, result.output
@@ -61,7 +62,7 @@ def test_the_line_of_a_job_is_what_made_its_answer(name, demo_run, run, monkeypa
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["savings", "sunspots", "schooling"])
 def test_rivals_are_on_the_page_unless_it_has_to_be_quick(name):
-    job = next(job for job in demo.jobs() if job.name == name)
+    job = Job.of(name)
     (block,) = job.beside(job.tables())
     assert isinstance(block, Numbers)
     assert all(value for _, value, _ in block.rows)
