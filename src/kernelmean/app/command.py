@@ -158,11 +158,6 @@ class Command:
     options: type[Talk]
     run: Callable[..., Report]
 
-    @property
-    def help(self) -> str:
-        """What the command does."""
-        return inspect.cleandoc(self.run.__doc__ or "")
-
     def parameters(self) -> list[inspect.Parameter]:
         """Files, own options, shared options."""
         every = list(inspect.signature(self.run).parameters.values())[1:]
@@ -188,7 +183,7 @@ class Command:
         parameters = self.parameters()
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in parameters}
-        app.command(self.name, help=self.help)(call)
+        app.command(self.name, help=inspect.getdoc(self.run))(call)
 
     def answer(self, words: list[str]) -> Report:
         """What the command finds when these words are typed after it; nothing is written."""

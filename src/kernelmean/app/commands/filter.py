@@ -290,13 +290,10 @@ def answers(a: Tracks) -> Grid:
         if a.smoothed:
             smoothed = words.mean_and_interval(part, f"{name}_smoothed")[0]
             columns += [(f"{name}, smoothed", smoothed)]
-    if part[["missing", "collapsed"]].any(axis=None):
-        columns += [("", [_flag(row) for _, row in part.iterrows()])]
+    flags = ["missing", "collapsed"]
+    if part[flags].any(axis=None):
+        columns += [("", np.select([part[flag] for flag in flags], flags, ""))]
     return Grid.of(columns, f"Where the states are: {where}")
-
-
-def _flag(row) -> str:
-    return "missing" if row["missing"] else "collapsed" if row["collapsed"] else ""
 
 
 # ---------------------------------------------------------------- figures
