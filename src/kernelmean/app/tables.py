@@ -174,10 +174,8 @@ class Blocks:
             self.tell(done, done)
 
 
-def split_names(text: str | None, option: str) -> list[str]:
+def split_names(text: str, option: str) -> list[str]:
     """'a, b' as ['a', 'b']; a name with a comma stands in double quotes, as in a CSV file."""
-    if text is None:
-        return []
     names = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or not all(names):
         raise UserError(f"{option} is {text!r}; column names separated by commas are needed")

@@ -327,16 +327,15 @@ def regimes(a: Regimes) -> list[Figure]:
     whole = RegimeDisplay.from_estimator(
         a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths
     )
-    return [
-        _regimes(a, i, series.part(whole, s, LONGEST)) for i, s in enumerate(a.rows.slices[:DRAWN])
-    ]
+    above = SAY.content["above"] if whole.names else "The "
+    count, time = len(whole.names) + 1, a.settings.time
 
+    def figure(i: int, part: slice) -> Figure:
+        caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
+        shown = series.part(whole, part, LONGEST)
+        return series.over_time(f"states-{i}", caption, shown, time, count)
 
-def _regimes(a: Regimes, i: int, display: RegimeDisplay) -> Figure:
-    above = SAY.content["above"] if display.names else "The "
-    caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
-    count = len(display.names) + 1
-    return series.over_time(f"states-{i}", caption, display, a.settings.time, count)
+    return [figure(i, part) for i, part in enumerate(a.rows.slices[:DRAWN])]
 
 
 def emission(a: Regimes, name: str) -> Figure:
@@ -421,7 +420,7 @@ def run(settings: Settings, data: Data) -> Report:
     if s.chunksize is not None:
         rows, every = s.in_blocks(data)
     else:
-        rows = series.read_series(s, s.table(data), s.columns, s.sequence, s.time)
+        rows = series.read_series(s, s.table(data))
     with s.stage("Learning the states and how they follow each other", bars=True):
         a = Regimes.of(s, rows, not s.quiet, every)
     with s.stage("Asking about every row"):
