@@ -138,7 +138,8 @@ class Shared(Writing):
         names = [name for columns in roles.values() for name in columns]
         read = partial(read_blocks, path, self.sep, self.decimal, self.chunksize, names)
         pace = terminal.Pace(path.name, self.quiet, self.verbose)
-        return Rows(Blocks(read, roles, self.drop_missing, pace))
+        take = partial(Table.numbers, roles=roles, drop_missing=self.drop_missing)
+        return Rows(Blocks(read, take, pace))
 
 
 @dataclass(frozen=True)

@@ -204,12 +204,13 @@ class Regimes:
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very series."""
         rows, entries = self.smoothed[self.rows.whole].sum(axis=0), self.entries
+        told, error = mean_and_error(self.gains)  # by the past, beyond chance or not
         rare = [f"state {k} ({rows[k]:.0f})" for k in np.flatnonzero(rows < RARE)]
         few = [f"state {k} ({entries[k]})" for k in np.flatnonzero(entries < FEW)]
         found = {
             "many": self.order is not None and self.order >= MAX_COMPONENTS,
             "unfinished": not self.model.converged_,
-            "memoryless": not self._remembers(),
+            "memoryless": not (self.n_states > 1 and told > 2 * error),
             "rare": bool(rare),
             "fleeting": bool(few) and self.n_states > 1,
         }
@@ -217,11 +218,6 @@ class Regimes:
         said = [SAY(key, **known) for key, holds in found.items() if holds]
         counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
         return [*self.caught, *said, *self.rows.partial(self.settings.columns, count=counts)]
-
-    def _remembers(self) -> bool:
-        """Whether the past tells more than chance would."""
-        mean, error = mean_and_error(self.gains)
-        return self.n_states > 1 and mean > 2 * error
 
 
 def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | None:

@@ -411,11 +411,6 @@ class Analysis:
         errors = fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
         return float(1 - errors[PREDICTION]), float(1 - errors[PLAIN])
 
-    @property
-    def support(self) -> int:
-        """How many different values the instruments take together."""
-        return len(self.frame[self.columns.z].drop_duplicates())
-
 
 def parts(frame: Any, columns: Columns) -> tuple[Any, Any, Any, Any]:
     """y, X, Z, C (None where there are no exogenous columns)."""
@@ -605,19 +600,19 @@ def effects(a: Analysis) -> list[Grid]:
 
 def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
-    p = a.model.specification_p_
+    p, support = a.model.specification_p_, len(a.frame[a.columns.z].drop_duplicates())
     weak = [x for x, f in zip(a.columns.x, a.strength.f, strict=True) if f < inference.WEAK]
     found = {
         "weak": bool(weak),
         "contradicted": p < 0.05,
-        "few": a.support <= FEW,
+        "few": support <= FEW,
         "alone_twice": a.plain is None,
     }
     known = {
         "columns": " and ".join(weak),
         "weak": inference.WEAK,
         "p": p_words(p),
-        "support": a.support,
+        "support": support,
     }
     some = words.some_of(a.frame, a.data.all)
     return [*some, *a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
