@@ -15,83 +15,52 @@ And
     load, Rows, Interval, NumericalWarning, datasets, display, econml, metrics, moments, progress
 """
 
+import itertools
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core import moments, old_names, progress
-from .core.checks import NumericalWarning
-from .core.interval import Interval
+from .core import moments as moments
+from .core import old_names
+from .core import progress as progress
+from .core.checks import NumericalWarning as NumericalWarning
+from .core.interval import Interval as Interval
 from .core.lazy import on_first_use
-from .core.rows import Rows
-from .core.saving import Saveable, importers, load
+from .core.rows import Rows as Rows
+from .core.saving import Saveable, importers
+from .core.saving import load as load
 from .core.version import __version__ as __version__
-from .embedding.embedding import MeanEmbedding
-from .features.base import FeatureMap
-from .features.fourier import RandomFourier
-from .features.landmarks import Exact, Nystroem
+from .embedding.embedding import MeanEmbedding as MeanEmbedding
+from .features.base import FeatureMap as FeatureMap
+from .features.fourier import RandomFourier as RandomFourier
+from .features.landmarks import Exact as Exact
+from .features.landmarks import Nystroem as Nystroem
 from .kernels import *
 from .kernels import __all__ as KERNELS
-from .regression.conditional import ConditionalEmbedding
+from .regression.conditional import ConditionalEmbedding as ConditionalEmbedding
 
 if TYPE_CHECKING:  # on first use otherwise, as LAZY says
-    from .bayes.calibration import simulation_based_calibration
-    from .bayes.density_ratio import DensityRatio
-    from .bayes.kernel_bayes import KernelBayes, bayes_rule
-    from .bayes.rules import product_rule, sum_rule
-    from .bayes.simulate import simulate_posterior
-    from .chains.options import EM
-    from .densities.conditional_density import ConditionalDensity
-    from .densities.embedded_density import EmbeddedDensity
-    from .features.training import Training
-    from .filtering.kernel_bayes_filter import KernelBayesFilter
-    from .hmm.estimate_order import estimate_order
-    from .hmm.kernel_hmm import KernelHMM
-    from .instruments.kernel_iv import KernelIV
-    from .statespace.kernel_state_space import KernelStateSpace
-    from .statespace.options import Backbone, KernelRule, Normal, Particles, Sampled, Uniform
-
-__all__ = [
-    "EM",
-    "Backbone",
-    "ConditionalDensity",
-    "ConditionalEmbedding",
-    "DensityRatio",
-    "EmbeddedDensity",
-    "Exact",
-    "FeatureMap",
-    "Interval",
-    "KernelBayes",
-    "KernelBayesFilter",
-    "KernelHMM",
-    "KernelIV",
-    "KernelRule",
-    "KernelStateSpace",
-    "MeanEmbedding",
-    "Normal",
-    "NumericalWarning",
-    "Nystroem",
-    "Particles",
-    "RandomFourier",
-    "Rows",
-    "Sampled",
-    "Training",
-    "Uniform",
-    "bayes_rule",
-    "comparators",
-    "datasets",
-    "display",
-    "econml",
-    "estimate_order",
-    "load",
-    "metrics",
-    "moments",
-    "product_rule",
-    "progress",
-    "simulate_posterior",
-    "simulation_based_calibration",
-    "sum_rule",
-    *KERNELS,
-]
+    from .bayes.calibration import simulation_based_calibration as simulation_based_calibration
+    from .bayes.density_ratio import DensityRatio as DensityRatio
+    from .bayes.kernel_bayes import KernelBayes as KernelBayes
+    from .bayes.kernel_bayes import bayes_rule as bayes_rule
+    from .bayes.rules import product_rule as product_rule
+    from .bayes.rules import sum_rule as sum_rule
+    from .bayes.simulate import simulate_posterior as simulate_posterior
+    from .chains.options import EM as EM
+    from .densities.conditional_density import ConditionalDensity as ConditionalDensity
+    from .densities.embedded_density import EmbeddedDensity as EmbeddedDensity
+    from .features.training import Training as Training
+    from .filtering.kernel_bayes_filter import KernelBayesFilter as KernelBayesFilter
+    from .hmm.estimate_order import estimate_order as estimate_order
+    from .hmm.kernel_hmm import KernelHMM as KernelHMM
+    from .instruments.kernel_iv import KernelIV as KernelIV
+    from .statespace.kernel_state_space import KernelStateSpace as KernelStateSpace
+    from .statespace.options import Backbone as Backbone
+    from .statespace.options import KernelRule as KernelRule
+    from .statespace.options import Normal as Normal
+    from .statespace.options import Particles as Particles
+    from .statespace.options import Sampled as Sampled
+    from .statespace.options import Uniform as Uniform
 
 LAZY = {
     "adapters.econml": ["econml"],
@@ -110,8 +79,14 @@ LAZY = {
     "instruments.kernel_iv": ["KernelIV"],
     "statespace.kernel_state_space": ["KernelStateSpace"],
     "statespace.options": ["Backbone", "KernelRule", "Normal", "Particles", "Sampled", "Uniform"],
-    "features.neural": ["Neural"],
 }
+__all__ = [  # not Neural, which needs PyTorch
+    *("ConditionalEmbedding", "Exact", "FeatureMap", "Interval", "MeanEmbedding"),
+    *("NumericalWarning", "Nystroem", "RandomFourier", "Rows", "load", "moments", "progress"),
+    *("comparators", "datasets", "display", "metrics"),
+    *itertools.chain(KERNELS, *LAZY.values()),
+]
+LAZY["features.neural"] = ["Neural"]
 PACKAGES = (
     *("adapters", "app", "bayes", "chains", "comparators", "datasets", "densities", "display"),
     *("filtering", "hmm", "instruments", "metrics", "statespace"),

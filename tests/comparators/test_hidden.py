@@ -218,7 +218,7 @@ def test_the_likeliest_start_is_kept(fitted):
 
 
 def test_hmmlearn_is_asked_for(monkeypatch):
-    monkeypatch.setitem(sys.modules, "hmmlearn", None)
+    monkeypatch.setitem(sys.modules, "hmmlearn.hmm", None)
     with pytest.raises(ImportError, match=r"GaussianHMM needs hmmlearn: pip install"):
         GaussianHMM(2).fit(np.arange(9.0))
 

@@ -235,7 +235,7 @@ def test_2sls_needs_an_instrument_for_every_regressor():
 
 @pytest.mark.parametrize("model", [TwoStageLeastSquares(), DeepIV()])
 def test_a_missing_extra_is_named(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "linearmodels", None)
+    monkeypatch.setitem(sys.modules, "linearmodels.iv", None)
     monkeypatch.setitem(sys.modules, "torch", None)
     extra = "iv" if isinstance(model, TwoStageLeastSquares) else "nn"
     with pytest.raises(ImportError, match=rf'pip install "kernelmean\[{extra}\]"'):

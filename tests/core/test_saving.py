@@ -659,7 +659,7 @@ def test_members_that_cannot_be_read_are_value_errors(saved, offset, byte):
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
 def test_a_file_of_a_package_that_is_missing_says_which(tmp_path):
     forge(tmp_path / "net.km", {"class": "Neural", "state": {"dict": []}})
-    with pytest.raises(ValueError, match="needs PyTorch"):
+    with pytest.raises(ValueError, match="needs torch"):
         km.load(tmp_path / "net.km")
 
 

@@ -138,7 +138,8 @@ class Shared(Writing):
         names = [name for columns in roles.values() for name in columns]
         read = partial(read_blocks, path, self.sep, self.decimal, self.chunksize, names)
         pace = terminal.Pace(path.name, self.quiet, self.verbose)
-        return Rows(Blocks(read, roles, self.drop_missing, pace))
+        take = partial(Table.numbers, roles=roles, drop_missing=self.drop_missing)
+        return Rows(Blocks(read, take, pace))
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,6 @@ class Command:
     name: str
     options: type[Talk]
     run: Callable[..., Report]
-
-    @property
-    def help(self) -> str:
-        """What the command does."""
-        return inspect.cleandoc(self.run.__doc__ or "")
 
     def parameters(self) -> list[inspect.Parameter]:
         """Files, own options, shared options."""
@@ -188,7 +184,7 @@ class Command:
         parameters = self.parameters()
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in parameters}
-        app.command(self.name, help=self.help)(call)
+        app.command(self.name, help=inspect.getdoc(self.run))(call)
 
     def answer(self, words: list[str]) -> Report:
         """What the command finds when these words are typed after it; nothing is written."""

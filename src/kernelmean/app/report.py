@@ -178,11 +178,6 @@ class Section:
     blocks: Sequence[Block]
     folded: bool = False
 
-    @property
-    def anchor(self) -> str:
-        """The name by which a link finds the section."""
-        return anchor(self.title)
-
 
 def anchor(text: str) -> str:
     """Letters and digits only: for links, and names of files."""

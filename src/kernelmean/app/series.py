@@ -12,7 +12,6 @@ import typer
 
 from ..core.sequences import check_sequences
 from . import words
-from .command import Shared
 from .errors import UserError
 from .report import Figure, Grid
 from .tables import Table, check_enough, check_varying, complete, to_csv
@@ -155,23 +154,16 @@ def part(display: Any, rows: slice, longest: int) -> Any:
 # ---------------------------------------------------------------- the file
 
 
-def read_series(
-    settings: Shared,
-    table: Table,
-    columns: Sequence[str],
-    sequence: str | None,
-    time: str | None,
-    change: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
-) -> Rows:
-    """The rows of a file; an empty field is a missing value."""
-    apart = {"--sequence": sequence, "--time": time}
+def read_series(s: Any, table: Table, change: Callable | None = None) -> Rows:
+    """The columns of settings `s` in a file, changed; an empty field is a missing value."""
+    apart = {"--sequence": s.sequence, "--time": s.time}
     roles = {option: [name] for option, name in apart.items() if name is not None}
-    table.asked_for({"--columns": columns, **roles})
-    frame = table.numbers_with_gaps({"--columns": columns})
+    table.asked_for({"--columns": s.columns, **roles})
+    frame = table.numbers_with_gaps({"--columns": s.columns})
     frame = frame if change is None else change(frame)
-    if settings.drop_missing:
+    if s.drop_missing:
         frame = complete(frame, table.path, drop_missing=True)
-    rows = Rows.of(frame, table, sequence, time)
+    rows = Rows.of(frame, table, s.sequence, s.time)
     check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
     check_varying(frame)
     return rows

@@ -138,6 +138,7 @@ def read_blocks(
         raise UserError(f"cannot read {path}: {err.strerror or err}") from err
 
 
+@dataclass
 class Blocks:
     """Columns of numbers of a file that stays where it is, read again at every pass.
 
@@ -145,28 +146,25 @@ class Blocks:
     ----------
     read : callable
         Gives the blocks, as `read_blocks` does.
-    roles, drop_missing
-        As for `Table.numbers`.
+    take : callable
+        The columns of a block.
     tell : callable
-        `tell(done, total)` after each block; the total is None until all rows were counted.
+        `tell(done, total)` after each block.
+    total : int or None
+        Rows, once all were counted.
     """
 
-    def __init__(
-        self,
-        read: Callable[[], Generator[Table]],
-        roles: Mapping[str, Sequence[str]],
-        drop_missing: bool,
-        tell: Callable[[int, int | None], None],
-    ):
-        self.read, self.roles, self.drop_missing, self.tell = read, roles, drop_missing, tell
-        self.total: int | None = None
+    read: Callable[[], Generator[Table]]
+    take: Callable[[Table], pd.DataFrame]
+    tell: Callable[[int, int | None], None]
+    total: int | None = None
 
     def __iter__(self) -> Generator[pd.DataFrame]:
         done = 0
         self.tell(done, self.total)
         with closing(self.read()) as tables:
             for table in tables:
-                yield table.numbers(self.roles, self.drop_missing)
+                yield self.take(table)
                 done += len(table.frame)
                 self.tell(done, self.total)
         if self.total is None:
@@ -174,10 +172,8 @@ class Blocks:
             self.tell(done, done)
 
 
-def split_names(text: str | None, option: str) -> list[str]:
+def split_names(text: str, option: str) -> list[str]:
     """'a, b' as ['a', 'b']; a name with a comma stands in double quotes, as in a CSV file."""
-    if text is None:
-        return []
     names = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or not all(names):
         raise UserError(f"{option} is {text!r}; column names separated by commas are needed")

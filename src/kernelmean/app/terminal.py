@@ -78,15 +78,10 @@ def show(report: Report, verbose: bool) -> None:
     for block in report.lead:
         show_block(block, True)
     for section in report.sections:
-        if verbose or any(_short(block) for block in section.blocks):
+        if verbose or any(isinstance(block, Numbers | Grid | Note) for block in section.blocks):
             out.print(Text(section.title, "bold"))
             for block in section.blocks:
                 show_block(block, verbose)
-
-
-def _short(block: Block) -> bool:
-    """Whether a block is shown to those who want no explanations."""
-    return isinstance(block, Numbers | Grid | Note)
 
 
 def show_block(block: Block, verbose: bool) -> None:

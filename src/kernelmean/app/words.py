@@ -46,14 +46,9 @@ class Texts:
         return [" ".join(text.split()).format_map(known) for text in self.content[key]]
 
     def facts(self, values: Mapping[str, Any], **known: Any) -> list[tuple[str, str, str]]:
-        """Name, value and meaning; a value that is a pair brings a meaning of its own."""
-        meanings = self.content["facts"]
-        return [
-            (name, *value)
-            if isinstance(value, tuple)
-            else (name, value, " ".join(meanings[name].split()).format_map(known))
-            for name, value in values.items()
-        ]
+        """Name, value and meaning."""
+        meanings = {name: " ".join(self.content["facts"][name].split()) for name in values}
+        return [(name, v, meanings[name].format_map(known)) for name, v in values.items()]
 
 
 def number(value: Any, digits: int = 3) -> str:

@@ -273,7 +273,6 @@ class GaussianHMM(HiddenComparator):
         self.random_state = random_state
 
     def _fit(self, X, sequences) -> np.ndarray:
-        require("hmmlearn", "GaussianHMM", 'pip install "kernelmean[papers]"')
         check_count(self.n_mix, "n_mix")
         lengths = [s.stop - s.start for s in sequences]
         seeds = generator(self.random_state).integers(2**31, size=STARTS)
@@ -283,13 +282,11 @@ class GaussianHMM(HiddenComparator):
         return best.transmat_
 
     def _model(self, seed: int) -> Any:
-        from hmmlearn.hmm import GMMHMM
-        from hmmlearn.hmm import GaussianHMM as Single
-
+        hmm = require("hmmlearn.hmm", "GaussianHMM", 'pip install "kernelmean[papers]"')
         settings = {"n_iter": ROUNDS, "tol": GAIN, "random_state": seed}
         if self.n_mix == 1:
-            return Single(self.n_components, "diag", **settings)
-        return GMMHMM(self.n_components, self.n_mix, covariance_type="diag", **settings)
+            return hmm.GaussianHMM(self.n_components, "diag", **settings)
+        return hmm.GMMHMM(self.n_components, self.n_mix, covariance_type="diag", **settings)
 
     def _log_density(self, X) -> np.ndarray:
         distances = (X[:, None, None] - self.means_) ** 2 / self.variances_

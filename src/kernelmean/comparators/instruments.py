@@ -238,9 +238,8 @@ class TwoStageLeastSquares(_Comparator):
     """
 
     def _fit(self, X, y, Z) -> None:
-        require("linearmodels", "TwoStageLeastSquares", 'pip install "kernelmean[iv]"')
-        from linearmodels.iv import IV2SLS
-
+        how = 'pip install "kernelmean[iv]"'
+        IV2SLS = require("linearmodels.iv", "TwoStageLeastSquares", how).IV2SLS
         X, C = np.split(X, [self.n_features_in_], axis=1)
         Z = Z[:, : Z.shape[1] - C.shape[1]]
         if Z.shape[1] < X.shape[1]:

@@ -29,6 +29,7 @@ LAGS = (1, 2, 3, 5, 8)  # among which LaggedRidge chooses
 ALPHAS = (0.001, 0.01, 0.1, 1.0)
 GAMMAS = tuple(10 ** np.arange(-2.5, 1.5, 0.5))  # divided by the number of lags
 FEWEST = 10  # returns of which GARCH is estimated
+APP = 'pip install "kernelmean[app]"'
 
 # ---------------------------------------------------------------- lagged regressions
 
@@ -49,7 +50,6 @@ class LaggedComparator(BaseEstimator):
         """
         points = arrays.to_numpy(as_points(X, "X"))
         check_columns(points, 1, "X", "a lagged regression")
-        self._check(len(points))
         validate_data(self, points, skip_check_array=True)
         self._mean, self._scale = points.mean(), points.std() or 1.0
         self._fit((points[:, 0] - self._mean) / self._scale)
@@ -62,9 +62,6 @@ class LaggedComparator(BaseEstimator):
         check_columns(points, 1, "X", "the model")
         forecasts = self._predict((points[:, 0] - self._mean) / self._scale)
         return (self._mean + self._scale * forecasts)[:, None]
-
-    @abstractmethod
-    def _check(self, n: int) -> None: ...
 
     @abstractmethod
     def _fit(self, y: np.ndarray) -> None: ...
@@ -118,15 +115,11 @@ class AutoRegression(LaggedComparator):
     def __init__(self, n_lags=1):
         self.n_lags = n_lags
 
-    def _check(self, n: int) -> None:
-        require("statsmodels", "AutoRegression", 'pip install "kernelmean[app]"')
-        lags = check_count(self.n_lags, "n_lags")
-        _check_lags(lags, n, lags + 2)
-
     def _fit(self, y) -> None:
-        from statsmodels.tsa.ar_model import AutoReg
-
-        self._shift, *weights = AutoReg(y, self.n_lags).fit().params
+        AutoReg = require("statsmodels.tsa.ar_model", "AutoRegression", APP).AutoReg
+        lags = check_count(self.n_lags, "n_lags")
+        _check_lags(lags, len(y), lags + 2)
+        self._shift, *weights = AutoReg(y, lags).fit().params
         self.coef_ = np.array(weights)
         self.intercept_ = self._scale * self._shift + self._mean * (1 - self.coef_.sum())
 
@@ -168,10 +161,6 @@ class LaggedRidge(LaggedComparator):
         self.n_lags = n_lags
         self.n_splits = n_splits
 
-    def _check(self, n: int) -> None:
-        check_count(self.n_splits, "n_splits", minimum=2)
-        _check_lags(max(self._candidates()), n, 2 * (self.n_splits + 1))
-
     def _candidates(self) -> tuple[int, ...]:
         if isinstance(self.n_lags, str):
             check_choice(self.n_lags, "n_lags", ["cv"])
@@ -179,7 +168,9 @@ class LaggedRidge(LaggedComparator):
         return (check_count(self.n_lags, "n_lags"),)
 
     def _fit(self, y) -> None:
+        check_count(self.n_splits, "n_splits", minimum=2)
         candidates = self._candidates()
+        _check_lags(max(candidates), len(y), 2 * (self.n_splits + 1))
         rows = slice(max(candidates), None)  # the same for all, so that errors compare
         searches = {
             p: _search(p, self.n_splits).fit(_lagged(y, p)[rows], y[rows]) for p in candidates
@@ -242,21 +233,17 @@ class Garch(BaseEstimator):
 
     def fit(self, r) -> Garch:
         """Estimate from returns of shape (n,), in the order of time."""
-        require("arch", "Garch", 'pip install "kernelmean[app]"')
+        arch = require("arch", "Garch", APP)
         check_choice(self.mean, "mean", ["constant", "zero"])
         returns = arrays.to_numpy(as_vector(r, "r"))
         _check_returns(returns)
         self.variance_ = float(returns.var())
-        mu, omega, self.alpha_, self.beta_ = self._estimates(returns / self.variance_**0.5)
-        self.mu_, self.omega_ = mu * self.variance_**0.5, omega * self.variance_
+        scale, kind = self.variance_**0.5, {"mean": self.mean, "vol": "GARCH", "p": 1, "q": 1}
+        model = arch.arch_model(returns / scale, **kind, rescale=False)
+        found = model.fit(disp="off", show_warning=False).params
+        self.mu_, self.omega_ = found.get("mu", 0.0) * scale, found["omega"] * self.variance_
+        self.alpha_, self.beta_ = found["alpha[1]"], found["beta[1]"]
         return self
-
-    def _estimates(self, standardised: np.ndarray) -> tuple[float, ...]:
-        from arch import arch_model
-
-        model = arch_model(standardised, mean=self.mean, vol="GARCH", p=1, q=1, rescale=False)
-        values = model.fit(disp="off", show_warning=False).params
-        return (values.get("mu", 0.0), values["omega"], values["alpha[1]"], values["beta[1]"])
 
     def forecast_variance(self, r) -> np.ndarray:
         """σ²_t of every row, from the rows before it, shape (n,)."""

@@ -204,14 +204,11 @@ def _table_values(X) -> np.ndarray:
 
 
 def _refuse_text_columns(X, name: str) -> None:
-    text = [str(c) for c, kind in zip(X.columns, X.dtypes, strict=True) if not _numeric(kind)]
+    kinds = (getattr(kind, "kind", "O") for kind in X.dtypes)
+    text = [str(c) for c, kind in zip(X.columns, kinds, strict=True) if kind not in "fiub"]
     text = [c for c in text if c in X.columns and _holds_text(np.asarray(X[c], dtype=object))]
     if text:
         raise ValueError(f"{name} has text columns {text}; encode them as numbers or drop them")
-
-
-def _numeric(kind) -> bool:
-    return getattr(kind, "kind", "O") in "fiub"
 
 
 def _holds_text(X: np.ndarray) -> bool:

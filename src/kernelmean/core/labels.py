@@ -10,6 +10,7 @@ import numpy as np
 
 from .arrays import to_numpy
 from .checks import column_names
+from .extras import require
 from .saving import Saveable
 
 
@@ -66,21 +67,16 @@ class Labels(Saveable):
 
     def frame(self, parts: Mapping[str, Any], stem: str = "y"):
         """A DataFrame of arrays (m, d): columns `name` + suffix, those of one name side by side."""
-        pd = pandas()
         arrays = {suffix: to_numpy(part) for suffix, part in parts.items()}
         tables = {suffix: a.reshape(len(a), -1) for suffix, a in arrays.items()}
-        names = self.named(next(iter(tables.values())).shape[1], stem)
+        n, d = next(iter(tables.values())).shape
         columns = {
             f"{name}{suffix}": table[:, j]
-            for j, name in enumerate(names)
+            for j, name in enumerate(self.named(d, stem))
             for suffix, table in tables.items()
         }
-        index = (
-            self.index
-            if self.index is not None and len(self.index) == len(next(iter(columns.values())))
-            else None
-        )
-        return pd.DataFrame(columns, index=index)
+        own = self.index is not None and len(self.index) == n
+        return pandas().DataFrame(columns, index=self.index if own else None)
 
 
 def _following(index, frequency, steps: int):
@@ -105,8 +101,4 @@ def law_frame(law, labels: Labels, level: float, stem: str = "y"):
 
 def pandas() -> Any:
     """The library, which is only needed where tables are asked for."""
-    try:
-        import pandas
-    except ImportError as err:
-        raise ImportError("tables need pandas, which is not installed: pip install pandas") from err
-    return pandas
+    return require("pandas", "a table", "pip install pandas")

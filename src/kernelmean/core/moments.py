@@ -105,7 +105,8 @@ class Moments:
             raise ValueError(f"blocks have different numbers of rows: {rows}")
         self.n += next(iter(rows.values()))
         for name in self.names:
-            self._increase(name, _sum(*(blocks[letter] for letter in name)))
+            value = _sum(*(blocks[letter] for letter in name))
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
         return self
 
     def merge(self, other: Moments) -> Moments:
@@ -122,12 +123,6 @@ class Moments:
     def mean(self, name: str) -> Array:
         """The sum divided by the number of rows."""
         return self.sums[name] / self.n
-
-    def _increase(self, name: str, value: Array) -> None:
-        if name in self.sums:
-            self.sums[name] += value
-        else:
-            self.sums[name] = value
 
 
 def _sum(left: Array, right: Array | None = None) -> Array:

@@ -200,7 +200,8 @@ def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
     if is_sklearn_kernel(value):
         return {"sklearn": type(value).__name__, "state": _encode(value.get_params(False), arrays)}
     if isinstance(value, Saveable) and type(value).__module__.startswith("kernelmean."):
-        return {"class": type(value).__name__, "state": _encode(_state(value), arrays)}
+        state = {k: v for k, v in value.state().items() if not k.startswith("__")}
+        return {"class": type(value).__name__, "state": _encode(state, arrays)}
     if hasattr(value, "shape"):
         return _encode_array(value, arrays)
     raise ValueError(
@@ -219,10 +220,6 @@ def _encode_array(value: Any, arrays: list[np.ndarray]) -> Any:
             return {"array": i}
     arrays.append(array)
     return {"array": len(arrays) - 1}
-
-
-def _state(value: Saveable) -> dict[str, Any]:
-    return {k: v for k, v in value.state().items() if not k.startswith("__")}
 
 
 def _decode(tree: Any, arrays: list[np.ndarray]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -34,13 +34,17 @@ _LINES: ContextVar[bool] = ContextVar("lines", default=True)
 
 
 @contextmanager
-def without_lines() -> Iterator[None]:
-    """Fits inside say nothing of their stages, whatever their `verbose`; bars stay."""
-    token = _LINES.set(False)
+def _within(variable: ContextVar, value) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _LINES.reset(token)
+        variable.reset(token)
+
+
+def without_lines() -> AbstractContextManager[None]:
+    """Fits inside say nothing of their stages, whatever their `verbose`; bars stay."""
+    return _within(_LINES, False)
 
 
 @contextmanager
@@ -63,11 +67,8 @@ def stage(name: str) -> Iterator[None]:
         yield
         return
     own = _Stage(around.owner, around.seconds, around.told)
-    token = _UNDER_WAY.set(own)
-    try:
+    with _within(_UNDER_WAY, own):
         yield
-    finally:
-        _UNDER_WAY.reset(token)
     own.end(name, perf_counter() - start)
 
 
@@ -90,12 +91,8 @@ def timed(fit: Callable) -> Callable:
         seconds: dict[str, float] = {}
         told = getattr(self, "verbose", False) is True and _LINES.get()
         whole = _Stage(type(self).__name__, seconds, told)
-        token = _UNDER_WAY.set(whole)
-        try:
-            with stage("total"):
-                fitted = fit(self, *args, **kwargs)
-        finally:
-            _UNDER_WAY.reset(token)
+        with _within(_UNDER_WAY, whole), stage("total"):
+            fitted = fit(self, *args, **kwargs)
         self.fit_time_ = seconds
         return fitted
 

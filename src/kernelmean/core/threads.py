@@ -12,9 +12,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from contextvars import ContextVar, copy_context
-from functools import cache, partial, wraps
+from functools import cache, partial
 from itertools import chain, islice
 from threading import Event, Lock, get_ident
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ T = TypeVar("T")
 BLAS = ("blas", "mkl_rt", "blis")  # in the paths of libraries that have one
 
 
-class _Door:
+class _Door(ContextDecorator):
     """BLAS at one thread from where a thread of the user's comes in until the same one leaves.
 
     A second thread that comes meanwhile finds the limit set, and leaves it alone: OpenBLAS does not
@@ -36,16 +36,14 @@ class _Door:
         self._lock, self._owner, self._depth = Lock(), 0, 0
         self._limit: Any = None
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         with self._lock:
             if not self._depth:
-                self._owner, self._limit = (
-                    get_ident(),
-                    _controller().limit(limits=1, user_api="blas"),
-                )
+                self._owner = get_ident()
+                self._limit = _controller().limit(limits=1, user_api="blas")
             self._depth += self._owner == get_ident()
 
-    def leave(self) -> None:
+    def __exit__(self, *error) -> None:
         with self._lock:
             if self._owner == get_ident() and self._depth:
                 self._depth -= 1
@@ -69,28 +67,12 @@ def _controller():
     return Blas()
 
 
-_DOOR = _Door()
+at_one_thread = _Door()  # a decorator
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> _Door:
     """One BLAS thread for what is inside."""
-    _DOOR.enter()
-    try:
-        yield
-    finally:
-        _DOOR.leave()
-
-
-def at_one_thread(work: Callable) -> Callable:
-    """A function whose work runs with one BLAS thread."""
-
-    @wraps(work)
-    def inside(*args, **kwargs):
-        with one_thread():
-            return work(*args, **kwargs)
-
-    return inside
+    return at_one_thread
 
 
 def doors(*names: str) -> Callable[[type[T]], type[T]]:

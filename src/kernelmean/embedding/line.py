@@ -239,7 +239,11 @@ def _grid(x: np.ndarray, kernel: Kernel, rank: int, more: Any) -> np.ndarray:
     limit = int(np.clip(TABLE_FLOATS // rank, 2048, MAX_CELLS))
     step = max(width / CELLS_PER_WIDTH, float((high - low).sum()) / limit)
     if step > width / FEWEST_PER_WIDTH:
-        _say_coarse(step / width, limit)
+        warn_numerical(
+            f"the points span so many bandwidths that {limit} cells are {step / width:.2g} "
+            "bandwidths each: probabilities are rough where single points matter; a larger "
+            "bandwidth would help"
+        )
     nodes = _pieces(low, high, np.ceil((high - low) / step).astype(int))
     nodes = nodes[evenly(len(nodes), 2 * limit)]
     distinct = np.unique(x)
@@ -266,13 +270,6 @@ def reach(kernel: Kernel, mass: float) -> float:
             "needed"
         )
     return far
-
-
-def _say_coarse(step: float, limit: int) -> None:
-    warn_numerical(
-        f"the points span so many bandwidths that {limit} cells are {step:.2g} bandwidths each: "
-        "probabilities are rough where single points matter; a larger bandwidth would help",
-    )
 
 
 def _pieces(low: np.ndarray, high: np.ndarray, cells: np.ndarray) -> np.ndarray:

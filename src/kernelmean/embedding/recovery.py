@@ -47,7 +47,8 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     The spread is half the distance between the 16% and 84% quantiles: weights of both signs can
     leave a variance of zero, or less, where the distribution is wide.
     """
-    m = _few(m.normalised())
+    m = m.normalised()
+    m = m if m.batch is None else m[slice(0, min(100, m.batch))]  # which stand for all
     d = m.points.shape[1]
     low, high = (arrays.to_numpy(quantile(m, q)) for q in (0.159, 0.841))
     effective = 1.0 / np.maximum((arrays.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
@@ -59,11 +60,6 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     spread = m.kernel.spread_of(points.std(axis=0), lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
-
-
-def _few(m: WeightedPoints) -> WeightedPoints:
-    """A hundred members of a large batch stand for all."""
-    return m if m.batch is None else m[slice(0, min(100, m.batch))]
 
 
 def density(m: WeightedPoints, Y, bandwidth, signed: bool) -> Array:

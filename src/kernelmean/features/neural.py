@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ from ..core.checks import (
     generator,
     warn_numerical,
 )
+from ..core.extras import require
 from ..core.moments import row_blocks
 from ..core.parameters import (
     check_parameters,
@@ -35,20 +36,14 @@ from ..core.parameters import (
     positive,
     with_old_keywords,
 )
-from ..core.progress import track
+from ..core.progress import Verbose, track
 from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
 from .fourier import RandomFourier, even
 from .landmarks import Nystroem
 from .training import Training, as_training
 
-try:
-    import torch
-except ImportError as err:
-    raise ImportError(
-        "kernelmean.Neural needs PyTorch, which is not installed: pip install 'torch>=2.3', or "
-        "pip install 'kernelmean[nn]'"
-    ) from err
+torch = require("torch", "kernelmean.Neural", "pip install 'torch>=2.3', or 'kernelmean[nn]'")
 
 FEWEST = 10  # pairs
 BLOCK = 1024  # rows per evaluation of the network
@@ -89,6 +84,7 @@ def sides(value, name: str) -> None:
 
 
 @moved(**OLD)
+@dataclass(eq=False, repr=False)
 class Neural(FeatureMap):
     """Coordinates ψ_θ(x) of observations, learned from pairs (x_i, z_i) of observation and latent.
 
@@ -164,27 +160,15 @@ class Neural(FeatureMap):
     }
     learns_from_pairs = True
 
-    def __init__(
-        self,
-        network=None,
-        n_features=64,
-        image_shape=None,
-        reg=1e-3,
-        n_targets=500,
-        training=None,
-        device="auto",
-        random_state=0,
-        verbose=False,
-    ):
-        self.network = network
-        self.n_features = n_features
-        self.image_shape = image_shape
-        self.reg = reg
-        self.n_targets = n_targets
-        self.training = training
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    network: Any = None
+    n_features: int = 64
+    image_shape: Sequence[int] | None = None
+    reg: float = 1e-3
+    n_targets: int = 500
+    training: Training | None = None
+    device: Any = "auto"
+    random_state: Any = 0
+    verbose: Verbose = False
 
     def fit_pairs(self, X, Z, kernel_z="gaussian", weights=None) -> Neural:
         """Train on pairs of observation and latent.

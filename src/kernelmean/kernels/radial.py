@@ -354,17 +354,12 @@ def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
     order = nu - 0.5
     if order == int(order) and order <= 20:
-        return _half_integer_matern(t, int(order))
+        return _damped(t, _half_integer_coefficients(int(order)))
     return arrays.like(_bessel_matern(arrays.to_numpy(t), nu), t)
 
 
-def _half_integer_matern(t, p: int) -> Array:
-    """exp(−t) p!/(2p)! Σ_i (p+i)!/(i!(p−i)!) (2t)^{p−i}."""
-    return _damped(t, _half_integer_coefficients(p))
-
-
 def _half_integer_coefficients(p: int) -> list[float]:
-    """Of t^p, ..., t, 1."""
+    """Of t^p, ..., t, 1 in p!/(2p)! Σ_i (p+i)!/(i!(p−i)!) (2t)^{p−i}."""
     f, total = math.factorial, math.factorial(2 * p)
     return [f(p) / total * f(p + i) / (f(i) * f(p - i)) * 2 ** (p - i) for i in range(p + 1)]
 

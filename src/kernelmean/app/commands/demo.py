@@ -6,14 +6,13 @@ import os
 import sys
 import webbrowser
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .. import demos
 from ..command import Command, Writing
+from ..demos import JOBS
 from ..demos.job import Job
 from ..errors import UserError
 from ..files import write_all
@@ -36,7 +35,7 @@ class Settings(Writing):
 
 def jobs() -> list[Job]:
     """In the order of the page."""
-    return [import_module(f"{demos.__name__}.{name}").JOB for name in demos.JOBS]
+    return [Job.of(name) for name in JOBS]
 
 
 def run(settings: Settings) -> Report:

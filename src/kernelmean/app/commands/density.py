@@ -90,9 +90,8 @@ class Rows:
     @property
     def middle(self) -> int:
         """The row to speak of first: that of the medians, or else the first."""
-        return (
-            list(self.frame.index).index("50%") if self.chosen and "50%" in self.frame.index else 0
-        )
+        labels = list(self.frame.index)
+        return labels.index("50%") if self.chosen and "50%" in labels else 0
 
     @classmethod
     def representative(cls, x: pd.DataFrame) -> Rows:

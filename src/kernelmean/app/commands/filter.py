@@ -290,13 +290,10 @@ def answers(a: Tracks) -> Grid:
         if a.smoothed:
             smoothed = words.mean_and_interval(part, f"{name}_smoothed")[0]
             columns += [(f"{name}, smoothed", smoothed)]
-    if part[["missing", "collapsed"]].any(axis=None):
-        columns += [("", [_flag(row) for _, row in part.iterrows()])]
+    flags = ["missing", "collapsed"]
+    if part[flags].any(axis=None):
+        columns += [("", np.select([part[flag] for flag in flags], flags, ""))]
     return Grid.of(columns, f"Where the states are: {where}")
-
-
-def _flag(row) -> str:
-    return "missing" if row["missing"] else "collapsed" if row["collapsed"] else ""
 
 
 # ---------------------------------------------------------------- figures
@@ -304,44 +301,28 @@ def _flag(row) -> str:
 
 def figures(a: Tracks) -> list[Figure]:
     """The track and its spread, for the first trajectories."""
-    shared: dict[str, Any] = {
-        "level": a.settings.level,
-        "times": a.test.axis,
-        "lengths": a.test.lengths,
-    }
-    name = "smoothed" if a.smoothed else "filtered"
+    level, rows, name = a.settings.level, a.test, "smoothed" if a.smoothed else "filtered"
+    shared: dict[str, Any] = {"level": level, "times": rows.axis, "lengths": rows.lengths}
     track = TrackDisplay.from_result(a.results[name], a.truth, **shared)
     spreads = {n: SpreadDisplay.from_result(r, **shared) for n, r in a.results.items()}
-    return [
-        _track(
-            a,
-            i,
-            name,
-            series.part(track, s, LONGEST),
-            {n: series.part(d, s, LONGEST) for n, d in spreads.items()},
-        )
-        for i, s in enumerate(a.test.slices[:DRAWN])
-    ]
+    known = "" if a.truth is None else ", and the state itself where it is known"
+    caption = SAY("track", what=name, level=level_words(level), known=known)
 
+    def figure(i: int, part: slice) -> Figure:
+        def plot(panels) -> None:
+            series.part(track, part, LONGEST).plot(panels[:-1], label=f"{name} mean")
+            for line, (which, spread) in zip(("-", "--"), spreads.items(), strict=False):
+                shown = series.part(spread, part, LONGEST)
+                shown.plot(panels[-1], label=which if len(spreads) > 1 else None, ls=line)
+            for axes in panels:
+                axes.set_xlabel("")
+            panels[-1].set(xlabel="row", ylabel="relative width")
+            panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
-def _track(a: Tracks, i: int, name: str, track: Any, spreads: dict[str, Any]) -> Figure:
-    def plot(panels) -> None:
-        track.plot(panels[:-1], label=f"{name} mean")
-        for line, (which, spread) in zip(("-", "--"), spreads.items(), strict=False):
-            spread.plot(panels[-1], label=which if len(spreads) > 1 else None, ls=line)
-        for axes in panels:
-            axes.set_xlabel("")
-        panels[-1].set(xlabel="row", ylabel="relative width")
-        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+        text = f"{rows.which(i, LONGEST)}{caption}"
+        return Figure.stacked(f"track-{i}", text, plot, len(a.settings.state) + 1)
 
-    caption = SAY(
-        "track",
-        which=a.test.which(i, LONGEST),
-        what=name,
-        level=level_words(a.settings.level),
-        known="" if a.truth is None else ", and the state itself where it is known",
-    )
-    return Figure.stacked(f"track-{i}", caption, plot, len(a.settings.state) + 1)
+    return [figure(i, part) for i, part in enumerate(rows.slices[:DRAWN])]
 
 
 def forecast_figures(a: Tracks) -> list[Figure]:

@@ -73,7 +73,7 @@ class Settings(Shared):
     def in_order(self, data: Path) -> Rows:
         """The rows of a file, with the inputs of each."""
         table = self.table(data)
-        rows = series.read_series(self, table, self.columns, self.sequence, self.time)
+        rows = series.read_series(self, table)
         if self.inputs is None:
             return rows
         clashes = {"--no-refine": not self.refine, "--forecast": self.forecast > 0}
@@ -220,12 +220,13 @@ class Regimes:
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very series."""
         rows, entries = self.smoothed[self.rows.whole].sum(axis=0), self.entries
+        told, error = mean_and_error(self.gains)  # by the past, beyond chance or not
         rare = [f"state {k} ({rows[k]:.0f})" for k in np.flatnonzero(rows < RARE)]
         few = [f"state {k} ({entries[k]})" for k in np.flatnonzero(entries < FEW)]
         found = {
             "many": self.order is not None and self.order >= MAX_COMPONENTS,
             "unfinished": not self.model.converged_,
-            "memoryless": not self._remembers(),
+            "memoryless": not (self.n_states > 1 and told > 2 * error),
             "rare": bool(rare),
             "fleeting": bool(few) and self.n_states > 1,
         }
@@ -233,11 +234,6 @@ class Regimes:
         said = [SAY(key, **known) for key, holds in found.items() if holds]
         counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
         return [*self.caught, *said, *self.rows.partial(self.settings.columns, count=counts)]
-
-    def _remembers(self) -> bool:
-        """Whether the past tells more than chance would."""
-        mean, error = mean_and_error(self.gains)
-        return self.n_states > 1 and mean > 2 * error
 
 
 def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | None:
@@ -364,16 +360,15 @@ def regimes(a: Regimes) -> list[Figure]:
     whole = RegimeDisplay.from_estimator(
         a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths, inputs=a.rows.inputs
     )
-    return [
-        _regimes(a, i, series.part(whole, s, LONGEST)) for i, s in enumerate(a.rows.slices[:DRAWN])
-    ]
+    above = SAY.content["above"] if whole.names else "The "
+    count, time = len(whole.names) + 1, a.settings.time
 
+    def figure(i: int, part: slice) -> Figure:
+        caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
+        shown = series.part(whole, part, LONGEST)
+        return series.over_time(f"states-{i}", caption, shown, time, count)
 
-def _regimes(a: Regimes, i: int, display: RegimeDisplay) -> Figure:
-    above = SAY.content["above"] if display.names else "The "
-    caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
-    count = len(display.names) + 1
-    return series.over_time(f"states-{i}", caption, display, a.settings.time, count)
+    return [figure(i, part) for i, part in enumerate(a.rows.slices[:DRAWN])]
 
 
 def emission(a: Regimes, name: str) -> Figure:

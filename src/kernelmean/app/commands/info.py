@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...core import threads
+from joblib import cpu_count
+
 from ..command import Command, Talk
 from ..report import Note, Numbers, Report, Section
 from ..words import Texts
@@ -49,18 +50,6 @@ def blas() -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_info
 
     return [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
-
-
-def cores() -> int:
-    """Processors this process may use: affinity and the container's quota count."""
-    return max(1, min(threads.cores(), _quota() or 10**6))
-
-
-def _quota() -> int | None:
-    content = _read("/sys/fs/cgroup/cpu.max").split()
-    if len(content) != 2 or content[0] == "max":
-        return None
-    return max(1, int(content[0]) // int(content[1]))
 
 
 def memory() -> int | None:
@@ -132,7 +121,7 @@ def _old_kernel(library: dict[str, Any], flags: frozenset[str]) -> str | None:
 
 def run(options: Talk) -> Report:
     """Versions, linear algebra, cores and memory, and what would make it faster."""
-    found, libraries, available = extras(), blas(), cores()
+    found, libraries, available = extras(), blas(), cpu_count()
     packages = [pair for extra in found.values() for pair in extra.items()]
     shown = {
         "Versions": list(versions().items()),

@@ -136,8 +136,7 @@ class Settings(Shared):
             columns = self.columns()
             if self.gaps:
                 return Rows.with_gaps(self.table(data), columns, self.drop_missing)
-            frame, every = self.numbers(data, columns.roles())
-            return Rows(frame, columns, every=every)
+            return Rows(*self.numbers(data, columns.roles()), columns)
         given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
         if given:
             options = " and ".join(f"--{o}" for o in given)
@@ -185,25 +184,20 @@ class Rows:
     ----------
     frame : DataFrame
         With `split="samples"` the outcome, or the regressors, may be missing.
+    all : DataFrame or Rows
+        What is learned from: the frame, or the rows of a file read in blocks, which has some.
     columns : Columns
     design : Design or None
         How a formula makes the columns; None where they are those of the file.
-    every : DataFrame or Rows, optional
-        All rows, where they are read in blocks and the frame has some.
     source : DataFrame, optional
         The columns of the file that a formula is about.
     """
 
     frame: pd.DataFrame
+    all: Any
     columns: Columns
     design: Design | None = None
-    every: Any = None
     source: pd.DataFrame | None = None
-
-    @property
-    def all(self) -> Any:
-        """What is learned from."""
-        return self.frame if self.every is None else self.every
 
     @property
     def own(self) -> Any:
@@ -215,7 +209,8 @@ class Rows:
         """Columns by name, where instruments are complete."""
         frame = table.numbers_with_gaps(columns.roles())
         whole = complete(frame[[*columns.z, *columns.c]], table.path, drop_missing)
-        return cls(frame.loc[whole.index], columns)
+        frame = frame.loc[whole.index]
+        return cls(frame, frame, columns)
 
     @classmethod
     def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Rows:
@@ -225,9 +220,9 @@ class Rows:
         whole = used[names["instruments"]] if gaps else used
         used = used.loc[complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
-        blocks = [y, X, Z] if C is None else [y, X, Z, C]
+        frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
         columns = Columns(str(y.name), list(X), list(Z), [] if C is None else list(C))
-        return cls(pd.concat(blocks, axis=1), columns, design, source=used)
+        return cls(frame, frame, columns, design, used)
 
     def asked(self, table: Table, drop_missing: bool) -> pd.DataFrame:
         """The rows of another file to predict for."""
@@ -395,13 +390,6 @@ class Analysis:
         """How far the instruments move the endogenous columns, in the model's first stage."""
         return self.model.first_stage()
 
-    @property
-    def weak(self) -> list[str]:
-        """Endogenous columns whose instruments are weak."""
-        return [
-            x for x, f in zip(self.columns.x, self.strength.f, strict=True) if f < inference.WEAK
-        ]
-
     @cached_property
     def endogeneity(self) -> inference.Endogeneity | None:
         """Whether regression would have done; None without rows to regress on."""
@@ -422,11 +410,6 @@ class Analysis:
         y, fits = known[self.columns.y], self.predict(known)
         errors = fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
         return float(1 - errors[PREDICTION]), float(1 - errors[PLAIN])
-
-    @property
-    def support(self) -> int:
-        """How many different values the instruments take together."""
-        return len(self.frame[self.columns.z].drop_duplicates())
 
 
 def parts(frame: Any, columns: Columns) -> tuple[Any, Any, Any, Any]:
@@ -616,18 +599,19 @@ def effects(a: Analysis) -> list[Grid]:
 
 def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
-    p = a.model.specification_p_
+    p, support = a.model.specification_p_, len(a.frame[a.columns.z].drop_duplicates())
+    weak = [x for x, f in zip(a.columns.x, a.strength.f, strict=True) if f < inference.WEAK]
     found = {
-        "weak": bool(a.weak),
+        "weak": bool(weak),
         "contradicted": p < 0.05,
-        "few": a.support <= FEW,
+        "few": support <= FEW,
         "alone_twice": a.plain is None,
     }
     known = {
-        "columns": " and ".join(a.weak),
+        "columns": " and ".join(weak),
         "weak": inference.WEAK,
         "p": p_words(p),
-        "support": a.support,
+        "support": support,
     }
     some = words.some_of(a.frame, a.data.all)
     return [*some, *a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]

@@ -63,7 +63,7 @@ class Settings(Shared):
     def read(self, table: Table) -> Rows:
         """The rows of a file; values may be missing."""
         change = log_squares if self.log_squares else None
-        return series.read_series(self, table, self.columns, self.sequence, self.time, change)
+        return series.read_series(self, table, change)
 
     @property
     def backbone(self) -> Backbone | str | None:

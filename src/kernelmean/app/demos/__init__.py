@@ -1,4 +1,4 @@
-"""The jobs of `kernelmean demo`: one file each, with a `JOB`."""
+"""The jobs of `kernelmean demo`: a file each makes the tables, and `texts` has the words."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ...datasets import load_influenza, simulate_sir
-from .job import Job, Tables
+from .job import Tables
 
 SIMULATIONS = 1000
 SEEN = ["peak", "middle_day", "spread", "boy_days"]
@@ -32,13 +32,3 @@ def outline(counts: np.ndarray) -> pd.DataFrame:
     spread = np.sqrt(np.maximum(counts @ day**2 / total - middle**2, 0))
     numbers = [np.sqrt(counts.max(axis=1)), middle, spread, np.sqrt(counts.sum(axis=1))]
     return pd.DataFrame(np.column_stack(numbers), columns=SEEN).round(6)
-
-
-JOB = Job(
-    "influenza",
-    "Influenza: the rates of an epidemic",
-    tables,
-    "posterior epidemics.csv --at school.csv --latent infected_by_each,days_ill "
-    f"--observed {','.join(SEEN)}",
-    ["posterior-1", "The posteriors"],
-)

@@ -10,47 +10,55 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..command import Command
 from ..report import Block, Code, Grid, Note, Numbers, Prose, Report, Section
 from ..words import Texts
 
 Tables = Mapping[str, pd.DataFrame]
-COMMANDS = f"{__name__.rpartition('.')[0].rpartition('.')[0]}.commands"
 
 
 @dataclass(frozen=True)
 class Job:
     """A question about real data.
 
+    Its title, line and what is shown are in its texts, beside `question`, `source` and, where there
+    is one, `note`.
+
     Parameters
     ----------
-    name : str
-        Of its texts: `question`, `source` and, where there is one, `note`.
     title : str
-    tables : callable
-        Makes the tables, by the name of their file.
     line : str
         What is typed after `kernelmean`, in the folder of the tables.
     shown : sequence of str
         Names of the figures, and titles of the sections whose tables are shown.
+    say : Texts
+    tables : callable
+        Makes the tables, by the name of their file.
     beside : callable, optional
         Of the tables: blocks on how others do.
     """
 
-    name: str
     title: str
-    tables: Callable[[], Tables]
     line: str
     shown: Sequence[str]
-    beside: Callable[[Tables], list[Block]] | None = None
+    say: Texts
+    tables: Callable[[], Tables]
+    beside: Callable[[Tables], list[Block]] | None
+
+    @classmethod
+    def of(cls, name: str) -> Job:
+        """By the name of its texts, and of the module that makes its tables."""
+        say, module = Texts(name), import_module(f".{name}", __package__)
+        title, line, shown = say("title"), say("line"), say.content["shown"]
+        return cls(title, line, shown, say, module.tables, getattr(module, "beside", None))
 
     def section(self, folder: Path, quick: bool) -> Section:
         """Write the tables, do what the line says, and show the answer."""
-        tables, say = self.tables(), Texts(self.name)
+        tables, say = self.tables(), self.say
         for name, table in tables.items():
             table.to_csv(folder / name, index=False)
         command, *words = shlex.split(self.line)
-        report = command_called(command).answer([_placed(w, tables, folder) for w in words])
+        answer = import_module(f"..commands.{command}", __package__).COMMAND.answer
+        report = answer([str(folder / word) if word in tables else word for word in words])
         blocks = [Prose(say("question")), *report.lead, *self._chosen(report)]
         if self.beside is not None and not quick:
             blocks += self.beside(tables)
@@ -64,12 +72,3 @@ class Job:
         for section in report.sections:
             found[section.title] = [b for b in section.blocks if isinstance(b, Grid | Numbers)]
         return [block for name in self.shown for block in found[name]]
-
-
-def command_called(name: str) -> Command:
-    """A command of the console."""
-    return import_module(f"{COMMANDS}.{name}").COMMAND
-
-
-def _placed(word: str, tables: Tables, folder: Path) -> str:
-    return str(folder / word) if word in tables else word

@@ -11,7 +11,7 @@ from ...densities.conditional_density import ConditionalDensity
 from ...metrics import pinball
 from ..report import Block, Grid
 from ..words import Texts, percent
-from .job import Job, Tables
+from .job import Tables
 
 SAY = Texts("pacific")
 AHEAD = 6  # months
@@ -71,13 +71,3 @@ def _judged(Q: np.ndarray, y: np.ndarray) -> list[str]:
     loss = pinball(y[:, None], Q, LEVELS).mean()
     inside = (Q[:, 0] <= y) & (y <= Q[:, -1])
     return [f"{loss:.3f}", percent(inside.mean()), f"{(Q[:, -1] - Q[:, 0]).mean():.1f} °C"]
-
-
-JOB = Job(
-    "pacific",
-    "El Niño: how warm will the Pacific be in half a year?",
-    tables,
-    f"density pacific.csv --y in_half_a_year --x {','.join(KNOWN)}",
-    ["density-in_half_a_year", "along-now-in_half_a_year"],
-    beside,
-)

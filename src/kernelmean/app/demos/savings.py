@@ -7,7 +7,7 @@ import pandas as pd
 from ...datasets import load_savings
 from ..report import Block, Numbers
 from ..words import Texts, minus
-from .job import Job, Tables
+from .job import Tables
 
 SAY = Texts("savings")
 
@@ -34,13 +34,3 @@ def effect(frame: pd.DataFrame, x: str, z: str, c: list[str], digits: int = 1) -
     exogenous = frame[c].assign(constant=1.0)
     fit = IV2SLS(frame.iloc[:, 0], exogenous, frame[x], frame[z]).fit(cov_type="robust")
     return minus(f"{fit.params[x]:.{digits}f} ± {1.96 * fit.std_errors[x]:.{digits}f}")
-
-
-JOB = Job(
-    "savings",
-    "A savings plan: whom does it make richer?",
-    tables,
-    "iv savings.csv --y nettfa --x p401k --z e401k --c inc,age",
-    ["effect-p401k-inc", "effect-p401k-age"],
-    beside,
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...datasets import load_schooling
 from ..report import Block, Numbers
 from ..words import Texts
-from .job import Job, Tables
+from .job import Tables
 from .savings import effect
 
 SAY = Texts("schooling")
@@ -20,14 +20,3 @@ def beside(made: Tables) -> list[Block]:
     """The straight line of the textbook."""
     line = effect(made["schooling.csv"], "educ", "nearc4", ["age", "black", "south", "smsa"], 3)
     return [Numbers(SAY.facts({"Two-stage least squares": line}))]
-
-
-JOB = Job(
-    "schooling",
-    "Schooling: what a year at school does to wages",
-    tables,
-    "iv schooling.csv --y lwage --x educ --z nearc4 --c age,black,south,smsa "
-    "--kernel black=linear,south=linear,smsa=linear",
-    ["curve-educ", "The first stage"],
-    beside,
-)

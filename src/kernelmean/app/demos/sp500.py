@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.extras import require
-from .job import Job, Tables
+from .job import Tables
 
 
 def tables() -> Tables:
@@ -14,12 +14,3 @@ def tables() -> Tables:
     returns = 100 * np.log(data.load()["Adj Close"]).diff().dropna()
     frame = returns.rename("return").rename_axis("day").reset_index()
     return {"sp500.csv": frame}
-
-
-JOB = Job(
-    "sp500",
-    "S&P 500: calm and turbulent markets",
-    tables,
-    "hmm sp500.csv --columns return --time day --states 3",
-    ["states-0", "emission-return", "What each state emits"],
-)

@@ -8,7 +8,7 @@ from ..commands.ssm import HELD_OUT
 from ..report import Block, Numbers
 from ..series import rmse
 from ..words import Texts
-from .job import Job, Tables
+from .job import Tables
 
 SAY = Texts("sunspots")
 LAGS = 15  # of an autoregression, at most
@@ -34,13 +34,3 @@ def beside(made: Tables) -> list[Block]:
     error = rmse(past @ params, y[n:])
     name = "Autoregression, order by AIC"
     return [Numbers(SAY.facts({name: f"{error:.1f}"}, lags=len(lags), n=len(y) - n))]
-
-
-JOB = Job(
-    "sunspots",
-    "Sunspots: when the next storm is due",
-    tables,
-    "ssm sunspots.csv --columns sunspots --time year --forecast 22",
-    ["series-0", "How good the forecasts are"],
-    beside,
-)
