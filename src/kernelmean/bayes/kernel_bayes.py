@@ -247,8 +247,8 @@ class KernelBayes(Saveable, BaseEstimator):
             Batch on the training latents (and the supervision's points). `expectation` does not
             normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
-            Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out. For "density" as
-            `ConditionalDensity.at`, with its bandwidth.
+            Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
+            `kernel_z` are clearly nearer to these. For "density" as `ConditionalDensity.at`.
         """
         law = self._law(X, prior, supervision)
         if self.density_ is not None:
