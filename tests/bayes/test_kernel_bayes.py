@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kernelmean as km
+from kernelmean.core.solves import EigenGrid
 from kernelmean.regression.leave_one_out import LeaveOneOut
 
 RULES = ("importance", "squared")
@@ -682,6 +683,20 @@ class TestSelection:
         scale = model.kernel_x_.lengthscale / 2.0
         assert 0.1 <= scale < 1.0
         assert loss(scale) < 1.05 * min(loss(s) for s in (0.12, 0.2, 0.35, 0.6, 1.0, 2.0))
+
+    @pytest.mark.parametrize("spread", [1.0, 0.5**0.5])
+    def test_a_narrower_prior_of_many_columns_is_seen(self, spread):
+        """With 200 pairs no ratio is: shares are even, and yet λ has to be the safer one."""
+        rng = np.random.default_rng(7)
+        Z, prior = (s * rng.normal(size=(200, 30)) for s in (1.0, spread))
+        X = Z + rng.normal(size=Z.shape)
+        model = km.KernelBayes().fit(X, Z)
+        Phi, d = model._Phi, np.maximum(model._rows(prior, None).beta, 0.0)
+        loss = LeaveOneOut.of(Phi, model._Q, EigenGrid.of((Phi.T * d) @ Phi), d)
+        even, safer = (loss.best(one_se=True, paired=paired)[0] for paired in (True, False))
+        assert even < 0.8 * safer
+        expected = even if spread == 1.0 else safer
+        assert model.regularisers(prior)[1] == pytest.approx(expected, rel=1e-6)
 
     def test_one_standard_error_is_safer_away_from_the_observations(self):
         """Narrow pairs, wide prior and observations: the heavier λ errs less, on average."""

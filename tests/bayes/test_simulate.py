@@ -222,7 +222,8 @@ class TestComputation:
     def test_a_model_says_which_method(self):
         theta = posterior(model=FAST["density"], n=50)
         assert theta.bandwidth == pytest.approx((0.1, 0.1))
-        assert posterior(model=FAST["bayes"], n=50).bandwidth is None
+        bayes = posterior(model=FAST["bayes"], n=50)
+        assert bayes.kernel.lengthscale != bayes.bandwidth  # that of latents is the prior's
 
     def test_bayes_is_kernel_bayes_with_a_second_sample_of_the_prior(self):
         """The prior is sampled twice: for the pairs, and for what they are weighed against."""

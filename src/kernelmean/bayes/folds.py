@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,55 +23,42 @@ def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:
     xp = arrays.namespace(Phi)
     size = float(xp.abs(beta) @ xp.sum(Phi * Phi, axis=-1))
     power = 1 if rule == "importance" else 2  # δ is on the scale of C²
-    folds = [_Fold.of(Phi, beta, Psi, rule, a) for a in range(FOLDS)]
+    folds = [_left_out(Phi, beta, Psi, rule, a) for a in range(FOLDS)]
 
     def loss(reg: float) -> float:
-        return sum(fold.loss(reg * size**power, balance) for fold in folds)
+        return sum(_loss(d, off(reg * size**power), balance) for d, off in folds)
 
     low, high = (bound * power for bound in DECADES)
     return minimise_log10(loss, low, high)[0] * size**power
 
 
-@dataclass(frozen=True)
-class _Fold:
-    """One fold's posteriors for every regulariser, from the eigenbasis of the other folds."""
+def _left_out(Phi, beta, Psi, rule: str, a: int) -> tuple[Array, Callable[[float], Array]]:
+    """Shares of the rows of a fold, and ψ_i − μ^{(−a)}(x_i) for every regulariser."""
+    xp = arrays.namespace(Phi)
+    rows = np.arange(a, Phi.shape[0], FOLDS)
+    rest = np.setdiff1d(np.arange(Phi.shape[0]), rows)
+    d = xp.clip(beta, 0.0, None)
+    share = arrays.take(d if rule == "importance" else beta, rest, axis=0)
+    kept_mass = float(xp.sum(xp.clip(share, 0.0, None)))
+    share = share * (float(xp.sum(d)) / kept_mass if kept_mass > 0 else 1.0)
+    kept, Psi_kept = arrays.take(Phi, rest, axis=0), arrays.take(Psi, rest, axis=0)
+    right = share[:, None] * kept
+    values, vectors = xp.linalg.eigh(kept.T @ right)  # serves every regulariser
+    P, own = arrays.take(Phi, rows, axis=0) @ vectors, arrays.take(Psi, rows, axis=0)
+    target = vectors.T @ (right.T @ Psi_kept)
 
-    rule: str
-    values: Array
-    P: Array  # held-out rows in that basis
-    target: Array  # Σ_i p_i β_i ψ_i over the other folds
-    Psi: Array
-    d: Array
+    def off(reg: float) -> Array:
+        return own - (P * _filter(values, reg, rule)[None, :]) @ target
 
-    @classmethod
-    def of(cls, Phi, beta, Psi, rule: str, a: int) -> _Fold:
-        xp = arrays.namespace(Phi)
-        rows = np.arange(a, Phi.shape[0], FOLDS)
-        rest = np.setdiff1d(np.arange(Phi.shape[0]), rows)
-        d = xp.clip(beta, 0.0, None)
-        share = arrays.take(d if rule == "importance" else beta, rest, axis=0)
-        kept_mass = float(xp.sum(xp.clip(share, 0.0, None)))
-        share = share * (float(xp.sum(d)) / kept_mass if kept_mass > 0 else 1.0)
-        kept, Psi_kept = arrays.take(Phi, rest, axis=0), arrays.take(Psi, rest, axis=0)
-        right = share[:, None] * kept
-        values, vectors = xp.linalg.eigh(kept.T @ right)
-        return cls(
-            rule,
-            values,
-            arrays.take(Phi, rows, axis=0) @ vectors,
-            vectors.T @ (right.T @ Psi_kept),
-            arrays.take(Psi, rows, axis=0),
-            arrays.take(d, rows, axis=0),
-        )
+    return arrays.take(d, rows, axis=0), off
 
-    def loss(self, reg: float, balance: bool) -> float:
-        xp = arrays.namespace(self.P)
-        shrink = _filter(self.values, reg, self.rule)
-        off = self.Psi - (self.P * shrink[None, :]) @ self.target
-        if balance:
-            mass = float(xp.sum(self.d))
-            return float(xp.sum((self.d @ off) ** 2)) / mass**2 if mass > 0 else 0.0
-        return float(self.d @ xp.sum(off * off, axis=-1))
+
+def _loss(d, off, balance: bool) -> float:
+    xp = arrays.namespace(d)
+    if balance:
+        mass = float(xp.sum(d))
+        return float(xp.sum((d @ off) ** 2)) / mass**2 if mass > 0 else 0.0
+    return float(d @ xp.sum(off * off, axis=-1))
 
 
 def _filter(values, reg: float, rule: str) -> Array:

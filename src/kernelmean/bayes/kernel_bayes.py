@@ -49,8 +49,10 @@ from .every import Every
 from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
+from .width import width_of
 
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
+APART = 3.0  # standard deviations beyond which two samples are of different laws
 
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
@@ -95,8 +97,9 @@ class KernelBayes(Saveable, BaseEstimator):
         How `reg=None` is chosen. "loo": by the closed-form leave-one-out risk under the prior's
         joint law (importance only), the largest λ within one standard error of the least risk,
         the safer choice away from the training observations, or within two of the difference
-        where the prior is about that of the training latents; "loo_min", or any lengthscale
-        tuned: the minimiser itself.
+        where the prior is about that of the training latents (shares are about even, and means of
+        features no further apart than those of two samples); "loo_min", or any lengthscale tuned:
+        the minimiser itself.
         "heldout": the minimiser of the same risk by 5 folds. "balance": Fukumizu 2013 §4.2, the
         average posterior must be the prior. "auto" is "loo", or "heldout" for the squared rule.
     tune_lengthscale : bool
@@ -242,14 +245,31 @@ class KernelBayes(Saveable, BaseEstimator):
         -------
         MeanEmbedding or MovedLaws
             Batch on the training latents (and the supervision's points). `expectation` does not
-            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. For "density" as
-            `ConditionalDensity.at`, with its bandwidth.
+            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. Densities, modes and
+            draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
+            Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
+            `kernel_z` are clearly nearer to these. For "density" as `ConditionalDensity.at`.
         """
+        law = self._law(X, prior, supervision)
+        if self.density_ is not None:
+            return law
+        return law.carrying(self._width(prior), Labels.of(X, self.latent_names_), steps=True)
+
+    def _law(self, X, prior, supervision) -> Any:
+        """The posteriors, as far as expectations and quantiles need them."""
         if self.density_ is not None:
             return self._reweighted(self.density_.at(X), prior, supervision)
         rows, left, right = self._factors(X, prior, supervision)
-        m = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
-        return m.carrying(labels=Labels.of(X, self.latent_names_))
+        return MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
+
+    def _width(self, prior) -> tuple[float, ...] | None:
+        """The bandwidth of posteriors, sought once for each prior."""
+        with hushed():  # what the latents do not cover is said by their weights
+            rows = self._rows(prior, None)
+        reg = self._reg(rows)
+        reg = reg**0.5 if self.rule == "squared" else reg  # c/(c² + δ) and 1/(c + √δ) turn there
+        found = partial(width_of, self.kernel_z_, rows.points, rows.Phi, rows.beta, reg)
+        return self._once("width", (rows.beta, np.array(reg)), found)
 
     def _factors(self, X, prior, supervision) -> tuple[_Rows, Array, Array]:
         """The rows behind posteriors, whose weights on them are left rightᵀ."""
@@ -279,11 +299,11 @@ class KernelBayes(Saveable, BaseEstimator):
         if self._of_some and self.density_ is None:
             rows, left, _ = self._factors(X, prior, supervision)
             return like_target(rows.every.mean(left), self.one_output_)  # type: ignore[union-attr]
-        return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
+        return like_target(self._law(X, prior, supervision).mean(), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""
-        law = self.posterior(X, prior, supervision)
+        law = self._law(X, prior, supervision)
         return interval_like_target(law, level, self.one_output_)
 
     def predict_quantile(self, X, q, prior=None, supervision=None) -> Array:
@@ -291,7 +311,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
         With d_z behind if Z had columns.
         """
-        return like_target(self.posterior(X, prior, supervision).quantile(q), self.one_output_)
+        return like_target(self._law(X, prior, supervision).quantile(q), self.one_output_)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""
@@ -360,7 +380,7 @@ class KernelBayes(Saveable, BaseEstimator):
         m = self._prior(prior)
         _, beta, reg_prior = self._ratio(m)
         every = self._every(m) if self._of_some else None
-        rows = _Rows(self._Phi, beta, self._Q, self.points_, reg_prior, every=every)
+        rows = _Rows(self._Phi, beta, m, self._Q, self.points_, reg_prior, every=every)
         return rows if supervision is None else self._append(rows, *unpack_supervision(supervision))
 
     def _every(self, m: MeanEmbedding) -> Every:
@@ -415,6 +435,17 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.reg_prior is not None:
             return solved(self.reg_prior)[:2]
         return solved(self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1]))[:2]
+
+    def _apart(self, m: MeanEmbedding) -> bool:
+        """Whether means of features are clearly further apart than those of samples of one law.
+
+        In many columns that is seen long before any ratio is.
+        """
+        xp, mean = arrays.namespace(self._Q), self._Q.mean(axis=0)
+        off = m.weights @ self.features_z_.transform(m.points) - mean
+        C = self._second_z - mean[:, None] * mean[None, :]
+        most = xp.linalg.trace(C) + APART * (2.0 * xp.sum(C * C)) ** 0.5
+        return bool(off @ off > (1.0 / self._Q.shape[0] + m.weights @ m.weights) * most)
 
     @property
     def _learns_ratio(self) -> bool:
@@ -490,6 +521,7 @@ class KernelBayes(Saveable, BaseEstimator):
         xp, n, C, every = arrays.namespace(beta), None, None, rows.every
         d = xp.clip(beta, 0.0, None)
         even = float(xp.sum(d)) ** 2 > EVEN * d.shape[0] * float(d @ d)  # as they came
+        even = even and not self._apart(rows.prior)
         if every is None:
             grid = solves.EigenGrid.of(Phi.T @ (d[:, None] * Phi))
         else:
@@ -548,6 +580,7 @@ class _Rows:
 
     Phi: Array  # coordinates of observations
     beta: Array  # shares
+    prior: MeanEmbedding
     Psi: Array  # coordinates of latents
     points: Array  # latents
     reg_prior: float | None

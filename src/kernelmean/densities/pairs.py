@@ -80,7 +80,13 @@ class BandwidthScore:
     wide: np.ndarray
 
     @classmethod
-    def of(cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float) -> BandwidthScore:
+    def of(
+        cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float, sizes=1.0
+    ) -> BandwidthScore:
+        """Of a smoother of rows; where these were made so many times larger, (n,), by that.
+
+        By the roots of their weights, in a weighted regression: M is a weighted mean then.
+        """
         P, shrink = smoother.P, smoother.shrink(reg) / pairs.n
         h = smoother.leverage(reg)
         left = np.maximum(1.0 - h, SAFE)  # below, H D² H would lose its digits
@@ -91,7 +97,8 @@ class BandwidthScore:
         Q, own = P / left[:, None], h / left**2
         wide = (P * shrink) @ (Q.T @ Q) @ (P * shrink).T - H * (own + own[:, None])
         wide[np.diag_indices_from(wide)] += own * h
-        sums = (pairs.sums(A) / pairs.n for A in (narrow, wide))
+        weight = sizes * np.reshape(sizes, (-1, 1))
+        sums = (pairs.sums(weight * A) / pairs.n for A in (narrow, wide))
         return cls(kernel, pairs.differences, *sums)
 
     def __call__(self, factor: float) -> float:

@@ -60,6 +60,7 @@ class MeanEmbedding(Scored, WeightedPoints):
     _bandwidth: Width = None
     _labels = UNNAMED
     _extrapolated: np.ndarray | None = None
+    _steps = False
     _asked: Kernel | None = None  # the kernel before its lengthscale was chosen from the points
 
     def __init__(self, points, weights=None, kernel="gaussian"):
@@ -81,13 +82,16 @@ class MeanEmbedding(Scored, WeightedPoints):
         bandwidth: Width = None,
         labels: Labels = UNNAMED,
         extrapolated: np.ndarray | None = None,
+        steps: bool = False,
     ) -> MeanEmbedding:
         """The same with what an estimator knows of it.
 
-        The bandwidth chosen, names of columns and rows, and which laws were asked for outside the
-        training data.
+        The bandwidth chosen, names of columns and rows, which laws were asked for outside the
+        training data, and whether distribution functions stay steps beside the bandwidth.
         """
-        return self.altered(_bandwidth=bandwidth, _labels=labels, _extrapolated=extrapolated)
+        return self.altered(
+            _bandwidth=bandwidth, _labels=labels, _extrapolated=extrapolated, _steps=steps
+        )
 
     def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
         """All points moved by `shift`, of shape (d,) or (1, d), or each by its own, (n, d).
@@ -141,7 +145,7 @@ class MeanEmbedding(Scored, WeightedPoints):
 
     @property
     def bandwidth(self) -> Width:
-        """γ of densities, quantiles and draws where an estimator chose it, otherwise None."""
+        """γ of densities, modes, draws (and quantiles) where an estimator chose it, or None."""
         return self._bandwidth
 
     @property
@@ -357,7 +361,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         bandwidth : "own", float or sequence of float, optional
             γ, one for all columns or one each. 0 is no smoothing. Otherwise F_j is that of
             `marginal(j).density`, the positive part made proper, column by column; None is the
-            default bandwidth of each. "own" is the bandwidth carried (`bandwidth`), or else 0.
+            default bandwidth of each. "own" is the bandwidth carried (`bandwidth`), or else 0; it
+            is also 0 for posteriors of `KernelBayes` by weighted pairs.
 
         Returns
         -------
@@ -451,12 +456,15 @@ class MeanEmbedding(Scored, WeightedPoints):
     def mode(self, n_starts: int = 10) -> Array:
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
 
+        With the bandwidth carried for the lengthscale of k, if there is one: where the density is
+        highest.
+
         For radial kernels by the fixed point x ← Σ w_i g_i x_i / Σ w_i g_i from several starts
         (Mika et al. 1999; g = k for the Gaussian kernel); otherwise the best of the points. For
         `Periodic`, `Rotation` and `Frobenius(rotations=True)` it stays on the circle or among
         rotations.
         """
-        return preimage.mode(self, n_starts)
+        return recovery.mode(self, n_starts, self._bandwidth)
 
     def to_frame(self, level: float = 0.95):
         """A pandas DataFrame, a row for each law: mean, std and interval of every column.
@@ -526,7 +534,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         """The bandwidth meant: None and "own" are the one carried, if there is one."""
         if isinstance(bandwidth, str):
             check_choice(bandwidth, "bandwidth", ["own"])
-            return 0.0 if self._bandwidth is None else self._bandwidth
+            return 0.0 if self._bandwidth is None or self._steps else self._bandwidth
         return self._bandwidth if bandwidth is None else bandwidth
 
     def _sq_norm(self) -> Array:

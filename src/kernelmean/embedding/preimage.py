@@ -16,7 +16,6 @@ MODE_FLOATS = 2**20  # entries of the Gram matrix between starts and points, at 
 
 def mode(m: WeightedPoints, n_starts: int) -> Array:
     """The point nearest to each embedding in the RKHS."""
-    check_count(n_starts, "n_starts")
     left, _ = m.factors
     blocks = row_blocks(
         left if m.batch is not None else left[None, :], rows=block_rows(m.points.shape[0])

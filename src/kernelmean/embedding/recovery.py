@@ -22,7 +22,7 @@ from ..core.checks import (
 )
 from ..core.interval import Interval
 from ..core.moments import normal_bandwidth
-from . import positive_part
+from . import positive_part, preimage
 from .line import Line
 from .weighted import WeightedPoints
 
@@ -185,6 +185,17 @@ def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
     (line,) = _smooth_lines(m, bandwidth)
     found = [arrays.like(ends, m.points) for ends in line.regions(level)]
     return found if m.batch is not None else found[0]
+
+
+def mode(m: WeightedPoints, n_starts: int, bandwidth) -> Array:
+    """The point nearest to each embedding in the RKHS, of the bandwidth if one is given."""
+    check_count(n_starts, "n_starts")
+    if bandwidth is None:
+        return preimage.mode(m, n_starts)
+    if positive_part.has_line(m):
+        (line,) = _smooth_lines(m.normalised(), bandwidth)
+        return _returned(m, line.mode()[:, None])
+    return preimage.mode(m.altered(_kernel=m.kernel.smoothing(bandwidth)), n_starts)
 
 
 def sample(m: WeightedPoints, n: int, random_state, bandwidth) -> Array:
