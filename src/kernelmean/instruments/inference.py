@@ -433,7 +433,7 @@ def _estimate(name: str, rows, fit: StructuralFit, level: float, extra: float = 
     found: list[Any] = [value, error, value - reach, value + reach]
     if rows.ndim == 1:
         found = [float(part) for part in found]
-    return Estimate(name, *found, level)
+    return Estimate(name, found[0], found[1], found[2], found[3], level)
 
 
 def _root(covariance) -> np.ndarray:
