@@ -253,6 +253,45 @@ def peers(sizes: list[int], draws: int, first: int = 5000) -> None:
                 table.row(curve, *mean, mean[0] / mean[1:].min())
 
 
+# ---------------------------------------------------------------- straight lines
+def heavy(n: int, rng) -> tuple:
+    Z, v = rng.normal(size=(n, 1)), rng.standard_t(3, n)
+    return Z + 0.5 * v[:, None] + 0.3 * rng.normal(size=(n, 1)), Z, v + 0.5 * rng.standard_t(3, n)
+
+
+def binary(n: int, rng) -> tuple:
+    Z, e = rng.integers(0, 2, (n, 1)).astype(float), rng.normal(size=n)
+    return Z + 0.5 * e[:, None] + 0.5 * rng.normal(size=(n, 1)), Z, e
+
+
+def agmm(n: int, rng) -> tuple:
+    Z, e = rng.normal(size=(n, 1)), rng.normal(size=n)
+    x = STRENGTH * Z[:, 0] + (1 - STRENGTH) * e + 0.1 * rng.normal(size=n)
+    return x[:, None], Z, 2 * e
+
+
+def singh(n: int, rng) -> tuple:
+    data = km.datasets.make_iv_linear(n, random_state=rng)
+    return data.X, data.Z, data.y - data.truth(data.X)
+
+
+def straight(sizes: list[int], draws: int, first: int = 5000) -> None:
+    """Mean squared error at the rows where h(x) = x, over that of two-stage least squares."""
+    from kernelmean.comparators import TwoStageLeastSquares
+
+    for n in sizes:
+        table = Table(f"h(x) = x, n = {n}, {draws} draws", "design", "ours", "2SLS", "ratio")
+        for design in (heavy, binary, agmm, singh):
+            errors = np.zeros((draws, 2))
+            for i in range(draws):
+                X, Z, e = design(n, np.random.default_rng(first + i))
+                x = X[:, 0]
+                for j, model in enumerate((km.KernelIV(), TwoStageLeastSquares())):
+                    errors[i, j] = np.mean((model.fit(X, x + e, Z).predict(X) - x) ** 2)
+            ours, line = errors.mean(0)
+            table.row(design.__name__, ours, line, ours / line)
+
+
 # ---------------------------------------------------------------- the table
 def compare(design: str, sizes: list[int], dense_up_to: int, repeats: int = 3) -> None:
     table = Table(
@@ -290,7 +329,9 @@ if __name__ == "__main__":
         compare("sigmoid", [1_000], dense_up_to=1_000, repeats=2)
         compare("demand", [500], dense_up_to=0, repeats=1)
         peers([300], draws=2)
+        straight([300], draws=2)
     else:
         peers([300, 2000], draws=20)
+        straight([300, 2000], draws=20)
         compare("sigmoid", [1_000, 5_000, 20_000, 100_000, 1_000_000], dense_up_to=5_000)
         compare("demand", [1_000, 5_000, 20_000], dense_up_to=1_000, repeats=1)

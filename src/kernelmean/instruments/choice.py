@@ -118,8 +118,8 @@ class Choice:
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        lines = [one.draft.bare and one.draft.trend == 1 for one, _ in owner]
-        line = lines.index(True) if any(lines) else None
+        lines = (k for k, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1)
+        line = next(lines, None)
         weights = judged.weights() * [not one.draft.bare for one, _ in owner]
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]

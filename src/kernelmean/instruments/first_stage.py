@@ -83,9 +83,8 @@ def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]
 def _leave_one_out(groups, grid, cross, n: int) -> LeaveOneOut:
     """Σ‖φ_i − F_i‖²/(1 − h_i)²/n over a few rows, the moments being those of all; trends apart."""
     rows = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / cross.shape[0] ** 2)))
-    few = [g.few(rows // len(groups)) for g in groups]
+    Phi, Theta, *_ = put_together([g.few(rows // len(groups)) for g in groups])
     trends = groups[0].basis_x.trends
-    Phi, Theta = (put_together([part[i] for part in few]) for i in (0, 1))
     if trends == cross.shape[1]:
         trends = 1  # of a plane alone: its slopes
     Phi = Phi[:, trends:]

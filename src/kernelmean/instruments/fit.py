@@ -72,10 +72,9 @@ class StructuralFit(Saveable):
 
     def carried(self, features: FeatureMap) -> StructuralFit:
         """Least squares as the limit of large ξ beside coordinates in which bands can bend."""
-        basis, p = Basis(self.basis.polynomial, features), self.basis.trends
-        coef, covariance = np.zeros(basis.width), np.zeros((basis.width, basis.width))
-        coef[:p], covariance[:p, :p] = map(arrays.to_numpy, (self.coef, self.covariance))
-        coef, covariance = (arrays.like(part, self.coef) for part in (coef, covariance))
+        basis, zeros = Basis(self.basis.polynomial, features), (0, features.rank_)
+        own = map(arrays.to_numpy, (self.coef, self.covariance))
+        coef, covariance = (arrays.like(np.pad(part, zeros), self.coef) for part in own)
         draft = replace(self.draft, bases=(basis, self.draft.bases[1]))
         regs = self.regs[0], LIMIT
         return replace(self, draft=draft, coef=coef, covariance=covariance, regs=regs)

@@ -240,7 +240,7 @@ class Group:
     def few(self, limit: int) -> tuple:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""
         if self.looked_at.n <= limit and self._kept is not None:
-            return tuple(put_together(part) for part in zip(*self.blocks(), strict=True))
+            return put_together(list(self.blocks()))
         few = self.part.few(limit)
         Phi, Theta, y, _ = self._transformed(few.X, few.Z, few.y)
         return Phi, Theta, y, self._embedded(Phi, Theta)

@@ -100,13 +100,12 @@ class Judged:
 
     def _beside(self, plain: int, left: np.ndarray, needed: float, weak: bool) -> np.ndarray:
         """Who may be taken in place of a straight line, or that line alone where none objects."""
-        worth = left[~self.searched[left] | (self.evidence[left] > self.evidence[plain])]
-        behind = self.evidence[self.fair].max() - self.evidence[plain]
-        if behind > max(needed, 1.0) and (worth != plain).any():
-            return worth
+        above = self.evidence - self.evidence[plain]
+        if above[self.fair].max() > max(needed, 1.0):
+            return left[~self.searched[left] | (above[left] > 0)]
         far = BEHIND * TEMPER
         others = np.setdiff1d(self.admissible(far), [plain])
-        others = others[self.evidence[others] >= self.evidence[plain] - far]
+        others = others[above[others] >= -far]
         if weak or not len(others):
             return np.array([plain])
         clean = self.controlled[others]

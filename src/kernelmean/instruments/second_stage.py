@@ -78,8 +78,6 @@ class SecondStage:
 
     def bias_spread(self, reg: float, coef) -> Array:
         """B = ξ²A⁻²τ² over the penalised coordinates, τ² = 2‖b‖²/df."""
-        if reg == 0:
-            return 0.0 * self.G @ self.G.T
         own = coef[self.trends :]
         df = float(self.grid.values @ self.grid.shrink(reg))
         pull = reg * self.inverse_at(reg)[:, self.trends :]
@@ -325,12 +323,8 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
     embedding has to stand for them.
     """
     complete = [g for g in learners if g.teaches] or learners
-    parts: list[list] = [[], [], []]
-    for group in complete:
-        Phi, _, y, M = group.few(SEARCH_ROWS // len(complete))
-        for part, rows in zip(parts, (Phi if group.teaches else M, M, y), strict=True):
-            part.append(rows)
-    Phi, M, y = (put_together(part) for part in parts)
+    few = [group.few(SEARCH_ROWS // len(complete)) for group in complete]
+    Phi, _, y, M = put_together(few)
     return (Phi if complete[0].teaches else M), M, y
 
 
