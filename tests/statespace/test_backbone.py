@@ -428,6 +428,22 @@ def test_a_law_of_innovations_adds_no_drift():
     assert np.diff(means)[-1] == pytest.approx(found.line.terms[0, 0], abs=1e-6)
 
 
+def test_what_was_differenced_twice_ends_in_a_line():
+    """Its forecasts are a season and a line, whatever mean the law of innovations has."""
+    y = np.tile([0.0, 3.0, -1.0, 2.0], 20) + np.random.default_rng(4).standard_normal(80) ** 3
+    X = np.cumsum(y)[:, None]
+    options = km.Backbone(order=0, difference=1, season=4, transform=None)
+    assert {form.trend for form in lines.forms(0, options) if form.lost == 5} == {"n"}
+    line = as_series(X).fitted(Form(0, "n", 1, 0.35, 4, "difference", 0.5))[0]
+    moved, whole = line.centred(np.array([0.7])), (np.ones(80, dtype=bool), [slice(0, 80)])
+    past = moved.track(X, *whole).last[0]
+    e = np.full((1, 40, 1), 0.7)
+    ahead = moved.paths(past, e, None, np.random.default_rng(0))[0, :, 0]
+    assert_allclose(np.diff(ahead[4:] - ahead[:-4]), 0.0, atol=1e-8)
+    bent = line.paths(past, e, None, np.random.default_rng(0))[0, :, 0]
+    assert abs(np.diff(bent[4:] - bent[:-4])).min() > 0.1
+
+
 @pytest.mark.slow
 def test_a_season_is_forecast_in_the_units_of_the_series():
     rng = np.random.default_rng(2)

@@ -290,11 +290,21 @@ class FittedBackbone(Saveable):
         X = self.form.terms(times)
         return (X if inputs is None else np.c_[X, inputs]) @ self.terms
 
+    def with_drift(self, more: np.ndarray) -> FittedBackbone:
+        """With so much more of a constant, (d,)."""
+        if self.form.trend != "n":
+            return replace(self, terms=np.concatenate([self.terms[:1] + more, self.terms[1:]]))
+        form = replace(self.form, trend="drift")
+        return replace(self, form=form, terms=np.concatenate([more[None], self.terms]))
+
     def centred(self, mean: np.ndarray) -> FittedBackbone:
-        """Beside innovations of this mean, far ahead, which its constant leaves no room for."""
-        if self.form.trend == "n":
-            return self
-        return replace(self, terms=np.concatenate([self.terms[:1] - mean, self.terms[1:]]))
+        """Beside innovations of this mean, far ahead, which go on where the line has a level.
+
+        Levels without a constant have that of the innovations, and differences, asked for without
+        one, their drift; no parabola comes of seasonal ones.
+        """
+        free = self.form.trend == "n" and self.form.lost < 2
+        return self if free else self.with_drift(-mean)
 
     def stays(self, n: int, near: float = NEAR_ONE) -> bool:
         """Whether it stays in the range of n rows: no real root is within `near`/n of one."""

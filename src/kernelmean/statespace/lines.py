@@ -27,9 +27,8 @@ FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond
 HORIZON = 11  # rows between two of which one is forecast from those up to the other,
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 WORSE = 1.05  # and by how much the error may be above the autoregression's
-DOUBT = 1.0  # of a drift, in its squared standard errors
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
-MANY, FAINT = 4, 3.0  # forms whose mean is taken at most, with shares in e^score, from e^-3 on
+FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
 
 
 # ------------------------------------------------------------ a line from data
@@ -168,8 +167,9 @@ def forms(order: int, options: Any) -> Iterator[Form]:
         seasonal = [("dummies", 0.0), *(("difference", m) for m in SEASONS)]
     differences = (0, 1) if options.difference == "auto" else (options.difference,)
     for d, (kind, memory) in product(differences, seasonal):
-        # without a constant levels are zero; a line in time is drawn where it is asked for
-        usual = ("c", "n") if d or kind == "difference" else ("c",)
+        # without a constant levels are zero; a line in time, and a parabola, which a constant is in
+        # what was differenced twice, are drawn where they are asked for
+        usual = (("c",), ("c", "n"), ("n",))[d + (kind == "difference")]
         asked = {"auto": usual, "drift": ("n",)}
         for trend in asked.get(options.trend, (options.trend,)):
             for theta in LEVELS if d else MEMORIES:
@@ -440,9 +440,8 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
     A drift goes on for ever: what of it may be chance has no place in forecasts far ahead.
     """
     mean, own = off[rows].mean(axis=0), off[rows].var(axis=0) / rows.sum()
-    kept = mean * np.maximum(1 - DOUBT * own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
-    form = replace(line.form, trend="drift")
-    return replace(line, form=form, terms=np.concatenate([kept[None], line.terms])), off - kept
+    kept = mean * np.maximum(1 - own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
+    return line.with_drift(kept), off - kept
 
 
 def clear(gain: np.ndarray) -> bool:
@@ -455,9 +454,8 @@ def lasting(tried: list[Judged], every: dict[str | None, Series]) -> list[Judged
     first = wandering(tried, every)
     most, kept = WORSE * every[first.transform].errors_ahead(first.form), list[Judged]()
     for j in sorted(tried, key=lambda j: -j.score):
-        if len(kept) == MANY or (kept and kept[0].score - j.score > FAINT):
-            break
-        if all(map(j.like, kept)) and every[j.transform].errors_ahead(j.form) <= most:
+        near = all(kept[0].score - j.score <= FAINT and j.like(other) for other in kept)
+        if near and every[j.transform].errors_ahead(j.form) <= most:
             kept.append(j)
     return kept or [first]
 
@@ -468,12 +466,11 @@ def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
     series = every[first.transform]
     if series.fitted(first.form)[0].stays(int(series.seen.sum())):
         return first
-    same = first.form.seasonal
     differences = (
         j
         for j in tried
         if j.form.difference and j.form.memory == 0 and j.form.trend == "n"
-        if j.form.seasonal == same and j.transform == first.transform
+        if j.form.seasonal == first.form.seasonal and j.transform == first.transform
     )
     return next(differences, first)
 
