@@ -441,7 +441,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
         In many columns that is seen long before any ratio is.
         """
-        xp, mean = arrays.namespace(self._Q), self._Q.mean(axis=0)
+        xp = arrays.namespace(self._Q)
+        mean = xp.mean(self._Q, axis=0)
         off = m.weights @ self.features_z_.transform(m.points) - mean
         C = self._second_z - mean[:, None] * mean[None, :]
         most = xp.linalg.trace(C) + APART * (2.0 * xp.sum(C * C)) ** 0.5

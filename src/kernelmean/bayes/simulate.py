@@ -248,7 +248,7 @@ def _model(method: str | None, model):
         return model
     kernel = as_kernel("gaussian", columnwise=True)
     if method == "conditional":
-        return ConditionalEmbedding(kernel, "gaussian", tune_lengthscale=True)
+        return ConditionalEmbedding(kernel, tune_lengthscale=True, intercept=False)
     return KernelBayes(kernel_x=kernel) if method == "bayes" else ConditionalDensity()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -20,7 +21,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 Array = Any  # an array of any library that speaks the array API
 
 LARGEST = 1e40  # beyond this, products of second moments overflow
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+# of files whose frames are not the caller's: a context that decorates is entered in contextlib
+_INSIDE = (str(Path(__file__).parents[1]) + os.sep, contextlib.__file__)
 
 
 class NumericalWarning(UserWarning):
@@ -57,7 +59,7 @@ def warn_numerical(message: str) -> None:
 def warn_caller(message: str, category: type[Warning]) -> None:
     """A warning that points to the line from which this package was called."""
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
