@@ -227,6 +227,7 @@ class Draft:
     weights: Weights | None = None  # under which the location was sought
     log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
     plain: Draft | None = None  # the same without widths
+    location: Location | Standard | None = None  # learned from the rows of the search
 
     @cached_property
     def log_densities(self) -> np.ndarray:
@@ -372,7 +373,8 @@ class Plan:
             return Draft(self._further(draft.search, X, Y))
         line = self._seek_location(X, Y, draft.line)
         location = self._mean(X, Y, line)
-        return Draft(self._further(draft.search, X, arrays.to_numpy(location.residuals)), line)
+        search = self._further(draft.search, X, arrays.to_numpy(location.residuals))
+        return Draft(search, line, location=location)
 
     def _widths_refined(self, draft: Draft, plain: Draft, X, Y) -> Draft | None:
         """None without widths: few rows may take what m missed for noise, so that more are asked.
@@ -386,7 +388,7 @@ class Plan:
         line = self._seek_location(X, Y, draft.line, draft.weights)
         standard, log_s = self._standard(X, Y, line, draft.sizes)
         search = draft.search.on(X, arrays.to_numpy(standard.residuals))
-        found = Draft(search, line, draft.sizes, log_size=log_s.sum(axis=1))
+        found = Draft(search, line, draft.sizes, log_size=log_s.sum(axis=1), location=standard)
         if not standard.varies or not likelier(found, without):
             return None
         search.finish()
@@ -405,11 +407,17 @@ class Plan:
         some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
         return X[some], spread_ties(Y[some])
 
+    def _all_searched(self, X, Y) -> bool:
+        """Whether the last search was of these rows as they are."""
+        return arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
+
     @stage("all rows")
     def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
         location: Any = None
-        if draft.sizes is not None and draft.line is not None:
+        if draft.location is not None and rows is None and self._all_searched(X, Y):
+            location = draft.location
+        elif draft.sizes is not None and draft.line is not None:
             location, _ = self._standard(X, Y, draft.line, draft.sizes, rows)
         elif draft.line is not None:
             location = self._mean(X, Y, draft.line, rows)

@@ -27,6 +27,7 @@ DRAFT_RANK = 50  # landmarks of X, on few rows
 ROUNDS = 2  # on few rows; each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
+EQUAL = 1.5  # from which on weights differ by a few percent at most
 START = -3.0
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
 LATER = 0.25  # then around the last one: few rows have far minima too
@@ -111,12 +112,19 @@ class DensitySearch:
             self._descend()
 
     def finish(self) -> None:
-        """The same once on more rows, the bandwidth last."""
+        """The same once on more rows, the bandwidth last.
+
+        Under a λ at which all weights are equal scales are of no use: the longest, whose kernel has
+        the fewest coordinates.
+        """
         if self.idle:
             return
         self._scaled.choose(self._u[:-1])
         self._choose_reg()
         self._descend()
+        if self.free and self.reg is None and self._u[-1] > EQUAL:
+            self._u[:-1] = [high for _, high in self._bounds[:-1]]
+            self._scaled.choose(self._u[:-1])
         self._settle()
 
     def score(self) -> float:
