@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import BaseEstimator, clone
 from version1_questions import NEEDS, QUESTIONS, answers
 
 import kernelmean as km
@@ -36,6 +37,16 @@ def recorded() -> dict[str, dict[str, np.ndarray]]:
 
 def test_every_file_is_asked(recorded):
     assert {path.stem for path in FOLDER.glob("*.km")} == set(QUESTIONS) == set(recorded)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_parameters_that_came_later_are_what_they_were_then(name):
+    for package in NEEDS.get(name, []):
+        pytest.importorskip(package)
+    model = km.load(FOLDER / f"{name}.km")
+    if isinstance(model, BaseEstimator):
+        assert type(model).__name__ in repr(model)
+        assert clone(model).get_params().keys() == model.get_params().keys()
 
 
 @pytest.fixture

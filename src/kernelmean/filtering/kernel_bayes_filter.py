@@ -125,6 +125,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         **dict.fromkeys(REGS, optional(positive(zero=True))),
         "max_active": optional(count(minimum=2)),
     }
+    inference: Any = "kbr"  # a file of an earlier version has none
 
     def __init__(
         self,

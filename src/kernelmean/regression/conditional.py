@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -139,6 +139,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     ALLOWED: ClassVar = {"reg": optional(positive(zero=True)), "intercept": auto}
     # a file of an earlier version has none of these
+    intercept: Any = False
     intercept_ = False
     _centre: tuple | None = None  # means of Φ and Y
     target_names_: list[str] | None = None
