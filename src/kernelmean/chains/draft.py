@@ -154,7 +154,7 @@ def on_all(
         laws = search.smoothing(factor).emissions(climbed.gamma[few.seen])
         if settings.bandwidth is None:  # the rate at which the best bandwidth falls
             factor *= (len(few.seen) / len(more.seen)) ** (1 / (rows.points.shape[1] + 4))
-        steps = settings.max_iter if limit == MANY else LAST
+        steps = search.max_iter if limit == MANY else LAST
         search = replace(search, rows=more, max_iter=steps, made={})
         climbed = search.carried_on(laws, climbed.chain, search.smoothing(factor))
     return replace(climbed, history=found.history), search.smoothing(factor)

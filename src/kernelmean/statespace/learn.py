@@ -33,7 +33,7 @@ from .pairing import WINDOWS, Pairing
 from .space import Space
 
 SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
-ON_ALL = 3  # iterations on all rows after these: more gain less than .0003 nats a row
+ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats a row
 # the log-likelihood falls where the λ of the transitions changes
 EFFORT = Effort(short=(5,), finalists=1, half_iter=4, more=2, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
