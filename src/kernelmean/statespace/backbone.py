@@ -268,6 +268,10 @@ class FittedBackbone(Saveable):
         The law of the state where a sequence begins.
     transform : Transform
         Of the series, before all else.
+    spread : array of shape (d,), optional
+        Variances of the rows that it was learned from, and
+    length : float
+        how many there were in a sequence. None is not known.
     """
 
     form: Form
@@ -277,6 +281,8 @@ class FittedBackbone(Saveable):
     cov: np.ndarray
     first: PastState
     transform: Transform
+    spread: np.ndarray | None = None
+    length: float = np.inf
 
     @property
     def options(self) -> Backbone:
@@ -431,6 +437,18 @@ class FittedBackbone(Saveable):
         R = self.responses(steps + 1)
         cov = (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
         return self.transform.mean(found, cov)
+
+    def widest(self, steps: int) -> np.ndarray:
+        """Variances of rows 1, ..., `steps` ahead that are believed: 2s² max(1, 6h/n), (steps, d).
+
+        Two rows of a series that stays in its range differ by 2s² in mean square; the variance s²
+        of n rows of a random walk is that of n/6 of its steps. Without a transform all is believed:
+        with one, the mean of a law that is too wide is too high.
+        """
+        if self.spread is None or self.transform.name is None:
+            return np.full((steps, len(self.cov)), np.inf)
+        ahead = np.arange(1, steps + 1)
+        return 2 * self.spread * np.maximum(1.0, 6 * ahead / self.length)[:, None]
 
     def paths(self, past: PastState, e: np.ndarray, inputs, rng) -> np.ndarray:
         """Series with the innovations `e`, (n, steps, d), from draws of a state on."""

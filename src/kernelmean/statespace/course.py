@@ -81,8 +81,8 @@ def _each(inputs, count: int, steps: int):
 def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) -> tuple:
     """Shift and extra variance of steps after a state, for the innovations of a chain.
 
-    The mean is exact, and so is the variance: with R_k what an innovation adds k steps on, that of
-    Σ_j R_{h−j} e_j, where the chain says how the innovations go together.
+    The mean is exact, and so is the variance up to what is believed: with R_k what an innovation
+    adds k steps on, that of Σ_j R_{h−j} e_j, where the chain says how the innovations go together.
     """
     steps, d = len(p), len(line.cov)
     means = arrays.to_numpy(chain.emissions.mean())
@@ -103,7 +103,7 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
         for h in range(steps):
             begun[h] = np.diag(cov)[:d]
             cov = T @ cov @ T.T
-    return shift, np.maximum(total - own, 0.0) + begun
+    return shift, np.maximum(np.minimum(total + begun, line.widest(steps)) - own, 0.0)
 
 
 def covariances(chain: FittedChain, p, means: np.ndarray, expected: np.ndarray) -> np.ndarray:

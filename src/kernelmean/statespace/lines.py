@@ -237,11 +237,15 @@ class Series:
         return cls(filled(Z, seen, sequences), seen, sequences, inputs, change, change.slope(Z))
 
     @property
+    def typical(self) -> float:
+        """Rows of a sequence."""
+        return float(np.median([s.stop - s.start for s in self.sequences]))
+
+    @property
     def longest(self) -> int:
         """The largest order that is looked at."""
         n = self.seen.sum()
-        typical = float(np.median([s.stop - s.start for s in self.sequences]))
-        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, typical / 4)))
+        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, self.typical / 4)))
 
     def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray]:
         """By least squares, gaps filled by a first fit; and what it leaves of each row."""
@@ -267,7 +271,8 @@ class Series:
         cov = off.T @ off / len(off) + LEAST * np.var(self.Y) * np.eye(self.Y.shape[1])
         size, shape = BLANK * max(np.var(self.Y), np.mean(self.Y**2)), coef.shape[:2]
         first = PastState(0, np.zeros(shape), size * np.eye(shape[0] * shape[1]))
-        line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform)
+        spread = self.Y[self.seen].var(axis=0), self.typical
+        line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform, *spread)
         return line.begun(self.Y, self.seen, self.sequences, self.inputs)
 
     def track(self, line: FittedBackbone) -> Track:
