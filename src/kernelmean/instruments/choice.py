@@ -119,21 +119,18 @@ class Choice:
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        lines = (k for k, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1)
-        line = next(lines, None)
-        weights = judged.weights() * [not one.draft.bare for one, _ in owner]
+        drafts = [one.draft for one, _ in owner]
+        line = next((k for k, d in enumerate(drafts) if d.bare and d.trend == 1), None)
+        weights = judged.weights() * ~judged.bare
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
         weak = carrier.moved < MOVED
-        best = judged.best(line, columns, weak)
-        if line is not None and weak and alone:
-            best = line
+        best = line if weak and alone else None
+        best = judged.best(line, columns, weak) if best is None else best
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
-        parts = zip(
-            tried, np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1]), strict=True
-        )
-        apart = np.hstack([t.apart(points, part, taken) for t, part in parts])
+        parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
+        apart = np.hstack([t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)])
         gain = None
         if line is not None:
             plain, fewer = judged.projected[[line, best]]
@@ -152,7 +149,6 @@ class Choice:
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
-        more, share = (PULL, BESIDE) if balanced else (0.0, ALONE)
-        if self.draft.bare:
-            more, share = 0.0, LINE
+        alone = 0.0, LINE if self.draft.bare else ALONE
+        more, share = (PULL, BESIDE) if balanced and not self.draft.bare else alone
         return (1.0 + more) * covariance + share * say @ say.T

@@ -142,8 +142,9 @@ class StructuralInference:
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
     influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is of
     D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
-    5D for least squares, 1½D where ξ was given; otherwise the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with
-    τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
+    5D for least squares, 1½D where ξ was given; otherwise the spread ξ²A⁻²τ² of −ξA⁻¹b when
+    b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these
+    are shrunk.
     """
 
     regressors: Any

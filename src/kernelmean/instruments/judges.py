@@ -24,9 +24,9 @@ causal loss is taken.
 A straight line is taken before that unless a judge objects: evidence more than one unit above its
 own, or 200d/n where rows are few (n are rows, but at most 25 for each different value of the
 instruments), and then what is taken has more evidence than the line or no larger controlled loss,
-for what objects may be another line, the best instruments' and not a bend; or a controlled loss clearly below its own, t > 2.5 + log(200d/n), of a candidate
-whose tempered evidence is admissible. Where instruments are weak x − E[x | z] is nearly x, and the
-controlled loss does not object.
+for what objects may be another line, the best instruments' and not a bend; or a controlled loss
+clearly below its own, t > 2.5 + log(200d/n), of a candidate whose tempered evidence is admissible.
+Where instruments are weak x − E[x | z] is nearly x, and the controlled loss does not object.
 """
 
 from __future__ import annotations
