@@ -285,10 +285,12 @@ def test_strong_instruments_need_no_constant():
 
 
 @pytest.mark.parametrize(
-    ("bare", "balanced", "own", "share"),
-    [(False, True, 5.0, 0.25), (True, True, 1.0, 5.0), (False, False, 1.0, 1.5)],
+    ("bare", "balanced", "own", "share", "about"),
+    [(False, True, 5.0, 0.25, 0.25), (True, True, 1.0, 1.5, 5.0), (False, False, 1.0, 1.5, 1.5)],
 )
-def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(bare, balanced, own, share):
+def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
+    bare, balanced, own, share, about
+):
     """V + B at the points is own V + share D, D = Σ w (h − taken)(h − taken)ᵀ by dense solves."""
     oracle, y = dense(1.0, 1)
     rng, width = np.random.default_rng(40), oracle.Phi.shape[1]
@@ -309,6 +311,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(bare, bala
     assert_allclose(apart @ apart.T, D, atol=1e-8)
     choice = Choice(0.1, draft, draft, oracle.X, apart, None)
     V = np.eye(width)
-    got = oracle.Phi @ choice.widened(V, basis, balanced) @ oracle.Phi.T
-    expected = own * oracle.Phi @ oracle.Phi.T + share * D
-    assert_allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+    for got, times in zip(choice.widened(V, basis, balanced), (share, about), strict=True):
+        expected = own * oracle.Phi @ oracle.Phi.T + times * D
+        at = oracle.Phi @ got @ oracle.Phi.T
+        assert_allclose(at, expected, atol=1e-3 * np.abs(expected).max())

@@ -23,7 +23,7 @@ UNLIKELY = 1e-3  # a probability that does not count
 # B of a band, what stands for the squared bias: set on seeds 1000 to 1199 of seven designs
 PULL, BESIDE = 4.0, 0.25  # V and D where ξ was chosen: it balances bias and noise
 ALONE = 1.5  # D where it was not
-LINE = 5.0  # D about least squares, set on seeds 11000 to 11059 of seven designs
+LINE = 5.0  # D in bands about least squares, set on seeds 11000 to 11059 of seven designs
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
@@ -69,10 +69,6 @@ class Tried:
     stage: SecondStage
     regs: np.ndarray
     judged: Judged
-
-    def values(self, points: np.ndarray, i: int) -> np.ndarray:
-        """h at points for the i-th ξ."""
-        return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
 
     def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """w^½(h − taken) at points, a column for each ξ whose weight counts."""
@@ -128,7 +124,7 @@ class Choice:
         best = line if weak and alone else None
         best = judged.best(line, columns, weak) if best is None else best
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
-        taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
+        taken = one.draft.bases[0].numbers(points) @ one.stage.coefficients(one.regs[i])
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
         apart = np.hstack([t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)])
         gain = None
@@ -136,19 +132,21 @@ class Choice:
             plain, fewer = judged.projected[[line, best]]
             gain = mean_and_error((plain - fewer) / max(plain.mean(), np.finfo(float).tiny))
         draft = replace(one.draft, weak=weak and one.draft.bare)
+        share = one.regs[i] / max(one.stage.size, EPS)
         return cls(share, draft, carrier.draft, points, apart, gain)
 
-    def widened(self, covariance, basis: Basis, balanced: bool) -> np.ndarray:
-        """V + B of coefficients in this basis, from their V; `balanced` where ξ was chosen.
+    def widened(self, covariance, basis: Basis, balanced: bool) -> tuple[np.ndarray, np.ndarray]:
+        """V + B of coefficients in this basis, from their V, and the same for bands of h.
 
-        D is the mean of (h − taken)² over the candidates. A ξ chosen makes the squared bias about
-        as large as the variance, which does not know of the choice: B = 4V + ¼D; otherwise 1½D. A
-        line stands where no judge objects, though what bends may be as likely: 5D.
+        D is the mean of (h − taken)² over the candidates. A ξ chosen (`balanced`) makes the squared
+        bias about as large as the variance, which does not know of the choice: B = 4V + ¼D;
+        otherwise 1½D. A line stands where no judge objects, though what bends may be as likely: its
+        slope is safe, its band is not, and has 5D.
         """
-        Phi = basis.numbers(self.points)
+        Phi, bare = basis.numbers(self.points), self.draft.bare
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
-        alone = 0.0, LINE if self.draft.bare else ALONE
-        more, share = (PULL, BESIDE) if balanced and not self.draft.bare else alone
-        return (1.0 + more) * covariance + share * say @ say.T
+        more, share = (0.0, ALONE) if bare or not balanced else (PULL, BESIDE)
+        own, D = (1.0 + more) * covariance, say @ say.T
+        return own + share * D, own + (LINE if bare else share) * D
