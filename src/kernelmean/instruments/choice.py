@@ -148,5 +148,5 @@ class Choice:
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
         more, share = (0.0, ALONE) if bare or not balanced else (PULL, BESIDE)
-        own, D = (1.0 + more) * covariance, say @ say.T
-        return own + share * D, own + (LINE if bare else share) * D
+        own, about = (1.0 + more) * covariance, LINE if bare else share
+        return own + share * say @ say.T, own + about * say @ say.T
