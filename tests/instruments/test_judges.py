@@ -156,12 +156,17 @@ def test_a_line_stands_where_no_judge_objects(needed, lead, taken):
 
 def test_several_scales_need_more_evidence_than_a_line():
     """The one of less causal loss has a unit less than the line, another two more."""
-    errors = np.random.default_rng(40).exponential(size=(3, 500))
+    rng = np.random.default_rng(40)
+    errors = rng.exponential(size=(3, 500))
     causal, likely = np.array([1.0, 1.1, 1.2]), np.array([-0.5, 1.5, 0.0])
     bare, one = np.array([False, False, True]), np.array([True, False, False])
     none = np.zeros(3, dtype=bool)
     assert judges.Judged(causal, errors, errors, likely, bare, none).best(2) == 0
     assert judges.Judged(causal, errors, errors, likely, bare, one).best(2) == 1
+    # nor is it taken where the line has the smaller controlled loss, however little
+    noise = rng.normal(size=500)
+    clean = errors[2] + np.array([[1.0], [0.0], [0.0]]) * (noise - noise.mean() + 1e-3)
+    assert judges.Judged(causal, errors, clean, likely, bare, none).best(2) == 1
 
 
 @pytest.mark.parametrize(
@@ -280,10 +285,12 @@ def test_strong_instruments_need_no_constant():
 
 
 @pytest.mark.parametrize(
-    ("bare", "balanced", "own", "share"),
-    [(False, True, 5.0, 0.25), (True, True, 1.0, 1.5), (False, False, 1.0, 1.5)],
+    ("bare", "balanced", "own", "share", "about"),
+    [(False, True, 5.0, 0.25, 0.25), (True, True, 1.0, 1.5, 5.0), (False, False, 1.0, 1.5, 1.5)],
 )
-def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(bare, balanced, own, share):
+def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
+    bare, balanced, own, share, about
+):
     """V + B at the points is own V + share D, D = Σ w (h − taken)(h − taken)ᵀ by dense solves."""
     oracle, y = dense(1.0, 1)
     rng, width = np.random.default_rng(40), oracle.Phi.shape[1]
@@ -304,6 +311,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(bare, bala
     assert_allclose(apart @ apart.T, D, atol=1e-8)
     choice = Choice(0.1, draft, draft, oracle.X, apart, None)
     V = np.eye(width)
-    got = oracle.Phi @ choice.widened(V, basis, balanced) @ oracle.Phi.T
-    expected = own * oracle.Phi @ oracle.Phi.T + share * D
-    assert_allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+    for got, times in zip(choice.widened(V, basis, balanced), (share, about), strict=True):
+        expected = own * oracle.Phi @ oracle.Phi.T + times * D
+        at = oracle.Phi @ got @ oracle.Phi.T
+        assert_allclose(at, expected, atol=1e-3 * np.abs(expected).max())

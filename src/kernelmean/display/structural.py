@@ -89,7 +89,7 @@ class StructuralCurveDisplay(Display):
         path = np.tile(np.quantile(points, 0.5, axis=0, method="inverted_cdf"), (n_grid, 1))
         path[:, number] = grid
         rows, coef = estimator.basis_x_.transform(path), estimator.coef_
-        band = confidence_limits(rows, coef, estimator.covariance_, level, simultaneous=True)
+        band = confidence_limits(rows, coef, estimator.band_covariance_, level, simultaneous=True)
         return cls(
             grid,
             to_numpy(rows @ coef),

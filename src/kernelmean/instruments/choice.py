@@ -23,6 +23,7 @@ UNLIKELY = 1e-3  # a probability that does not count
 # B of a band, what stands for the squared bias: set on seeds 1000 to 1199 of seven designs
 PULL, BESIDE = 4.0, 0.25  # V and D where ξ was chosen: it balances bias and noise
 ALONE = 1.5  # D where it was not
+LINE = 5.0  # D in bands about least squares, set on seeds 11000 to 11059 of seven designs
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
@@ -69,10 +70,6 @@ class Tried:
     regs: np.ndarray
     judged: Judged
 
-    def values(self, points: np.ndarray, i: int) -> np.ndarray:
-        """h at points for the i-th ξ."""
-        return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
-
     def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """w^½(h − taken) at points, a column for each ξ whose weight counts."""
         some = weights > UNLIKELY
@@ -118,37 +115,38 @@ class Choice:
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        lines = (k for k, (one, _) in enumerate(owner) if one.draft.bare and one.draft.trend == 1)
-        line = next(lines, None)
-        weights = judged.weights() * [not one.draft.bare for one, _ in owner]
+        drafts = [one.draft for one, _ in owner]
+        line = next((k for k, d in enumerate(drafts) if d.bare and d.trend == 1), None)
+        weights = judged.weights() * ~judged.bare
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
         weak = carrier.moved < MOVED
-        best = judged.best(line, columns, weak)
-        if line is not None and weak and alone:
-            best = line
+        best = line if weak and alone else None
+        best = judged.best(line, columns, weak) if best is None else best
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
-        taken, share = one.values(points, i), one.regs[i] / max(one.stage.size, EPS)
-        parts = zip(
-            tried, np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1]), strict=True
-        )
-        apart = np.hstack([t.apart(points, part, taken) for t, part in parts])
+        taken = one.draft.bases[0].numbers(points) @ one.stage.coefficients(one.regs[i])
+        parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
+        apart = np.hstack([t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)])
         gain = None
         if line is not None:
             plain, fewer = judged.projected[[line, best]]
             gain = mean_and_error((plain - fewer) / max(plain.mean(), np.finfo(float).tiny))
         draft = replace(one.draft, weak=weak and one.draft.bare)
+        share = one.regs[i] / max(one.stage.size, EPS)
         return cls(share, draft, carrier.draft, points, apart, gain)
 
-    def widened(self, covariance, basis: Basis, balanced: bool) -> np.ndarray:
-        """V + B of coefficients in this basis, from their V; `balanced` where ξ was chosen.
+    def widened(self, covariance, basis: Basis, balanced: bool) -> tuple[np.ndarray, np.ndarray]:
+        """V + B of coefficients in this basis, from their V, and the same for bands of h.
 
-        D is the mean of (h − taken)² over the candidates. A ξ chosen makes the squared bias about
-        as large as the variance, which does not know of the choice: B = 4V + ¼D; otherwise 1½D.
+        D is the mean of (h − taken)² over the candidates. A ξ chosen (`balanced`) makes the squared
+        bias about as large as the variance, which does not know of the choice: B = 4V + ¼D;
+        otherwise 1½D. A line stands where no judge objects, though what bends may be as likely: its
+        slope is safe, its band is not, and has 5D.
         """
-        Phi = basis.numbers(self.points)
+        Phi, bare = basis.numbers(self.points), self.draft.bare
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
-        more, share = (0.0, ALONE) if self.draft.bare or not balanced else (PULL, BESIDE)
-        return (1.0 + more) * covariance + share * say @ say.T
+        more, share = (0.0, ALONE) if bare or not balanced else (PULL, BESIDE)
+        own, about = (1.0 + more) * covariance, LINE if bare else share
+        return own + share * say @ say.T, own + about * say @ say.T

@@ -60,6 +60,7 @@ class StructuralFit(Saveable):
     specification_p: float
     sample: tuple[np.ndarray, np.ndarray, np.ndarray]  # rows (X, Z, y), for averages and tests
     gain: tuple[float, float] | None = None  # over two-stage least squares, see `Choice`
+    band: Array | None = None  # the covariance for bands of h, where something was chosen
 
     @property
     def basis(self) -> Basis:
@@ -109,9 +110,8 @@ class Plan:
         X = arrays.to_numpy(together(known, "X"))
         columns = max(X.shape[1], self.few[0].Z.shape[1])
         rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
-        return self.widened(
-            Choice.of(list(chain(*tried)), X, columns / rows, not self.roles.c), parts
-        )
+        choice = Choice.of(list(chain(*tried)), X, columns / rows, not self.roles.c)
+        return self.widened(choice, parts)
 
     @property
     def plainer(self) -> bool:
@@ -165,9 +165,9 @@ class Plan:
         fit = self.finish(self.fine(draft), parts, choice)
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier).bases[0].features)
-        own, balanced = arrays.to_numpy(fit.covariance), self.regs[1] is None
-        covariance = arrays.like(choice.widened(own, fit.basis, balanced), fit.coef)
-        return replace(fit, covariance=covariance, gain=choice.gain)
+        wider = choice.widened(arrays.to_numpy(fit.covariance), fit.basis, self.regs[1] is None)
+        covariance, band = (arrays.like(part, fit.coef) for part in wider)
+        return replace(fit, covariance=covariance, band=band, gain=choice.gain)
 
     @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:

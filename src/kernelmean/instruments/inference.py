@@ -142,8 +142,9 @@ class StructuralInference:
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
     influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is of
     D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
-    1½D for least squares; otherwise the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with
-    τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
+    1½D where it was not, and 5D in limits of h about least squares (`band_covariance_`); otherwise
+    the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of
+    the fitted coordinates, for these are shrunk.
     """
 
     regressors: Any
@@ -176,7 +177,13 @@ class StructuralInference:
             how = {"level": level, "simultaneous": False}
             return in_blocks(self, "predict_interval", {"X": X, "C": C}, how)
         rows = self._coordinates(X, C)
-        return confidence_limits(rows, self._fit.coef, self._fit.covariance, level, simultaneous)
+        return confidence_limits(rows, self._fit.coef, self.band_covariance_, level, simultaneous)
+
+    @property
+    def band_covariance_(self) -> Array:
+        """Of `coef_`, for limits of h: `covariance_`, with more of D about least squares."""
+        check_is_fitted(self)
+        return self._fit.covariance if self._fit.band is None else self._fit.band
 
     def to_frame(self, X, C=None, *, level=0.95, simultaneous=True):
         """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index."""
@@ -430,10 +437,8 @@ def _estimate(name: str, rows, fit: StructuralFit, level: float, extra: float = 
     root = arrays.to_numpy(rows) @ _root(fit.covariance)
     error = np.sqrt((root**2).sum(-1) + extra)
     reach = norm.ppf(0.5 + level / 2) * error
-    found: list[Any] = [value, error, value - reach, value + reach]
-    if rows.ndim == 1:
-        found = [float(part) for part in found]
-    return Estimate(name, found[0], found[1], found[2], found[3], level)
+    found: Any = value, error, value - reach, value + reach, level
+    return Estimate(name, *(map(float, found) if rows.ndim == 1 else found))
 
 
 def _root(covariance) -> np.ndarray:

@@ -23,9 +23,10 @@ causal loss is taken.
 
 A straight line is taken before that unless a judge objects: evidence more than one unit above its
 own, or 200d/n where rows are few (n are rows, but at most 25 for each different value of the
-instruments); or a controlled loss clearly below its own, t > 2.5 + log(200d/n), of a candidate
-whose tempered evidence is admissible. Where instruments are weak x − E[x | z] is nearly x, and the
-controlled loss does not object.
+instruments), and then what is taken has more evidence than the line or no larger controlled loss,
+for what objects may be another line, the best instruments' and not a bend; or a controlled loss
+clearly below its own, t > 2.5 + log(200d/n), of a candidate whose tempered evidence is admissible.
+Where instruments are weak x − E[x | z] is nearly x, and the controlled loss does not object.
 """
 
 from __future__ import annotations
@@ -101,15 +102,16 @@ class Judged:
     def _beside(self, plain: int, left: np.ndarray, needed: float, weak: bool) -> np.ndarray:
         """Who may be taken in place of a straight line, or that line alone where none objects."""
         above = self.evidence - self.evidence[plain]
+        clean = self.controlled.mean(1)
         if above[self.fair].max() > max(needed, 1.0):
-            return left[~self.searched[left] | (above[left] > 0)]
+            prefer = ~self.searched & (clean <= clean[plain])
+            return left[(above[left] > 0) | prefer[left]]
         far = BEHIND * TEMPER
         others = np.setdiff1d(self.admissible(far), [plain])
         others = others[above[others] >= -far]
         if weak or not len(others):
             return np.array([plain])
-        clean = self.controlled[others]
-        t = paired_t(self.controlled[plain], clean[clean.mean(1).argmin()])
+        t = paired_t(self.controlled[plain], self.controlled[others[clean[others].argmin()]])
         return others if t > CLEAR + np.log(max(needed, 1.0)) else np.array([plain])
 
 

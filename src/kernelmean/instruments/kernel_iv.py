@@ -40,8 +40,6 @@ from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
 from .summary import account
 
-ENDS = {-1.0: "shortest", 1.0: "longest"}
-
 
 @by_blocks("predict", "derivative", tables=("X", "C"))
 @doors("fit", "predict", "summary")
@@ -286,7 +284,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def at_bound_(self) -> dict[str, str]:
         """Regressors whose lengthscale is the longest, or the shortest, that was tried."""
         found = zip(self._fit.roles.regressors, self._fit.draft.at_bound(0), strict=True)
-        return {name: ENDS[end] for name, end in found if end}
+        return {name: "longest" if end > 0 else "shortest" for name, end in found if end}
 
     def score(self, X, y, C=None, sample_weight=None) -> float:
         """R² of the structural function.

@@ -227,13 +227,12 @@ class Equations:
 
     def less(self, keep: int, leave: int) -> Equations:
         """In NumPy, without the columns `keep` to `leave`."""
-        given = self.second, self.target, self.M, self.y
-        second, target, M, y = map(arrays.to_numpy, given)
-        some = np.r_[:keep, leave : len(target)]
-        own = M[:, some]
-        Phi = own if self.Phi is self.M else arrays.to_numpy(self.Phi)[:, some]
-        inner = second[np.ix_(some, some)]
-        return replace(self, second=inner, target=target[some], Phi=Phi, M=own, y=y)
+        gone, given = slice(keep, leave), (self.second, self.target, self.Phi, self.M, self.y)
+        second, target, Phi, M, y = map(arrays.to_numpy, given)
+        M = np.delete(M, gone, 1)
+        Phi = M if self.Phi is self.M else np.delete(Phi, gone, 1)
+        second = np.delete(np.delete(second, gone, 0), gone, 1)
+        return replace(self, second=second, target=np.delete(target, gone), Phi=Phi, M=M, y=y)
 
 
 def embedded_moments(group: Group) -> Moments:

@@ -311,7 +311,7 @@ class Analysis:
         model = self.model
         rows = model.basis_x_.transform(points)
         limits = inference.confidence_limits(
-            rows, model.coef_, model.covariance_, self.level, simultaneous
+            rows, model.coef_, model.band_covariance_, self.level, simultaneous
         )
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
         if self.plain is not None:
