@@ -52,18 +52,20 @@ def best(
     wide = np.log(WIDE) + prior.log_density(theta[out])
     scores: dict[Callable, np.ndarray] = {}
 
-    def judge(way: Callable) -> float:
-        told = way(theta[rest], data[rest]).score_samples(data[out], theta[out])
+    def judge(way: Callable, learned: Any) -> float:
+        told = learned.score_samples(data[out], theta[out])
         scores[way] = np.logaddexp(np.log(1 - WIDE) + told, wide)
         return scores[way].mean()
 
-    lines_help = judge(adjusted) > judge(nearest)
+    known = theta[rest], data[rest]
+    lines = adjusted(*known)
+    lines_help = judge(adjusted, lines) > judge(nearest, replace(lines, lines=False))
     if theta.shape[1] <= COLUMNS:
         draws = draw() if data.shape[1] <= FEW else Draws(theta[:0], 0.0)
         if draws.enough and np.ptp(data[rest], axis=0).all():
-            judge(likelihood)
+            judge(likelihood, likelihood(*known))
         elif not lines_help:
-            judge(density)
+            judge(density, density(*known))
     first, second, *_ = sorted(scores, key=lambda way: -scores[way].mean())
     found = gain(scores[first], scores[second])
     if verbose is True:
