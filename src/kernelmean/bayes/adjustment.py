@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,23 +58,22 @@ class Summaries:
         return self.mean(u)[:, self.told] / self.size
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """Weighted lines for the mean of rows and for the logarithms of the sizes of what they leave.
 
     Attributes
     ----------
     mean : array of shape (p,)
-        Where all other columns are zero, which is here.
-    left : array of shape (k, p)
-        What the lines leave of each row, drawn without it.
+        Where all columns but the first are zero, which is here.
+    off : array of shape (k, p)
+        What the lines leave of each row, drawn without it, at the size here.
     grown : array of shape (k, p)
         The size here over that at the row.
     weights : array of shape (k,)
     """
 
     mean: np.ndarray
-    left: np.ndarray
+    off: np.ndarray
     grown: np.ndarray
     weights: np.ndarray
 
@@ -95,18 +95,13 @@ class Lines:
             slope = (A.T * w) @ (away * np.exp(-A @ size) - 1) - flat @ size
             size += np.clip(np.linalg.solve(second + flat, slope), -0.5, 0.5)
         grown = np.exp(np.clip(size[0] - A @ size, -GROWS, GROWS))
-        return cls(line[0], left, grown, w)
-
-    def moved(self) -> np.ndarray:
-        """Rows that were here, each with what it left."""
-        return self.mean + self.left * self.grown
+        return cls(line[0], left * grown, grown, w / w.sum())
 
     def losses(self, w: np.ndarray) -> np.ndarray:
         """−2 log of normal densities of the first rows, (k,), whose weights have the sum one."""
-        grown = self.grown[: len(w)]
-        squares = (self.left[: len(w)] * grown) ** 2 + 1e-300
+        squares = self.off[: len(w)] ** 2 + 1e-300
         spread = w @ squares
-        return (squares / spread + np.log(spread) - 2 * np.log(grown)).sum(axis=1)
+        return (squares / spread + np.log(spread) - 2 * np.log(self.grown[: len(w)])).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -179,20 +174,18 @@ class Adjustment:
 
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
-        least = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1)
-        fits = [self._lines(s, max(int(share * len(self.S)), least)) for share in SHARES]
-        near = fits[-1].weights / fits[-1].weights.sum()
+        least, fits = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1), []
+        for share in SHARES:
+            nearest, w = self._near(s, max(int(share * len(self.S)), least))
+            A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
+            fits.append(Lines.of(A, self.Z[nearest], w))
+        near = fits[-1].weights
         losses = np.stack([lines.losses(near) for lines in fits])
         best = int(np.argmin(losses @ near))
         by = losses[0] - losses[best]
         clear = near @ by > np.linalg.norm(near * (by - near @ by))  # a standard error
         lines = fits[best if clear else 0]
-        return lines.moved(), lines.weights / lines.weights.sum()
-
-    def _lines(self, s: np.ndarray, count: int) -> Lines:
-        nearest, w = self._near(s, count)
-        A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
-        return Lines.of(A, self.Z[nearest], w)
+        return lines.mean + lines.off, lines.weights
 
     def unmoved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters nearest to the summaries s, one row, and their weights."""

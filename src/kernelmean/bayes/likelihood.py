@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from ..core.moments import evenly
 from ..densities import ConditionalDensity, EmbeddedDensity
+from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian
 from ..regression.support import Support
@@ -55,7 +56,9 @@ class Likelihood:
         bound = np.empty(0)
         while len(bound) < len(self.draws.theta) and _worth(bound) < ENOUGH:
             some = self.draws.theta[len(bound) : len(bound) + BLOCK]
-            bound = np.append(bound, self.model.at(some).log_bound(row))
+            laws = self.model.at(some)
+            moved = laws if isinstance(laws, MovedLaws) else MovedLaws(laws)
+            bound = np.append(bound, moved.log_bound(row))
         power = 1.0
         while _worth(power * bound) < FEWEST:  # without noise: as narrow as draws can tell
             power *= 0.5
