@@ -1,9 +1,14 @@
-"""`simulate_posterior` beside regression-adjusted and rejection ABC on the same simulations.
+"""`simulate_posterior` beside NPE, regression-adjusted and rejection ABC on the same simulations.
 
 Designs with exact posteriors: Two Moons, the Gaussian linear model and the Gaussian mixture of
-sbibm (Lueckmann et al. 2021), and θ² seen with noise. C2ST is the accuracy, over folds, of sbibm's
-classifier in telling draws from the exact posterior (.5: it cannot); energy distances are of
-columns over their exact standard deviations. Observations are drawn from the prior predictive.
+sbibm (Lueckmann et al. 2021), and θ² seen with noise; with draws by tempering from likelihoods:
+its SLCP, Bernoulli GLM (with a stimulus of our own) and Lotka-Volterra. "default" makes its n
+simulations in rounds for each observation; NPE is amortised, as installed (`pip install sbi`; a
+row that says so where it is not). A part: `PYTHONPATH=benchmarks python -c "from bench_posteriors
+import compare; compare([1000], 10, ['slcp'], ['default', 'NPE'])"`. C2ST is the accuracy, over
+folds, of sbibm's classifier in telling draws from the exact posterior (.5: it cannot); energy
+distances are of columns over their exact standard deviations. Observations are drawn from the prior
+predictive.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from _harness import Table, arguments, measure
@@ -68,6 +74,110 @@ def square(side: float, d: int) -> Callable:
     return lambda n, rng: rng.uniform(-side, side, size=(n, d))
 
 
+def tempered(
+    prior: Callable, log_prior: Callable, log_likelihood: Callable, times: int = 2
+) -> Callable:
+    """Draws from π(θ) p(x | θ), by particles that random walks move while x comes to count."""
+
+    def exact(x, n: int, rng) -> np.ndarray:
+        many = times * n
+        theta, power = prior(many, rng), 0.0
+        found = log_likelihood(theta, x)
+        while power < 1:
+            step = 1 - power
+            while _worth(step * found) < many / 2:
+                step *= 0.8
+            w = np.exp(step * (found - found.max()))
+            kept = rng.choice(many, many, p=w / w.sum())
+            theta, found, power = theta[kept], found[kept], power + step
+            for size in 2.4 / theta.shape[1] ** 0.5 * np.tile([1.0, 0.4, 0.1], 10):
+                walk = np.linalg.cholesky(np.cov(theta.T) + 1e-12 * np.eye(theta.shape[1])).T
+                new = theta + size * rng.normal(size=theta.shape) @ walk
+                now = log_likelihood(new, x)
+                more = power * (now - found) + log_prior(new) - log_prior(theta)
+                taken = np.log(rng.random(many)) < more
+                theta, found = np.where(taken[:, None], new, theta), np.where(taken, now, found)
+        return theta[rng.choice(many, n, replace=False)]
+
+    return exact
+
+
+def _worth(log_w: np.ndarray) -> float:
+    w = np.exp(log_w - log_w.max())
+    return w.sum() ** 2 / (w @ w)
+
+
+def within(side: float) -> Callable:
+    """Log of the prior of `square`, up to a constant."""
+    return lambda theta: np.where((np.abs(theta) <= side).all(axis=1), 0.0, -np.inf)
+
+
+def slcp(theta, rng) -> np.ndarray:
+    """Four draws of N((θ₁, θ₂), Σ), deviations θ₃² and θ₄², correlation tanh θ₅."""
+    e, rho = rng.normal(size=(len(theta), 4, 2)), np.tanh(theta[:, 4:])
+    e[..., 1] = rho * e[..., 0] + np.sqrt(1 - rho**2) * e[..., 1]
+    return (theta[:, None, :2] + theta[:, None, 2:4] ** 2 * e).reshape(-1, 8)
+
+
+def slcp_log(theta, x) -> np.ndarray:
+    spread, rho = theta[:, 2:4] ** 2 + 1e-6, np.tanh(theta[:, 4])
+    a, b = np.moveaxis((x.reshape(4, 2) - theta[:, None, :2]) / spread[:, None], 2, 0)
+    left = 1 - rho**2 + 1e-12
+    squares = (a**2 + b**2 - 2 * rho[:, None] * a * b).sum(axis=1) / left
+    return -0.5 * squares - 4 * np.log(spread).sum(axis=1) - 2 * np.log(left)
+
+
+STIMULUS = np.random.default_rng(42).normal(size=108)
+SEEN = np.column_stack([np.ones(100), *(STIMULUS[8 - lag : 108 - lag] for lag in range(9))])
+BENT = np.eye(9) - np.eye(9, k=-1)
+SMOOTH = np.zeros((10, 10))  # precision: an offset, and a filter with small second differences
+SMOOTH[0, 0], F = 0.5, BENT @ BENT + np.diag(np.sqrt(np.arange(9) / 9))
+SMOOTH[1:, 1:] = F.T @ F
+
+
+def glm(theta, rng) -> np.ndarray:
+    """What is sufficient of a hundred spikes or none: Vᵀy."""
+    return (rng.random((len(theta), 100)) < 1 / (1 + np.exp(-theta @ SEEN.T))) @ SEEN
+
+
+def glm_prior(n: int, rng) -> np.ndarray:
+    return np.linalg.solve(np.linalg.cholesky(SMOOTH).T, rng.normal(size=(10, n))).T
+
+
+def preys(theta, steps: int = 20) -> np.ndarray:
+    """Logarithms of preys, then predators, at ten times, by Runge and Kutta."""
+    a, b, c, d = theta.T
+    u = np.tile(np.log([[30.0], [1.0]]), len(theta))
+    seen, h = [u], 2.1 / steps
+
+    def slope(u) -> np.ndarray:
+        prey, predator = np.exp(np.minimum(u, 50))
+        return np.stack([a - b * predator, d * prey - c])
+
+    for _ in range(9):
+        for _ in range(steps):
+            k1 = slope(u)
+            k2 = slope(u + h / 2 * k1)
+            k3 = slope(u + h / 2 * k2)
+            u = u + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(u + h * k3))
+        seen.append(u)
+    found = np.clip(np.stack(seen, axis=2), np.log(1e-10), np.log(1e4))
+    return found.transpose(1, 0, 2).reshape(-1, 20)
+
+
+LOGS = np.array([-0.125, -3.0, -0.125, -3.0])
+
+
+def preys_exact(x, n: int, rng) -> np.ndarray:
+    """In logarithms of parameters."""
+    draws = tempered(
+        lambda m, rng: LOGS + 0.5 * rng.normal(size=(m, 4)),
+        lambda u: -2 * ((u - LOGS) ** 2).sum(axis=1),
+        lambda u, x: -50 * ((np.log(x) - preys(np.exp(np.clip(u, -9, 3)))) ** 2).sum(axis=1),
+    )
+    return np.exp(draws(x, n, rng))
+
+
 ROOT = np.sqrt(0.1)
 DESIGNS = {
     "two moons": Design(square(1, 2), two_moons, two_moons_exact),
@@ -75,6 +185,21 @@ DESIGNS = {
         lambda n, rng: ROOT * rng.normal(size=(n, 10)),
         lambda theta, rng: theta + ROOT * rng.normal(size=theta.shape),
         lambda x, n, rng: x / 2 + np.sqrt(0.05) * rng.normal(size=(n, 10)),
+    ),
+    "slcp": Design(square(3, 5), slcp, tempered(square(3, 5), within(3), slcp_log, 20)),
+    "Bernoulli GLM": Design(
+        glm_prior,
+        glm,
+        tempered(
+            glm_prior,
+            lambda theta: -0.5 * np.einsum("ij,jk,ik->i", theta, SMOOTH, theta),
+            lambda theta, x: theta @ x - np.logaddexp(0, theta @ SEEN.T).sum(axis=1),
+        ),
+    ),
+    "Lotka-Volterra": Design(
+        lambda n, rng: np.exp(LOGS + 0.5 * rng.normal(size=(n, 4))),
+        lambda theta, rng: np.exp(preys(theta) + 0.1 * rng.normal(size=(len(theta), 20))),
+        preys_exact,
     ),
     "Gaussian mixture": Design(
         square(10, 2),
@@ -94,6 +219,28 @@ def ours(design: str, n: int, rows, method: str) -> np.ndarray:
     d = DESIGNS[design]
     settings = {"method": method, "batch_size": n, "random_state": 0}
     return km.simulate_posterior(d.prior, d.simulate, rows, n, **settings).sample(DRAWS, 0)
+
+
+def default(design: str, n: int, rows) -> np.ndarray:
+    return np.stack([ours(design, n, row, None).reshape(DRAWS, -1) for row in rows])
+
+
+def npe(design: str, n: int, rows) -> np.ndarray:
+    """sbi's, trained once; draws outside of a square prior are drawn again, by sbi."""
+    import torch
+    from sbi.inference import NPE
+    from sbi.utils import BoxUniform
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    theta, X, _ = pairs(design, n)
+    tensors = [torch.tensor(A, dtype=torch.float32) for A in (theta, X, rows)]
+    side = float(np.ceil(np.abs(theta).max()))
+    box = BoxUniform(-side * torch.ones(theta.shape[1]), side * torch.ones(theta.shape[1]))
+    learner = NPE(prior=box, show_progress_bars=False)
+    learner.append_simulations(*tensors[:2]).train(show_train_summary=False)
+    posterior, quiet = learner.build_posterior(), {"show_progress_bars": False}
+    return np.stack([posterior.sample((DRAWS,), x=x[None], **quiet).numpy() for x in tensors[2]])
 
 
 def pairs(design: str, n: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
@@ -132,6 +279,8 @@ def _adjusted(theta, X, x, share: float, rng) -> np.ndarray:
 
 
 METHODS: dict[str, tuple] = {
+    "default": (default,),
+    "NPE": (npe,),
     "density": (ours, "density"),
     "conditional": (ours, "conditional"),
     "regression ABC": (regression,),
@@ -156,7 +305,7 @@ def energy(exact, drawn) -> float:
     return float(2 * cdist(P, Q).mean() - within)
 
 
-def compare(sizes: list[int], observations: int, designs: list[str]) -> None:
+def compare(sizes: list[int], observations: int, designs: list[str], methods: list[str]) -> None:
     table = Table(
         f"Means over {observations} observations, {DRAWS} draws each",
         *["design          ", "n", "method        ", "seconds", "C2ST", "energy"],
@@ -167,7 +316,11 @@ def compare(sizes: list[int], observations: int, designs: list[str]) -> None:
         rows = design.simulate(design.prior(observations, rng), rng)
         exact = [design.exact(x, DRAWS, rng) for x in rows]
         for n in sizes:
-            for method, (function, *given) in METHODS.items():
+            for method in methods:
+                if method == "NPE" and not find_spec("sbi"):
+                    table.row(name, n, method, "skipped:", "pip", "install sbi")
+                    continue
+                function, *given = METHODS[method]
                 found = measure(function, name, n, rows, *given, repeats=1)
                 both = list(zip(exact, found.result, strict=True))
                 judged = [float(np.mean([f(*pair) for pair in both])) for f in (c2st, energy)]
@@ -177,6 +330,6 @@ def compare(sizes: list[int], observations: int, designs: list[str]) -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     if arguments(__doc__).quick:
-        compare([500], 2, ["square"])
+        compare([500], 2, ["square"], list(METHODS))
     else:
-        compare([1_000, 10_000], 10, list(DESIGNS))
+        compare([1_000, 10_000], 10, list(DESIGNS), list(METHODS))

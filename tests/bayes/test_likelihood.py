@@ -13,6 +13,7 @@ from kernelmean.bayes.adjustment import Adjustment
 from kernelmean.bayes.likelihood import Likelihood
 from kernelmean.bayes.scores import NormalScores
 from kernelmean.bayes.truncation import Box, Draws
+from kernelmean.densities.laws import MovedLaws
 
 NOISE = 0.1
 
@@ -68,6 +69,17 @@ def test_log_densities_of_rows_are_those_of_the_posterior(roots):
     data = theta**2 + NOISE * rng.normal(size=theta.shape)
     truth = [np.log(np.interp(t[0], *exact(x[0]))) for t, x in zip(theta, data, strict=True)]
     assert np.mean(roots.score_samples(data, theta) - truth) == pytest.approx(0.0, abs=0.1)
+
+
+def test_a_bound_of_log_densities_lacks_the_positive_part_alone():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(80, 1))
+    Y = np.hstack([X, np.sin(3 * X)]) + 0.1 * rng.normal(size=(80, 2))
+    model = km.ConditionalDensity(km.Gaussian(0.3), bandwidth=0.1, reg=1e-3, location=False)
+    laws = MovedLaws(model.fit(X, Y).at(X[:6]))
+    bound, whole = np.exp(laws.log_bound(Y[:9])), laws.whole()
+    assert_allclose(bound, laws.density(Y[:9]) * whole[:, None], rtol=1e-9)
+    assert whole.max() > 1.001
 
 
 def test_the_nearest_are_left_as_they_are():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from ..regression.support import Support
 from .scores import NormalScores
 
 RANK = 300  # landmarks of the smooth mean
-NEAREST, LEAST = 0.5, 40  # share of the simulations that lines look at, and to each coefficient
+SHARES = 0.5, 1.0, 0.25, 0.1  # of the simulations, that lines look at, and others that they may
+LEAST, FLAT = 40, 4  # to each coefficient, and of those as many that say a size to be the same
 RIDGE = 1e-3  # on slopes
+STEPS = 5  # of Newton, for sizes
 ACCEPTED = 0.05  # of the simulations, by rejection
-GROWS = 3.0  # a logarithm of variances changes by no more
+GROWS = 1.5  # a logarithm of sizes changes by no more
 OUTSIDE = "the posterior is that of the nearest data in the range of what was simulated"
 
 
@@ -55,6 +58,52 @@ class Summaries:
         return self.mean(u)[:, self.told] / self.size
 
 
+class Lines(NamedTuple):
+    """Weighted lines for the mean of rows and for the logarithms of the sizes of what they leave.
+
+    Attributes
+    ----------
+    mean : array of shape (p,)
+        Where all columns but the first are zero, which is here.
+    off : array of shape (k, p)
+        What the lines leave of each row, drawn without it, at the size here.
+    grown : array of shape (k, p)
+        The size here over that at the row.
+    weights : array of shape (k,)
+    """
+
+    mean: np.ndarray
+    off: np.ndarray
+    grown: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, A: np.ndarray, Z: np.ndarray, w: np.ndarray) -> Lines:
+        """Of Z on A, whose first column is one.
+
+        Sizes by Newton's steps for log v, from the same everywhere: E|left| = v, with no more
+        weight on outliers than they have there.
+        """
+        slopes, second = np.diag(np.arange(A.shape[1]) > 0), (A.T * w) @ A
+        solve = np.linalg.solve(second + RIDGE * w.sum() * slopes, A.T * w)
+        line = solve @ Z
+        own = np.clip((A * solve.T).sum(axis=1), None, 0.5)  # a line is drawn to its own rows
+        left = (Z - A @ line) / (1 - own)[:, None]
+        away, flat, size = np.abs(left), FLAT * len(line) * slopes, np.zeros_like(line)
+        size[0] = np.log(np.maximum(w @ away / w.sum(), 1e-150))
+        for _ in range(STEPS):
+            slope = (A.T * w) @ (away * np.exp(-A @ size) - 1) - flat @ size
+            size += np.clip(np.linalg.solve(second + flat, slope), -0.5, 0.5)
+        grown = np.exp(np.clip(size[0] - A @ size, -GROWS, GROWS))
+        return cls(line[0], left * grown, grown, w / w.sum())
+
+    def losses(self, w: np.ndarray) -> np.ndarray:
+        """−2 log of normal densities of the first rows, (k,), whose weights have the sum one."""
+        squares = self.off[: len(w)] ** 2 + 1e-300
+        spread = w @ squares
+        return (squares / spread + np.log(spread) - 2 * np.log(self.grown[: len(w)])).sum(axis=1)
+
+
 @dataclass(frozen=True)
 class Adjustment:
     """p(θ | x) by local lines in s(x), all in normal scores.
@@ -62,8 +111,9 @@ class Adjustment:
     Summaries s are smooth means given x, a line and a kernel part each, over the spread of what
     they leave: of the parameters, and of the sizes of what those leave, all that x tells (of a
     parameter whose sign it cannot tell only a size). With Epanechnikov weights around s(x), lines
-    for θ and for the logarithms of what they leave: θ_i goes to
-    ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i).
+    for θ and for the logarithms log v of the sizes of what they leave: θ_i goes to
+    ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i). They look at half of the rows, or at more or fewer if
+    normal log densities of the nearest, each left out, are higher by more than a standard error.
 
     Attributes
     ----------
@@ -124,26 +174,28 @@ class Adjustment:
 
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
-        nearest, w = self._near(s, NEAREST, LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1))
-        A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
-        penalty = RIDGE * w.sum() * (np.arange(A.shape[1]) > 0)
-        solve = np.linalg.solve((A.T * w) @ A + np.diag(penalty), A.T * w)
-        line = solve @ self.Z[nearest]
-        own = np.clip((A * solve.T).sum(axis=1), None, 0.5)  # a line is drawn to its own rows
-        left = (self.Z[nearest] - A @ line) / (1 - own)[:, None]
-        size = solve @ np.log(left**2 + 1e-300)
-        grown = np.exp(0.5 * np.clip(size[0] - A @ size, -GROWS, GROWS))
-        return line[0] + left * grown, w / w.sum()
+        least, fits = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1), []
+        for share in SHARES:
+            nearest, w = self._near(s, max(int(share * len(self.S)), least))
+            A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
+            fits.append(Lines.of(A, self.Z[nearest], w))
+        near = fits[-1].weights
+        losses = np.stack([lines.losses(near) for lines in fits])
+        best = int(np.argmin(losses @ near))
+        by = losses[0] - losses[best]
+        clear = near @ by > np.linalg.norm(near * (by - near @ by))  # a standard error
+        lines = fits[best if clear else 0]
+        return lines.mean + lines.off, lines.weights
 
     def unmoved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters nearest to the summaries s, one row, and their weights."""
-        nearest, w = self._near(s, ACCEPTED, LEAST)
+        nearest, w = self._near(s, max(int(ACCEPTED * len(self.S)), LEAST))
         return self.Z[nearest], w / w.sum()
 
-    def _near(self, s: np.ndarray, share: float, least: int) -> tuple[np.ndarray, np.ndarray]:
-        """That share of the rows or at least so many, and Epanechnikov weights."""
+    def _near(self, s: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest rows, nearest first, and Epanechnikov weights."""
         distance = ((self.S - s) ** 2).sum(axis=1)
-        nearest = np.argsort(distance, kind="stable")[: max(int(share * len(distance)), least)]
+        nearest = np.argsort(distance, kind="stable")[:count]
         far = max(distance[nearest[-1]], 1e-300)  # none, where x tells nothing
         return nearest, np.maximum(1 - distance[nearest] / far, 1e-9)
 

@@ -250,22 +250,22 @@ class KernelBayes(Saveable, BaseEstimator):
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
             `kernel_z` are clearly nearer to these. For "density" as `ConditionalDensity.at`.
         """
-        law = self._law(X, prior, supervision)
-        if self.density_ is not None:
+        law, pairs = self._law(X, prior, supervision)
+        if pairs is None:
             return law
-        return law.carrying(self._width(prior), Labels.of(X, self.latent_names_), steps=True)
+        return law.carrying(self._width(pairs), Labels.of(X, self.latent_names_), steps=True)
 
-    def _law(self, X, prior, supervision) -> Any:
-        """The posteriors, as far as expectations and quantiles need them."""
+    def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
+        """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
-            return self._reweighted(self.density_.at(X), prior, supervision)
+            return self._reweighted(self.density_.at(X), prior, supervision), None
         rows, left, right = self._factors(X, prior, supervision)
-        return MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
+        law = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
+        return law, rows
 
-    def _width(self, prior) -> tuple[float, ...] | None:
-        """The bandwidth of posteriors, sought once for each prior."""
-        with hushed():  # what the latents do not cover is said by their weights
-            rows = self._rows(prior, None)
+    def _width(self, rows: _Rows) -> tuple[float, ...] | None:
+        """The bandwidth of posteriors without supervision, sought once for each prior."""
+        rows = rows.pairs or rows
         reg = self._reg(rows)
         reg = reg**0.5 if self.rule == "squared" else reg  # c/(c² + δ) and 1/(c + √δ) turn there
         found = partial(width_of, self.kernel_z_, rows.points, rows.Phi, rows.beta, reg)
@@ -299,11 +299,11 @@ class KernelBayes(Saveable, BaseEstimator):
         if self._of_some and self.density_ is None:
             rows, left, _ = self._factors(X, prior, supervision)
             return like_target(rows.every.mean(left), self.one_output_)  # type: ignore[union-attr]
-        return like_target(self._law(X, prior, supervision).mean(), self.one_output_)
+        return like_target(self._law(X, prior, supervision)[0].mean(), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""
-        law = self._law(X, prior, supervision)
+        law, _ = self._law(X, prior, supervision)
         return interval_like_target(law, level, self.one_output_)
 
     def predict_quantile(self, X, q, prior=None, supervision=None) -> Array:
@@ -311,7 +311,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
         With d_z behind if Z had columns.
         """
-        return like_target(self._law(X, prior, supervision).quantile(q), self.one_output_)
+        return like_target(self._law(X, prior, supervision)[0].quantile(q), self.one_output_)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""
@@ -486,6 +486,7 @@ class KernelBayes(Saveable, BaseEstimator):
             points=xp.concat([rows.points, points], axis=0),
             A=A,
             further=further,
+            pairs=rows,
         )
 
     # ------------------------------------------------------------ settings
@@ -589,6 +590,7 @@ class _Rows:
     further: Further | None = None  # coordinates that the supervision adds
     every: Every | None = None  # sums, where the pairs here are some of them
     reg: float | None = None  # where it was chosen already
+    pairs: _Rows | None = None  # without the supervision
 
     def spread(self, right) -> Array:
         """Weights on rows turned into weights on points."""

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from ..core.moments import evenly
 from ..densities import ConditionalDensity, EmbeddedDensity
+from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian
 from ..regression.support import Support
@@ -52,14 +53,20 @@ class Likelihood:
 
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one, on draws of the prior."""
-        log_w = np.empty(0)
-        while len(log_w) < len(self.draws.theta) and _worth(log_w) < ENOUGH:
-            log_w = np.append(log_w, self._log_likelihood(len(log_w), BLOCK, row))
-        while _worth(log_w) < FEWEST:  # without noise: as narrow as draws can tell
-            log_w = 0.5 * log_w
+        bound = np.empty(0)
+        while len(bound) < len(self.draws.theta) and _worth(bound) < ENOUGH:
+            some = self.draws.theta[len(bound) : len(bound) + BLOCK]
+            laws = self.model.at(some)
+            moved = laws if isinstance(laws, MovedLaws) else MovedLaws(laws)
+            bound = np.append(bound, moved.log_bound(row))
+        power = 1.0
+        while _worth(power * bound) < FEWEST:  # without noise: as narrow as draws can tell
+            power *= 0.5
+        near = self.draws.theta[: len(bound)][power * (bound - bound.max()) > np.log(LEAST)]
+        log_w = power * np.asarray(self.model.at(near).log_density(row))[:, 0]
         w = np.exp(log_w - log_w.max())
         kept = np.flatnonzero(w > LEAST)
-        points, w = self.draws.theta[kept], w[kept] / w[kept].sum()
+        points, w = near[kept], w[kept] / w[kept].sum()
         bandwidth = _bandwidth(points, w)
         law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
         outside = self.seen.outside(row, Gaussian(), OUTSIDE)
@@ -71,15 +78,10 @@ class Likelihood:
         For the prior's density the product of its columns'.
         """
         own = np.asarray(self.model.score_samples(theta, data))
-        every = np.vstack([self._log_likelihood(0, JUDGE, data), own])
+        laws = self.model.at(self.draws.theta[:JUDGE])
+        every = np.vstack([np.asarray(laws.log_density(data)), own])
         Z = logsumexp(every, axis=0) - np.log(len(every))
         return own + self.prior.log_density(theta) - self.draws.log_share - Z
-
-    def _log_likelihood(self, start: int, count: int, rows: np.ndarray) -> np.ndarray:
-        """Of so many draws at rows (k, q), (count, k); or one row, (count,)."""
-        laws = self.model.at(self.draws.theta[start : start + count])
-        found = np.asarray(laws.log_density(rows))
-        return found[:, 0] if len(rows) == 1 else found
 
 
 def _bandwidth(points: np.ndarray, w: np.ndarray) -> tuple[float, ...]:

@@ -52,40 +52,37 @@ def best(
     wide = np.log(WIDE) + prior.log_density(theta[out])
     scores: dict[Callable, np.ndarray] = {}
 
-    def judge(way: Callable) -> float:
-        told = way(theta[rest], data[rest]).score_samples(data[out], theta[out])
+    def judge(way: Callable, learned: Any) -> float:
+        told = learned.score_samples(data[out], theta[out])
         scores[way] = np.logaddexp(np.log(1 - WIDE) + told, wide)
         return scores[way].mean()
 
-    lines_help = judge(adjusted) > judge(nearest)
+    known = theta[rest], data[rest]
+    lines = adjusted(*known)  # serves both
+    lines_help = judge(adjusted, lines) > judge(nearest, replace(lines, lines=False))
     if theta.shape[1] <= COLUMNS:
         draws = draw() if data.shape[1] <= FEW else Draws(theta[:0], 0.0)
         if draws.enough and np.ptp(data[rest], axis=0).all():
-            judge(likelihood)
+            judge(likelihood, likelihood(*known))
         elif not lines_help:
-            judge(density)
+            judge(density, density(*known))
     first, second, *_ = sorted(scores, key=lambda way: -scores[way].mean())
     found = gain(scores[first], scores[second])
     if verbose is True:
         told = f"{NAMES[first.__name__]}, beside {NAMES[second.__name__]}"
         print(f"{told}: {line(found).text}", file=sys.stderr)
-    if first is nearest:
-        _warn(*found)
+    if first is nearest and found[0] > CLEAR * found[1]:
+        warn_numerical(
+            "nothing that was learned of the simulations does as well as the parameters of the "
+            "nearest ones as they are, which are the posterior: rejection, with too wide a law. "
+            "Fewer summaries, or more simulations, are needed"
+        )
     return first(theta, data)
 
 
 def density(theta, data) -> ConditionalDensity:
     """Of the parameters, given the data."""
     return ConditionalDensity().fit(data, theta)
-
-
-def _warn(by: float, error: float) -> None:
-    if by > CLEAR * error:
-        warn_numerical(
-            "nothing that was learned of the simulations does as well as the parameters of the "
-            "nearest ones as they are, which are the posterior: rejection, with too wide a law. "
-            "Fewer summaries, or more simulations, are needed"
-        )
 
 
 def _left_out(data: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
