@@ -146,6 +146,7 @@ class StructuralInference:
     τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these are shrunk.
     """
 
+    design_: Any
     regressors: Any
     predict: Any
     _fit: StructuralFit
