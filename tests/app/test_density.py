@@ -106,7 +106,10 @@ def test_representative_rows_are_rows_of_the_data():
     assert rows.frame.index[rows.middle] == "medians"
     assert all(set(rows.frame[c]) <= set(x[c]) for c in x)
     assert not rows.frame.duplicated().any()
-    assert rows.labels[:3] == ("medians", *(f"a = {v:.4g}" for v in rows.frame.a[1:3]))
+    assert rows.labels[:3] == (
+        "medians",
+        *(f"a = {v:.4g}".replace("-", "−") for v in rows.frame.a[1:3]),
+    )
     single = Rows.representative(x[["a"]])
     assert list(single.frame.index) == ["10%", "25%", "50%", "75%", "90%"]
     assert single.frame.index[single.middle] == "50%"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..bayes.density_ratio import DensityRatio
+from ..core.extras import require
 
-try:
-    from skada._reweight import BaseReweightAdapter
-    from skada.utils import check_X_domain, extract_source_indices, source_target_split
-except ImportError as err:
-    raise ImportError("kernelmean.adapters.skada needs skada: pip install skada") from err
+Base: Any = require("skada._reweight", __name__, "pip install skada").BaseReweightAdapter
+utils = require("skada.utils", __name__, "pip install skada")
 
 
-class DensityRatioAdapter(BaseReweightAdapter):
+class DensityRatioAdapter(Base):
     """Weights of source rows by how much likelier they are in the target.
 
     Parameters
@@ -34,8 +34,8 @@ class DensityRatioAdapter(BaseReweightAdapter):
 
     def fit(self, X, y=None, *, sample_domain=None) -> DensityRatioAdapter:
         """Learn the ratio; `y` is not looked at."""
-        X, sample_domain = check_X_domain(X, sample_domain)
-        source, target = source_target_split(X, sample_domain=sample_domain)
+        X, sample_domain = utils.check_X_domain(X, sample_domain)
+        source, target = utils.source_target_split(X, sample_domain=sample_domain)
         given = {} if self.ratio is None else self.ratio.get_params(deep=False)
         self.ratio_ = DensityRatio(**given).fit(source, target)
         return self
@@ -43,8 +43,8 @@ class DensityRatioAdapter(BaseReweightAdapter):
     def compute_weights(self, X, y=None, *, sample_domain=None, **params) -> np.ndarray:
         """The ratio at rows of the source, 0 at those of the target."""
         check_is_fitted(self)
-        X, sample_domain = check_X_domain(X, sample_domain, allow_source=True)
-        source = extract_source_indices(sample_domain)
+        X, sample_domain = utils.check_X_domain(X, sample_domain, allow_source=True)
+        source = utils.extract_source_indices(sample_domain)
         weights = np.zeros(len(X))
         weights[source] = np.maximum(self.ratio_.predict(X[source]), 0.0)
         return weights

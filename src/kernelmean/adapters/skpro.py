@@ -7,18 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from ..core.extras import require
 from ..densities.conditional_density import ConditionalDensity
 
-try:
-    from skpro.distributions import Empirical
-    from skpro.regression.base import BaseProbaRegressor
-except ImportError as err:
-    raise ImportError("kernelmean.adapters.skpro needs skpro: pip install skpro") from err
+Base: Any = require("skpro.regression.base", __name__, "pip install skpro").BaseProbaRegressor
 
 LEVELS = 200  # quantiles that stand for a law
 
 
-class ConditionalDensityRegressor(BaseProbaRegressor):
+class ConditionalDensityRegressor(Base):
     """The law of y given x, as skpro's distribution objects.
 
     `predict_proba` is skpro's `Empirical`, at 200 evenly spaced quantiles of each law: means,
@@ -67,6 +64,8 @@ class ConditionalDensityRegressor(BaseProbaRegressor):
         return pd.DataFrame(np.reshape(found, (len(X), -1)), index=X.index, columns=columns)
 
     def _predict_proba(self, X) -> Any:
+        from skpro.distributions import Empirical
+
         levels = (np.arange(LEVELS) + 0.5) / LEVELS
         found = np.reshape(self.density_.predict_quantile(X.to_numpy(), levels), (len(X), -1))
         rows = pd.MultiIndex.from_product([range(LEVELS), X.index])

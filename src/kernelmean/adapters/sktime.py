@@ -7,15 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from ..core.extras import require
 from ..statespace.kernel_state_space import KernelStateSpace
 
-try:
-    from sktime.forecasting.base import BaseForecaster
-except ImportError as err:
-    raise ImportError("kernelmean.adapters.sktime needs sktime: pip install sktime") from err
+Base: Any = require("sktime.forecasting.base", __name__, "pip install sktime").BaseForecaster
 
 
-class StateSpaceForecaster(BaseForecaster):
+class StateSpaceForecaster(Base):
     """Forecasts with intervals, by a state-space model without families of distributions.
 
     Parameters

@@ -136,9 +136,14 @@ def names(columns: Sequence[Any], code: bool = False) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def given(value: float) -> str:
+    """A value that a column has, which is not rounded to look like an estimate: '39', '33.77'."""
+    return minus(f"{value:.4g}")
+
+
 def values_words(values: Any) -> str:
-    """'a = 1.00; b = 2.00', of a mapping or a row of a table."""
-    return "; ".join(f"{name} = {number(value)}" for name, value in values.items())
+    """'a = 1; b = 2.5', of a mapping or a row of a table."""
+    return "; ".join(f"{name} = {given(value)}" for name, value in values.items())
 
 
 def kernel_words(kernel: Kernel, columns: Sequence[str]) -> str:

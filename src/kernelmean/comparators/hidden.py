@@ -207,7 +207,7 @@ def _emissions(B: np.ndarray, U: np.ndarray, rng: np.random.Generator) -> np.nda
     # signs of columns of Θ, which QR does not draw evenly, change nothing in O
     rotations = np.linalg.qr(rng.standard_normal((ROTATIONS, K, K)))[0]
     candidates = [(theta, _eigenvalues(B, U @ theta)) for theta in rotations]
-    theta, L = max(candidates, key=lambda candidate: _gap(candidate[1][0]))
+    theta, L = max(candidates, key=lambda found: np.diff(np.sort(found[1][0])).min(initial=np.inf))
     return U @ theta @ L
 
 
@@ -216,10 +216,6 @@ def _eigenvalues(B: np.ndarray, directions: np.ndarray) -> np.ndarray:
     C = np.tensordot(directions.T, B, axes=1)
     R = np.linalg.eig(C[0])[1]
     return np.diagonal(np.linalg.pinv(R) @ C @ R, axis1=1, axis2=2).real
-
-
-def _gap(eigenvalues: np.ndarray) -> float:
-    return np.diff(np.sort(eigenvalues)).min(initial=np.inf)
 
 
 def _transitions(UO: np.ndarray, means: np.ndarray, N: np.ndarray) -> np.ndarray:

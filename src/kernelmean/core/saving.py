@@ -46,6 +46,7 @@ class Saveable:
     """Gives a class `save`; `kernelmean.load` brings the object back."""
 
     classes: ClassVar[dict[str, type[Saveable]]] = {}  # by the name that files use
+    was: ClassVar[dict[str, Any]] = {}  # values of parameters in files from before these were there
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -275,6 +276,7 @@ def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
     cls = _class(name)
     if "." in name:  # version 1 put the module in front
         state = cls.from_version1(state)
+    state = cls.was | state
     value = cls.__new__(cls)
     if is_dataclass(cls):
         for key, item in state.items():

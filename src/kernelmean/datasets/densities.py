@@ -250,10 +250,6 @@ def _linear(d: int = 1, sigma: float = 1.0) -> _NormalMixture:
     return _regression(_normal(cov), _row_mean, 0.1)
 
 
-def _toeplitz(d: int = 3) -> _NormalMixture:
-    return _on_toeplitz(check_count(d, "d"), _row_mean)
-
-
 def _mixture() -> _NormalMixture:
     centres, stds = np.array([-4.0, 0.0, 4.0]), np.array([2.0, 0.2, 1.0])
 
@@ -383,7 +379,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "bimodal": _bimodal,
     "dirichlet": _dirichlet,
     "linear": _linear,
-    "toeplitz": _toeplitz,
+    "toeplitz": lambda d=3: _on_toeplitz(check_count(d, "d"), _row_mean),
     "mixture": _mixture,
     "mvn": _mvn,
     "nonlinear1": lambda: _on_toeplitz(10, _waves),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,6 +71,7 @@ LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard devi
     "sample",
     "loo_score",
 )
+@dataclass(eq=False, repr=False)
 class ConditionalDensity(Saveable, BaseEstimator):
     """p(y | x) ∝ max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
 
@@ -190,35 +191,21 @@ class ConditionalDensity(Saveable, BaseEstimator):
         "wide": either(share, "auto"),
         **dict.fromkeys(("intercept", "location", "tune_lengthscale"), auto),
     }
-    _fit: Fit
-    wide: Any = 0.0  # a file of an earlier version has none of these
-    wide_ = 0.0
+    was: ClassVar = {"wide": 0.0}
+    wide_ = 0.0  # a file of an earlier version has none of these
     bend_ = None
 
-    def __init__(
-        self,
-        kernel_x="gaussian",
-        bandwidth=None,
-        reg=None,
-        features=None,
-        *,
-        kernel_y="gaussian",
-        intercept="auto",
-        location="auto",
-        tune_lengthscale="auto",
-        wide="auto",
-        verbose=False,
-    ):
-        self.kernel_x = kernel_x
-        self.bandwidth = bandwidth
-        self.reg = reg
-        self.features = features
-        self.kernel_y = kernel_y
-        self.intercept = intercept
-        self.location = location
-        self.tune_lengthscale = tune_lengthscale
-        self.wide = wide
-        self.verbose = verbose
+    kernel_x: Any = "gaussian"
+    bandwidth: Any = None
+    reg: float | None = None
+    features: Any = None
+    _: KW_ONLY
+    kernel_y: Any = "gaussian"
+    intercept: Any = "auto"
+    location: Any = "auto"
+    tune_lengthscale: Any = "auto"
+    wide: Any = "auto"
+    verbose: Any = False
 
     def fit(self, X, y) -> ConditionalDensity:
         """Learn the conditional density of y given X.

@@ -321,7 +321,8 @@ class Neural(FeatureMap):
         )
         for _ in track(range(how.max_epochs), None, "Neural features", self.verbose):
             network.train()
-            for rows in _batches(train, how.batch_size, rng):
+            batches = max(1, round(len(train) / how.batch_size))
+            for rows in np.array_split(rng.permutation(train), batches):
                 optimiser.zero_grad()
                 pairs.loss(network, rows).backward()
                 optimiser.step()
@@ -452,11 +453,6 @@ def _split(n: int, fraction: float, rng) -> tuple[np.ndarray, np.ndarray]:
     rows = rng.permutation(n)
     size = min(max(1, round(fraction * n)), n - 2)
     return rows[size:], rows[:size]
-
-
-def _batches(rows: np.ndarray, size: int, rng) -> list[np.ndarray]:
-    """The rows shuffled and cut into batches of (nearly) equal size."""
-    return np.array_split(rng.permutation(rows), max(1, round(len(rows) / size)))
 
 
 def _output_width(network, pairs: _Pairs) -> int:

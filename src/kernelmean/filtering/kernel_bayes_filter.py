@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +42,7 @@ REGS = ("reg", "reg_prior", "reg_transition", "reg_smoother")
 
 
 @doors("fit", "tune", "filter", "smooth", "forecast", "predict", "predict_interval")
+@dataclass(eq=False, repr=False)
 class KernelBayesFilter(Saveable, BaseEstimator):
     """p(z_t | x_1, ..., x_t) for a hidden state z, learned from trajectories with z in sight.
 
@@ -125,31 +127,16 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         **dict.fromkeys(REGS, optional(positive(zero=True))),
         "max_active": optional(count(minimum=2)),
     }
-    inference: Any = "kbr"  # a file of an earlier version has none
-
-    def __init__(
-        self,
-        rule="importance",
-        kernel_x="gaussian",
-        kernel_z=None,
-        reg_prior=None,
-        reg=None,
-        reg_transition=None,
-        features=None,
-        reg_smoother=None,
-        max_active=None,
-        inference="kbr",
-    ):
-        self.inference = inference
-        self.rule = rule
-        self.kernel_x = kernel_x
-        self.kernel_z = kernel_z
-        self.reg_prior = reg_prior
-        self.reg = reg
-        self.reg_transition = reg_transition
-        self.features = features
-        self.reg_smoother = reg_smoother
-        self.max_active = max_active
+    rule: str = "importance"
+    kernel_x: Any = "gaussian"
+    kernel_z: Any = None
+    reg_prior: Any = None
+    reg: Any = None
+    reg_transition: Any = None
+    features: Any = None
+    reg_smoother: Any = None
+    max_active: int | None = None
+    inference: str = "kbr"
 
     # ------------------------------------------------------------ learning
 

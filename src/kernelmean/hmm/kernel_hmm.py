@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +19,7 @@ from ..core import arrays
 from ..core.checks import Array, check_choice, check_count
 from ..core.elsewhere import aligned, is_far
 from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
+from ..core.progress import Verbose
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line
 from ..core.threads import doors
@@ -73,6 +74,7 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
     "density",
     "score_samples",
 )
+@dataclass(eq=False, repr=False)
 class KernelHMM(ChainEstimator):
     """x_t a Markov chain on K states, y_t drawn from the law of its state: all learned from y.
 
@@ -155,30 +157,17 @@ class KernelHMM(ChainEstimator):
     0.8
     """
 
-    def __init__(
-        self,
-        n_components=None,
-        kernel="gaussian",
-        refine=True,
-        inference="kbr",
-        random_state=None,
-        *,
-        bandwidth=None,
-        reg=None,
-        features=None,
-        em=None,
-        verbose=False,
-    ):
-        self.n_components = n_components
-        self.kernel = kernel
-        self.refine = refine
-        self.inference = inference
-        self.random_state = random_state
-        self.bandwidth = bandwidth
-        self.reg = reg
-        self.features = features
-        self.em = em
-        self.verbose = verbose
+    n_components: Any = None
+    kernel: Any = "gaussian"
+    refine: bool = True
+    inference: str = "kbr"
+    random_state: Any = None
+    _: KW_ONLY
+    bandwidth: Any = None
+    reg: float | None = None
+    features: Any = None
+    em: EM | None = None
+    verbose: Verbose = False
 
     ALLOWED: ClassVar = {
         "n_components": either(optional(count()), *METHODS),

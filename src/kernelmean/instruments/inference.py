@@ -147,6 +147,7 @@ class StructuralInference:
     the fitted coordinates, for these are shrunk.
     """
 
+    design_: Any
     regressors: Any
     predict: Any
     _fit: StructuralFit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -35,7 +35,7 @@ from .basis import Polynomial
 from .choice import StructuralDraft
 from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
 from .fit import Plan, StructuralFit
-from .formula import Design, read_formula
+from .formula import read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
 from .summary import account
@@ -43,6 +43,7 @@ from .summary import account
 
 @by_blocks("predict", "derivative", tables=("X", "C"))
 @doors("fit", "predict", "summary")
+@dataclass(eq=False, repr=False)
 class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     """Structural function h in Y = h(X) + e, E[e | Z] = 0, by two-stage kernel ridge regression.
 
@@ -133,8 +134,6 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     True
     """
 
-    design_: Design | None
-
     ALLOWED: ClassVar = {
         "reg_stage1": optional(positive(zero=True)),
         "reg_stage2": optional(positive(zero=True)),
@@ -144,29 +143,16 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         "tune_lengthscale": either(flag, "auto"),
     }
 
-    def __init__(
-        self,
-        kernel_x="gaussian",
-        kernel_z="gaussian",
-        reg_stage1=None,
-        reg_stage2=None,
-        split="loo",
-        features=None,
-        random_state=None,
-        trend="auto",
-        tune_lengthscale="auto",
-        verbose=False,
-    ):
-        self.kernel_x = kernel_x
-        self.kernel_z = kernel_z
-        self.reg_stage1 = reg_stage1
-        self.reg_stage2 = reg_stage2
-        self.split = split
-        self.features = features
-        self.random_state = random_state
-        self.trend = trend
-        self.tune_lengthscale = tune_lengthscale
-        self.verbose = verbose
+    kernel_x: Any = "gaussian"
+    kernel_z: Any = "gaussian"
+    reg_stage1: float | None = None
+    reg_stage2: float | None = None
+    split: Any = "loo"
+    features: FeatureMap | None = None
+    random_state: Any = None
+    trend: Any = "auto"
+    tune_lengthscale: Any = "auto"
+    verbose: bool = False
 
     def fit(self, X, y, Z=None, C=None) -> KernelIV:
         """Estimate the structural function.

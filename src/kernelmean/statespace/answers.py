@@ -63,6 +63,8 @@ class SpaceAnswers(ChainEstimator):
     # as files from before these were have them
     backbone_: FittedBackbone | None = None
     range_: np.ndarray | None = None
+    rivals_: dict[str, Any] = {}  # noqa: RUF012
+    dimensions_: dict[int, float] = {}  # noqa: RUF012
 
     # ------------------------------------------------------------ states
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,13 +23,14 @@ from ..core.parameters import (
     options,
     standing_for,
 )
+from ..core.progress import Verbose
 from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import fitted_kernel
 from . import tune
 from .answers import SpaceAnswers
 from .backbone import FittedBackbone
-from .learn import Fit, Plan, Rival
+from .learn import Fit, Plan
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
 
 DEFAULTS = {
@@ -63,6 +64,7 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", "features", *D
 
 @moved(**OLD)
 @doors("tune")
+@dataclass(eq=False, repr=False)
 class KernelStateSpace(SpaceAnswers):
     """x_{t+1} ~ M(x_t, ·), y_t ~ O(x_t, ·), both unknown: learned from y_1, ..., y_n alone.
 
@@ -177,30 +179,17 @@ class KernelStateSpace(SpaceAnswers):
     True
     """
 
-    def __init__(
-        self,
-        n_latent=1,
-        latent="normal",
-        *,
-        refine=True,
-        random_state=None,
-        kernel="gaussian",
-        inference="nodes",
-        bandwidth=None,
-        em=None,
-        backbone="auto",
-        verbose=False,
-    ):
-        self.n_latent = n_latent
-        self.latent = latent
-        self.refine = refine
-        self.random_state = random_state
-        self.kernel = kernel
-        self.inference = inference
-        self.bandwidth = bandwidth
-        self.em = em
-        self.backbone = backbone
-        self.verbose = verbose
+    n_latent: Any = 1
+    latent: Any = "normal"
+    _: KW_ONLY
+    refine: bool = True
+    random_state: Any = None
+    kernel: Any = "gaussian"
+    inference: Any = "nodes"
+    bandwidth: Any = None
+    em: EM | None = None
+    backbone: Any = "auto"
+    verbose: Verbose = False
 
     ALLOWED: ClassVar = {
         "n_latent": either(count(), "auto"),
@@ -211,11 +200,7 @@ class KernelStateSpace(SpaceAnswers):
         "backbone": optional(either(options(Backbone), "auto")),
     }
     noun = "State-space model"
-
-    # as files from before these were have them
-    rivals_: dict[str, Rival] = {}  # noqa: RUF012
-    dimensions_: dict[int, float] = {}  # noqa: RUF012
-    backbone = None
+    was: ClassVar = {"backbone": None}
 
     # ------------------------------------------------------------ learning
 

@@ -115,16 +115,13 @@ class Rows:
         middle_first = sorted(frame.index, key=lambda label: label != "50%")  # which name stays
         distinct = frame.loc[middle_first].drop_duplicates().index
         frame = frame.loc[frame.index.isin(distinct)]
-        labels = [_values(frame.loc[label, list(quantiles[label])]) for label in frame.index]
+        moved = (frame.loc[label, list(quantiles[label])] for label in frame.index)
+        labels = [words.values_words(row) for row in moved]
         return cls(frame, tuple(text or "medians" for text in labels), True)
 
 
 def _quantile(column: pd.Series, q: float) -> float:
     return float(np.quantile(column, q, method="inverted_cdf"))
-
-
-def _values(row: pd.Series) -> str:
-    return ", ".join(f"{name} = {value:.4g}" for name, value in row.items())
 
 
 @dataclass(frozen=True)

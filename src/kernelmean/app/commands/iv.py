@@ -636,8 +636,8 @@ def headline(a: Analysis, column: str) -> str:
         "headline",
         x=column,
         y=a.columns.y,
-        low=number(low),
-        high=number(high),
+        low=words.given(low),
+        high=words.given(high),
         others="" if len(a.columns.regressors) == 1 else SAY("others"),
         change=signed(change[PREDICTION]),
         plain="" if a.plain is None else SAY("plain", change=signed(change[PLAIN])),
@@ -685,7 +685,7 @@ def effect_figure(a: Analysis, column: str, ends: tuple[float, float], along: st
         axes.axhline(0, color=DATA, lw=0.8)
         axes.set(xlabel=along, ylabel=f"effect on {a.columns.y}")
 
-    low, high = map(number, ends)
+    low, high = map(words.given, ends)
     known = {"x": column, "y": a.columns.y, "along": along, "low": low, "high": high}
     caption = SAY("effect", level=level_words(a.level), held=_held(a, column, along), **known)
     return Figure(f"effect-{column}-{along}", caption, plot)
