@@ -586,6 +586,16 @@ def test_the_simplest_of_the_best():
     assert not lines.clear(0.3 * np.random.default_rng(1).standard_normal(100))
 
 
+@pytest.mark.parametrize(("gain", "season", "kept"), [(0.5, 0, 1), (0.5, 12, 2), (5.0, 0, 2)])
+def test_a_transform_is_believed_where_it_is_clearly_likelier(gain, season, kept):
+    """Beside a season that is not asked for."""
+    wave = 4 * np.sin(np.arange(100.0))
+    plain = lines.Judged(Form(1, season=season), None, np.zeros(100))
+    log = replace(plain, transform="log", loglik=wave - wave.mean() + gain / 100)
+    found = lines.believed([plain, log])
+    assert found == (sorted([plain, log], key=lambda j: -j.score) if kept == 2 else [plain])
+
+
 @pytest.mark.parametrize("form", [Form(3), Form(3, "n", 1)])
 def test_lags_are_shrunk_as_dense_ridge_regression(form):
     """By the normal equations, lag l's precision l² times the mean square of an innovation."""

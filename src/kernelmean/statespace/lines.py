@@ -458,11 +458,24 @@ def lasting(tried: list[Judged], every: dict[str | None, Series]) -> list[Judged
     """The likeliest forms of one kind that are no worse far ahead than the autoregression."""
     first = wandering(tried, every)
     most, kept = WORSE * every[first.transform].errors_ahead(first.form), list[Judged]()
-    for j in sorted(tried, key=lambda j: -j.score):
+    for j in believed(tried):
         near = all(kept[0].score - j.score <= FAINT and j.like(other) for other in kept)
         if near and every[j.transform].errors_ahead(j.form) <= most:
             kept.append(j)
     return kept or [first]
+
+
+def believed(tried: list[Judged]) -> list[Judged]:
+    """The likeliest forms first, without those of a transform that is not clearly likelier.
+
+    A mean far ahead in logarithms is above the middle by all that is not known of a variance.
+    Beside a season no such proof is asked for: seasons mostly grow with the level.
+    """
+    likely = sorted(tried, key=lambda j: -j.score)
+    best = {j.transform: j for j in reversed(likely)}
+    plain = best[tried[0].transform]
+    doubted = {name for name, j in best.items() if not clear(j.loglik - plain.loglik)}
+    return [j for j in likely if j.form.season or j.transform not in doubted - {plain.transform}]
 
 
 def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
