@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmean.core.moments import Moments, accumulate, block_rows, row_blocks
+from kernelmean.core.moments import Moments, accumulate, block_rows, how_often, row_blocks
 
 
 @pytest.fixture
@@ -106,3 +106,20 @@ def test_different_moments_do_not_merge():
 def test_blocks_fit_in_memory(width):
     assert block_rows(width) >= 1
     assert block_rows(width) * width * 8 <= 2**27 or width > 10**5
+
+
+def test_copies_of_rows_are_counted(rng):
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=(30, 1))
+    times = np.repeat(np.arange(30), rng.integers(1, 4, 30))
+    found = how_often(X[times], y[times])
+    assert found is not None
+    assert found.tolist() == np.bincount(times)[times].tolist()
+    assert how_often(X, y) is None
+
+
+def test_rows_that_are_the_same_by_chance_are_no_copies(rng):
+    """Categories beside counts: most rows are there several times, x says something of y."""
+    x = rng.integers(0, 8, (400, 1))
+    y = rng.poisson(0.5 + 0.3 * x)
+    assert how_often(x, y) is None
+    assert how_often(x, np.ones((400, 1))) is None

@@ -40,6 +40,11 @@ class TestWidths:
         assert_allclose(log_s - log_s.mean(), 1.2 * (X - X.mean())[:, 0], atol=0.4)
         assert_allclose(model.at(X).std()[:, 0], exact(X).std(), rtol=0.4)
 
+    def test_far_away_are_no_narrower_than_at_any_row(self, model):
+        """Their logarithm would go on as a line, to laws of no width beside a mean that is far."""
+        s = model.location_
+        assert np.all(s.log_size(np.array([[-4.0], [-40.0]])) >= s.size(fan(400, 0)[0]).min() - 0.2)
+
     def test_bring_densities_nearer_to_the_truth(self, model):
         X, y = fan(2000, 1)
         equal = km.ConditionalDensity(location=True).fit(*fan(400, 0))

@@ -603,3 +603,15 @@ def test_paired_errors_allow_less_than_those_of_the_loss():
     assert least < paired < alone
     apart = loss.rows(paired) - loss.rows(least)
     assert_allclose(apart.sum(), 2 * apart.std() * 200**0.5, rtol=0.02)
+
+
+def test_copies_of_a_row_are_left_out_together(xy):
+    X, y = xy[0][:12], xy[1][:12, 0]
+    times = np.repeat(np.arange(12), [1, 2, 3] * 4)
+    n, errors = len(times), []
+    for i in times:
+        some = times[times != i]
+        ridge = KernelRidge(alpha=n * 0.01, kernel="rbf", gamma=1 / (2 * 0.8**2))
+        errors.append((y[i] - ridge.fit(X[some], y[some]).predict(X[[i]])[0]) ** 2)
+    c = embedding(0.01, kernel_y="linear").fit(X[times], y[times])
+    assert c.loo_score_ == pytest.approx(np.mean(errors), rel=1e-6)

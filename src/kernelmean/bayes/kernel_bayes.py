@@ -29,6 +29,7 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
+from ..core.moments import how_often
 from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -144,6 +145,7 @@ class KernelBayes(Saveable, BaseEstimator):
     density_: ConditionalDensity | None = None  # of the rule "density"
     _far: Rows | None = None  # the pairs, where `points_` are some of them
     _of_some = False
+    _copies: np.ndarray | None = None  # how often each pair is there
 
     def __init__(
         self,
@@ -345,8 +347,9 @@ class KernelBayes(Saveable, BaseEstimator):
 
     @stage("observations")
     def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
+        self._copies = how_often(points_x, self.points_)
         if self.tune_lengthscale:
-            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q))
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q, copies=self._copies))
         self.features_x_, self._Phi = fit_pairs(
             self.features, points_x, kernel_x, self.points_, self.kernel_z_
         )
@@ -531,7 +534,8 @@ class KernelBayes(Saveable, BaseEstimator):
             d, C = d * (Phi.shape[0] / n), grid.vectors.T @ every.cross
         # a lengthscale tuned to the data leaves no slack for a heavier regulariser
         one_se = how == "loo" and not self.tune_lengthscale
-        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C).best(one_se, even)[0]
+        own = self._copies if Phi is self._Phi else None
+        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C, copies=own).best(one_se, even)[0]
 
     def _check_settings(self) -> None:
         check_parameters(self)

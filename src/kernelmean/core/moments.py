@@ -18,6 +18,8 @@ from .checks import Array, check_lengths
 from .threads import streamed
 
 FAN = 8  # sums that are merged at a time
+DIFFERENT = 0.5  # share of the differences of y that are left at equal x where rows are copies
+SHARE = 0.1  # of the rows, that are distinct, and that are copies, at least
 DUST = 1e-3  # of a row whose columns are independent
 BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
 
@@ -58,6 +60,27 @@ def canonical_order(*tables) -> np.ndarray:
     spread = rows.std(axis=0)
     away = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return np.lexsort((*rows.T, (away**2).sum(axis=1).round(9)))
+
+
+def how_often(X, Y) -> np.ndarray | None:
+    """How often each row (x, y) is there; None where rows are no copies of each other.
+
+    A row left out says nothing where its copy stays. Rows with few values may also be the same by
+    chance: copies are those whose y differs much less among equal x than among all.
+    """
+    rows, targets = to_numpy(X), to_numpy(Y)
+    n = len(rows)
+    if any(len(np.unique(column)) == n for column in targets.T):
+        return None
+    counts = [_counted(A)[1] for A in (targets, rows)]
+    which, each = _counted(np.hstack([rows, targets]))
+    every, (same_y, same_x, same) = n * (n - 1), (float(c @ (c - 1)) for c in (*counts, each))
+    copied = (same_x - same) * every < DIFFERENT * (every - same_y) * same_x
+    return each[which] if copied and SHARE * n <= len(each) <= (1 - SHARE) * n else None
+
+
+def _counted(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.unique(rows, axis=0, return_inverse=True, return_counts=True)[1:]
 
 
 def row_blocks(*arrays, rows: int) -> Iterator[tuple]:

@@ -24,12 +24,13 @@ from ..core.checks import (
     pairs_wanted,
     refuse_far,
     warn_caller,
+    warn_numerical,
 )
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import canonical_order, evenly
+from ..core.moments import canonical_order, evenly, how_often
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.rows import Rows
@@ -214,6 +215,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         50,000 rows in memory: kernels and bandwidth are chosen on 10,000 evenly spaced rows, λ by
         the score of 4,000 left out of all. Beyond 10,000 rows elsewhere y has a single column.
 
+        Where everything is chosen and the table repeats rows (the same X and y, not for want of
+        other values of y), each counts once, with a `NumericalWarning`.
+
         Parameters
         ----------
         X : array or DataFrame of shape (n, d_x)
@@ -228,6 +232,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         rows, X, y = few_of(SEARCH_ROWS, X=X, y=y)
         points_x, points_y = self._check_pairs(X, y)
         rows = enough(rows, points_y.shape[1], "y")
+        if rows is None and len(self._locations()) > 1:
+            points_x, points_y = once(points_x, points_y)
         order = canonical_order(points_x, points_y)
         rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
         if rows is None and to_be_summed(rows_x, rows_y):
@@ -527,6 +533,17 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def _outward(self, values: Array) -> Array:
         """Without the column axis when y had none."""
         return values[..., 0] if self._one_output else values
+
+
+def once(X, Y) -> tuple[Array, Array]:
+    """Without copies of rows: one left out would leave its copy."""
+    if how_often(X, Y) is None:
+        return X, Y
+    both = np.hstack([arrays.to_numpy(X), arrays.to_numpy(Y)])
+    first = np.sort(np.unique(both, axis=0, return_index=True)[1])
+    n, copies = X.shape[0], X.shape[0] - len(first)
+    warn_numerical(f"{copies:,} of {n:,} rows are copies of others; each row counts once")
+    return frozen(arrays.take(X, first, axis=0)), frozen(arrays.take(Y, first, axis=0))
 
 
 def with_lengthscale(kernel: Any, lengthscale) -> Kernel:

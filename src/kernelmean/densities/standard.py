@@ -166,8 +166,8 @@ class Standard(Saveable):
         Of m, without its rows; None for z = 0. A file of an earlier version has none.
     trust, seen : float
         c, and the largest z of a row.
-    most : array of shape (d_y,) or None
-        That log s can be.
+    least, most : array of shape (d_y,) or None
+        That g, and log s, can be.
     """
 
     where: Location
@@ -176,6 +176,7 @@ class Standard(Saveable):
     trust: float = 1.0
     seen: float = 0.0
     most: np.ndarray | None = None
+    least: np.ndarray | float = -np.inf
 
     @classmethod
     def of(
@@ -190,13 +191,13 @@ class Standard(Saveable):
         trust = 1.0 if Y is None else trusted(off, z)
         off = off * np.exp(-trust * z)[:, None]
         size, log_s = spread(X, off, search)
-        off = off / np.exp(log_s)
+        off, least = off / np.exp(log_s), log_s.min(axis=0)
         log_s = log_s + trust * z[:, None]
         most = None
         if Y is not None:
             widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(off.std(axis=0), TINY))
             most = np.maximum(log_s.max(axis=0), widest)
-        found = cls(where, size, where.smoother, trust, float(z.max()), most)
+        found = cls(where, size, where.smoother, trust, float(z.max()), most, least)
         return found.with_residuals(arrays.like(off, where.residuals)), log_s
 
     @classmethod
@@ -258,7 +259,7 @@ class Standard(Saveable):
     def _bounded(self, X, z: np.ndarray) -> np.ndarray:
         """g(x) + z."""
         X = arrays.to_numpy(X)
-        g = 0.0 if self.size is None else self.size(X)
+        g = 0.0 if self.size is None else np.maximum(self.size(X), self.least)
         log_s = g + np.repeat(z[:, None], self.where.coef.shape[1], axis=1)
         return log_s if self.most is None else np.minimum(log_s, self.most)
 

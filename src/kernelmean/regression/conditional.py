@@ -26,7 +26,7 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, canonical_order, evenly
+from ..core.moments import Moments, canonical_order, evenly, how_often
 from ..core.parameters import auto, check_parameters, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -195,7 +195,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             some = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
             few, those = (arrays.take(A, some, axis=0) for A in (points_x, points_y))
             targets = as_target_map(self.features).fit_transform(those, self.kernel_y_)
-            kernel_x = kernel_x.scaled(best_scale(kernel_x, few, targets, self.intercept_))
+            own = how_often(few, those)
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, few, targets, self.intercept_, own))
         self.features_x_, Phi = fit_pairs(
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
@@ -296,7 +297,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         n, second, cross = self._sums or (n, Phi.T @ Phi / n, Phi.T @ Psi / n)
         grid = solves.EigenGrid.of(second)
         C, free = grid.vectors.T @ cross, float(self.intercept_)
-        return LeaveOneOut.of(Phi, Psi, grid, n=n, C=C, free=free)
+        own = how_often(self.points_x_, self.points_)
+        return LeaveOneOut.of(Phi, Psi, grid, n=n, C=C, free=free, copies=own)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, λ."""

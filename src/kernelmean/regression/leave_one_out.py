@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from ..core import arrays, solves
 from ..core.checks import Array, hushed
@@ -23,7 +25,7 @@ SCALE_PRECISION = 1e-3  # in that of a scale
 PAIRED = 2.0  # standard errors of a difference of losses that a larger λ may cost
 
 
-def best_scale(kernel_x, points_x, Psi, intercept: bool = False) -> float:
+def best_scale(kernel_x, points_x, Psi, intercept: bool = False, copies=None) -> float:
     """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
 
     Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
@@ -32,6 +34,7 @@ def best_scale(kernel_x, points_x, Psi, intercept: bool = False) -> float:
     rows = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
     points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
     targets = centred(targets) if intercept else targets
+    copies = None if copies is None else copies[rows]
 
     def loss(scale: float) -> float:
         with hushed():  # a candidate's rank is nobody's concern
@@ -39,9 +42,8 @@ def best_scale(kernel_x, points_x, Psi, intercept: bool = False) -> float:
             Phi = features.fit_transform(points, kernel_x.scaled(scale))
         Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-        return LeaveOneOut.of(Phi, targets, grid, free=float(intercept)).best(
-            coarse=len(rows) // 2
-        )[1]
+        one = LeaveOneOut.of(Phi, targets, grid, free=float(intercept), copies=copies)
+        return one.best(coarse=len(rows) // 2)[1]
 
     return minimise_log10(loss, *SCALES, points=9, precision=SCALE_PRECISION, n_jobs=cores())[0]
 
@@ -69,10 +71,11 @@ class LeaveOneOut(Saveable):
     some: bool = False  # the rows are some of those that the moments are of
     C: Array | None = None  # where its columns are few; a file of an earlier version has none
     free: float = 0.0  # 1 where rows are centred, beside an intercept that is not penalised
+    copies: np.ndarray | None = None  # how often a row is there: all of them are left out together
 
     @classmethod
     def of(
-        cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None, free=0.0
+        cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None, free=0.0, copies=None
     ) -> LeaveOneOut:
         """Of all rows; or of some of n, with the C of all."""
         P = Phi @ grid.vectors
@@ -82,7 +85,7 @@ class LeaveOneOut(Saveable):
         C = P.T @ (d[:, None] * Psi) if C is None else C
         some = n is not None and n > P.shape[0]
         few = C if 2 * C.shape[1] <= C.shape[0] else None
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some, few, free)
+        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some, few, free, copies)
 
     def __call__(self, reg: float) -> float:
         xp = arrays.namespace(self.P)
@@ -120,7 +123,8 @@ class LeaveOneOut(Saveable):
 
     def _left(self, shrink) -> Array:
         """1 − leverage, kept above zero."""
-        return arrays.at_least(1.0 - self.d * (self.free + (self.P * self.P) @ shrink), 1e-10)
+        own = self.d if self.copies is None else self.d * arrays.like(self.copies, self.d)
+        return arrays.at_least(1.0 - own * (self.free + (self.P * self.P) @ shrink), 1e-10)
 
     def best(self, one_se=False, paired=False, coarse: int = ROWS) -> tuple[float, float]:
         """The minimising λ, within `DECADES` of the trace of ΦᵀDΦ, and its loss.
@@ -182,4 +186,5 @@ class LeaveOneOut(Saveable):
         rows = evenly(n, limit)
         P, cross = (arrays.take(A, rows, axis=0) for A in (self.P, self.cross))
         norms, d = (arrays.take(a, rows, axis=0) for a in (self.norms, self.d))
-        return LeaveOneOut(self.grid, P, cross, self.inner, norms, d, C=self.C, free=self.free)
+        copies = None if self.copies is None else self.copies[rows]
+        return replace(self, P=P, cross=cross, norms=norms, d=d, some=False, copies=copies)
