@@ -10,8 +10,15 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app.commands.posterior import Posteriors, RuleName, Settings, answers, report
-from kernelmean.app.words import SHOWN
+from kernelmean.app.commands.posterior import (
+    Posteriors,
+    RuleName,
+    Settings,
+    answers,
+    headline,
+    report,
+)
+from kernelmean.app.words import SHOWN, numbers
 
 OPTIONS = ("--latent", "a,b", "--observed", "c,d", "--at", "new.csv")
 
@@ -87,6 +94,13 @@ def test_densities_on_the_page_integrate_to_one(tables):
             assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
     assert "50% interval" in answers(found).header
     assert len(report(found, "pairs.csv").figures()) == 2
+    said, seen = headline(found, "b"), found.table.iloc[0]
+    low, high = tables["b"].quantile([0.25, 0.75])
+    for part in (
+        "probability of 50%",
+        *numbers([*seen[["b_mean", "b_lower", "b_upper"]], low, high]),
+    ):
+        assert part in said
 
 
 @pytest.mark.slow

@@ -182,6 +182,17 @@ def _latents(a: Posteriors) -> dict[str, str]:
     return {"Smoothing of the latents": words.kernel_words(smoothing, a.latent)}
 
 
+def headline(a: Posteriors, name: str) -> str:
+    """One sentence: where a latent lies in the first row, and what the observation has brought."""
+    row, tail = a.table.iloc[0], (1 - a.settings.level) / 2
+    before = a.before[name].quantile([tail, 1 - tail])
+    ends = [row[f"{name}_{end}"] for end in ("mean", "lower", "upper")]
+    texts = words.numbers([*ends, *before])
+    told = zip(("mean", "low", "high", "least", "most"), texts, strict=True)
+    known = {"row": a.rows.index[0], "name": name, "level": level_words(a.settings.level)}
+    return SAY("headline", **known, **dict(told))
+
+
 def answers(a: Posteriors) -> Grid:
     """Mean and interval of each latent at the first rows."""
     part = a.table.iloc[: words.SHOWN]
@@ -246,7 +257,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         SAY,
         f"{names(a.latent)} given {names(s.observed)}",
         f"Kernel Bayes' rule · {source} · {words.amount(a.every):,} pairs",
-        [],
+        [headline(a, name) for name in a.latent[:CORNER]],
         [*words.some_of(a.pairs, a.every), *a.notes],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         [Numbers(facts(a))],
