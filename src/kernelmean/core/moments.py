@@ -70,7 +70,7 @@ def how_often(X, Y) -> np.ndarray | None:
     """
     rows, targets = to_numpy(X), to_numpy(Y)
     n = len(rows)
-    if any(len(np.unique(column)) == n for column in targets.T):
+    if any(len(np.unique(column)) == n for column in (*targets.T, *rows.T)):
         return None
     counts = [_counted(A)[1] for A in (targets, rows)]
     which, each = _counted(np.hstack([rows, targets]))
