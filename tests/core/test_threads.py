@@ -10,13 +10,18 @@ from collections import Counter
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from kernelmean.core.threads import cores, doors, one_thread, side_by_side, streamed
+from kernelmean.core.threads import WORTH, cores, doors, one_thread, side_by_side, streamed
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 
 
 def blas_threads() -> set[int]:
     return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+
+def long_enough() -> None:
+    """For a thread of its own."""
+    time.sleep(2 * WORTH)
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +80,29 @@ def test_doors():
 
 def test_tasks_in_order_with_their_first_failure():
     assert side_by_side(lambda a: a * a, range(50), n_jobs=3) == [a * a for a in range(50)]
-    assert side_by_side(lambda a: blas_threads(), [1, 2], n_jobs=2) == [{1}, {1}]
     assert side_by_side(abs, []) == []
 
     def fails(i):
+        long_enough()
         raise ValueError(f"task {i}")
 
     with pytest.raises(ValueError, match="task 0"):
         side_by_side(fails, range(4), n_jobs=2)
+
+
+def test_long_tasks_in_threads_with_one_of_blas():
+    def where(_) -> tuple[int, set[int]]:
+        long_enough()
+        return threading.get_ident(), blas_threads()
+
+    (first, _), *others = side_by_side(where, range(5), n_jobs=2)
+    assert first == threading.get_ident()
+    assert len({thread for thread, _ in others} - {first}) == 2
+    assert all(blas == {1} for _, blas in others)
+
+
+def test_short_tasks_where_they_are():
+    assert set(side_by_side(lambda _: threading.get_ident(), range(50))) == {threading.get_ident()}
 
 
 @pytest.mark.parametrize(("outer", "each"), [(2, 2), (3, 1), (8, 1)])
@@ -100,7 +120,8 @@ def test_tasks_of_tasks_share_the_cores(outer, each):
     def of_a_task(i: int) -> int:
         return max(side_by_side(lambda _: work(i), range(8)))
 
-    assert side_by_side(of_a_task, range(outer), n_jobs=4) == [each] * outer
+    first, *others = side_by_side(of_a_task, range(1 + outer), n_jobs=4)
+    assert first <= cores() and others == [each] * outer
 
 
 def test_what_is_wanted_no_more_stops():
@@ -112,25 +133,27 @@ def test_what_is_wanted_no_more_stops():
         done.append(item)
 
     def of_a_task(i: int) -> int:
-        if i:
+        if i > 1:
             side_by_side(lambda j: work((i, j)), range(500))
+        long_enough()
         return i
 
     answers = streamed(of_a_task, range(4), n_jobs=2)
     assert next(answers) == 0
+    assert next(answers) == 1
     answers.close()
-    assert len(done) < 100  # of 1,500
+    assert len(done) < 100  # of 1,000
 
 
 def test_a_failure_does_not_stop_tasks_ahead_of_it():
     def fails(i: int) -> int:
-        if i:
+        if i > 1:
             raise ValueError(f"task {i}")
         return sum(side_by_side(lambda j: time.sleep(0.002) or j, range(50)))
 
-    answers = streamed(fails, range(3), n_jobs=2)
-    assert next(answers) == sum(range(50))
-    with pytest.raises(ValueError, match="task 1"):
+    answers = streamed(fails, range(4), n_jobs=2)
+    assert [next(answers), next(answers)] == 2 * [sum(range(50))]
+    with pytest.raises(ValueError, match="task 2"):
         next(answers)
 
 

@@ -11,7 +11,6 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 
 from . import arrays
 from .stages import evaluated
-from .threads import side_by_side
 
 SLACK = 0.5  # standard errors that a larger bandwidth or λ may cost
 
@@ -62,7 +61,6 @@ def minimise_log10(
     points: int = POINTS,
     heaviest: bool = False,
     precision: float | None = None,
-    n_jobs: int = 1,
 ) -> tuple[float, float]:
     """Minimise `loss(10**u)` over u in [low, high]: a grid, then Brent's method in its best cell.
 
@@ -74,8 +72,6 @@ def minimise_log10(
         few rows is nearly flat, and bumpy, where there is too little regularisation.
     precision : float, optional
         Of the minimiser's logarithm; None is 1e-4.
-    n_jobs : int
-        Threads for the grid.
 
     Returns
     -------
@@ -86,7 +82,7 @@ def minimise_log10(
         return evaluated(_finite(loss(10.0 ** float(u))))
 
     grid = np.linspace(low, high, points)
-    values = np.array(side_by_side(at, grid, n_jobs))
+    values = np.array([at(u) for u in grid])
     best = _heaviest_minimum(values) if heaviest else int(np.argmin(values))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
     found = minimize_scalar(

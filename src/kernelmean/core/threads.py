@@ -17,11 +17,13 @@ from contextvars import ContextVar, copy_context
 from functools import cache, partial
 from itertools import chain, islice
 from threading import Event, Lock, get_ident
+from time import perf_counter
 from typing import Any, TypeVar
 
 from .stages import timed
 
 T = TypeVar("T")
+WORTH = 0.01  # seconds that a task takes: shorter ones wait for the interpreter more than they gain
 BLAS = ("blas", "mkl_rt", "blis")  # in the paths of libraries that have one
 
 
@@ -99,15 +101,21 @@ def cores() -> int:
 def streamed(task: Callable, items: Iterable, n_jobs: int | None = None) -> Iterator:
     """task(item) of every item, in order, in as many threads as cores (or `n_jobs`).
 
-    No more items are taken than are worked on. What a task raises comes out as it would from a
-    loop: the first failure in order. A single item is done where it is. Tasks that call this again
-    share the cores between them. Where the answers are wanted no more (Ctrl-C), they stop.
+    Items are done where they are until one is `WORTH` a thread. No more items are taken than are
+    worked on. What a task raises comes out as it would from a loop: the first
+    failure in order. Tasks that call this again share the cores between them. Where the answers
+    are wanted no more (Ctrl-C), they stop.
     """
     workers, rest = n_jobs or _SHARE.get() or cores(), iter(items)
-    ahead = list(islice(rest, workers))
     inside = _STOP.get(None)
-    if len(ahead) < 2 or workers == 1:
-        yield from map(partial(_wanted, inside, task), chain(ahead, rest))
+    for item in rest:
+        began = perf_counter()
+        yield _wanted(inside, task, item)
+        if workers > 1 and perf_counter() - began > WORTH:
+            break
+    ahead = list(islice(rest, workers))
+    if len(ahead) < 2:
+        yield from map(partial(_wanted, inside, task), ahead)
         return
     share, stop = max(1, workers // len(ahead)), inside or Event()
     with one_thread(), ThreadPoolExecutor(workers) as pool:

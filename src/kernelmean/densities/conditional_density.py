@@ -36,7 +36,7 @@ from ..core.progress import track
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
-from ..core.threads import doors, side_by_side
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
@@ -505,8 +505,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return [bool(self.location)]
 
     def _search(self, plan: Plan, X, Y) -> Draft:
-        """Drafts side by side on few rows, then a round for the better one on more of them."""
-        found = side_by_side(lambda where: plan.draft(X, Y, where), self._locations())
+        """Drafts on few rows, then a round for the better one on more of them."""
+        found = [plan.draft(X, Y, where) for where in self._locations()]
         drafts = [draft for draft in found if draft is not None]
         best = drafts[0] if len(drafts) == 1 else better(*drafts)
         for draft in track([best], description="Scales", verbose=self.verbose):

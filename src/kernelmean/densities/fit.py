@@ -17,7 +17,6 @@ from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.solves import kept
 from ..core.stages import stage
-from ..core.threads import side_by_side
 from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.move import Move
@@ -255,7 +254,7 @@ def better(plain: Draft, moved: Draft) -> Draft:
     M is a matter of where the density is high: a few values that are often the same decide it.
     With widths it is of something else: they are taken if clearly likelier.
     """
-    more, error = gain(*side_by_side(lambda draft: draft.log_densities, (moved, plain)))
+    more, error = gain(moved.log_densities, plain.log_densities)
     if abs(more) > error:
         return moved if more > 0 else plain
     if moved.plain is not None:

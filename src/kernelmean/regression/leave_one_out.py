@@ -12,7 +12,6 @@ from ..core.checks import Array, hushed
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
 from ..core.moments import canonical_order, evenly
 from ..core.saving import Saveable
-from ..core.threads import cores
 from ..features.landmarks import Nystroem
 
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
@@ -45,7 +44,7 @@ def best_scale(kernel_x, points_x, Psi, intercept: bool = False, copies=None) ->
         one = LeaveOneOut.of(Phi, targets, grid, free=float(intercept), copies=copies)
         return one.best(coarse=len(rows) // 2)[1]
 
-    return minimise_log10(loss, *SCALES, points=9, precision=SCALE_PRECISION, n_jobs=cores())[0]
+    return minimise_log10(loss, *SCALES, points=9, precision=SCALE_PRECISION)[0]
 
 
 def centred(rows) -> Array:

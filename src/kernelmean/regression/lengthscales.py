@@ -11,7 +11,6 @@ import scipy.linalg
 from ..core.checks import hushed
 from ..core.minimise import SLACK
 from ..core.solves import kept, small_inverse
-from ..core.threads import side_by_side
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 
@@ -186,8 +185,7 @@ def best_tie(descend_on: Callable, held_out: Callable, scales: int, n: int) -> f
             found[i, rest] = held_out(u, some, rest)
         return found
 
-    both = side_by_side(lambda pair: losses(*pair), [halves, halves[::-1]])
-    worse = sum(both)
+    worse = losses(*halves) + losses(*halves[::-1])
     worse = worse - worse[np.argmin(worse.mean(axis=1))]
     within = worse.mean(axis=1) <= SLACK * worse.std(axis=1) / n**0.5
     return TIES[int(np.argmax(within))] / n
