@@ -79,6 +79,12 @@ def test_a_category_of_a_formula_is_named_as_a_whole(points):
     assert np.ptp(change) < 1e-9
 
 
+def test_forms_of_the_instruments_alone():
+    model = fitted("gaussian", table(150), kernel_z={"z": "linear"})
+    assert_allclose(model.scales_z_[0], np.inf)
+    assert np.isfinite(model.scales_x_[:2]).all()
+
+
 def test_nothing_but_straight_lines_is_least_squares():
     t = table()
     with_ones = [np.column_stack([np.ones(len(t)), t[c]]) for c in (["x", "w"], ["z", "w"])]

@@ -338,7 +338,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """What is asked for, as these rows allow."""
         few = thinned_parts(parts, SEARCH_ROWS)
         plan = self._planned(forms_of(self.kernel_x, self.kernel_z, roles), parts, few, roles)
-        if not plan.plainer or isinstance(self.kernel_x, Mapping):
+        if not plan.plainer or any(isinstance(k, Mapping) for k in (self.kernel_x, self.kernel_z)):
             return plan
         X, Z = plan.rows
         others = plainer_forms(self.kernel_x, self.kernel_z, X, Z, len(roles.c))
