@@ -18,7 +18,7 @@ import kernelmean as km
 from kernelmean.app import commands, main
 from kernelmean.app.commands import demo, info
 from kernelmean.app.demos.job import Job
-from kernelmean.app.report import Numbers, Prose, Section
+from kernelmean.app.report import Numbers, Prose, Report, Section
 
 TABLES = ["savings", "sunspots", "pacific", "epidemics", "school", "sp500", "schooling"]
 
@@ -83,11 +83,19 @@ def one_job(monkeypatch):
     class Water:
         title = "Water"
 
-        def section(self, folder: Path, quick: bool) -> Section:
+        def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
             numbers = Numbers([("wet", "quick" if quick else "slow", "How it is.")])
             return Section("Water", [Prose("It is wet."), numbers])
 
     monkeypatch.setattr(demo, "jobs", lambda: [Water()])
+
+
+def test_a_quiet_demo_has_quiet_jobs(run, one_job, monkeypatch):
+    told = []
+    monkeypatch.setattr(type(demo.jobs()[0]), "section", lambda self, *how: told.append(how))
+    monkeypatch.setattr(demo, "page", lambda *_: Report("Water"))
+    run("demo", "--quiet", "--no-open")
+    assert [quiet for _, _, quiet in told] == [True]
 
 
 def test_the_page_is_there_while_the_rest_is_at_work(run, one_job, monkeypatch):
@@ -96,7 +104,7 @@ def test_the_page_is_there_while_the_rest_is_at_work(run, one_job, monkeypatch):
     (first,) = demo.jobs()
 
     class Later(type(first)):
-        def section(self, folder: Path, quick: bool) -> Section:
+        def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
             seen.append((folder / "index.html").read_text())
             return Section("Later", [])
 

@@ -45,7 +45,7 @@ def run(settings: Settings) -> Report:
     for position, job in enumerate(todo, start=1):
         with settings.stage(f"{position}/{len(todo)} {job.title}", bars=True):
             try:
-                sections.append(job.section(settings.out, settings.quick))
+                sections.append(job.section(settings.out, settings.quick, settings.quiet))
             except ImportError as err:
                 raise UserError(str(err)) from err
             if position < len(todo):  # the page can be read while the rest is at work

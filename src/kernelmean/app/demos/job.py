@@ -51,14 +51,15 @@ class Job:
         title, line, shown = say("title"), say("line"), say.content["shown"]
         return cls(title, line, shown, say, module.tables, getattr(module, "beside", None))
 
-    def section(self, folder: Path, quick: bool) -> Section:
+    def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
         """Write the tables, do what the line says, and show the answer."""
         tables, say = self.tables(), self.say
         for name, table in tables.items():
             table.to_csv(folder / name, index=False)
         command, *words = shlex.split(self.line)
         answer = import_module(f"..commands.{command}", __package__).COMMAND.answer
-        report = answer([str(folder / word) if word in tables else word for word in words])
+        words = [str(folder / word) if word in tables else word for word in words]
+        report = answer([*words, "--quiet"] if quiet else words)
         blocks = [Prose(say("question")), *report.lead, *self._chosen(report)]
         if self.beside is not None and not quick:
             blocks += self.beside(tables)
