@@ -61,7 +61,7 @@ def number(value: Any, digits: int = 3) -> str:
         return minus(f"{value:,}")
     value = float(value)
     if value == 0 or not math.isfinite(value):
-        return minus(f"{value:.0f}")
+        return minus(f"{value:z.0f}")
     mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
     exponent = int(power)
     if not -4 < exponent < 9:
@@ -92,8 +92,8 @@ def minus(text: str) -> str:
 def numbers(values: Iterable[float], digits: int = 3) -> list[str]:
     """Several numbers with as many decimals as their spread calls for, so that they align.
 
-    >>> numbers([8.1, 8.25, 7.9])
-    ['8.100', '8.250', '7.900']
+    >>> numbers([8.1, 8.25, 7.9]), numbers([-0.001, 5.0])
+    (['8.100', '8.250', '7.900'], ['0.00', '5.00'])
     """
     values = [float(v) for v in values]
     finite = [v for v in values if math.isfinite(v)]
@@ -101,7 +101,7 @@ def numbers(values: Iterable[float], digits: int = 3) -> list[str]:
     decimals = digits - 1 - math.floor(math.log10(spread))
     if decimals > 8 or spread >= 1e9:
         return [number(v, digits + 1) for v in values]
-    return [minus(f"{v:,.{max(0, decimals)}f}") for v in values]
+    return [minus(f"{v:z,.{max(0, decimals)}f}") for v in values]
 
 
 def cells(table: Any) -> np.ndarray:
