@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
-from _harness import Measured, Table, arguments, measure, ratio
+from _harness import Measured, Table, arguments, measure, ratio, rmse
 
 import kernelmean as km
 
@@ -292,6 +292,52 @@ def straight(sizes: list[int], draws: int, first: int = 5000) -> None:
             table.row(design.__name__, ours, line, ours / line)
 
 
+# ---------------------------------------------------------------- a slope beside bent controls
+def card(times: float, rng) -> tuple:
+    """Card's table with a slope of .13, experience bent and residuals of real rows drawn together.
+
+    The college near by moves education as much as there, or `times` as much.
+    """
+    from linearmodels.datasets import card as table
+
+    rows = table.load()
+    C = rows[["exper", "black", "south", "smsa"]].to_numpy(float)
+    z, x, y = (rows[name].to_numpy(float) for name in ("nearc4", "educ", "lwage"))
+    W = np.column_stack([np.ones(len(C)), C, C[:, 0] ** 2])
+    (*b, slope), _, *_ = np.linalg.lstsq(np.column_stack([W, z]), x, rcond=None)
+    moved = W @ b + slope * z
+    e = np.column_stack([x - moved, y - 0.13 * x])
+    mean = W @ np.linalg.lstsq(W, e[:, 1], rcond=None)[0]
+    v, u = np.column_stack([e[:, 0], e[:, 1] - mean])[rng.integers(0, len(x), len(x))].T
+    x = moved + (times - 1) * slope * z + v
+    return x[:, None], 0.13 * x + mean + u, z[:, None], C
+
+
+def slopes(draws: int, first: int = 5000) -> None:
+    """Average derivatives beside the slope of two-stage least squares with experience squared."""
+    from kernelmean.comparators import TwoStageLeastSquares
+
+    columns = "instrument x", "ours", "error", "2SLS", "error", "limits hold", "weak told"
+    table = Table(f"slope of education, truth .13, {draws} draws: mean and error", *columns)
+    for times in (1.0, 2.0, 4.0):
+        found = np.zeros((draws, 4))
+        for i in range(draws):
+            X, y, Z, C = card(times, np.random.default_rng(first + i))
+            model = km.KernelIV().fit(X, y, Z, C)
+            told = model.average_derivative(column=0)
+            more = np.column_stack([C, C[:, 0] ** 2])
+            two = TwoStageLeastSquares().fit(np.hstack([X, more]), y, np.hstack([Z, more]))
+            unit = np.zeros((2, 6))
+            unit[1, 0] = 1.0
+            line = np.diff(two.predict(unit))[0]
+            weak = "yes: F below 10" in str(model.summary())
+            found[i] = told.value, line, told.low <= 0.13 <= told.high, weak
+        own, line, holds, weak = found.T
+        errors = rmse(own, 0.13), rmse(line, 0.13)
+        told = float(own.mean()), errors[0], float(line.mean()), errors[1]
+        table.row(times, *told, float(holds.mean()), float(weak.mean()))
+
+
 # ---------------------------------------------------------------- the table
 def compare(design: str, sizes: list[int], dense_up_to: int, repeats: int = 3) -> None:
     table = Table(
@@ -330,8 +376,10 @@ if __name__ == "__main__":
         compare("demand", [500], dense_up_to=0, repeats=1)
         peers([300], draws=2)
         straight([300], draws=2)
+        slopes(draws=1)
     else:
         peers([300, 2000], draws=20)
         straight([300, 2000], draws=20)
+        slopes(draws=20)
         compare("sigmoid", [1_000, 5_000, 20_000, 100_000, 1_000_000], dense_up_to=5_000)
         compare("demand", [1_000, 5_000, 20_000], dense_up_to=1_000, repeats=1)

@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -37,23 +38,39 @@ def test_one_inside_and_as_before_outside():
     assert blas_threads() == before
 
 
-def test_a_second_thread_neither_sets_nor_restores():
+def test_one_until_the_last_thread_leaves():
     before, entered, leave, seen = blas_threads(), threading.Event(), threading.Event(), []
 
     def stay():
         with one_thread():
             entered.set()
             leave.wait(10)
+            seen.append(blas_threads())
         seen.append(blas_threads())
 
     other = threading.Thread(target=stay)
     with one_thread():
         other.start()
         entered.wait(10)
-        leave.set()
-        other.join()
-        assert seen == [{1}]
-    assert blas_threads() == before
+    assert blas_threads() == {1}
+    leave.set()
+    other.join()
+    assert seen == [{1}, before] and blas_threads() == before
+
+
+def test_any_thread_may_follow():
+    """threadpoolctl would let the first thread alone that ever set a limit set another one."""
+
+    def inside_and_after() -> tuple[set[int], set[int]]:
+        with one_thread():
+            inside = blas_threads()
+        return inside, blas_threads()
+
+    before = blas_threads()
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            assert inside_and_after() == ({1}, before)
+            assert pool.submit(inside_and_after).result() == ({1}, before)
 
 
 def test_an_error_restores():

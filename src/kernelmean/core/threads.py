@@ -28,29 +28,43 @@ BLAS = ("blas", "mkl_rt", "blis")  # in the paths of libraries that have one
 
 
 class _Door(ContextDecorator):
-    """BLAS at one thread from where a thread of the user's comes in until the same one leaves.
+    """BLAS at one thread from where the first thread of the user's comes in until the last leaves.
 
-    A second thread that comes meanwhile finds the limit set, and leaves it alone: OpenBLAS does not
-    let another thread than the one that lowered its number raise it again.
+    threadpoolctl lets no other thread than the one that lowered the number raise it again, unless
+    it is told that this one is done.
     """
 
     def __init__(self) -> None:
-        self._lock, self._owner, self._depth = Lock(), 0, 0
+        self._lock, self._inside, self._first = Lock(), 0, 0
         self._limit: Any = None
 
     def __enter__(self) -> None:
         with self._lock:
-            if not self._depth:
-                self._owner = get_ident()
+            if not self._inside:
+                before = _most_threads()
                 self._limit = _controller().limit(limits=1, user_api="blas")
-            self._depth += self._owner == get_ident()
+                self._first = get_ident() if before > _most_threads() else 0
+            self._inside += 1
 
     def __exit__(self, *error) -> None:
         with self._lock:
-            if self._owner == get_ident() and self._depth:
-                self._depth -= 1
-                if not self._depth:
-                    self._limit.restore_original_limits()
+            self._inside -= 1
+            if not self._inside:
+                if self._first not in (0, get_ident()):
+                    _done(force=True)
+                self._limit.restore_original_limits()
+                _done()
+
+
+def _most_threads() -> int:
+    return max((lib.num_threads for lib in _controller().lib_controllers), default=1)
+
+
+def _done(force: bool = False) -> None:
+    """Other threads may set limits from now on."""
+    for lib in _controller().lib_controllers:
+        if hasattr(lib, "clear_controlling_thread"):  # threadpoolctl 3.8
+            lib.clear_controlling_thread(force=force)
 
 
 @cache
