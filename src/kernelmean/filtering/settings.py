@@ -128,7 +128,6 @@ def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
     rows = slice(longest.start, min(longest.stop, longest.start + SMOOTHED))
     Z, X = arrays.to_numpy(machine.points), machine.points_x[rows, :]
     whole = [slice(0, X.shape[0])]
-    start = machine.first(machine.everywhere())
-    steps = machine.advance(start, X, np.zeros(X.shape[0], bool), whole)
+    steps = machine.track(X, whole)
     errors = [tracking_error(m, Z[rows], Z) for m in smoothed_means(machine, steps, whole)]
     return SMOOTHERS[int(np.argmin(np.nan_to_num(errors, nan=np.inf)))]

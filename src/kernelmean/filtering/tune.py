@@ -30,7 +30,7 @@ from ..features.choose import learns_from_pairs
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel, fitted_kernel
 from .fit import Dynamics, Plan
-from .machine import Machine, Step
+from .machine import Machine
 from .settings import SMOOTHERS, smoothed_means, state_kernel, tracking_error
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
@@ -222,12 +222,12 @@ class _Search:
             errors = np.zeros(len(SMOOTHERS))
             made = self._machines(best["scale_x"], best["scale_z"], best["reg"])
             for machine, part in made[::THINNED]:
-                steps, sequences = _tracked(machine, part), part.held.slices
+                steps, sequences = machine.track(part.held.X, part.held.slices), part.held.slices
                 errors += [part.error(m) for m in smoothed_means(machine, steps, sequences)]
         return SMOOTHERS[int(np.argmin(errors))]
 
     def _error(self, machine: Machine, part: Split) -> float:
-        steps = _tracked(machine, part)
+        steps = machine.track(part.held.X, part.held.slices)
         if self.objective == "smooth":
             steps = machine.backward(steps, part.held.slices)
         return part.error([arrays.to_numpy(step.mean) for step in steps])
@@ -251,12 +251,6 @@ class _Search:
                 plan = replace(plan, reg_prior=regs[0], reg_transition=regs[1])
             self.drafts[scale_z] = drafts
         return self.drafts[scale_z]
-
-
-def _tracked(machine: Machine, part: Split) -> list[Step]:
-    """Filtered steps of the stretches."""
-    first, X = machine.first(machine.everywhere()), part.held.X
-    return machine.advance(first, X, np.zeros(X.shape[0], bool), part.held.slices)
 
 
 @contextmanager
