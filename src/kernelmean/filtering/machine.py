@@ -60,6 +60,7 @@ class Recursion(Saveable, ABC):
     points_x: Array
     kernel_x: Kernel
     kernel_z: Kernel
+    guided: Callable[..., Step]  # of the rule that can be supervised
 
     @abstractmethod
     def first(self, prior: MeanEmbedding) -> Step:
@@ -93,10 +94,6 @@ class Recursion(Saveable, ABC):
     @abstractmethod
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
         """The batch of embeddings of what is observed then."""
-
-    def guided(self, step: Step, x, phi, supervision) -> Step:
-        """An update with supervision (see `KernelBayesFilter.filter`), which one rule can have."""
-        raise ValueError("supervision needs inference='kbr'; this one has 'densities'")
 
     def everywhere(self) -> MeanEmbedding:
         """The law of the training states."""
