@@ -81,11 +81,13 @@ class Plan:
         Q = arrays.row_major(features.fit_transform(points, kernel))
         earlier, later = consecutive(sequences)
         before, after = (arrays.take(Q, rows, axis=0) for rows in (earlier, later))
-        reg = _given_or(self.reg_transition, lambda: choose_transition_reg(before, after))
+        given, prior = self.reg_transition, self.reg_prior
+        reg = float(choose_transition_reg(before, after) if given is None else given)
         read = readout(Q, points)
         transition = Transition.of(spread(before, later, Q), read, len(earlier), reg)
-        typical = typical_beliefs(Q, transition.operator)
-        reg_prior = _given_or(self.reg_prior, lambda: choose_prior_reg(Q, typical))
+        some = evenly(Q.shape[0], TYPICAL)
+        typical = arrays.take(Q, some, axis=0) @ transition.operator.T
+        reg_prior = float(choose_prior_reg(Q, typical) if prior is None else prior)
         # the importance rule over transitions: later states are what earlier ones are seen by
         back = Shares.of(spread(before, earlier, Q), reg_prior, len(earlier))
         smoother = Importance(spread(after, earlier, Q), back, read, 1.0, self.max_active)
@@ -100,15 +102,13 @@ class Plan:
         kernel = fitted_kernel(self.kernel_x, points_x, names=names, name="kernel_x")
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
         Phi, shares, read = arrays.row_major(Phi), draft.shares, draft.smoother.readout
-        reg = _given_or(
-            self.reg,
-            lambda: choose_reg(Phi, shares.Q, shares, draft.typical, self.rule),
-        )
+        if (reg := self.reg) is None:
+            reg = choose_reg(Phi, shares.Q, shares, draft.typical, self.rule)
         rule: Importance | Squared
         if self.rule == "importance":
-            rule = Importance(Phi, shares, read, reg, self.max_active)
+            rule = Importance(Phi, shares, read, float(reg), self.max_active)
         else:
-            rule = Squared.of(Phi, shares, read, reg)
+            rule = Squared.of(Phi, shares, read, float(reg))
         machine = Machine(
             draft.transition, rule, draft.smoother, points_x, draft.points, features.kernel_,
             draft.kernel, features, draft.features, draft.reg_prior, draft.reg_transition,
@@ -123,21 +123,11 @@ class Plan:
         return reg if reg < EXACT else choose_smoother_reg(machine, sequences)
 
 
-def _given_or(value: float | None, choose: Callable[[], float]) -> float:
-    return choose() if value is None else float(value)
-
-
 def state_kernel(kernel, points, names) -> Kernel:
     """The kernel of the states; None is Gaussian at half the median distance."""
     asked = "gaussian" if kernel is None else kernel
     fitted = fitted_kernel(asked, points, names=names, name="kernel_z", argument="Z")
     return fitted.scaled(0.5) if kernel is None else fitted
-
-
-def typical_beliefs(Q, operator) -> Array:
-    """Predictions from a few training states, evenly spaced in time: rows V q(z_i)."""
-    rows = evenly(Q.shape[0], TYPICAL)
-    return arrays.take(Q, rows, axis=0) @ operator.T
 
 
 def choose_transition_reg(before, after) -> float:

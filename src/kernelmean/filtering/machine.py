@@ -61,15 +61,11 @@ class Recursion(Saveable, ABC):
     kernel_x: Kernel
     kernel_z: Kernel
     guided: Callable[..., Step]  # of the rule that can be supervised
+    share: Any = None  # of the law of the training states, at each point; None is the same at all
 
     @abstractmethod
     def first(self, prior: MeanEmbedding) -> Step:
         """The belief `prior` as a step."""
-
-    @property
-    @abstractmethod
-    def usual(self) -> Array:
-        """Weights of the law of the training states, (n,)."""
 
     @abstractmethod
     def predicted(self, step: Step) -> Step:
@@ -94,6 +90,12 @@ class Recursion(Saveable, ABC):
     @abstractmethod
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
         """The batch of embeddings of what is observed then."""
+
+    @property
+    def usual(self) -> Array:
+        """Weights of the law of the training states, (n,)."""
+        n, xp = self.points.shape[0], arrays.namespace(self.points)
+        return xp.full_like(self.points[:, 0], 1.0 / n) if self.share is None else self.share
 
     def everywhere(self) -> MeanEmbedding:
         """The law of the training states."""
@@ -203,13 +205,6 @@ class Machine(Recursion):
             )
         nothing = xp.zeros_like(self.points[:, 0])
         return Step(belief, read, "start", nothing, further=(prior.points, prior.weights))
-
-    @property
-    def usual(self) -> Array:
-        """Equal ones."""
-        return arrays.namespace(self.points).full_like(
-            self.points[:, 0], 1.0 / self.points.shape[0]
-        )
 
     def coordinates(self, X) -> Array:
         """φ(x)."""

@@ -110,12 +110,6 @@ class NodeMachine(Recursion):
         density = arrays.to_numpy(self.kernel_z(self.points)).mean(axis=1)
         return self._step(near / density, "start")
 
-    @cached_property
-    def usual(self) -> np.ndarray:
-        """The shares, or equal weights."""
-        n = len(self.points)
-        return np.full(n, 1.0 / n) if self.share is None else self.share
-
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
         told = self._step(step.belief @ self.transition, "predicted")
