@@ -1,26 +1,31 @@
-"""How a filter is fitted: dynamics learned from the states, then the update from both."""
+"""How a filter is fitted: dynamics from the states, then the update; and what it chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core import arrays
+from ..core import arrays, solves
 from ..core.checks import Array
+from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10, standard_error
+from ..core.moments import evenly
 from ..core.sequences import consecutive, spread
 from ..core.stages import stage
 from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs
 from ..kernels import Kernel, fitted_kernel
-from . import settings
+from ..regression.leave_one_out import LeaveOneOut
 from .machine import Machine, readout
 from .nodes import NodeMachine
-from .steps import Importance, Shares, Squared, Transition
+from .steps import Importance, Shares, Squared, Transition, kept_shares
 
 EXACT = 1e-6  # λ below which the backward pass has it too
+SMOOTHERS = (0.01, 0.03, 0.1, 0.2, 0.5)  # λ of the backward pass
+SMOOTHED = 100  # training rows on which it is chosen
+TYPICAL = 10  # beliefs that stand for those a filter meets
 
 
 @dataclass(frozen=True)
@@ -64,23 +69,25 @@ class Plan:
             for j in np.flatnonzero(array.max(axis=0) == array.min(axis=0)):
                 raise ValueError(f"column {j} of {name} is constant; densities need it to vary")
         kernel_x = fitted_kernel(self.kernel_x, points_x, names=names[0], name="kernel_x")
-        kernel_z = settings.state_kernel(self.kernel_z, points, names[1])
+        kernel_z = state_kernel(self.kernel_z, points, names[1])
         pairs = consecutive(sequences)
         return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
 
     @stage("states")
     def draft(self, points, sequences: list[slice], names) -> Dynamics:
         """V, the shares, and the backward rule, over consecutive states."""
-        kernel = settings.state_kernel(self.kernel_z, points, names)
+        kernel = state_kernel(self.kernel_z, points, names)
         features = as_target_map(self.features)
         Q = arrays.row_major(features.fit_transform(points, kernel))
         earlier, later = consecutive(sequences)
         before, after = (arrays.take(Q, rows, axis=0) for rows in (earlier, later))
-        reg = _given_or(self.reg_transition, lambda: settings.choose_transition_reg(before, after))
+        given, prior = self.reg_transition, self.reg_prior
+        reg = float(choose_transition_reg(before, after) if given is None else given)
         read = readout(Q, points)
         transition = Transition.of(spread(before, later, Q), read, len(earlier), reg)
-        typical = settings.typical_beliefs(Q, transition.operator)
-        reg_prior = _given_or(self.reg_prior, lambda: settings.choose_prior_reg(Q, typical))
+        some = evenly(Q.shape[0], TYPICAL)
+        typical = arrays.take(Q, some, axis=0) @ transition.operator.T
+        reg_prior = float(choose_prior_reg(Q, typical) if prior is None else prior)
         # the importance rule over transitions: later states are what earlier ones are seen by
         back = Shares.of(spread(before, earlier, Q), reg_prior, len(earlier))
         smoother = Importance(spread(after, earlier, Q), back, read, 1.0, self.max_active)
@@ -95,15 +102,13 @@ class Plan:
         kernel = fitted_kernel(self.kernel_x, points_x, names=names, name="kernel_x")
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
         Phi, shares, read = arrays.row_major(Phi), draft.shares, draft.smoother.readout
-        reg = _given_or(
-            self.reg,
-            lambda: settings.choose_reg(Phi, shares.Q, shares, draft.typical, self.rule),
-        )
+        if (reg := self.reg) is None:
+            reg = choose_reg(Phi, shares.Q, shares, draft.typical, self.rule)
         rule: Importance | Squared
         if self.rule == "importance":
-            rule = Importance(Phi, shares, read, reg, self.max_active)
+            rule = Importance(Phi, shares, read, float(reg), self.max_active)
         else:
-            rule = Squared.of(Phi, shares, read, reg)
+            rule = Squared.of(Phi, shares, read, float(reg))
         machine = Machine(
             draft.transition, rule, draft.smoother, points_x, draft.points, features.kernel_,
             draft.kernel, features, draft.features, draft.reg_prior, draft.reg_transition,
@@ -115,8 +120,118 @@ class Plan:
             return float(self.reg_smoother)
         reg = 1.0 if self.reg is None else self.reg
         reg = reg if self.rule == "importance" else reg**0.5  # δ = λ²
-        return reg if reg < EXACT else settings.choose_smoother_reg(machine, sequences)
+        return reg if reg < EXACT else choose_smoother_reg(machine, sequences)
 
 
-def _given_or(value: float | None, choose: Callable[[], float]) -> float:
-    return choose() if value is None else float(value)
+def state_kernel(kernel, points, names) -> Kernel:
+    """The kernel of the states; None is Gaussian at half the median distance."""
+    asked = "gaussian" if kernel is None else kernel
+    fitted = fitted_kernel(asked, points, names=names, name="kernel_z", argument="Z")
+    return fitted.scaled(0.5) if kernel is None else fitted
+
+
+def choose_transition_reg(before, after) -> float:
+    """λ' with the least leave-one-out loss of predicting the next state."""
+    grid = solves.EigenGrid.of(before.T @ before / before.shape[0])
+    return LeaveOneOut.of(before, after, grid).best()[0]
+
+
+def choose_prior_reg(Q, beliefs) -> float:
+    """η that minimises KuLSIF's leave-one-out criterion, averaged over known numerators.
+
+    J(η) = mean_k [(1/2n) Σ_i (r_k(z_i)/(1 − h_i))² − ⟨r_k, m_k⟩], r_k = (QᵀQ/n + ηI)⁻¹m_k,
+    h_i = q_iᵀ(QᵀQ/n + ηI)⁻¹q_i/n (MATH §4; the numerators are beliefs, not samples).
+    """
+    xp, n = arrays.namespace(Q), Q.shape[0]
+    grid = solves.EigenGrid.of(Q.T @ Q / n)
+    few = evenly(n, SEARCH_ROWS)
+    P, M = arrays.take(Q, few, axis=0) @ grid.vectors, beliefs @ grid.vectors
+    P2, M2 = P * P, xp.sum(M * M, axis=0) / M.shape[0]
+
+    def score(reg: float) -> float:
+        shrink = grid.shrink(reg)
+        left = arrays.at_least(1.0 - (P2 @ shrink) / n, 1e-10)
+        ratios = (P @ (shrink[:, None] * M.T)) / left[:, None]
+        return float(0.5 * xp.mean(ratios * ratios) - xp.sum(shrink * M2))
+
+    size = float(xp.sum(grid.values))
+    return minimise_log10(lambda reg: score(reg * size), *DECADES)[0] * size
+
+
+def choose_reg(Phi, Psi, shares: Shares, beliefs, rule: str) -> float:
+    """λ of kernel Bayes' rule by its leave-one-out risk over the given priors.
+
+    The largest within one standard error of the least. The squared rule takes δ = λ²: both
+    filters, 1/(c + λ) and c/(c² + δ), then bend at c = λ.
+    """
+    losses = list(_losses(Phi, Psi, shares, beliefs))
+    if not losses:
+        return 1e-2
+
+    def total(reg: float) -> float:
+        return sum(loss(reg) / seen for loss, seen in losses)
+
+    reg, least = minimise_log10(total, *DECADES)
+    slack = sum(standard_error(loss.rows(reg)) ** 2 / seen for loss, seen in losses) ** 0.5
+    reg = heaviest_within(total, reg, least + slack, DECADES[1])
+    return reg if rule == "importance" else reg**2
+
+
+def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, float]]:
+    """The loss under each belief, over a sample of its rows, and the share of rows in it."""
+    xp = arrays.namespace(Phi)
+    for k in range(beliefs.shape[0]):
+        d = kept_shares(shares.Q @ (shares.gain @ beliefs[k, :]))
+        rows = np.flatnonzero(arrays.to_numpy(d) > 0)
+        if len(rows) > 1:
+            share = arrays.take(d, rows, axis=0) / xp.sum(d)
+            P = arrays.take(Phi, rows, axis=0)
+            grid = solves.EigenGrid.of(P.T @ (share[:, None] * P))
+            loss = LeaveOneOut.of(P, arrays.take(Psi, rows, axis=0), grid, share)
+            few = loss.thinned(SEARCH_ROWS // TYPICAL)
+            yield few, few.P.shape[0] / len(rows)
+
+
+def tracking_error(means, Z: np.ndarray, learned: np.ndarray) -> float:
+    """Mean squared error of means, in units of the variances of the states learned from.
+
+    States that vary by no more than rounding dust do not count; what is not finite is infinite.
+    """
+    size = learned.std(axis=0)
+    varies = size > 1e-8 * np.abs(learned).max(axis=0)
+    off = (np.asarray(means) - Z)[:, varies] / size[varies]
+    error = float(np.mean(off**2)) if varies.any() else 0.0
+    return error if np.isfinite(error) else np.inf
+
+
+def best_smoother(cases: list[tuple[Machine, Any, list[slice], Callable]]) -> float:
+    """λ of the backward pass, of `SMOOTHERS`, with the least error in smoothing rows.
+
+    Of several machines, each with its rows, their sequences, and the error of means of them.
+    """
+    errors = np.zeros(len(SMOOTHERS))
+    for machine, X, sequences, error in cases:
+        steps = machine.track(X, sequences)
+        tracks = {reg: list(steps) for reg in SMOOTHERS}
+        for s in sequences:
+            for i in range(s.stop - 2, s.start - 1, -1):
+                revised = machine.back(steps[i])
+                for reg, track in tracks.items():
+                    track[i] = revised(track[i + 1], reg)
+        means = ([arrays.to_numpy(step.mean) for step in track] for track in tracks.values())
+        errors += [error(track) for track in means]
+    return SMOOTHERS[int(np.argmin(errors))]
+
+
+def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
+    """λ of the backward pass with the least error in smoothing a stretch of the training record.
+
+    The longest sequence's first rows, in units of each state's variance. They were learned from,
+    which flatters the filter and the smoother alike; the λ found is that of fresh rows within a
+    step of the grid.
+    """
+    longest = max(sequences, key=lambda s: s.stop - s.start)
+    rows = slice(longest.start, min(longest.stop, longest.start + SMOOTHED))
+    Z, X = arrays.to_numpy(machine.points), machine.points_x[rows, :]
+    whole = [slice(0, X.shape[0])]
+    return best_smoother([(machine, X, whole, lambda means: tracking_error(means, Z[rows], Z))])

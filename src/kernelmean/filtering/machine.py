@@ -60,32 +60,28 @@ class Recursion(Saveable, ABC):
     points_x: Array
     kernel_x: Kernel
     kernel_z: Kernel
+    guided: Callable[..., Step]  # of the rule that can be supervised
+    share: Any = None  # of the law of the training states, at each point; None is the same at all
 
     @abstractmethod
     def first(self, prior: MeanEmbedding) -> Step:
         """The belief `prior` as a step."""
 
     @abstractmethod
-    def everywhere(self) -> MeanEmbedding:
-        """The law of the training states."""
-
-    @abstractmethod
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
 
     @abstractmethod
-    def observed(self, step: Step, x, supervision=None) -> Step:
-        """The step after one observation, (1, d_x)."""
+    def coordinates(self, X) -> Array:
+        """What an update needs to know of observations, a row each."""
+
+    @abstractmethod
+    def updated(self, steps: list[Step], coordinates) -> list[Step]:
+        """Each step after an observation; those that collapse keep the prediction."""
 
     @abstractmethod
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
-
-    @abstractmethod
-    def advance(
-        self, first: Step, points, missing, sequences, supervise: Callable | None = None
-    ) -> list[Step]:
-        """Filtered steps of all sequences."""
 
     @abstractmethod
     def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
@@ -94,6 +90,57 @@ class Recursion(Saveable, ABC):
     @abstractmethod
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
         """The batch of embeddings of what is observed then."""
+
+    @property
+    def usual(self) -> Array:
+        """Weights of the law of the training states, (n,)."""
+        n, xp = self.points.shape[0], arrays.namespace(self.points)
+        return xp.full_like(self.points[:, 0], 1.0 / n) if self.share is None else self.share
+
+    def everywhere(self) -> MeanEmbedding:
+        """The law of the training states."""
+        return MeanEmbedding.of_parts(self.points, self.usual, None, self.kernel_z)
+
+    def observed(self, step: Step, x, supervision=None) -> Step:
+        """The step after one observation, (1, d_x)."""
+        step, phi = replace(step, collapsed=False), self.coordinates(x)
+        if supervision is None:
+            return self.updated([step], phi)[0]
+        return self.guided(step, x[0, :], phi[0, :], supervision)
+
+    def advance(
+        self, first: Step, points, missing, sequences, supervise: Callable | None = None
+    ) -> list[Step]:
+        """All sequences, side by side, one time after the other.
+
+        `supervise` maps row number, observation and prediction to the supervision, or None.
+        """
+        coordinates = self.coordinates(points)
+        steps: list[Any] = [None] * points.shape[0]
+        for t in range(max(s.stop - s.start for s in sequences)):
+            rows = [s.start + t for s in sequences if s.start + t < s.stop]
+            for i in rows:
+                steps[i] = first if t == 0 else self.predicted(steps[i - 1])
+            plain = []
+            for i in rows:
+                told = None
+                if supervise is not None and not missing[i]:
+                    told = supervise(i, points[i, :], steps[i])
+                if told is not None:
+                    steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
+                elif not missing[i]:
+                    plain.append(i)
+            if not plain:
+                continue
+            news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))
+            for i, step in zip(plain, news, strict=True):
+                steps[i] = step
+        return steps
+
+    def track(self, X, sequences: list[slice]) -> list[Step]:
+        """The same without gaps, from the law of the training states."""
+        first = self.first(self.everywhere())
+        return self.advance(first, X, np.zeros(X.shape[0], bool), sequences)
 
     def backward(self, steps: list[Step], sequences: list[slice]) -> list[Step]:
         """Every step given all of its sequence, from filtered ones."""
@@ -159,11 +206,9 @@ class Machine(Recursion):
         nothing = xp.zeros_like(self.points[:, 0])
         return Step(belief, read, "start", nothing, further=(prior.points, prior.weights))
 
-    def everywhere(self) -> MeanEmbedding:
-        """The law of the training states."""
-        n, xp = self.points.shape[0], arrays.namespace(self.points)
-        weights = xp.full_like(self.points[:, 0], 1.0 / n)
-        return MeanEmbedding.of_parts(self.points, weights, None, self.kernel_z)
+    def coordinates(self, X) -> Array:
+        """φ(x)."""
+        return self.features_x.transform(X)
 
     def predicted(self, step: Step) -> Step:
         """m ← Vm: one step on in time."""
@@ -181,7 +226,7 @@ class Machine(Recursion):
         return m / mass if mass > 1e-9 else arrays.namespace(m).mean(self.shares.Q, axis=0)
 
     def updated(self, steps: list[Step], coordinates) -> list[Step]:
-        """Each step after an observation; those that collapse keep the prediction."""
+        """By kernel Bayes' rule."""
         news = zip(steps, self.rule([step.belief for step in steps], coordinates), strict=True)
         return [self.believe(step, u, read) for step, (u, read) in news]
 
@@ -236,45 +281,6 @@ class Machine(Recursion):
         w, w_s = d * (Phi @ u), strength * (Phi_s @ u)
         read = w @ rule.readout + w_s @ readout(self.features_z.transform(z_s), z_s)
         return self.believe(step, u[: rule.Phi.shape[1]], read, (z_s, w_s))
-
-    def observed(self, step: Step, x, supervision=None) -> Step:
-        """The step after one observation, (1, d_x)."""
-        step = replace(step, collapsed=False)
-        phi = self.features_x.transform(x)
-        if supervision is None:
-            return self.updated([step], phi)[0]
-        return self.guided(step, x[0, :], phi[0, :], supervision)
-
-    # ------------------------------------------------------------ many steps
-
-    def advance(
-        self, first: Step, points, missing, sequences, supervise: Callable | None = None
-    ) -> list[Step]:
-        """All sequences, side by side, one time after the other.
-
-        `supervise` maps row number, observation and prediction to the supervision, or None.
-        """
-        coordinates = self.features_x.transform(points)
-        steps: list[Any] = [None] * points.shape[0]
-        for t in range(max(s.stop - s.start for s in sequences)):
-            rows = [s.start + t for s in sequences if s.start + t < s.stop]
-            for i in rows:
-                steps[i] = first if t == 0 else self.predicted(steps[i - 1])
-            plain = []
-            for i in rows:
-                told = None
-                if supervise is not None and not missing[i]:
-                    told = supervise(i, points[i, :], steps[i])
-                if told is not None:
-                    steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
-                elif not missing[i]:
-                    plain.append(i)
-            if not plain:
-                continue
-            news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))
-            for i, step in zip(plain, news, strict=True):
-                steps[i] = step
-        return steps
 
     # ------------------------------------------------------------ what steps stand for
 

@@ -110,30 +110,20 @@ class NodeMachine(Recursion):
         density = arrays.to_numpy(self.kernel_z(self.points)).mean(axis=1)
         return self._step(near / density, "start")
 
-    def everywhere(self) -> MeanEmbedding:
-        """The law of the training states."""
-        return MeanEmbedding.of_parts(self.points, self._usual, None, self.kernel_z)
-
-    @cached_property
-    def _usual(self) -> np.ndarray:
-        n = len(self.points)
-        return np.full(n, 1.0 / n) if self.share is None else self.share
-
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
         told = self._step(step.belief @ self.transition, "predicted")
         return replace(told, previous=step.mean)
 
-    def observed(self, step: Step, x, supervision=None) -> Step:
-        """The step after one observation, (1, d_x); supervision is refused before it comes here."""
-        return self._updated(replace(step, collapsed=False), self.log_densities(x)[:, 0])
+    def coordinates(self, X) -> np.ndarray:
+        """log p(x|z_j) of some observations and all nodes, (m, N)."""
+        return self._laws.log_density(X).T
 
-    def log_densities(self, X) -> np.ndarray:
-        """log p(x|z_j) of all nodes and some observations, (N, m)."""
-        return self._laws.log_density(X)
-
-    def _updated(self, step: Step, log_density: np.ndarray) -> Step:
+    def updated(self, steps: list[Step], coordinates) -> list[Step]:
         """Bayes' rule; an observation unlike any seen in training changes nothing."""
+        return [self._one(*pair) for pair in zip(steps, coordinates, strict=True)]
+
+    def _one(self, step: Step, log_density: np.ndarray) -> Step:
         top = float(log_density.max())
         if top < self.least - ABSURD:
             return replace(step, collapsed=True)
@@ -148,22 +138,8 @@ class NodeMachine(Recursion):
     def _step(self, weights: np.ndarray, kind: str) -> Step:
         """Weights in proportion to these; the usual ones where they come to nothing."""
         total = weights.sum()
-        w = weights / total if total > 0 else self._usual
+        w = weights / total if total > 0 else self.usual
         return Step(w, np.concatenate([[1.0], w @ self.points]), kind, w)
-
-    # ------------------------------------------------------------ many steps
-
-    def advance(self, first: Step, points, missing, sequences, supervise=None) -> list[Step]:
-        """All sequences, one after the other."""
-        seen = np.flatnonzero(~np.asarray(missing))
-        column = dict(zip(seen.tolist(), range(len(seen)), strict=True))
-        told = self.log_densities(points[seen]) if len(seen) else np.empty((len(self.points), 0))
-        steps: list[Step] = []
-        for sequence in sequences:
-            for t in range(sequence.start, sequence.stop):
-                step = first if t == sequence.start else self.predicted(steps[-1])
-                steps.append(self._updated(step, told[:, column[t]]) if t in column else step)
-        return steps
 
     # ------------------------------------------------------------ what steps stand for
 

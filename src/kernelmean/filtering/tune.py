@@ -29,9 +29,8 @@ from ..core.threads import one_thread
 from ..features.choose import learns_from_pairs
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel, fitted_kernel
-from .fit import Dynamics, Plan
-from .machine import Machine, Step
-from .settings import SMOOTHERS, smoothed_means, state_kernel, tracking_error
+from .fit import Dynamics, Plan, best_smoother, state_kernel, tracking_error
+from .machine import Machine
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
 FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
@@ -89,8 +88,7 @@ class Split:
 
     def error(self, means) -> float:
         """Mean squared error of these means of the stretches, in units of the states' variances."""
-        error = tracking_error(means, arrays.to_numpy(self.held.Z), arrays.to_numpy(self.learn.Z))
-        return error if np.isfinite(error) else np.inf
+        return tracking_error(means, arrays.to_numpy(self.held.Z), arrays.to_numpy(self.learn.Z))
 
 
 def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
@@ -219,15 +217,11 @@ class _Search:
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
         with _quiet():
-            errors = np.zeros(len(SMOOTHERS))
-            made = self._machines(best["scale_x"], best["scale_z"], best["reg"])
-            for machine, part in made[::THINNED]:
-                steps, sequences = _tracked(machine, part), part.held.slices
-                errors += [part.error(m) for m in smoothed_means(machine, steps, sequences)]
-        return SMOOTHERS[int(np.argmin(errors))]
+            made = self._machines(best["scale_x"], best["scale_z"], best["reg"])[::THINNED]
+            return best_smoother([(m, p.held.X, p.held.slices, p.error) for m, p in made])
 
     def _error(self, machine: Machine, part: Split) -> float:
-        steps = _tracked(machine, part)
+        steps = machine.track(part.held.X, part.held.slices)
         if self.objective == "smooth":
             steps = machine.backward(steps, part.held.slices)
         return part.error([arrays.to_numpy(step.mean) for step in steps])
@@ -251,12 +245,6 @@ class _Search:
                 plan = replace(plan, reg_prior=regs[0], reg_transition=regs[1])
             self.drafts[scale_z] = drafts
         return self.drafts[scale_z]
-
-
-def _tracked(machine: Machine, part: Split) -> list[Step]:
-    """Filtered steps of the stretches."""
-    first, X = machine.first(machine.everywhere()), part.held.X
-    return machine.advance(first, X, np.zeros(X.shape[0], bool), part.held.slices)
 
 
 @contextmanager

@@ -178,7 +178,7 @@ class Kernel(Saveable):
         )
 
     def pull(self, X, Y) -> Array | None:
-        """−f'(r)/r up to a constant, the weights of the preimage iteration, if there are any."""
+        """−f'(r)/r in units of ℓ, the weights of the preimage iteration, if there are any."""
         return self.gram_of(X, Y) if self._gaussian else None
 
     def lift(self, X) -> Array:

@@ -111,6 +111,16 @@ class _Radial(Kernel):
             )
         return self.lengthscale
 
+    def scale_gradient(self, X, Y, W) -> np.ndarray:
+        # ∂k/∂log ℓ_j = −f'(r)/r (x_j − y_j)²/ℓ_j²
+        pull = self.pull(X, Y)
+        if pull is None:
+            return super().scale_gradient(X, Y, W)
+        X, Y, W = self.in_units(X), self.in_units(Y), W * pull
+        xp = arrays.namespace(X)
+        slopes = xp.sum(W, axis=1) @ (X * X) + xp.sum(W, axis=0) @ (Y * Y)
+        return arrays.to_numpy(slopes - 2 * xp.sum(X * (W @ Y), axis=0))
+
     def smoothing(self, bandwidth) -> Kernel:
         if bandwidth is None:
             return self
@@ -202,14 +212,6 @@ class Gaussian(_Radial, named=True, tuned=True):
     def _by_columns(self) -> bool:
         return False  # the product over columns is the same function
 
-    def scale_gradient(self, X, Y, W) -> np.ndarray:
-        # ∂k/∂log ℓ_j = k (x_j − y_j)²/ℓ_j²
-        X, Y = self.in_units(X), self.in_units(Y)
-        W = W * self._profile(arrays.sq_dists(X, Y))
-        xp = arrays.namespace(X)
-        slopes = xp.sum(W, axis=1) @ (X * X) + xp.sum(W, axis=0) @ (Y * Y)
-        return arrays.to_numpy(slopes - 2 * xp.sum(X * (W @ Y), axis=0))
-
     def derivative_of(self, X, Y, column: int) -> Array:
         scale = self._resolved("differentiate")
         width = scale if isinstance(scale, float) else scale[column]
@@ -245,7 +247,8 @@ class _MaternFamily(_Radial):
         if self.columnwise or self.nu <= 1:
             return None
         sq = arrays.sq_dists(self.in_units(X), self.in_units(Y))
-        return _matern(arrays.namespace(sq).sqrt(sq * (2 * self.nu)), self.nu - 1)
+        t = arrays.namespace(sq).sqrt(sq * (2 * self.nu))
+        return _matern(t, self.nu - 1) * (self.nu / (self.nu - 1))
 
     def derivative_of(self, X, Y, column: int) -> Array:
         # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
