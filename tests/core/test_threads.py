@@ -55,7 +55,8 @@ def test_one_until_the_last_thread_leaves():
     assert blas_threads() == {1}
     leave.set()
     other.join()
-    assert seen == [{1}, before] and blas_threads() == before
+    assert seen == [{1}, before]
+    assert blas_threads() == before
 
 
 def test_any_thread_may_follow():
@@ -138,7 +139,8 @@ def test_tasks_of_tasks_share_the_cores(outer, each):
         return max(side_by_side(lambda _: work(i), range(8)))
 
     first, *others = side_by_side(of_a_task, range(1 + outer), n_jobs=4)
-    assert first <= cores() and others == [each] * outer
+    assert first <= cores()
+    assert others == [each] * outer
 
 
 def test_what_is_wanted_no_more_stops():
