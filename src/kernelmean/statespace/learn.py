@@ -113,14 +113,16 @@ class Plan(drafts.Plan):
         return replace(other, backbone=found.line.centred(far), rivals=contest.rivals)
 
     def without_states(self, draft: Draft) -> Held:
-        """Rows as draws of one law, as near to a normal one as rows held out like best."""
+        """Rows as draws of one law; nearly a normal one, where they are too few for a bandwidth."""
         rows = draft.rows
         how, effort = self.settings(draft, None), Effort(half_iter=1, more=1)
         numbers, search = searching(rows, draft.kernel, how, SEARCHED, effort=effort)
         one = np.ones((len(numbers), 1))
         start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
         factor, held = search.over_bandwidths(start, search.factor)
-        return Held(numbers, search.guarded(map(Shrunken, SHARES), start, factor, held)[1])
+        if not search.searched:
+            held = search.guarded(map(Shrunken, SHARES), start, factor, held)[1]
+        return Held(numbers, held)
 
     @stage("backbone")
     def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
