@@ -329,6 +329,16 @@ def test_the_summary_says_how_rivals_did(fitted):
     assert "Backbone" in fitted.summary()
 
 
+def test_few_normal_innovations_are_judged_by_nearly_a_normal_law():
+    """A walk of 32 rows: the line is "no change", and its law not much worse than a normal one."""
+    X = np.cumsum(np.random.default_rng(0).standard_normal(32))[:, None]
+    options = km.Backbone(order=0, difference=1, trend="n", transform=None)
+    held = km.KernelStateSpace(backbone=options, em=QUICK).fit(X).rivals_
+    line, same = held["the backbone alone"], held["no change"]
+    assert line.rmse == pytest.approx(same.rmse, rel=0.05)
+    assert line.loglik > same.loglik - 0.1
+
+
 @pytest.mark.slow
 def test_units_and_shifts_do_not_decide(walk):
     m = km.KernelStateSpace(em=QUICK).fit(walk)
@@ -446,6 +456,8 @@ def test_what_was_differenced_twice_ends_in_a_line():
     X = np.cumsum(y)[:, None]
     options = km.Backbone(order=0, difference=1, season=4, transform=None)
     assert {form.trend for form in lines.forms(0, options) if form.lost == 5} == {"n"}
+    free = lines.forms(0, km.Backbone(season=4))
+    assert {form.trend for form in free if form.by_difference} == {"n"}
     line = as_series(X).fitted(Form(0, "n", 1, 0.35, 4, "difference", 0.5))[0]
     moved, whole = line.centred(np.array([0.7])), (np.ones(80, dtype=bool), [slice(0, 80)])
     past = moved.track(X, *whole).last[0]

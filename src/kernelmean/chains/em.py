@@ -317,9 +317,12 @@ class Refinement:
 
     @stage("bandwidths")
     def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, HeldOut]:
-        """The bandwidth of the best held-out log-likelihood, from the first one outwards; both."""
+        """The bandwidth of the best held-out log-likelihood, from the first one outwards; both.
+
+        The first one where none is looked for.
+        """
         found = {factor: self.held_out(factor, first)}
-        for step in (1 / STEP, STEP):
+        for step in (1 / STEP, STEP) if self.searched else ():
             h = factor
             while NARROWEST <= h * step / self._thumb <= WIDEST and found[h].total == max(
                 held.total for held in found.values()

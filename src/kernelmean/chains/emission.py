@@ -26,6 +26,7 @@ LANDMARK_ROWS = 20_000  # rows they are chosen among
 CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
+SHARES = (0.5, 0.9, 0.98)  # of a normal law in each law, one after the other
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
 LOG_2PI = float(np.log(2 * np.pi))
 

@@ -10,7 +10,7 @@ from ..chains import draft as drafts
 from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
 from ..chains.driven import driven
 from ..chains.em import AnySmoothing, Climb, random_starts
-from ..chains.emission import Shrunken, SmoothingByState
+from ..chains.emission import SHARES, Shrunken, SmoothingByState
 from ..chains.markov import predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
@@ -24,7 +24,6 @@ from ..kernels import Gaussian
 from .spectral import SpectralFit, fit_spectral
 
 SOME = 1e-12  # weight of a row in a law, at the least
-SHARES = (0.5, 0.9, 0.98)  # of a normal law in each emission law, one after the other
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold

@@ -12,7 +12,7 @@ import numpy as np
 from ..chains import draft as drafts
 from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
 from ..chains.em import Climb, Effort
-from ..chains.emission import Guard, Smoothing
+from ..chains.emission import SHARES, Guard, Shrunken, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
 from ..chains.variates import Variates
@@ -113,15 +113,16 @@ class Plan(drafts.Plan):
         return replace(other, backbone=found.line.centred(far), rivals=contest.rivals)
 
     def without_states(self, draft: Draft) -> Held:
-        """Rows as draws of one law."""
+        """Rows as draws of one law; nearly a normal one, where they are too few for a bandwidth."""
         rows = draft.rows
         how, effort = self.settings(draft, None), Effort(half_iter=1, more=1)
         numbers, search = searching(rows, draft.kernel, how, SEARCHED, effort=effort)
         one = np.ones((len(numbers), 1))
         start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
-        if search.searched:
-            return Held(numbers, search.over_bandwidths(start, search.factor)[1])
-        return Held(numbers, search.held_out(search.factor, start))
+        factor, held = search.over_bandwidths(start, search.factor)
+        if not search.searched:
+            held = search.guarded(map(Shrunken, SHARES), start, factor, held)[1]
+        return Held(numbers, held)
 
     @stage("backbone")
     def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
@@ -377,11 +378,9 @@ class Learner:
         found, factor = search.best_start([(logb[numbers], chain) for logb, chain in starts])
         if found.value < hopeless:
             return None
+        factor, held = search.over_bandwidths(found, factor)
         if search.searched:
-            factor, held = search.over_bandwidths(found, factor)
             search, held = search.guarded(self.stronger(), found, factor, held)
-        else:
-            held = search.held_out(factor, found)
         strength = cast(LinearGuard, search.guard_of).strength
         judged = Held(numbers, held, factor, strength * len(self.latent.nodes))
         if self.settings.bandwidth is None:

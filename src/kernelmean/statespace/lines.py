@@ -167,9 +167,9 @@ def forms(order: int, options: Any) -> Iterator[Form]:
         seasonal = [("dummies", 0.0), *(("difference", m) for m in SEASONS)]
     differences = (0, 1) if options.difference == "auto" else (options.difference,)
     for d, (kind, memory) in product(differences, seasonal):
-        # without a constant levels are zero; a line in time, and a parabola, which a constant is in
-        # what was differenced twice, are drawn where they are asked for
-        usual = (("c",), ("c", "n"), ("n",))[d + (kind == "difference")]
+        # without a constant levels are zero; a line in time is drawn where it is asked for, as is
+        # what a constant is in seasonal differences: that of few years, or a parabola
+        usual = ("n",) if kind == "difference" else (("c",), ("c", "n"))[d]
         asked = {"auto": usual, "drift": ("n",)}
         for trend in asked.get(options.trend, (options.trend,)):
             for theta in LEVELS if d else MEMORIES:
