@@ -98,8 +98,8 @@ def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
     few = arrays.take(X, canonical_order(X)[evenly(X.shape[0], MEDIAN_ROWS)], axis=0)
     if X.shape[1] == 1:
         return kernel.resolve(few, argument)
-    varies = xp.max(X, axis=0) > xp.min(X, axis=0)
-    units = xp.where(varies, xp.std(X, axis=0), xp.ones_like(X[0]))
+    spread, still = xp.std(X, axis=0), xp.max(X, axis=0) == xp.min(X, axis=0)
+    units = xp.where(still | (spread == 0.0), xp.ones_like(spread), spread)
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
 
 

@@ -35,24 +35,21 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
         If there is a single row, or every column is constant.
     """
     X = arrays.to_numpy(as_points(X, name, min_rows=2))
-    if np.array_equal(X.min(axis=0), X.max(axis=0)):
+    if len(X) > MEDIAN_ROWS:
+        X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
+    found = [_median(part) for part in (X.T[:, :, None] if columnwise else [X])]
+    if not any(found):
         raise ValueError(
             f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale"
         )
-    if len(X) > MEDIAN_ROWS:
-        X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
-    if not columnwise:
-        return _median(X)
-    return tuple(_median(X[:, [j]]) for j in range(X.shape[1]))
+    return tuple(median or 1.0 for median in found) if columnwise else found[0]
 
 
 def _median(X: np.ndarray) -> float:
-    """Among the pairs that differ where most do not, one where none does."""
+    """Among the pairs that differ where most do not, zero where none does."""
     distances = pdist(X)
     median = float(np.median(distances, overwrite_input=True))
-    if median == 0.0:
-        median = float(np.median(distances[distances > 0])) if distances.any() else 1.0
-    return median
+    return median or float(np.median(distances[distances > 0])) if distances.any() else 0.0
 
 
 @dataclass(frozen=True)
