@@ -211,7 +211,7 @@ def spoilt(train: pd.DataFrame, what: str) -> pd.DataFrame:
         ("text", "column 'u' of bad.csv holds text"),
         ("gap", "missing values: 'u' 1; add --drop-missing to leave out 1 of 150 rows"),
         ("infinite", "bad.csv has infinite values: 'east' 1"),
-        ("constant", "--state"),
+        ("constant", "column 'u' is 3 in every row; leave it out"),
         ("few", "19 rows to learn from are too few"),
     ],
 )

@@ -107,6 +107,7 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ('y,x,z\n1,"1,234,567",3\n', "if its commas set thousands apart, take them out"),
         ('y,x,z\n1,"1,234",3\n', "decimal commas add --decimal ','; if its commas set thousands"),
         ("y,x,z\n1,2020-01-02,3\n", "holds text: '2020-01-02'"),
+        ('y,x,z\n1,"$1,085",3\n2,$85,1\n', r"'\$1,085' in row 1; take currency signs, percent"),
         ("y,x,z\n1,,3\n4,5,\n7,8,9\n", "'x' 1, 'z' 1; add --drop-missing to leave out 2 of 3 rows"),
         ("y,x,z\n1,inf,3\n", "infinite values: 'x' 1"),
         ("y,x,x,z\n1,2,3,4\n", "more than one column named 'x'"),

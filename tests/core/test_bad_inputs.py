@@ -980,6 +980,17 @@ def test_text_columns_of_a_data_frame_are_named():
             DOORS[door][1](frame)
 
 
+def test_columns_of_dates_and_names_that_are_there_twice_are_named():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(good(), columns=["a", "b"])
+    days = pd.date_range("2020-01-31", periods=N, tz="Europe/Berlin")
+    for when in (days, days - days[0], days.tz_localize(None).to_period("M")):
+        with pytest.raises(ValueError, match=r"X has columns of dates \['when'\]"):
+            km.ConditionalEmbedding().fit(frame.assign(when=when), frame["a"])
+    with pytest.raises(ValueError, match="X has more than one column named b; rename"):
+        km.ConditionalEmbedding().fit(pd.concat([frame, frame[["b"]]], axis=1), frame["a"])
+
+
 # -------------------------------------------------------------------------------------- parameters
 @pytest.mark.parametrize("bad", ["gausian", "", 3, None, ["gaussian"], km.Gaussian])
 @pytest.mark.parametrize(

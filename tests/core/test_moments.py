@@ -123,3 +123,14 @@ def test_rows_that_are_the_same_by_chance_are_no_copies(rng):
     y = rng.poisson(0.5 + 0.3 * x)
     assert how_often(x, y) is None
     assert how_often(x, np.ones((400, 1))) is None
+
+
+@pytest.mark.parametrize("values", [4, 10])
+def test_who_is_well_is_no_copy_of_others_who_are(rng, values):
+    """As visits to doctors: the same zeros in most rows, and no two of the others alike."""
+    ill = rng.uniform(size=(600, 1)) < 0.4
+    X = np.where(ill, rng.integers(0, values, (600, 4)), 0.0)
+    y = np.where(ill, rng.poisson(2.0, (600, 1)), 0.0)
+    assert how_often(X, y) is None
+    some = rng.permutation(600)[:300]
+    assert how_often(X[np.r_[some, some]], y[np.r_[some, some]]) is not None

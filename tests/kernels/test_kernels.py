@@ -366,10 +366,15 @@ class TestMedian:
         with pytest.raises(ValueError, match="(?i)constant|identical|distinct|median"):
             make().resolve(np.ones((10, 2)))
 
-    def test_a_constant_column_is_refused_and_named(self):
-        X = np.column_stack([np.arange(10.0), np.ones(10)])
-        with pytest.raises(ValueError, match="(?i)column.*1|1.*column"):
-            km.Gaussian(columnwise=True).resolve(X)
+    def test_a_constant_column_beside_others_has_lengthscale_one(self):
+        X = np.column_stack([np.arange(10.0), np.full(10, 0.1)])
+        assert km.Gaussian(columnwise=True).resolve(X).lengthscale == (3.0, 1.0)
+        with pytest.raises(ValueError, match="X is constant"):
+            km.Gaussian(columnwise=True).resolve(X[:, 1:])
+
+    def test_a_rare_indicator_need_not_be_among_the_rows_looked_at(self):
+        X = np.column_stack([np.arange(3_000.0), np.arange(3_000) == 1_234])
+        assert km.Gaussian(columnwise=True).resolve(X).lengthscale[1] == 1.0
 
     def test_mostly_duplicated_rows_have_median_zero_and_are_refused_or_handled(self):
         """Over half of the pairs coincide: the answer must be positive, or a clear refusal."""

@@ -539,6 +539,33 @@ def test_a_scale_does_not_depend_on_the_order_of_rows():
     assert_allclose(scales[1], scales[0], rtol=0.01)
 
 
+@pytest.mark.parametrize(
+    "model", [km.ConditionalEmbedding(), km.KernelBayes()], ids=lambda m: type(m).__name__
+)
+def test_units_of_columns_do_not_matter(model):
+    """What matters least may be counted in the largest numbers, and a column may be constant."""
+    rng = np.random.default_rng(11)
+    X, new = rng.normal(size=(120, 3)), rng.uniform(-1.0, 1.0, size=(40, 3))
+    Y = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1]]) + 0.1 * rng.standard_normal((120, 2))
+    X[:, 2] = new[:, 2] = 0.1
+    units, of_y = np.array([1e-6, 1.0, 1e9]), np.array([1e9, 1e-9])
+    expected = model.fit(X, Y).predict(new)
+    assert_allclose(
+        model.fit(X * units, Y * of_y).predict(new * units) / of_y, expected, 1e-4, 1e-4
+    )
+    assert ((expected[:, 0] - np.sin(2 * new[:, 0])) ** 2).mean() < 0.03
+
+
+def test_a_law_is_never_of_width_zero_beside_a_wide_interval():
+    """Signed weights may have no variance where the law is wide."""
+    points, weights = np.array([[-4.0], [-1.0], [0.0], [1.0], [4.0]]), [-0.2, 0.5, 0.4, 0.5, -0.2]
+    law = km.MeanEmbedding(points, weights, km.Gaussian(1.0))
+    assert law.cov() == 0.0
+    low, high = law.quantile(0.159), law.quantile(0.841)
+    assert_allclose(law.std(), 0.5 * (high - low))
+    assert law.std() > 0.5
+
+
 def test_a_loss_from_few_rows_is_the_loss_where_these_stand_for_the_others():
     """Every row is there twice, and one of each two is among those whose leverage is looked at."""
     rng = np.random.default_rng(5)

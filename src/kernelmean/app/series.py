@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
 BEFORE = 40  # rows drawn before a forecast
 
+DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
 ENDS = ("mean", "lower", "upper")
 
 SequenceColumn = Annotated[str | None, typer.Option(help="Column that tells sequences apart.")]
@@ -55,6 +56,8 @@ class Rows:
         The columns that tell sequences apart, and that name the rows.
     inputs : DataFrame, optional
         What is known of every row beforehand.
+    backwards : list of str
+        What to say of a column that seems to be the time, and goes back.
     """
 
     frame: pd.DataFrame
@@ -63,6 +66,7 @@ class Rows:
     times: np.ndarray | None = None
     labels: tuple[str | None, str | None] = (None, None)
     inputs: pd.DataFrame | None = None
+    backwards: list[str] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -76,8 +80,9 @@ class Rows:
             begins |= _changes(label, table, sequence)
             names = [str(v) for v in label[begins]]
         rows = cls(frame, np.diff(np.flatnonzero(begins), append=len(begins)).tolist(), names)
-        times = None if time is None else read_times(table, time, rows)
-        return cls(frame, rows.lengths, names, times, (sequence, time))
+        if time is None:
+            return replace(rows, labels=(sequence, None), backwards=_backwards(table, rows))
+        return replace(rows, times=read_times(table, time, rows), labels=(sequence, time))
 
     @property
     def slices(self) -> list[slice]:
@@ -130,8 +135,11 @@ class Rows:
         gone = self.frame[list(columns)].isna()
         some = int((gone.any(axis=1) & ~gone.all(axis=1)).sum())
         if not some or gone.any(axis=1).all():
-            return []
-        return [f"{some:,} of {len(gone):,} rows have some of the {what} and not others; {count}."]
+            return self.backwards
+        return [
+            *self.backwards,
+            f"{some:,} of {len(gone):,} rows have some of the {what} and not others; {count}.",
+        ]
 
 
 def last(rows: slice, longest: int) -> slice:
@@ -189,21 +197,55 @@ def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
 
 def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
     """Numbers or dates, which must not go back within a sequence."""
-    column = table.frame[name].loc[rows.frame.index]
-    if not pd.api.types.is_numeric_dtype(column):
-        column = pd.to_datetime(column, errors="coerce", format="mixed")
+    column = _times(table.frame[name].loc[rows.frame.index])
     asked = f"column {name!r} of {table.path} (asked for by --time)"
     if column.isna().any():
         row = column.index[column.isna()][0]
         value = table.frame[name][row]
         raise UserError(f"{asked} is {str(value)!r} in row {row}; a number or a date is needed")
-    times = column.to_numpy()
     for s in rows.slices:
-        back = np.flatnonzero(times[s][1:] < times[s][:-1])
-        if len(back):
-            row = column.index[s][back[0] + 1]
+        row = _goes_back(column.iloc[s])
+        if row is not None:
             raise UserError(f"{asked} goes back in row {row}; sort the file by time")
-    return times
+    return column.to_numpy()
+
+
+def _times(column: pd.Series) -> pd.Series:
+    """Numbers as they are, dates from text: 1.2.2024 is in February."""
+    if pd.api.types.is_numeric_dtype(column):
+        return column
+    dotted = column.astype(str).str.match(r"\d{1,2}\.\d{1,2}\.\d{4}").any()
+    return pd.to_datetime(column, errors="coerce", format="mixed", dayfirst=bool(dotted))
+
+
+def _goes_back(times: pd.Series) -> Any:
+    """The first row that is before the one above it, or None."""
+    back = np.flatnonzero(times.to_numpy()[1:] < times.to_numpy()[:-1])
+    return times.index[back[0] + 1] if len(back) else None
+
+
+def _backwards(table: Table, rows: Rows) -> list[str]:
+    """What to say where nobody named the time, and a column of dates, or one called so, goes back.
+
+    Of rows that are in another order, shuffled or the newest first, no forecast means anything.
+    """
+    whole = [slice(0, len(rows.frame))] if rows.names == [] else rows.slices
+    for name in table.frame.columns:
+        column = table.frame[name].loc[rows.frame.index]
+        if pd.api.types.is_numeric_dtype(column):
+            looks = str(name).lower() in ("time", "date", "year")
+        else:
+            looks = column.astype(str).str.match(DATE).all()
+        if not looks or name in rows.frame:
+            continue
+        times = _times(column)
+        found = [row for s in whole if (row := _goes_back(times.iloc[s])) is not None]
+        if found:
+            return [
+                f"Rows are taken in the order of the file, and column {name!r} of {table.path} "
+                f"goes back in row {found[0]}. If that is the time, sort the file by it first."
+            ]
+    return []
 
 
 # ---------------------------------------------------------------- answers

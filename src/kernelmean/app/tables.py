@@ -24,6 +24,7 @@ FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of 
 COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
+MARKED = r"\s*[-+]?[$€£¥]?\s*[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
 
 
@@ -339,6 +340,8 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
         hints.append("; if its commas set thousands apart, take them out of the file")
     if hints:
         return "".join(hints)
+    if texts.str.fullmatch(MARKED).all():
+        return "; take currency signs, percent signs and commas out of its numbers"
     if len(odd) <= 0.5 * len(present) and odd.nunique() == 1:
         return f" ({len(odd)} such rows); leave the field empty where a value is missing"
     return "; write its categories as columns of 0 and 1, or leave the column out"

@@ -38,7 +38,8 @@ class DensityRatio(Saveable, BaseEstimator):
     Parameters
     ----------
     kernel : Kernel, str, scikit-learn kernel or callable
-        Its median lengthscale is taken over the denominator.
+        Its median lengthscale is taken over the denominator; by name, distances are of columns
+        over their standard deviations there.
     reg : float, optional
         η, per sample. None takes the minimiser of the closed-form leave-one-out score, below
         mean k(z, z)/n only if clearly (a numerator with unequal weights counts as known: nothing
@@ -94,7 +95,7 @@ class DensityRatio(Saveable, BaseEstimator):
         Z = as_points(denominator, "denominator", min_rows=2)
         validate_data(self, denominator, skip_check_array=True)
         self.kernel_ = fitted_kernel(
-            self.kernel, Z, names=column_names(denominator), argument="denominator"
+            self.kernel, Z, names=column_names(denominator), in_units=True, argument="denominator"
         )
         m = as_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
         if m.batch is not None:

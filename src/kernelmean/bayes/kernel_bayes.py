@@ -24,6 +24,7 @@ from ..core.checks import (
     column_names,
     frozen,
     hushed,
+    warn_numerical,
 )
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
@@ -54,6 +55,7 @@ from .width import width_of
 
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
 APART = 3.0  # standard deviations beyond which two samples are of different laws
+ALONE = 1e-8  # of the length of a row seen: an observation that is like none
 
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
@@ -83,7 +85,8 @@ class KernelBayes(Saveable, BaseEstimator):
         of the posterior density: where a posterior is narrow or has several modes, its intervals,
         modes and draws are those of its own scale.
     kernel_x, kernel_z : Kernel, str, scikit-learn kernel or callable
-        For "density", `kernel_x` of the `ConditionalDensity`, and the kernel of the ratio.
+        By name, distances are of columns over their standard deviations, so that units do not
+        matter. For "density", `kernel_x` of the `ConditionalDensity`, and the kernel of the ratio.
     reg_prior : float, optional
         η, per sample. None minimises, for each prior, the leave-one-out score of the density ratio.
     reg : float, optional
@@ -211,17 +214,18 @@ class KernelBayes(Saveable, BaseEstimator):
         self.one_output_, self.latent_names_ = as_floats(Z, "Z").ndim == 1, column_names(Z)
         self.points_ = frozen(points_z)
         self._found: dict[str, tuple[tuple, float]] = {}
-        self._fit_latents(
-            fitted_kernel(
-                self.kernel_z, points_z, names=column_names(Z), name="kernel_z", argument="Z"
-            )
+        asked = self.kernel_z
+        kernel_z = fitted_kernel(
+            asked, points_z, names=column_names(Z), name="kernel_z", in_units=True, argument="Z"
         )
+        self._fit_latents(kernel_z)
         if self.rule == "density":
             self._fit_density(*given)
             return self
-        self._fit_observations(
-            fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x"), points_x
+        kernel_x = fitted_kernel(
+            self.kernel_x, points_x, names=column_names(X), name="kernel_x", in_units=True
         )
+        self._fit_observations(kernel_x, points_x)
         if rows is not None:
             self.regularisers()  # a pass for the prior of the latents
         return self
@@ -279,6 +283,7 @@ class KernelBayes(Saveable, BaseEstimator):
         coordinates = self.features_x_.transform(points)
         if rows.further is not None:
             coordinates = rows.further.widened(points, coordinates)
+        coordinates = _like_some(coordinates, rows.Phi, rows.beta)
         second = None if rows.every is None else rows.every.second
         return rows, *bayes_factors(
             rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule, second
@@ -546,6 +551,23 @@ class KernelBayes(Saveable, BaseEstimator):
                 f"selection is {self.selection!r}, which has no closed form for rule='squared'; "
                 "use 'heldout' or 'balance'"
             )
+
+
+def _like_some(coordinates, Phi, beta) -> Array:
+    """Coordinates of observations; of those like none in the pairs, what the prior predicts.
+
+    Weights would be zero there, or noise over next to nothing. So the posterior is the prior.
+    """
+    xp = arrays.namespace(Phi)
+    alone = xp.sum(coordinates**2, axis=1) < ALONE * xp.max(xp.sum(Phi**2, axis=1))
+    if not bool(xp.any(alone)):
+        return coordinates
+    warn_numerical(
+        f"X has {int(xp.sum(alone))} row(s) like none of the training observations: the posterior "
+        "there is the prior"
+    )
+    shares = xp.clip(beta, 0.0, None)
+    return xp.where(alone[:, None], (shares @ Phi)[None, :] / xp.sum(shares), coordinates)
 
 
 def bayes_rule(

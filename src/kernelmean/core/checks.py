@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -180,7 +182,7 @@ def _foreign_floats(X, name: str) -> Array:
 
 def _numpy_floats(X, name: str) -> np.ndarray:
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
-        _refuse_text_columns(X, name)
+        _refuse_odd_columns(X, name)
     if np.ma.is_masked(X):
         raise ValueError(f"{name} has masked (missing) values; remove or impute them first")
     try:
@@ -205,7 +207,16 @@ def _table_values(X) -> np.ndarray:
     return X.to_numpy(na_value=np.nan) if np.any(X.isna()) else X.to_numpy()
 
 
-def _refuse_text_columns(X, name: str) -> None:
+def _refuse_odd_columns(X, name: str) -> None:
+    twice = [str(c) for c, count in Counter(X.columns).items() if count > 1]
+    if twice:
+        raise ValueError(f"{name} has more than one column named {', '.join(twice)}; rename them")
+    typed = zip(X.columns, map(str, X.dtypes), strict=True)
+    dates = [str(c) for c, kind in typed if re.match("date|time|period", kind.lower())]
+    if dates:
+        raise ValueError(
+            f"{name} has columns of dates {dates}; encode them as numbers or drop them"
+        )
     kinds = (getattr(kind, "kind", "O") for kind in X.dtypes)
     text = [str(c) for c, kind in zip(X.columns, kinds, strict=True) if kind not in "fiub"]
     text = [c for c in text if c in X.columns and _holds_text(np.asarray(X[c], dtype=object))]

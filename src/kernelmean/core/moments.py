@@ -18,8 +18,8 @@ from .checks import Array, check_lengths
 from .threads import streamed
 
 FAN = 8  # sums that are merged at a time
-DIFFERENT = 0.5  # share of the differences of y that are left at equal x where rows are copies
-SHARE = 0.1  # of the rows, that are distinct, and that are copies, at least
+DIFFERENT = 0.4  # share of the differences of y that are left at equal x where rows are copies
+SHARE = 0.1  # of the rows, that are distinct, and that are copies, and of x that repeat, at least
 DUST = 1e-3  # of a row whose columns are independent
 BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
 
@@ -66,21 +66,27 @@ def how_often(X, Y) -> np.ndarray | None:
     """How often each row (x, y) is there; None where rows are no copies of each other.
 
     A row left out says nothing where its copy stays. Rows with few values may also be the same by
-    chance: copies are those whose y differs much less among equal x than among all.
+    chance: copies are those whose y differs much less among equal x than among all. Each x that is
+    there more than once counts once, whether it is there twice or, as in a survey, a hundred times.
     """
     rows, targets = to_numpy(X), to_numpy(Y)
     n = len(rows)
     if any(len(np.unique(column)) == n for column in (*targets.T, *rows.T)):
         return None
-    counts = [_counted(A)[1] for A in (targets, rows)]
+    (of_x, at_x), (_, at_y) = _counted(rows), _counted(targets)
     which, each = _counted(np.hstack([rows, targets]))
-    every, (same_y, same_x, same) = n * (n - 1), (float(c @ (c - 1)) for c in (*counts, each))
-    copied = (same_x - same) * every < DIFFERENT * (every - same_y) * same_x
-    return each[which] if copied and SHARE * n <= len(each) <= (1 - SHARE) * n else None
+    alike = np.bincount(of_x, each[which] - 1.0)  # pairs of rows that are the same, at every x
+    pairs, some = at_x * (at_x - 1.0), at_x > 1
+    if some.mean() < SHARE or not SHARE * n <= len(each) <= (1 - SHARE) * n:
+        return None
+    among_all = 1 - float(at_y @ (at_y - 1)) / (n * (n - 1))
+    copied = 1 - float(np.mean(alike[some] / pairs[some])) < DIFFERENT * among_all
+    return each[which] if copied else None
 
 
 def _counted(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.unique(rows, axis=0, return_inverse=True, return_counts=True)[1:]
+    which, each = np.unique(rows, axis=0, return_inverse=True, return_counts=True)[1:]
+    return which.ravel(), each
 
 
 def row_blocks(*arrays, rows: int) -> Iterator[tuple]:

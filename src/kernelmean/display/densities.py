@@ -16,7 +16,7 @@ from ..densities.conditional_density import ConditionalDensity
 from .base import Display, PanelDisplay, new_axes, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
-TAILS = (0.002, 0.998)  # quantiles between which densities are drawn
+TAILS = (0.005, 0.995)  # quantiles between which densities are drawn
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 REGIONS = (0.5, 0.8, 0.95)  # probabilities of the regions of two outcomes
 NEAR = 30  # observations shown beside a density

@@ -219,9 +219,17 @@ class MeanEmbedding(Scored, WeightedPoints):
         return self.cov()
 
     def std(self) -> Array:
-        """Standard deviation of every column, √diag(cov), shape (d,) or (batch, d)."""
+        """Standard deviation of every column, √diag(cov), shape (d,) or (batch, d).
+
+        Weights of both signs can leave a variance of zero, or less, where the law is wide: half the
+        distance between the 16% and 84% quantiles takes its place.
+        """
         xp = arrays.namespace(self._points)
-        return xp.sqrt(xp.linalg.diagonal(self.cov()))
+        spread = xp.sqrt(xp.linalg.diagonal(self.cov()))
+        if bool(xp.all(spread > 0)):
+            return spread
+        low, high = (self.quantile(q) for q in (0.159, 0.841))
+        return xp.where(spread > 0, spread, 0.5 * (high - low))
 
     def probability(self, event: Callable) -> Array:
         """P(event) = Σ_i w_i 1{x_i in the event} / Σ_i w_i, kept within [0, 1].

@@ -164,15 +164,16 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
 def plainer_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> list[tuple[Forms, Forms]]:
     """Of all columns, where some bend less: those of few values, then all exogenous ones.
 
-    Lines along regressors of two values, categories of exogenous ones that have few more; and lines
-    along the other exogenous ones, too. Without those in which no column, or every one, bends.
+    Lines along regressors of one or two values, categories of exogenous ones that have few more;
+    and lines along the other exogenous ones, too. Without those in which no column, or every one,
+    bends.
     """
     n, d = X.shape
 
     def form(j: int, otherwise) -> Any:
         values = len(np.unique(X[:, j]))
         few = j >= d - exogenous and values <= min(LEVELS, n // LEVELS)
-        return LINEAR if values == 2 else CATEGORY if few else otherwise
+        return LINEAR if values <= 2 else CATEGORY if few else otherwise
 
     found: list[tuple[Forms, Forms]] = []
     for controls in (kernel_x, LINEAR):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -182,7 +182,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If Z is missing, or anything is malformed, non-finite or constant.
+            If Z is missing, or anything is malformed or non-finite, or X, y or Z constant.
         """
         parts, roles = self._check(X, y, Z, C)
         return self._adopt(self._plan(parts, roles).fit(parts))
@@ -380,6 +380,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         name = f"kernel_{side}"
         if not form.bent:
             return None
+        if all(isinstance(kernel, str) for kernel in form.used):
+            _check_moves(points, getattr(roles, side), side.upper())
         return fitted_kernel(
             form.kernel(name),
             points,
@@ -446,6 +448,14 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         told += [state["specification_p_"], state["sample_"]]
         fit = StructuralFit(draft, roles, *told)
         return {**state, "roles_": roles, "_fit": fit}
+
+
+def _check_moves(points, names: Sequence[str], side: str) -> None:
+    """No regressor or instrument is a constant; exogenous columns, the last ones, may be."""
+    xp = arrays.namespace(points)
+    for j, name in enumerate(names):
+        if xp.max(points[:, j]) == xp.min(points[:, j]):
+            raise ValueError(f"column {name!r} of {side} is constant: nothing is learned from it")
 
 
 def _outcome(y, n: int, gaps: bool) -> Array:

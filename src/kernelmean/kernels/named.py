@@ -9,11 +9,12 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import check_choice
+from ..core.moments import canonical_order, evenly
 from ..core.saving import is_sklearn_kernel
 from .base import NAMED, TUNED, Kernel
 from .columns import OnColumns
 from .other import FromFunction, FromSklearn
-from .radial import Gaussian, Matern, _Radial
+from .radial import MEDIAN_ROWS, Gaussian, Matern, _Radial
 
 __all__ = ["as_kernel", "on_columns"]
 
@@ -75,12 +76,31 @@ def fitted_kernel(
     names: Sequence[str] | None = None,
     name: str = "kernel",
     columnwise: bool = False,
+    in_units: bool = False,
     argument: str = "X",
 ) -> Kernel:
-    """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`."""
-    kernel = as_kernel(kernel, name=name, columnwise=columnwise).bind(names).resolve(X, argument)
-    check_size(kernel, X, argument)
-    return kernel
+    """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`.
+
+    With `in_units` one asked for by name takes distances of columns over their standard deviations,
+    and their units do not matter.
+    """
+    found = as_kernel(kernel, name=name, columnwise=columnwise).bind(names)
+    if in_units and isinstance(kernel, str) and isinstance(found, _Radial):
+        found = _in_units(found, X, argument)
+    found = found.resolve(X, argument)
+    check_size(found, X, argument)
+    return found
+
+
+def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
+    """At the median distance between columns over their deviations, whatever the rows' order."""
+    xp = arrays.namespace(X)
+    few = arrays.take(X, canonical_order(X)[evenly(X.shape[0], MEDIAN_ROWS)], axis=0)
+    if X.shape[1] == 1:
+        return kernel.resolve(few, argument)
+    spread, still = xp.std(X, axis=0), xp.max(X, axis=0) == xp.min(X, axis=0)
+    units = xp.where(still | (spread == 0.0), xp.ones_like(spread), spread)
+    return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
 
 
 def check_size(kernel: Kernel, X, name: str = "X") -> None:

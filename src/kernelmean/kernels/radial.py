@@ -26,31 +26,30 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
 
     ℓ = median{‖x_i − x_j‖ : i < j}, on 1,000 rows drawn with a fixed seed when there are more.
     Where ties make the median zero without the data being constant (an indicator column, say),
-    the median over the pairs that differ is taken.
+    the median over the pairs that differ is taken. A column that is constant beside others, as an
+    indicator is in some folds of a cross-validation, tells nothing, and has lengthscale one.
 
     Raises
     ------
     ValueError
-        If there is a single row, or a column (all columns, when not columnwise) is constant.
+        If there is a single row, or every column is constant.
     """
     X = arrays.to_numpy(as_points(X, name, min_rows=2))
     if len(X) > MEDIAN_ROWS:
         X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
-    if not columnwise:
-        return _median(X, f"{name} is constant")
-    return tuple(_median(X[:, [j]], f"column {j} of {name} is constant") for j in range(X.shape[1]))
+    found = [_median(part) for part in (X.T[:, :, None] if columnwise else [X])]
+    if not any(found):
+        raise ValueError(
+            f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale"
+        )
+    return tuple(median or 1.0 for median in found) if columnwise else found[0]
 
 
-def _median(X: np.ndarray, complaint: str) -> float:
+def _median(X: np.ndarray) -> float:
+    """Among the pairs that differ where most do not, zero where none does."""
     distances = pdist(X)
     median = float(np.median(distances, overwrite_input=True))
-    if median == 0.0 and distances.any():
-        median = float(np.median(distances[distances > 0]))
-    if median == 0.0:
-        raise ValueError(
-            f"{complaint}, so its median lengthscale is 0: drop it or give the kernel a lengthscale"
-        )
-    return median
+    return median or float(np.median(distances[distances > 0])) if distances.any() else 0.0
 
 
 @dataclass(frozen=True)

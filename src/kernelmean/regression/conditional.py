@@ -93,8 +93,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     Parameters
     ----------
     kernel_x, kernel_y : Kernel, str, scikit-learn kernel or callable
-        What is chosen by leave-one-out suits whole laws of y; with `kernel_y="linear"` it suits
-        their means, where only `predict` is asked for.
+        By name, distances are of columns over their standard deviations, so that units do not
+        matter. What is chosen by leave-one-out suits whole laws of y; with `kernel_y="linear"` it
+        suits their means, where only `predict` is asked for.
     reg : float, optional
         λ, per sample. None takes the minimiser of the closed-form leave-one-out loss.
     features : FeatureMap, optional
@@ -183,9 +184,12 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         rows, X, y = few_of(SEARCH_ROWS, X=X, y=y)
         points_x, points_y = self._check_pairs(X, y)
-        kernel_x = fitted_kernel(self.kernel_x, points_x, names=column_names(X), name="kernel_x")
+        kernel_x = fitted_kernel(
+            self.kernel_x, points_x, names=column_names(X), name="kernel_x", in_units=True
+        )
+        asked = self.kernel_y
         self.kernel_y_ = fitted_kernel(
-            self.kernel_y, points_y, names=column_names(y), name="kernel_y", argument="y"
+            asked, points_y, names=column_names(y), name="kernel_y", in_units=True, argument="y"
         )
         self.intercept_ = self.reg is None if self.intercept == "auto" else bool(self.intercept)
         self.features_y_ = as_target_map(self.features)

@@ -22,7 +22,7 @@ from ..command import Command, Names, Rule, RuleName, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Rows, SequenceColumn, Steps, average, by_column, rmse, with_ends
-from ..tables import Table, check_enough
+from ..tables import Table, check_enough, check_varying
 from ..words import level_words, names, number, percent
 
 SAY = words.Texts("filter")
@@ -55,6 +55,7 @@ class Settings(Shared):
         test.asked_for({**seen, **apart})
         known = [name for name in self.state if name in test.frame.columns]
         past = train.numbers(wanted, self.drop_missing)
+        check_varying(past)
         now = test.numbers_with_gaps({**seen, "--state": known})
         return Rows.of(past, train, self.sequence), Rows.of(now, test, self.sequence)
 
@@ -238,7 +239,7 @@ def notes(a: Tracks) -> list[str]:
     gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe, "observed columns")
     far = [f"{k} {percent(share)}" for k, share in a.outside[a.outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
-    return [*a.caught, *gaps, *strangers, *_errors_notes(a)]
+    return [*a.caught, *a.train.backwards, *gaps, *strangers, *_errors_notes(a)]
 
 
 def _errors_notes(a: Tracks) -> list[str]:

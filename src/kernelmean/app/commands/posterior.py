@@ -130,21 +130,23 @@ class Posteriors:
         with hushed():
             return self.model.regularisers(given)
 
-    def axis(self, name: str, n: int) -> np.ndarray:
-        """Where a latent lies before anything is observed."""
+    def axis(self, row: int, name: str, n: int) -> np.ndarray:
+        """Where a latent lies before anything is observed, and, with its tails, after."""
         low, high = self.before[name].quantile([0.005, 0.995])
-        return np.linspace(low, high, n)
+        lower, upper = (self.table[f"{name}_{end}"].iloc[row] for end in ("lower", "upper"))
+        tail = 0.5 * (upper - lower)
+        return np.linspace(min(low, lower - tail), max(high, upper + tail), n)
 
     def marginal(self, row: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A grid of one latent with the densities of its posterior and its prior."""
-        grid = self.axis(name, 300)
+        grid = self.axis(row, name, 300)
         after = self._law(row, [name]).density(grid[:, None])
         before = MeanEmbedding(self.before[name].to_numpy(), kernel=Gaussian(1.0)).density(grid)
         return grid, _proper(after, grid), _proper(before, grid)
 
     def joint(self, row: int, pair: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Grids of two latents, and their density together, (len(second), len(first))."""
-        across, up = (self.axis(name, GRID) for name in pair)
+        across, up = (self.axis(row, name, GRID) for name in pair)
         points = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
         return across, up, self._law(row, pair).density(points).reshape(GRID, GRID)
 
