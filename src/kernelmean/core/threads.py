@@ -116,9 +116,9 @@ def streamed(task: Callable, items: Iterable, n_jobs: int | None = None) -> Iter
     """task(item) of every item, in order, in as many threads as cores (or `n_jobs`).
 
     Items are done where they are until one is `WORTH` a thread. No more items are taken than are
-    worked on. What a task raises comes out as it would from a loop: the first
-    failure in order. Tasks that call this again share the cores between them. Where the answers
-    are wanted no more (Ctrl-C), they stop.
+    worked on. What a task raises comes out as it would from a loop: the first failure in order.
+    Tasks that call this again share the cores between them. Where the answers are wanted no more
+    (Ctrl-C), they stop.
     """
     workers, rest = n_jobs or _SHARE.get() or cores(), iter(items)
     inside = _STOP.get(None)
