@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import kernelmean as km
 
 PAPER = "Fukumizu, Song, Gretton (2013)"
@@ -18,6 +20,7 @@ def printed_literally(n: int) -> dict[str, float]:
     return {"reg_prior": 0.01 / n, "reg": 0.02 / n**3}
 
 
-def kbr(features: km.features.FeatureMap | None = None, **settings) -> km.KernelBayes:
-    """The paper's rule, eq. 13-14."""
+def kbr(features: km.features.FeatureMap | None = None, **settings: Any) -> km.KernelBayes:
+    """The paper's rule, eq. 13-14; by default at the median of one distance over all columns."""
+    settings = {"kernel_x": km.Gaussian(), "kernel_z": km.Gaussian(), **settings}
     return km.KernelBayes(rule="squared", features=features, **settings)

@@ -54,7 +54,8 @@ def run(seed: int, d: int, n: int, tests: int) -> list[dict]:
 
 def estimates(model, X, Z, prior, observed) -> Iterator[tuple[str, float, np.ndarray]]:
     """Name, bandwidth of KDE, and posterior means at the rows of `observed`."""
-    fixed = {"reg_prior": REG, "reg": REG}
+    medians = {"kernel_x": km.Gaussian(), "kernel_z": km.Gaussian()}  # of one distance, as theirs
+    fixed = {"reg_prior": REG, "reg": REG, **medians}
     rules = {
         "Original": km.KernelBayes(rule="squared", **fixed),
         "IW": km.KernelBayes(**fixed),

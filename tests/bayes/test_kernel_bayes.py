@@ -1141,18 +1141,6 @@ class TestDensityRule:
             model.posterior(X[:2], supervision=(X[:2], Z[:2], 1.0))
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_of_an_observation_like_none_of_the_pairs_the_posterior_is_the_prior(rule):
-    """Weights would be nothing divided by nothing; with latents far from zero, wild."""
-    rng = np.random.default_rng(7)
-    Z = rng.normal(size=(60, 1))
-    model = km.KernelBayes(rule).fit(Z + 0.3 * rng.normal(size=(60, 1)), 1e6 + Z)
-    with pytest.warns(km.NumericalWarning, match="1 row.s. like none of the training"):
-        far = model.predict([[1e4], [0.5]]) - 1e6
-    assert_allclose(far[0], Z.mean(), atol=0.2)
-    assert_allclose(far[1], 0.5, atol=0.3)
-
-
 def test_regularisers_are_sought_once_for_each_prior(monkeypatch, tmp_path):
     searches = []
     best = LeaveOneOut.best

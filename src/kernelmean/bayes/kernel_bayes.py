@@ -24,7 +24,6 @@ from ..core.checks import (
     column_names,
     frozen,
     hushed,
-    warn_numerical,
 )
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
@@ -55,7 +54,6 @@ from .width import width_of
 
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
 APART = 3.0  # standard deviations beyond which two samples are of different laws
-ALONE = 1e-8  # of the length of a row seen: an observation that is like none
 
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
@@ -283,7 +281,6 @@ class KernelBayes(Saveable, BaseEstimator):
         coordinates = self.features_x_.transform(points)
         if rows.further is not None:
             coordinates = rows.further.widened(points, coordinates)
-        coordinates = _like_some(coordinates, rows.Phi, rows.beta)
         second = None if rows.every is None else rows.every.second
         return rows, *bayes_factors(
             rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule, second
@@ -551,23 +548,6 @@ class KernelBayes(Saveable, BaseEstimator):
                 f"selection is {self.selection!r}, which has no closed form for rule='squared'; "
                 "use 'heldout' or 'balance'"
             )
-
-
-def _like_some(coordinates, Phi, beta) -> Array:
-    """Coordinates of observations; of those like none in the pairs, what the prior predicts.
-
-    Weights would be zero there, or noise over next to nothing. So the posterior is the prior.
-    """
-    xp = arrays.namespace(Phi)
-    alone = xp.sum(coordinates**2, axis=1) < ALONE * xp.max(xp.sum(Phi**2, axis=1))
-    if not bool(xp.any(alone)):
-        return coordinates
-    warn_numerical(
-        f"X has {int(xp.sum(alone))} row(s) like none of the training observations: the posterior "
-        "there is the prior"
-    )
-    shares = xp.clip(beta, 0.0, None)
-    return xp.where(alone[:, None], (shares @ Phi)[None, :] / xp.sum(shares), coordinates)
 
 
 def bayes_rule(
