@@ -43,7 +43,7 @@ def low_rank(n: int = 80, members: int = 9, rank: int = 4) -> km.MeanEmbedding:
 class Dense:
     """The positive part of a density by the trapezoidal rule on very many points."""
 
-    def __init__(self, m: km.MeanEmbedding, low: float, high: float, n: int = 90_001):
+    def __init__(self, m: km.MeanEmbedding, low: float, high: float, n: int = 45_001):
         self.y = np.linspace(low, high, n)
         w = m.weights / m.weights.sum(axis=1, keepdims=True)
         q = np.maximum(w @ m.kernel.density(m.points, self.y), 0)
@@ -88,12 +88,12 @@ class TestSignedWeights:
         assert found.negative_mass.max() > 0.05
 
     def test_pdf(self, m, dense):
-        y = dense.y[::500]
-        assert_near(Line(m).pdf(y), dense.p[:, ::500], dense.error * dense.p[:, ::500])
+        y = dense.y[::250]
+        assert_near(Line(m).pdf(y), dense.p[:, ::250], dense.error * dense.p[:, ::250])
 
     def test_cdf(self, m, dense):
-        y = dense.y[::500]
-        assert_near(Line(m).cdf(y), dense.F[:, ::500], dense.error)
+        y = dense.y[::250]
+        assert_near(Line(m).cdf(y), dense.F[:, ::250], dense.error)
 
     def test_quantiles_are_the_inverse_of_the_distribution_function(self, m, dense):
         found = Line(m)

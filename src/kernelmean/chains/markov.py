@@ -650,6 +650,11 @@ def draw(chain: Chain, n: int, rng: np.random.Generator) -> np.ndarray:
     return _follow(moves)
 
 
+def one_of(laws, rng: np.random.Generator) -> np.ndarray:
+    """A state drawn from each row of probabilities, (n,)."""
+    return _inverse(laws, rng.random(len(laws)))
+
+
 def _inverse(law, uniform) -> np.ndarray:
     """The state at each level of a law's distribution function, never one of probability 0."""
     levels = np.cumsum(law, axis=-1)

@@ -159,12 +159,10 @@ class FittedChain:
 
     def paths(self, start: np.ndarray, n: int, steps: int, rng: np.random.Generator) -> np.ndarray:
         """Observations after states of the law `start`, (n, steps, d)."""
-        upto = np.cumsum(self.chain.transmat, axis=1)
         states = np.empty((n, steps), dtype=int)
         now = rng.choice(len(start), n, p=start / start.sum())
         for t in range(steps):
-            level = rng.random((n, 1)) * upto[now, -1:]
-            states[:, t] = now = (upto[now] <= level).sum(axis=1)
+            states[:, t] = now = markov.one_of(self.chain.transmat[now], rng)
         return self.draw_from(states.ravel(), rng).reshape(n, steps, -1)
 
     def draw_from(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:

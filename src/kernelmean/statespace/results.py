@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import RegimeBelief, RegimeForecast, as_observation
 from ..core import arrays
@@ -55,7 +56,7 @@ class NodeModel:
 
     def draw_next(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One next state of every row of `x`, (N, n_latent)."""
-        return self._near(_one_of(self.latent.shares(x) @ self.model.chain.transmat, rng), rng)
+        return self._near(one_of(self.latent.shares(x) @ self.model.chain.transmat, rng), rng)
 
     def log_emission(self, Y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """log p(y_i | x_j), (m, N)."""
@@ -66,21 +67,15 @@ class NodeModel:
 
     def draw_emission(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One observation of every row of `x`, (N, d)."""
-        return self.model.draw_from(_one_of(self.latent.shares(x), rng), rng)
+        return self.model.draw_from(one_of(self.latent.shares(x), rng), rng)
 
     def mean_emission(self, x: np.ndarray) -> np.ndarray:
         """E[y | x] of every row of `x`, (N, d)."""
         return self.latent.shares(x) @ self.means
 
     def _near(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        x = self.latent.nodes[np.minimum(states, len(self.latent.nodes) - 1)]
+        x = self.latent.nodes[states]
         return x + self.latent.jitter * rng.standard_normal(x.shape)
-
-
-def _one_of(shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A number drawn from each row of probabilities."""
-    upto = np.cumsum(shares, axis=1)
-    return (upto < rng.random((len(shares), 1)) * upto[:, -1:]).sum(axis=1)
 
 
 @dataclass(frozen=True, repr=False)
