@@ -645,3 +645,12 @@ def test_no_local_trend_is_taken_unasked():
     assert not [f for f in found if f.difference and f.memory and f.order]
     asked = list(lines.forms(4, km.Backbone(order=4, difference=1)))
     assert [f for f in asked if f.memory and f.order == 4]
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+def test_a_dozen_rows_have_a_line(unit):
+    """The population of the United States, 1790 to 1910; without one 1920 was below 1910."""
+    past = [3.93, 5.31, 7.24, 9.64, 12.9, 17.1, 23.2, 31.4, 39.8, 50.2, 62.9, 76.0, 92.0]
+    past = unit * np.array(past)[:, None]
+    ahead = km.KernelStateSpace(random_state=0).fit(past).forecast(past, 2).mean()[:, 0] / unit
+    assert_allclose(ahead, [105.7, 122.8], rtol=0.1)

@@ -15,7 +15,7 @@ from .backbone import FittedBackbone, Form, PastState, Track, Transform, lags, m
 MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
-FEWEST = 16  # rows of a series that a line is looked for in unasked
+FEWEST = 8  # rows of a series that a line is looked for in unasked
 COMPARED = 5000  # rows that forms are compared on
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
