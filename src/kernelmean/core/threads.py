@@ -112,20 +112,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def streamed(task: Callable, items: Iterable, n_jobs: int | None = None) -> Iterator:
+def streamed(
+    task: Callable, items: Iterable, n_jobs: int | None = None, worth: float = WORTH
+) -> Iterator:
     """task(item) of every item, in order, in as many threads as cores (or `n_jobs`).
 
-    Items are done where they are until one is `WORTH` a thread. No more items are taken than are
-    worked on. What a task raises comes out as it would from a loop: the first failure in order.
-    Tasks that call this again share the cores between them. Where the answers are wanted no more
-    (Ctrl-C), they stop.
+    Items are done where they are until one has taken `worth` seconds; 0 says that all are long. No
+    more items are taken than are worked on. What a task raises comes out as it would from a loop:
+    the first failure in order. Tasks that call this again share the cores between them. Where the
+    answers are wanted no more (Ctrl-C), they stop.
     """
     workers, rest = n_jobs or _SHARE.get() or cores(), iter(items)
     inside = _STOP.get(None)
-    for item in rest:
+    for item in rest if worth or workers == 1 else ():
         began = perf_counter()
         yield _wanted(inside, task, item)
-        if workers > 1 and perf_counter() - began > WORTH:
+        if workers > 1 and perf_counter() - began > worth:
             break
     ahead = list(islice(rest, workers))
     if len(ahead) < 2:
@@ -158,6 +160,8 @@ def _wanted(stop: Event | None, task: Callable, item) -> Any:
     return task(item)
 
 
-def side_by_side(task: Callable, items: Iterable, n_jobs: int | None = None) -> list[Any]:
+def side_by_side(
+    task: Callable, items: Iterable, n_jobs: int | None = None, worth: float = WORTH
+) -> list[Any]:
     """The list of `streamed`."""
-    return list(streamed(task, items, n_jobs))
+    return list(streamed(task, items, n_jobs, worth))

@@ -102,10 +102,10 @@ class Plan:
         if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
             return self.finish(self.straight(self.trends[-1] or 1), parts)
         plans = [(self, AROUND, ROWS), *((other, (1.0,), ROWS[:1]) for other in self.others)]
-        makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans)))
+        makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
-        tried = side_by_side(lambda make: self.judged(make()), makers)
+        tried = side_by_side(lambda make: self.judged(make()), makers, worth=0)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
         columns = max(X.shape[1], self.few[0].Z.shape[1])
