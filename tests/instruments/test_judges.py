@@ -277,6 +277,22 @@ def test_a_million_rows_have_no_wave():
     assert np.mean((h - data.truth(data.grid)) ** 2) < 0.02
 
 
+def test_a_line_beside_controls_that_bend_is_two_stage_least_squares_with_their_squares():
+    """The slope, and its error, are those of least squares; a kernel would draw it to zero."""
+    rng = np.random.default_rng(2)
+    z, (c, v, u) = rng.integers(0, 2, 600).astype(float), rng.normal(size=(3, 600))
+    x = 0.8 * z + 0.5 * c - 0.4 * c**2 + v
+    y = 0.5 * x + c - 0.7 * c**2 - 0.6 * v + 0.5 * u
+    found = km.KernelIV().fit(x[:, None], y, z[:, None], c[:, None]).average_derivative(column=0)
+    W = np.column_stack([np.ones(600), c, c**2])
+    A, Z = np.column_stack([W, x]), np.column_stack([W, z])
+    slope = np.linalg.solve(Z.T @ A, Z.T @ y)
+    scores = Z * (y - A @ slope)[:, None]
+    error = np.linalg.solve(Z.T @ A, np.linalg.solve(Z.T @ A, scores.T @ scores).T)[-1, -1] ** 0.5
+    assert_allclose(found.value, slope[-1], rtol=0.005)
+    assert_allclose(found.error, error, rtol=0.03)
+
+
 def test_strong_instruments_need_no_constant():
     rng = np.random.default_rng(601)
     Z, e = rng.normal(size=(300, 1)), rng.normal(size=300)

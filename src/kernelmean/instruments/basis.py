@@ -49,6 +49,11 @@ class Polynomial(Saveable):
         """The same columns up to another power."""
         return replace(self, powers=0 if degree is None else degree + 1)
 
+    def with_lines(self, columns: Sequence[int]) -> Polynomial:
+        """The same with no powers of these columns."""
+        more = [j for j in self.bent if j in columns]
+        return replace(self, straight=(*self.straight, *more))
+
     @property
     def bent(self) -> list[int]:
         """Columns of which there are powers."""

@@ -44,6 +44,10 @@ class StructuralDraft(Saveable):
         """Whether this is two-stage least squares."""
         return not self.bases[1].features.rank_
 
+    def straight(self, columns: int) -> bool:
+        """Whether there are no powers of the first so many columns."""
+        return self.trend == 1 or min(self.bases[0].polynomial.bent, default=columns) >= columns
+
     def at_bound(self, side: int) -> np.ndarray:
         """1 (−1) for each lengthscale that is as long (short) as the search goes, else 0."""
         u = np.log10(self.scales[side])
@@ -107,22 +111,25 @@ class Choice:
     gain: tuple[float, float] | None
 
     @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray, columns: float, alone: bool = True) -> Choice:
+    def of(cls, tried: list[Tried], X: np.ndarray, columns: float, own: int = 1) -> Choice:
         """By the judges; X are rows, `columns` those of either side for each row that tells.
 
-        Where instruments are weak in the likeliest draft no judge sees a shape: a line is taken if
-        regressors are `alone`; exogenous ones beside them may bend.
+        Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
+        the likeliest stands unless a judge objects. Where instruments are weak in the likeliest
+        draft with a kernel no judge sees a shape: it is taken if no other columns may bend.
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
         drafts = [one.draft for one, _ in owner]
         line = next((k for k, d in enumerate(drafts) if d.bare and d.trend == 1), None)
+        lines = [k for k, d in enumerate(drafts) if d.bare and d.straight(own)]
+        plain = max(lines, key=lambda k: judged.evidence[k], default=None)
         weights = judged.weights() * ~judged.bare
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
         weak = carrier.moved < MOVED
-        best = line if weak and alone else None
-        best = judged.best(line, columns, weak) if best is None else best
+        best = plain if weak and X.shape[1] == own else None
+        best = judged.best(plain, columns, weak) if best is None else best
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken = one.draft.bases[0].numbers(points) @ one.stage.coefficients(one.regs[i])
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])

@@ -110,7 +110,7 @@ class Plan:
         X = arrays.to_numpy(together(known, "X"))
         columns = max(X.shape[1], self.few[0].Z.shape[1])
         rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
-        choice = Choice.of(list(chain(*tried)), X, columns / rows, not self.roles.c)
+        choice = Choice.of(list(chain(*tried)), X, columns / rows, len(self.roles.x))
         return self.widened(choice, parts)
 
     @property
@@ -126,9 +126,12 @@ class Plan:
         sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
         powers = POWERS if self.plainer else ()
+        beside = powers[1:] if self.roles.c else ()
+        lines = range(len(self.roles.x)), range(len(self.roles.z))
         return [
             *(partial(self.sized, size * x, smooth) for size in sizes),
             *(partial(self.straight, degree) for degree in powers),
+            *(partial(self.straight, degree, lines) for degree in beside),
         ]
 
     @cached_property
@@ -200,11 +203,12 @@ class Plan:
             basis = self.basis(1, trend, finer)
         return self.draft(trend, (x, finer), (self.basis(0, trend, x), basis))
 
-    def straight(self, degree: int) -> StructuralDraft:
-        """Powers of the columns alone on either side: two-stage least squares."""
-        scales = self.plain[0].scales, self.plain[1].scales
-        x, z = (self.basis(i, degree, scales[i], Bare()) for i in (0, 1))
-        return self.draft(degree, scales, (x, z))
+    def straight(self, degree: int, lines: Sequence[Sequence[int]] = ((), ())) -> StructuralDraft:
+        """Powers of the columns alone on either side, of some no more than lines: least squares."""
+        plain = [p.with_lines(some) for p, some in zip(self.plain, lines, strict=True)]
+        fitted = (Bare().fit(points, "linear") for points in self.points)
+        x, z = map(Basis, (p.with_degree(degree) for p in plain), fitted)
+        return self.draft(degree, (self.plain[0].scales, self.plain[1].scales), (x, z))
 
     def draft(self, trend: int | None, scales: Pair, bases: Pair) -> StructuralDraft:
         """Coordinates at these lengthscales."""

@@ -66,7 +66,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
 def _powers(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     constant = ", with Fuller's constant: instruments are weak" if draft.weak else ""
     least = Line("kernel", None, f"none: two-stage least squares{constant}")
-    return [least, Line("powers of each column", draft.trend, f"up to {draft.trend}")]
+    return [least, Line("powers of columns", draft.trend, f"up to {draft.trend}")]
 
 
 def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
