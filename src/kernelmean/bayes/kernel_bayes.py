@@ -46,12 +46,12 @@ from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, support_of
+from ..regression.width import width_of
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
 from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
-from .width import width_of
 
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
 REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
