@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 import kernelmean as km
 from kernelmean.comparators import KCDE, ConditionalDensityOperator
-from kernelmean.densities.bandwidth import with_bandwidth
 from kernelmean.densities.search import DensitySearch
 from kernelmean.kernels import median_lengthscale
+from kernelmean.regression.bandwidth import with_bandwidth
 
 REG = 0.001  # λ in the comparison with KCDE
 REG_ILLUSTRATION = 0.1  # λ in Figure 2.2

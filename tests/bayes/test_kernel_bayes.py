@@ -1162,3 +1162,18 @@ def test_regularisers_are_sought_once_for_each_prior(monkeypatch, tmp_path):
     model.save(tmp_path / "model.km")
     again = km.load(tmp_path / "model.km")
     assert_array_equal(again.predict(X[:3], prior), model.predict(X[:3], prior))
+
+
+@pytest.mark.parametrize("rule", ["importance", "squared"])
+def test_far_from_the_pairs_posteriors_are_those_of_the_last_place_that_tells(rule):
+    rng = np.random.default_rng(11)
+    Z = 1e6 + rng.uniform(0, 1, (200, 1))
+    X = np.hstack([Z - 1e6, rng.uniform(0, 1, (200, 1))])
+    model = km.KernelBayes(rule).fit(X, Z)
+    low, high = X.min(axis=0), X.max(axis=0)
+    last = np.array([1.5, -0.5]) * high + np.array([-0.5, 1.5]) * low
+    with pytest.warns(km.NumericalWarning, match="1 row.* nearest point"):
+        law = model.posterior([[1e4, -1e4], [0.5, 0.5]])
+    assert_array_equal(law.extrapolated, [True, False])
+    assert_allclose(law.mean()[0], model.predict(last[None])[0], rtol=1e-12)
+    assert 0.8 < law.mean()[0, 0] - 1e6 < 1.5

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import kernelmean as km
-from kernelmean.bayes import ways
+from kernelmean.bayes import likelihood, ways
 from kernelmean.bayes.adjustment import Adjustment
 from kernelmean.bayes.likelihood import Likelihood
 from kernelmean.bayes.scores import NormalScores
@@ -129,3 +129,17 @@ def test_without_noise_parameters_are_found_again():
         random_state=0,
     )
     assert_allclose(law.mean(), [0.19, 0.1], atol=5e-3)
+
+
+@pytest.mark.slow
+def test_of_many_simulations_those_near_the_posterior_tell_the_likelihood(monkeypatch):
+    """Data that tell much where θ < 0, and less elsewhere."""
+    monkeypatch.setattr(likelihood, "ROWS", 150)
+    monkeypatch.setattr(likelihood, "NEAR", 150)
+    rng = np.random.default_rng(6)
+    prior = lambda n: rng.uniform(-1, 1, (n, 1))  # noqa: E731
+    theta = prior(1500)
+    data = theta + np.where(theta < 0, 0.01, 0.1) * rng.normal(size=theta.shape)
+    known = NormalScores.of(prior(10_000)), Draws.of(prior, None, 1.0), theta, data
+    law = Likelihood.of(*known).at(np.array([[-0.5]]))
+    assert_allclose(law.std(), [[0.01]], rtol=0.2)  # by an even 150 .0235

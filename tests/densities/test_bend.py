@@ -149,6 +149,50 @@ def model():
     return km.ConditionalDensity().fit(*skewed(300, 0))
 
 
+SIDE = np.linspace(-1.0, 6.0, 501)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two laws of two columns, moved and bent."""
+    rng, width = np.random.default_rng(4), (0.03, 0.1)
+    points = rng.normal(0.3, 0.1, (60, 2)) * [1.0, 3.0]
+    w = rng.uniform(-0.05, 1.0, (2, 60))
+    m = km.MeanEmbedding(points, w / w.sum(axis=1)[:, None], km.Gaussian(width)).carrying(width)
+    bend = Bend(*(np.array(a) for a in ([0.0, -1.0], [0.2, 0.8], [0.05, -0.5], [5.0, 6.0])))
+    widths = np.array([[0.5, 1.0], [1.0, 0.7]])
+    return MovedLaws(m, Move(0.1 * widths, widths, bend))
+
+
+@pytest.fixture(scope="module")
+def table(pair):
+    rows = np.stack(np.meshgrid(SIDE, SIDE, indexing="ij"), axis=-1).reshape(-1, 2)
+    return pair.density(rows).reshape(2, len(SIDE), -1)
+
+
+class TestColumns:
+    """Against sums over a table of the density of both columns."""
+
+    @pytest.mark.parametrize("j", [0, 1])
+    def test_marginals(self, pair, table, j):
+        expected = np.trapezoid(table, SIDE, axis=2 - j)
+        found = pair.marginal(j).density(SIDE)
+        assert_allclose(found, expected, atol=0.01 * expected.max())
+        assert_allclose(pair[[1]].marginal([j]).density(SIDE)[0], found[1], atol=1e-9)
+
+    def test_in_another_order(self, pair):
+        rows = np.random.default_rng(5).uniform(0.1, 1.0, (5, 2))
+        turned = pair.marginal([1, 0]).log_density(rows[:, ::-1])
+        assert_allclose(turned, pair.log_density(rows), atol=1e-3)
+
+    @pytest.mark.parametrize("j", [0, 1])
+    def test_one_law_has_widths_of_the_scale_it_is_on(self, pair, table, j):
+        expected = np.trapezoid(table, SIDE, axis=2 - j)
+        for b in range(2):
+            found = pair[b].marginal([j]).density(SIDE)
+            assert 0.5 * np.trapezoid(np.abs(found - expected[b]), SIDE) < 0.08  # was .18
+
+
 class TestChoice:
     @pytest.mark.slow
     def test_better_in_new_rows_where_y_is_skewed(self, model):

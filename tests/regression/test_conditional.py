@@ -642,3 +642,17 @@ def test_copies_of_a_row_are_left_out_together(xy):
         errors.append((y[i] - ridge.fit(X[some], y[some]).predict(X[[i]])[0]) ** 2)
     c = embedding(0.01, kernel_y="linear").fit(X[times], y[times])
     assert c.loo_score_ == pytest.approx(np.mean(errors), rel=1e-6)
+
+
+def test_modes_are_at_the_scale_of_laws_and_not_of_all_y():
+    """On a ring of radius x, where the kernel of all y sees one heap around the middle."""
+    rng = np.random.default_rng(8)
+    x, angle = rng.uniform(0.5, 1.5, 400), rng.uniform(-np.pi, np.pi, 400)
+    y = np.column_stack([np.cos(angle), np.sin(angle)]) * (x + 0.1 * rng.normal(size=400))[:, None]
+    c = km.ConditionalEmbedding().fit(x[:, None], y)
+    new = np.linspace(0.6, 1.4, 9)
+    laws = c.at(new[:, None])
+    assert_allclose(np.linalg.norm(laws.mode(), axis=1), new, atol=0.15)
+    assert_allclose(c.predict_quantile(new[:, None], 0.5), laws.carrying().quantile(0.5))
+    few = km.ConditionalEmbedding().fit(x[:9, None], y[:9]).at(new[:, None])
+    assert few.bandwidth is None

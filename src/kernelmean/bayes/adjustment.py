@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.checks import hushed
+from ..core.minimise import CLEAR
 from ..core.moments import normal_bandwidth
 from ..densities.location import Location, LocationSearch
-from ..densities.rival import CLEAR
 from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Nystroem
 from ..kernels import Gaussian, fitted_kernel

@@ -45,14 +45,17 @@ from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
+from ..regression.support import Support, support_of
+from ..regression.width import width_of
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
 from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
-from .width import width_of
 
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
+REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
+OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
 APART = 3.0  # standard deviations beyond which two samples are of different laws
 
 
@@ -147,6 +150,7 @@ class KernelBayes(Saveable, BaseEstimator):
     _far: Rows | None = None  # the pairs, where `points_` are some of them
     _of_some = False
     _copies: np.ndarray | None = None  # how often each pair is there
+    _support: Support | None = None  # of the observations; a file of version 1 has none
 
     def __init__(
         self,
@@ -224,6 +228,8 @@ class KernelBayes(Saveable, BaseEstimator):
             self.kernel_x, points_x, names=column_names(X), name="kernel_x", in_units=True
         )
         self._fit_observations(kernel_x, points_x)
+        box = Support.of(points_x) if rows is None else support_of(rows)
+        self._support = box.widened(REACH)
         if rows is not None:
             self.regularisers()  # a pass for the prior of the latents
         return self
@@ -232,7 +238,9 @@ class KernelBayes(Saveable, BaseEstimator):
         """The batch of posterior embeddings given each row of `X`.
 
         Every row shares the factorisation of the prior's system, so thousands of observations
-        cost little more than one.
+        cost little more than one. Further from the observations of the pairs than half of their
+        range kernels are zero, and posteriors are those at the nearest point that is not so far:
+        flagged (`extrapolated`), and warned of.
 
         Parameters
         ----------
@@ -257,15 +265,16 @@ class KernelBayes(Saveable, BaseEstimator):
         law, pairs = self._law(X, prior, supervision)
         if pairs is None:
             return law
-        return law.carrying(self._width(pairs), Labels.of(X, self.latent_names_), steps=True)
+        labels, outside = Labels.of(X, self.latent_names_), law.extrapolated
+        return law.carrying(self._width(pairs), labels, outside, steps=True)
 
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
             return self._reweighted(self.density_.at(X), prior, supervision), None
-        rows, left, right = self._factors(X, prior, supervision)
+        rows, outside, left, right = self._factors(X, prior, supervision)
         law = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
-        return law, rows
+        return law.carrying(extrapolated=outside), rows
 
     def _width(self, rows: _Rows) -> tuple[float, ...] | None:
         """The bandwidth of posteriors without supervision, sought once for each prior."""
@@ -275,16 +284,18 @@ class KernelBayes(Saveable, BaseEstimator):
         found = partial(width_of, self.kernel_z_, rows.points, rows.Phi, rows.beta, reg)
         return self._once("width", (rows.beta, np.array(reg)), found)
 
-    def _factors(self, X, prior, supervision) -> tuple[_Rows, Array, Array]:
-        """The rows behind posteriors, whose weights on them are left rightᵀ."""
-        points, rows = as_new_points(self, X), self._rows(prior, supervision)
+    def _factors(self, X, prior, supervision) -> tuple[_Rows, np.ndarray | None, Array, Array]:
+        """The rows behind posteriors, which are outside, and weights on the rows, left rightᵀ."""
+        points, rows, outside = as_new_points(self, X), self._rows(prior, supervision), None
+        if rows.support is not None:
+            outside = rows.support.outside(points, self.kernel_x_, OUTSIDE)
+            points = rows.support.nearest(points, self.kernel_x_)
         coordinates = self.features_x_.transform(points)
         if rows.further is not None:
             coordinates = rows.further.widened(points, coordinates)
         second = None if rows.every is None else rows.every.second
-        return rows, *bayes_factors(
-            rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule, second
-        )
+        known = rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule, second
+        return rows, outside, *bayes_factors(*known)
 
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
@@ -301,7 +312,7 @@ class KernelBayes(Saveable, BaseEstimator):
     def predict(self, X, prior=None, supervision=None) -> Array:
         """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
         if self._of_some and self.density_ is None:
-            rows, left, _ = self._factors(X, prior, supervision)
+            rows, _, left, _ = self._factors(X, prior, supervision)
             return like_target(rows.every.mean(left), self.one_output_)  # type: ignore[union-attr]
         return like_target(self._law(X, prior, supervision)[0].mean(), self.one_output_)
 
@@ -385,7 +396,8 @@ class KernelBayes(Saveable, BaseEstimator):
         m = self._prior(prior)
         _, beta, reg_prior = self._ratio(m)
         every = self._every(m) if self._of_some else None
-        rows = _Rows(self._Phi, beta, m, self._Q, self.points_, reg_prior, every=every)
+        known = self._Phi, beta, m, self._Q, self.points_, reg_prior, self._support
+        rows = _Rows(*known, every=every)
         return rows if supervision is None else self._append(rows, *unpack_supervision(supervision))
 
     def _every(self, m: MeanEmbedding) -> Every:
@@ -492,6 +504,7 @@ class KernelBayes(Saveable, BaseEstimator):
             A=A,
             further=further,
             pairs=rows,
+            support=rows.support and rows.support.merge(Support.of(x_s)),
         )
 
     # ------------------------------------------------------------ settings
@@ -592,6 +605,7 @@ class _Rows:
     Psi: Array  # coordinates of latents
     points: Array  # latents
     reg_prior: float | None
+    support: Support | None  # of the observations
     A: Array | None = None  # weights of the supervision's targets on their points
     further: Further | None = None  # coordinates that the supervision adds
     every: Every | None = None  # sums, where the pairs here are some of them

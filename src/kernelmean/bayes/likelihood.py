@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
+from ..core.checks import hushed
 from ..core.moments import evenly
 from ..densities import ConditionalDensity, EmbeddedDensity
 from ..densities.laws import MovedLaws
@@ -17,9 +19,9 @@ from .adjustment import OUTSIDE
 from .scores import NormalScores
 from .truncation import Draws
 
-ROWS = 1500  # of more simulations so many are learned from
+ROWS, NEAR = 1500, 2500  # of more simulations so many are learned from; then where the posterior is
 JUDGE, BLOCK = 1000, 5000  # draws of the prior that judge, and those weighed together
-FEWEST, ENOUGH = 20, 1000  # draws that weights are worth: less is made wider, more not weighed
+FEWEST, ENOUGH = 20, 3000  # draws that weights are worth: less is made wider, more not weighed
 LEAST = 1e-3  # of the largest weight: less is dropped
 
 
@@ -27,12 +29,16 @@ LEAST = 1e-3  # of the largest weight: less is dropped
 class Likelihood:
     """p(θ | x) = p̂(x | θ) π(θ)/Z(x), with Z(x) the mean of p̂(x | θ_j) over draws θ_j of π.
 
-    Noise has often one shape wherever θ is, also where the posterior is bent or in parts.
+    Noise has often one shape wherever θ is, also where the posterior is bent or in parts. Of many
+    simulations a few tell where that is, and p̂ there is learned from those whose parameters are
+    nearest to it: which are taken depends on θ alone, so that p(x | θ) is the same.
 
     Attributes
     ----------
     model : ConditionalDensity
         p̂, of the data given the parameters.
+    theta, data : arrays of shape (n, p), (n, q)
+        All simulations.
     prior : NormalScores
     draws : Draws
         Of the prior, where the simulations are.
@@ -41,6 +47,8 @@ class Likelihood:
     """
 
     model: ConditionalDensity
+    theta: np.ndarray
+    data: np.ndarray
     prior: NormalScores
     draws: Draws
     seen: Support
@@ -49,7 +57,7 @@ class Likelihood:
     def of(cls, prior: NormalScores, draws: Draws, theta, data) -> Likelihood:
         some = evenly(len(theta), ROWS)
         model = ConditionalDensity().fit(theta[some], data[some])
-        return cls(model, prior, draws, Support.of(data))
+        return cls(model, theta, data, prior, draws, Support.of(data))
 
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one, on draws of the prior."""
@@ -59,18 +67,23 @@ class Likelihood:
             laws = self.model.at(some)
             moved = laws if isinstance(laws, MovedLaws) else MovedLaws(laws)
             bound = np.append(bound, moved.log_bound(row))
-        power = 1.0
-        while _worth(power * bound) < FEWEST:  # without noise: as narrow as draws can tell
-            power *= 0.5
-        near = self.draws.theta[: len(bound)][power * (bound - bound.max()) > np.log(LEAST)]
-        log_w = power * np.asarray(self.model.at(near).log_density(row))[:, 0]
-        w = np.exp(log_w - log_w.max())
+        near = self.draws.theta[: len(bound)][_weights(bound) > LEAST]
+        with hushed():  # the outermost draws may be beyond all simulations
+            w = _weights(np.asarray(self._learned(near).at(near).log_density(row))[:, 0])
         kept = np.flatnonzero(w > LEAST)
         points, w = near[kept], w[kept] / w[kept].sum()
         bandwidth = _bandwidth(points, w)
         law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
         outside = self.seen.outside(row, Gaussian(), OUTSIDE)
         return law.carrying(bandwidth, extrapolated=outside)
+
+    def _learned(self, near: np.ndarray) -> ConditionalDensity:
+        """p̂ from the simulations with the nearest parameters, in scores."""
+        if len(self.theta) <= ROWS:
+            return self.model
+        away, _ = cKDTree(self.prior(near)).query(self.prior(self.theta))
+        some = np.sort(np.argsort(away, kind="stable")[:NEAR])
+        return ConditionalDensity().fit(self.theta[some], self.data[some])
 
     def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """log p(θ_i | x_i), (n,), with θ_i for one more draw: few draws know no narrow posterior.
@@ -90,6 +103,14 @@ def _bandwidth(points: np.ndarray, w: np.ndarray) -> tuple[float, ...]:
     which, count = np.unique(np.searchsorted(np.cumsum(w), steps), return_counts=True)
     which = np.minimum(which, len(w) - 1)
     return tuple(EmbeddedDensity(wide=0.0).fit(points[which], None, count).bandwidth_.tolist())
+
+
+def _weights(log_w: np.ndarray) -> np.ndarray:
+    """Over the largest; powers of them where too few count: without noise, as draws can tell."""
+    least = min(FEWEST, np.isfinite(log_w).sum() / 2)
+    while _worth(log_w) < least:
+        log_w = 0.5 * log_w
+    return np.exp(log_w - log_w.max())
 
 
 def _worth(log_w: np.ndarray) -> float:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import warn_numerical
+from ..core.minimise import CLEAR
 from ..core.moments import evenly
 from ..core.progress import Verbose
 from ..densities import ConditionalDensity
-from ..densities.rival import CLEAR, gain, line
+from ..densities.rival import gain, line
 from .adjustment import Adjustment
 from .likelihood import Likelihood
 from .scores import NormalScores

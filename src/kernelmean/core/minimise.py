@@ -12,6 +12,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from . import arrays
 from .stages import evaluated
 
+CLEAR = 2.0  # standard errors
 SLACK = 0.5  # standard errors that a larger bandwidth or λ may cost
 
 

@@ -13,7 +13,7 @@ from ..embedding.bend import Bend
 from ..embedding.wide import Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
-from .bandwidth import silverman
+from ..regression.bandwidth import silverman
 from .location import RANK, Location
 
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of a bend, in spreads of the column

@@ -41,9 +41,9 @@ from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Periodic, fitted_kernel, is_tuned
+from ..regression.bandwidth import bandwidth_lines, with_bandwidth
 from ..regression.smoother import Smoother
 from . import bending, rival
-from .bandwidth import bandwidth_lines, with_bandwidth
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
 from .fit import Draft, Fit, Plan, better

@@ -33,7 +33,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..embedding.wide import Wide
 from ..kernels import CorrelatedGaussian, Kernel, Periodic, fitted_kernel
-from .bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
+from ..regression.bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 from .cells import enough, weighted
 
 ROWS = 2000  # that the search looks at

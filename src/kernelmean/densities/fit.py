@@ -25,10 +25,10 @@ from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
 from ..kernels import CorrelatedGaussian, Gaussian, Kernel, fitted_kernel
+from ..regression.bandwidth import spread_ties, with_bandwidth
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
-from .bandwidth import spread_ties, with_bandwidth
 from .bending import chosen_bend
 from .cells import Cells, Sums, shares
 from .embedded_density import EmbeddedDensity

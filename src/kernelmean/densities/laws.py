@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 
@@ -77,18 +78,40 @@ class MovedLaws(Law):
     def __len__(self) -> int:
         return len(self._embedding)
 
-    def __getitem__(self, index: int) -> MeanEmbedding:
-        """One of the laws, on points of its own, without its share of the wide law.
+    @overload
+    def __getitem__(self, index: int) -> MeanEmbedding: ...
+    @overload
+    def __getitem__(self, index: list[int]) -> MovedLaws: ...
 
-        From a bent scale its bandwidth is right only where that has the slope one.
+    def __getitem__(self, index):
+        """One of the laws, on points of its own, without its share of the wide law; or a few.
+
+        From a bent scale B the bandwidth of one is γ/Σ_i w_i B′(y_i). There is but one for all
+        points, where γ/B′(y_i) would suit each: it keeps Σ_i w_i k̄_i(y_i), what kernels add at the
+        points, and so the heights of the density where most of its mass is. A few, or `[[0]]`, are
+        a batch as this is, exact.
         """
         m = self._embedding[index]
+        if isinstance(index, list):
+            return MovedLaws(m, self.move.of(index), self.wide, self.drawn)
         if self.move.idle:
             return m
         move, points = self.move.of([index]), arrays.to_numpy(m.points)
         wider = None if move.widths is None else move.widths[0]
-        to = move(points[None])[0] - (points if wider is None else points * wider)
-        return m.moved(arrays.like(to, m.points), wider)
+        to = move(points[None])[0]
+        shift = to - (points if wider is None else points * wider)
+        one = m.moved(arrays.like(shift, m.points), wider)
+        if move.bend is None or one.bandwidth is None:
+            return one
+        above = np.maximum(arrays.to_numpy(m.weights), 0.0)
+        steep = np.average(np.exp(move.bend.log_steepness(to)), axis=0, weights=above)
+        return one.altered(_bandwidth=tuple((np.asarray(one.bandwidth) / steep).tolist()))
+
+    def marginal(self, columns) -> MovedLaws:
+        """The laws of some columns, in the order asked for."""
+        wide = None if self.wide is None else self.wide.on(columns)
+        drawn = None if self.drawn is None else self.drawn[np.atleast_1d(columns)]
+        return MovedLaws(self._embedding.marginal(columns), self.move.on(columns), wide, drawn)
 
     def __call__(self, Y) -> Array:
         """The embeddings as functions at rows of Y, as `MeanEmbedding`: without the wide law."""

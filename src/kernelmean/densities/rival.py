@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 
-from ..core.minimise import mean_and_error
+from ..core.minimise import CLEAR, mean_and_error
 from ..core.summary import Line
 from ..regression.smoother import with_ones
 
 SMALLEST, TINY = 1e-12, 1e-100  # variance of the errors, in those of Y; and of those
-CLEAR = 2.0  # standard errors
 
 
 def linear_normal(X: np.ndarray, Y: np.ndarray) -> np.ndarray:

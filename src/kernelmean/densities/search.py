@@ -15,12 +15,12 @@ from ..embedding.embedding import MeanEmbedding
 from ..embedding.wide import Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
+from ..regression.bandwidth import FIRST, with_bandwidth
 from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
+from ..regression.pairs import BandwidthScore, Pairs
 from ..regression.smoother import Smoother
-from .bandwidth import FIRST, with_bandwidth
 from .laws import MovedLaws
 from .location import DIGITS, RANK, ROUGHLY, TOL
-from .pairs import BandwidthScore, Pairs
 from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
 
 DRAFT_RANK = 50  # landmarks of X, on few rows

@@ -61,7 +61,7 @@ class Bend(Saveable):
         """Which columns are bent at all, (d,)."""
         return self.scale < 10.0 * (self.high - self.low)
 
-    def on(self, column: int) -> Bend:
-        """That of one column."""
-        j = [column]
+    def on(self, columns) -> Bend:
+        """That of one column, or of several."""
+        j = np.atleast_1d(columns)
         return Bend(self.centre[j], self.scale[j], self.low[j], self.high[j], self.gain)

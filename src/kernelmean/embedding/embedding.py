@@ -370,7 +370,7 @@ class MeanEmbedding(Scored, WeightedPoints):
             γ, one for all columns or one each. 0 is no smoothing. Otherwise F_j is that of
             `marginal(j).density`, the positive part made proper, column by column; None is the
             default bandwidth of each. "own" is the bandwidth carried (`bandwidth`), or else 0; it
-            is also 0 for posteriors of `KernelBayes` by weighted pairs.
+            is also 0 for laws of `ConditionalEmbedding` and `KernelBayes` by weighted pairs.
 
         Returns
         -------

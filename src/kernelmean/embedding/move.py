@@ -42,10 +42,10 @@ class Move:
         """Those of some members."""
         return replace(self, shift=_of(self.shift, members), widths=_of(self.widths, members))
 
-    def on(self, column: int) -> Move:
-        """That of one column."""
-        at = (..., [column])
-        bend = None if self.bend is None else self.bend.on(column)
+    def on(self, columns) -> Move:
+        """That of one column, or of several."""
+        at = (..., np.atleast_1d(columns))
+        bend = None if self.bend is None else self.bend.on(columns)
         return Move(_of(self.shift, at), _of(self.widths, at), bend)
 
     def straight(self, E: np.ndarray) -> np.ndarray:

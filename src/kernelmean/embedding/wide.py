@@ -80,9 +80,10 @@ class Wide(Saveable):
         tail = 0.5 * np.exp(-np.abs(u))
         return np.where(u < 0, tail, 1.0 - tail)
 
-    def on(self, column: int) -> Wide:
-        """That of one column."""
-        return Wide(self.share, self.centre[[column]], self.scale[[column]])
+    def on(self, columns) -> Wide:
+        """That of one column, or of several."""
+        j = np.atleast_1d(columns)
+        return Wide(self.share, self.centre[j], self.scale[j])
 
     def nodes(self) -> np.ndarray:
         """Of a grid that holds all but 1e-8 of the mass of one column; its peak is one."""

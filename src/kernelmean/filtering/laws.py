@@ -11,12 +11,12 @@ from ..core import arrays
 from ..core.checks import Array
 from ..core.moments import evenly
 from ..densities import fit as densities
-from ..densities.bandwidth import spread_ties, with_bandwidth
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..densities.search import DensitySearch
 from ..densities.standard import NormalErrors, Standard, clearly, regressed
 from ..kernels import fitted_kernel
+from ..regression.bandwidth import spread_ties, with_bandwidth
 
 JUDGED = 500  # rows left out by which laws are compared
 BLOCK = 2**22  # log densities that are formed together

@@ -39,6 +39,7 @@ from ..kernels import fitted_kernel
 from .leave_one_out import SCALE_ROWS, LeaveOneOut, best_scale
 from .smoother import with_ones
 from .support import Support, support_of
+from .width import width_of
 
 OUTSIDE = "answers are those at the nearest point of its box"
 
@@ -147,6 +148,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     _support: Support | None = None
     coef_: Array | None = None
     _sums: tuple | None = None
+    _width: tuple | None = None  # of laws, once it was sought
 
     def __init__(
         self,
@@ -207,6 +209,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.kernel_x_ = self.features_x_.kernel_
         self.points_x_, self.points_ = points_x, points_y
         self._support = Support.of(points_x) if rows is None else support_of(rows)
+        self._width = None
         self._solve(Phi, Psi, self._moments(rows, Phi, Psi))
         return self
 
@@ -216,6 +219,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Outside the box that the training rows fill, those at the nearest point of it: kernels go
         to zero there, unevenly, and weights divided by their sum would be of any size. They are
         flagged (`extrapolated`), and warned of where that is by a tenth of the width of the box.
+        Densities, modes and draws have the bandwidth of laws of rows left out, as posteriors of
+        `KernelBayes` do, unless modes by `kernel_y` are clearly nearer to those rows.
 
         Parameters
         ----------
@@ -226,11 +231,21 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         MeanEmbedding
             A batch on the training points of Y.
         """
+        law, labels = self._law(X), Labels.of(X, self.target_names_)
+        return law.carrying(self._bandwidth(), labels, law.extrapolated, steps=True)
+
+    def _law(self, X) -> MeanEmbedding:
+        """As far as expectations and quantiles need it."""
         Phi, outside = self._coordinates(X)
-        labels = Labels.of(X, self.target_names_)
-        return self._embed(Phi, arrays.namespace(Phi).ones_like(Phi[:, :1])).carrying(
-            labels=labels, extrapolated=outside
-        )
+        law = self._embed(Phi, arrays.namespace(Phi).ones_like(Phi[:, :1]))
+        return law.carrying(extrapolated=outside)
+
+    def _bandwidth(self) -> tuple[float, ...] | None:
+        if self._width is None:
+            even = np.ones(self._Phi.shape[0])
+            rows = self.kernel_y_, self.points_, self._Phi, even
+            self._width = (width_of(*rows, self.reg_, self.intercept_),)
+        return self._width[0]
 
     def _coordinates(self, X) -> tuple[Array, np.ndarray | None]:
         """Of the nearest points of the box, and which rows are outside."""
@@ -276,14 +291,14 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
         Between quantiles of the weighted training points: no smoothing.
         """
-        return interval_like_target(self.at(X), level, self.one_output_)
+        return interval_like_target(self._law(X), level, self.one_output_)
 
     def predict_quantile(self, X, q) -> Array:
         """Quantiles of the weighted training points: (batch,), or (batch, k) for several levels.
 
         With d_y behind if y had columns.
         """
-        return like_target(self.at(X).quantile(q), self.one_output_)
+        return like_target(self._law(X).quantile(q), self.one_output_)
 
     def loo_score(self, reg):
         """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""

@@ -38,6 +38,11 @@ class Support(Saveable):
         xp = arrays.namespace(self.low)
         return Support(xp.minimum(self.low, other.low), xp.maximum(self.high, other.high))
 
+    def widened(self, share: float) -> Support:
+        """By so many of its widths at every end."""
+        margin = share * (self.high - self.low)
+        return Support(self.low - margin, self.high + margin)
+
     def nearest(self, X, kernel: Kernel) -> Array:
         """The nearest rows of the box, continuous in X, (m, d)."""
         check_library(X, self.low, "X")
@@ -50,8 +55,7 @@ class Support(Saveable):
         range of the data.
         """
         nearest = self.nearest(X, kernel)
-        margin = FAR * (self.high - self.low)
-        far = _differ(X, kernel.clipped(X, self.low - margin, self.high + margin))
+        far = _differ(X, self.widened(FAR).nearest(X, kernel))
         if far.any():
             warn_numerical(
                 f"X has {far.sum()} row(s) outside the training data, row {np.flatnonzero(far)[0]} "

@@ -13,11 +13,11 @@ import pandas as pd
 import typer
 
 from ...core.progress import Verbose
-from ...densities.bandwidth import silverman
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from ...display.densities import medians
 from ...kernels import Linear
+from ...regression.bandwidth import silverman
 from .. import words
 from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted

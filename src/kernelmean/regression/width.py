@@ -1,4 +1,4 @@
-"""The bandwidth of posteriors by weighted pairs: the score of pairs left out, under the prior."""
+"""The bandwidth of laws by weighted pairs: the score of pairs left out, with their shares."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
-from ..core.minimise import mean_and_error, minimise_log10
+from ..core.minimise import CLEAR, mean_and_error, minimise_log10
 from ..core.moments import evenly
-from ..densities.bandwidth import FIRST, spread_ties, with_bandwidth
-from ..densities.pairs import BandwidthScore, Pairs
-from ..densities.rival import CLEAR
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from ..regression.smoother import Smoother
+from .bandwidth import FIRST, spread_ties, with_bandwidth
+from .pairs import BandwidthScore, Pairs
+from .smoother import Smoother
 
+FEWEST = 10  # pairs with a share: fewer say nothing of a bandwidth
 ROWS = 500  # pairs that are left out, of those with a share
 JUDGES = 250  # of these, whose modes are compared
 STARTS = 3  # of modes that are compared, by what lies within
@@ -23,24 +23,27 @@ NEAR = 2.0  # bandwidths
 NARROW = 1.0  # decades below the search for a density: posteriors are narrower than priors
 
 
-def width_of(kernel: Kernel, points, Phi, shares, reg: float) -> tuple[float, ...] | None:
+def width_of(
+    kernel: Kernel, points, Phi, shares, reg: float, intercept: bool = False
+) -> tuple[float, ...] | None:
     """γ n^{2/((d+4)(d+6))}, where γ minimises Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)].
 
     The errors of densities are least at widths of order n^{−1/(d+4)}, those of their slopes, and so
-    of modes, at n^{−1/(d+6)}. None where modes by the kernel of latents, at the scale of the prior,
+    of modes, at n^{−1/(d+6)}. None where modes by the kernel of latents, at the scale of all,
     are clearly nearer to latents left out: in many columns tops of densities are noise. And for
-    kernels that have no density, and latents without spread.
+    kernels that have no density, latents without spread, and fewer than ten pairs.
 
     Parameters
     ----------
     kernel : of latents
     points, Phi, shares : latents (n, d), coordinates of observations (n, r), β (n,)
     reg : λ
+    intercept : of the regression of laws on coordinates
     """
-    if not kernel.boxed:
-        return None
     beta = arrays.to_numpy(shares)
     told = np.flatnonzero(beta > 0)
+    if not kernel.boxed or len(told) < FEWEST:
+        return None
     some = told[evenly(len(told), ROWS)]
     Z, Phi, beta = arrays.to_numpy(points)[some], arrays.to_numpy(Phi)[some], beta[some]
     try:
@@ -48,7 +51,7 @@ def width_of(kernel: Kernel, points, Phi, shares, reg: float) -> tuple[float, ..
     except ValueError:
         return None
     roots = np.sqrt(beta / beta.mean())
-    smoother = Smoother.of(roots[:, None] * Phi, intercept=False)
+    smoother = Smoother.of(roots[:, None] * Phi, intercept)
     score = BandwidthScore.of(Pairs.of(spread_ties(Z), start), start, smoother, reg, roots)
     best, _ = minimise_log10(score, FIRST[0] - NARROW, FIRST[1], precision=0.01)
     n, d = len(told), Z.shape[1]

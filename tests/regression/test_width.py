@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
-from kernelmean.bayes import width
-from kernelmean.bayes.width import width_of
+from kernelmean.regression import width
+from kernelmean.regression.width import width_of
 
 REG = 1e-2
 

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
 from ..kernels import Gaussian, Kernel
-from ..regression.leave_one_out import SAFE
-from ..regression.smoother import Smoother
+from .leave_one_out import SAFE
+from .smoother import Smoother
 
 CELL = 0.01  # width of a cell, relative to the distance
 NEAR = 0.002  # of the kernel's lengthscale: cells do not get narrower below
