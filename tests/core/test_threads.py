@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from kernelmean.core.checks import NumericalWarning, hushed, warn_numerical
 from kernelmean.core.threads import WORTH, cores, doors, one_thread, side_by_side, streamed
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -179,6 +180,13 @@ def test_a_failure_does_not_stop_tasks_ahead_of_it():
 def test_a_warning_of_a_task_comes_out():
     with pytest.warns(UserWarning, match="of a task"):
         side_by_side(lambda i: warnings.warn("of a task", stacklevel=1), range(2), n_jobs=2)
+
+
+def test_what_is_hushed_is_so_in_threads_that_work_for_it():
+    with hushed():
+        side_by_side(lambda i: warn_numerical(f"of {i}"), range(3), n_jobs=2, worth=0)
+    with pytest.warns(NumericalWarning, match="of 1"):
+        warn_numerical("of 1")
 
 
 def test_cores():

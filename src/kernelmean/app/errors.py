@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from ..core.checks import NumericalWarning
+from ..core import checks
 
 
 class UserError(Exception):
@@ -36,7 +36,7 @@ def noted() -> Iterator[list[str]]:
     """Refusals, and numerical trouble as a list of sentences that is full at the end."""
     said: list[str] = []
     with refusals(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", NumericalWarning)
+        warnings.simplefilter("always", checks.NumericalWarning)
         yield said
     said.extend(dict.fromkeys(str(w.message) for w in caught))
 
@@ -44,8 +44,7 @@ def noted() -> Iterator[list[str]]:
 @contextmanager
 def hushed() -> Iterator[None]:
     """Refusals; numerical trouble was said already, or will be."""
-    with refusals(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumericalWarning)
+    with refusals(), checks.hushed():
         yield
 
 

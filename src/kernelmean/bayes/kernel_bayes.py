@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -63,6 +63,7 @@ APART = 3.0  # standard deviations beyond which two samples are of different law
 @doors(
     "fit", "posterior", "regularisers", "weights", "predict", "predict_interval", "predict_quantile"
 )
+@dataclass(eq=False, repr=False)
 class KernelBayes(Saveable, BaseEstimator):
     """Posterior of a latent Z given an observation X, from pairs (x_i, z_i) and a prior on Z.
 
@@ -145,34 +146,23 @@ class KernelBayes(Saveable, BaseEstimator):
         "reg": optional(positive(zero=True)),
         "reg_prior": optional(positive(zero=True)),
     }
-    latent_names_: list[str] | None = None  # a file of version 1 has none
-    density_: ConditionalDensity | None = None  # of the rule "density"
-    _far: Rows | None = None  # the pairs, where `points_` are some of them
+    # a file of version 1 has no names
+    latent_names_: list[str] | None = field(default=None, init=False)
+    density_: ConditionalDensity | None = field(default=None, init=False)  # of the rule "density"
+    _far: Rows | None = field(default=None, init=False)  # pairs, where `points_` are some of them
     _of_some = False
-    _copies: np.ndarray | None = None  # how often each pair is there
-    _support: Support | None = None  # of the observations; a file of version 1 has none
+    _copies: np.ndarray | None = field(default=None, init=False)  # how often each pair is there
+    _support: Support | None = field(default=None, init=False)  # a file of version 1 has none
 
-    def __init__(
-        self,
-        rule="importance",
-        kernel_x="gaussian",
-        kernel_z="gaussian",
-        reg_prior=None,
-        reg=None,
-        features=None,
-        ratio=None,
-        selection="auto",
-        tune_lengthscale=False,
-    ):
-        self.rule = rule
-        self.kernel_x = kernel_x
-        self.kernel_z = kernel_z
-        self.reg_prior = reg_prior
-        self.reg = reg
-        self.features = features
-        self.ratio = ratio
-        self.selection = selection
-        self.tune_lengthscale = tune_lengthscale
+    rule: str = "importance"
+    kernel_x: Any = "gaussian"
+    kernel_z: Any = "gaussian"
+    reg_prior: float | None = None
+    reg: float | None = None
+    features: Any = None
+    ratio: Any = None
+    selection: str = "auto"
+    tune_lengthscale: bool = False
 
     def state(self) -> dict[str, Any]:
         left = ("_far",) if self._of_some else ("_far", "_found")  # sums over rows stay

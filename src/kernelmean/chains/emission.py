@@ -292,10 +292,6 @@ class EmissionsByState(Saveable):
         """That of all states."""
         return Guard.joined([part.guard for part in self.parts])
 
-    def state(self) -> dict[str, Any]:
-        """Its fields."""
-        return {"parts": self.parts, "widths": self.widths}
-
     def reordered(self, order: np.ndarray) -> EmissionsByState:
         """With the states renumbered."""
         return EmissionsByState(

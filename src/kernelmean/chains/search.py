@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from ..core import arrays
-from ..core.checks import NumericalWarning, check_positive
+from ..core.checks import check_positive, hushed
 from ..core.progress import Verbose, track
 from ..core.threads import one_thread
 from .rows import observed
@@ -31,8 +30,7 @@ def best_fit(
 
 
 def _judged(candidate, X, lengths, judge: Judge) -> tuple[Any, float]:
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumericalWarning)  # troubles are seen in the score
+    with one_thread(), hushed():  # troubles are seen in the score
         fitted = candidate.fit(X, lengths)
         return fitted, judge(fitted)
 

@@ -10,9 +10,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
-from threading import local
 from typing import Any
 
 import numpy as np
@@ -31,30 +31,26 @@ class NumericalWarning(UserWarning):
     """Something numerical gave way (rank loss, collapse, no convergence) and was handled."""
 
 
-class _Hushed(local):
-    depth = 0
-
-
-_HUSHED = _Hushed()
+_HUSHED: ContextVar[bool] = ContextVar("whether numerical trouble is told elsewhere", default=False)
 
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """No `NumericalWarning` by `warn_numerical` in this thread.
+    """No `NumericalWarning` by `warn_numerical`, in this thread and in those that work for it.
 
     What `warnings.catch_warnings` changes is the process's, and would be put back in disorder by
     threads that leave it in another order than they came.
     """
-    _HUSHED.depth += 1
+    before = _HUSHED.set(True)
     try:
         yield
     finally:
-        _HUSHED.depth -= 1
+        _HUSHED.reset(before)
 
 
 def warn_numerical(message: str) -> None:
     """A `NumericalWarning`, unless a search that tries many candidates hushed it."""
-    if not _HUSHED.depth:
+    if not _HUSHED.get():
         warn_caller(message, NumericalWarning)
 
 

@@ -20,6 +20,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -56,8 +57,10 @@ class Saveable:
             raise TypeError(f"two classes are saved as {cls.__name__}: {known.__module__} has one")
 
     def state(self) -> dict[str, Any]:
-        """What a file holds of the object, by name of attribute: not how long the fit took."""
-        return {name: value for name, value in vars(self).items() if name != "fit_time_"}
+        """What a file holds of the object, by name: nothing timed, or formed on first use."""
+        kinds = {name: getattr(type(self), name, None) for name in vars(self)}
+        formed = {name for name, kind in kinds.items() if isinstance(kind, cached_property)}
+        return {k: v for k, v in vars(self).items() if k not in {*formed, "fit_time_"}}
 
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:

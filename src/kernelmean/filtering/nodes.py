@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -89,10 +89,6 @@ class NodeMachine(Recursion):
         told = frozen(seeing.at(points).sample(rng))
         both = seeing.density, least, seeing.standard
         return cls(points, told, kernel_x, kernel_z, transition, *both, share)
-
-    def state(self) -> dict[str, Any]:
-        """Its fields, without what is formed on first use."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
     def _laws(self) -> LawsAt:
@@ -250,10 +246,6 @@ class Sparse(Saveable):
     def rows(self) -> csr_array:
         n = len(self.indptr) - 1
         return csr_array((self.data, self.indices, self.indptr), shape=(n, n))
-
-    def state(self) -> dict[str, Any]:
-        """Its fields, without what is formed on first use."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __matmul__(self, v: np.ndarray) -> np.ndarray:
         return self.rows @ v

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +12,13 @@ from sklearn.base import clone
 from ..core import arrays
 from ..core.checks import (
     Array,
-    NumericalWarning,
     as_points,
     check_choice,
     check_count,
     check_lengths,
     check_level,
     column_names,
+    hushed,
 )
 from ..core.progress import Verbose, track
 from ..core.sequences import check_sequences
@@ -205,7 +202,7 @@ class _Search:
     def candidates(self, scale_z: float, grid: list[tuple[float, list[float]]]) -> list[dict]:
         """The errors at a scale of the states' kernel, scales of the other, and regularisers."""
         rows = []
-        with _quiet():
+        with one_thread(), hushed():  # troubles are seen in the error
             for scale_x, regs in grid:
                 scales = {"scale_x": scale_x, "scale_z": scale_z}
                 made = self._machines(scale_x, scale_z, regs[0])
@@ -216,7 +213,7 @@ class _Search:
 
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
-        with _quiet():
+        with one_thread(), hushed():
             made = self._machines(best["scale_x"], best["scale_z"], best["reg"])[::THINNED]
             return best_smoother([(m, p.held.X, p.held.slices, p.error) for m, p in made])
 
@@ -245,11 +242,3 @@ class _Search:
                 plan = replace(plan, reg_prior=regs[0], reg_transition=regs[1])
             self.drafts[scale_z] = drafts
         return self.drafts[scale_z]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Troubles are seen in the error."""
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumericalWarning)
-        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,6 +85,7 @@ class ConditionalOperator(Saveable):
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
 @doors("fit", "at", "apply", "predict", "predict_interval", "predict_quantile")
+@dataclass(eq=False, repr=False)
 class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """μ_{Y|x} = Σ_i w_i(x) k(y_i, ·), w(x) = (K_X + nλI)⁻¹ k_X(x).
 
@@ -140,31 +142,21 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     """
 
     ALLOWED: ClassVar = {"reg": optional(positive(zero=True)), "intercept": auto}
-    # a file of an earlier version has none of these
-    intercept: Any = False
-    intercept_ = False
-    _centre: tuple | None = None  # means of Φ and Y
-    target_names_: list[str] | None = None
-    _support: Support | None = None
-    coef_: Array | None = None
-    _sums: tuple | None = None
-    _width: tuple | None = None  # of laws, once it was sought
+    was: ClassVar = {"intercept": False}
+    intercept_ = False  # a file of an earlier version has none of these
+    _centre: tuple | None = field(default=None, init=False)  # means of Φ and Y
+    target_names_: list[str] | None = field(default=None, init=False)
+    _support: Support | None = field(default=None, init=False)
+    coef_: Array | None = field(default=None, init=False)
+    _sums: tuple | None = field(default=None, init=False)
+    _width: tuple | None = field(default=None, init=False)  # of laws, once it was sought
 
-    def __init__(
-        self,
-        kernel_x="gaussian",
-        kernel_y="gaussian",
-        reg=None,
-        features=None,
-        tune_lengthscale=False,
-        intercept="auto",
-    ):
-        self.kernel_x = kernel_x
-        self.kernel_y = kernel_y
-        self.reg = reg
-        self.features = features
-        self.tune_lengthscale = tune_lengthscale
-        self.intercept = intercept
+    kernel_x: Any = "gaussian"
+    kernel_y: Any = "gaussian"
+    reg: float | None = None
+    features: Any = None
+    tune_lengthscale: bool = False
+    intercept: Any = "auto"
 
     def fit(self, X, y) -> ConditionalEmbedding:
         """Learn the operator from pairs.
