@@ -44,6 +44,7 @@ from ..kernels import Kernel, Periodic, fitted_kernel, is_tuned
 from ..regression.bandwidth import bandwidth_lines, with_bandwidth
 from ..regression.smoother import Smoother
 from . import bending, rival
+from .atoms import atoms_of
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
 from .fit import Draft, Fit, Plan, better
@@ -96,6 +97,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
     likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
     are on the scale of y. And a small share of a wide law, so that no density is zero: where q is
     not positive nothing was seen, which is not to say that nothing can be.
+
+    Values of y that repeat (one row in a hundred, and five at least: zeros, counts, ratings) are
+    atoms where λ and the bandwidth are chosen. Each has the mass of a cell of the line about it, so
+    cut that on average over x it is as frequent as in the data: quantiles, ends of intervals, modes
+    and draws within a cell are at its atom, and distribution functions step there, so that
+    P(y = v | x) is cdf(v) − cdf(v′), v′ < v in the cell. Densities, regions and the laws of `at`
+    stay smooth.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at
@@ -160,6 +168,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
     bend_ : Bend or None
         The bent scale B, a function of rows of y, with its inverse `back`; `location_`, `points_`,
         `bandwidth_` and `loo_score_` are on it.
+    atoms_ : Atoms or None
+        Values of y that repeat, and the cells of the line whose mass is theirs.
     points_x_, points_ : arrays of shape (n, d_x), (n, d_y)
         X, and Y or its residuals; of rows that are summed 10,000 of X, and the nodes that sums
         over Y are gathered at.
@@ -195,6 +205,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
     was: ClassVar = {"wide": 0.0}
     wide_ = 0.0  # a file of an earlier version has none of these
     bend_ = None
+    atoms_ = None
 
     kernel_x: Any = "gaussian"
     bandwidth: Any = None
@@ -239,9 +250,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
         if rows is None and to_be_summed(rows_x, rows_y):
             order = order[evenly(len(order), SEARCH_ROWS)]
             rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=Rows(rows_x), y=rows_y)
-        plan, rows_y = self._plan(rows_x, rows_y, column_names(X)).bent(rows_x, rows_y)
-        fit = plan.finish(self._search(plan, rows_x, rows_y), rows_x, rows_y, rows)
+        plan, bent = self._plan(rows_x, rows_y, column_names(X)).bent(rows_x, rows_y)
+        fit = plan.finish(self._search(plan, rows_x, bent), rows_x, bent, rows)
         self._adopt(fit.in_order(order, points_x))
+        self.atoms_ = None
+        if self.reg is None and self.bandwidth is None:
+            self.atoms_ = atoms_of(
+                arrays.to_numpy(rows_y), lambda at: fit.laws(arrays.take(rows_x, at, axis=0))
+            )
         return self
 
     @property
@@ -294,7 +310,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         laws = self._laws(X)
         Y = laws.rows(Y)
-        return self._outward(laws.cdf(Y, pairs_wanted(len(Y), len(laws), paired)))
+        paired = pairs_wanted(len(Y), len(laws), paired)
+        if self.atoms_ is None:
+            return self._outward(laws.cdf(Y, paired))
+        edges = self.atoms_.edges(Y)
+        known = laws.cdf(np.where(np.isfinite(edges), edges, Y), paired)
+        F = arrays.to_numpy(known)
+        F = np.where(edges == -np.inf, 0.0, np.where(edges == np.inf, 1.0, F))
+        return self._outward(arrays.like(F, known))
 
     # ------------------------------------------------------------ answers
 
@@ -338,7 +361,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         X : array of shape (batch, d_x)
         q : float or sequence of float in [0, 1]
         """
-        return self._outward(self._laws(X).quantile(q))
+        return self._outward(self._snapped(self._laws(X).quantile(q)))
 
     def predict_interval(self, X, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of each column with probability `level`, arrays like y.
@@ -351,7 +374,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             As much probability on either side, or the narrowest interval.
         """
         ends = self._laws(X).interval(level, kind)
-        return Interval(*(self._outward(end) for end in ends))
+        return Interval(*(self._outward(self._snapped(end)) for end in ends))
 
     def quantile(self, X, q) -> Array:
         """The old name of `predict_quantile`."""
@@ -390,14 +413,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     def mode(self, X) -> Array:
         """Where the density is highest, (batch,) or (batch, d_y)."""
-        return self._outward(self._laws(X).mode())
+        return self._outward(self._snapped(self._laws(X).mode()))
 
     def sample(self, X, n: int = 1, random_state=None) -> Array:
         """Draws from the conditional densities, (batch, n) or (batch, n, d_y).
 
         In one column by the inverse of the distribution function, otherwise by rejection.
         """
-        return self._outward(self._laws(X).sample(n, random_state))
+        return self._outward(self._snapped(self._laws(X).sample(n, random_state)))
 
     def loo_score(self, bandwidth=None, reg=None, lengthscale=None) -> float:
         """M at other parameters; those left out are as fitted.
@@ -436,6 +459,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             what += ", as wide as x says"
         smooths = Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)
         widths = bandwidth_lines(self.bandwidth_, targets, self.bandwidth)
+        atoms = [] if self.atoms_ is None else self.atoms_.lines(targets)
         gain = self._fit.gain
         return Summary(
             "Conditional density of " + ", ".join(targets),
@@ -443,7 +467,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
                 self.features_.block("Kernel on X", names_like(self, self.n_features_in_)),
                 *([] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]),
-                Block("Smoothing of y", [smooths, *widths]),
+                Block("Smoothing of y", [smooths, *widths, *atoms]),
                 Block(
                     "Fit",
                     [
@@ -529,6 +553,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
         bandwidth, labels = tuple(self.bandwidth_.tolist()), Labels.of(X, self.target_names_)
         outside = self._fit.outside(points)
         return self._fit.laws(points).carrying(bandwidth, labels, outside)
+
+    def _snapped(self, values: Array) -> Array:
+        """Rows (..., d) of y, at an atom where they are in its cell."""
+        if self.atoms_ is None:
+            return values
+        return arrays.like(self.atoms_.snapped(arrays.to_numpy(values)), values)
 
     def _outward(self, values: Array) -> Array:
         """Without the column axis when y had none."""
