@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
+from ..core.checks import hushed
 from ..core.minimise import CLEAR, mean_and_error, minimise_log10
 from ..core.moments import evenly
 from ..embedding.embedding import MeanEmbedding
@@ -66,7 +67,8 @@ def width_of(
         modes = MeanEmbedding.of_parts(Z, W, None, k).carrying(k.lengthscale).mode(STARTS)
         return roots[judges] ** 2 * np.diag(near.gram_of(Z[judges], modes))
 
-    gain, error = mean_and_error(hits(kernel) - hits(local))
+    with hushed():  # far from all others pairs left out have no law
+        gain, error = mean_and_error(hits(kernel) - hits(local))
     if gain > CLEAR * error:
         return None
     return tuple(np.broadcast_to(local.lengthscale, d).tolist())
