@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmean.core.moments import Moments, accumulate, block_rows, how_often, row_blocks
+from kernelmean.core.moments import (
+    Moments,
+    accumulate,
+    block_rows,
+    canonical_order,
+    how_often,
+    row_blocks,
+)
 
 
 @pytest.fixture
@@ -134,3 +141,13 @@ def test_who_is_well_is_no_copy_of_others_who_are(rng, values):
     assert how_often(X, y) is None
     some = rng.permutation(600)[:300]
     assert how_often(X[np.r_[some, some]], y[np.r_[some, some]]) is not None
+
+
+@pytest.mark.parametrize("values", [2, 4, 1000])
+def test_rows_in_canonical_order_are_the_same_whatever_order_they_came_in(rng, values):
+    rows = rng.integers(0, values, (300, 3)) / 2.0
+    shuffled = rows[rng.permutation(300)]
+    one, other = rows[canonical_order(rows)], shuffled[canonical_order(shuffled)]
+    assert np.array_equal(one, other)
+    z = (one - one.mean(0)) / one.std(0)
+    assert (np.diff((z**2).sum(axis=1)) > -1e-8).all()
