@@ -469,6 +469,27 @@ def test_what_was_differenced_twice_ends_in_a_line():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n", [36, 50, 60])
+def test_few_years_of_months_have_a_season(rng, n):
+    """However long the memory of it: the past of no row is then known."""
+    season = 3 * np.sin(np.arange(n + 12) * np.pi / 6) ** 3 + np.arange(n + 12) / 20
+    X = (season + 0.3 * rng.standard_normal(n + 12))[:, None]
+    m = km.KernelStateSpace(backbone=km.Backbone(season=12), em=QUICK).fit(X[:n])
+    naive = np.mean((X[n:] - X[n - 12 : -12]) ** 2)
+    assert np.mean((m.predict(X) - X)[n:] ** 2) < 0.8 * naive
+
+
+def test_the_better_half_of_rows_is_used_where_no_past_is_known(rng):
+    form = Form(0, "n", 1, 0.95, 12, "difference", 0.85)
+    months = np.arange(60)[:, None] * np.pi / 6
+    Y = 5 * np.sin(months) + 0.3 * rng.standard_normal((60, 1))
+    series = Series.of(Y, np.ones(60, bool), [slice(0, 60)], None, None)
+    line = series.fitted(form)[0]
+    assert line.settled(series.track(line).wide).sum() < 30
+    usable = series.usable(line)
+    assert usable.sum() == 30 and usable[32:].all()
+
+
 def test_a_season_is_forecast_in_the_units_of_the_series():
     rng = np.random.default_rng(2)
     t = np.arange(132)

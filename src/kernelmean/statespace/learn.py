@@ -150,7 +150,11 @@ class Plan(drafts.Plan):
         Y = arrays.to_numpy(rows.points)
         found = search(options, Y, rows.seen, rows.sequences, inputs)
         if given and found is None:
-            raise ValueError(f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}")
+            raise ValueError(
+                f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}: the first half "
+                "of a series has to teach a line, so that it needs about three seasons, and six "
+                "rows for a lag"
+            )
         return found
 
     @stage("states")

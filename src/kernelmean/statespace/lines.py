@@ -16,6 +16,7 @@ MEMORIES = (0.0, 0.5)  # θ without a difference,
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
 FEWEST = 8  # rows of a series that a line is looked for in unasked
+LEFT = 5  # rows of the first half of a sequence beside its first season and an order
 COMPARED = 5000  # rows that forms are compared on
 SPLITS = 6  # stretches of the later half, each forecast by lines from all rows before it
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
@@ -241,11 +242,11 @@ class Series:
         """Rows of a sequence."""
         return float(np.median([s.stop - s.start for s in self.sequences]))
 
-    @property
-    def longest(self) -> int:
-        """The largest order that is looked at."""
+    def longest(self, season: int) -> int:
+        """The largest order that is looked at; the first half has rows left beside a season."""
         n = self.seen.sum()
-        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, self.typical / 4)))
+        room = self.typical / 2 - season - LEFT if season else np.inf
+        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, self.typical / 4, room)))
 
     def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray]:
         """By least squares, gaps filled by a first fit; and what it leaves of each row."""
@@ -280,8 +281,10 @@ class Series:
         return line.track(self.Y, self.seen, self.sequences, self.inputs)
 
     def usable(self, line: FittedBackbone, track: Track | None = None) -> np.ndarray:
-        """Rows seen whose past is known."""
-        return self.seen & line.settled((track or self.track(line)).wide)
+        """Rows seen whose past is as good as known; the better half of them, where fewer are."""
+        wide = (track or self.track(line)).wide
+        sizes = np.trace(wide, axis1=1, axis2=2)
+        return self.seen & (line.settled(wide) | (sizes <= np.median(sizes[self.seen])))
 
     def averaged(self, chosen: list[Judged], drifts: bool) -> tuple[FittedBackbone, np.ndarray]:
         """The mean of lines, those that are likelier having more of it; and what it leaves."""
@@ -428,7 +431,7 @@ def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, list[Jud
         name: Series.of(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])
     }
     fixed = options.order != "auto"
-    p = options.order if fixed else next(iter(every.values())).longest
+    p = options.order if fixed else next(iter(every.values())).longest(options.season or 0)
     burn = p + 1 + (options.season or 0)
     tried = [
         judged
