@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernelmean.app.series import Rows, read_times
+from kernelmean.app.series import Rows, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
 
 DAYS = ["2020-01-30", "2020-01-31", "2020-02-01", "2020-02-02"]
@@ -57,3 +57,45 @@ def test_dates_with_dots_begin_with_the_day():
     table = Table(Path("walk.csv"), frame, frozenset())
     times = read_times(table, "month", Rows(frame[["level"]], [4], []))
     assert list(pd.DatetimeIndex(times).month) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("times", "ahead"),
+    [
+        (["2020-01-31", "2020-02-29", "2020-03-31"], ["2020-04-30", "2020-05-31"]),
+        (["2019-07-01", "2019-10-01", "2020-01-01"], ["2020-04-01", "2020-07-01"]),
+        (["2020-01-02", "2020-01-03", "2020-01-06"], ["2020-01-07", "2020-01-08"]),
+        # the first of May is a holiday, and the last day here is a Friday
+        (["2020-04-29", "2020-04-30", *(f"2020-05-0{k}" for k in range(4, 9))],
+         ["2020-05-11", "2020-05-12"]),
+        (["2020-01-01", "2020-01-08", "2020-01-15", "2020-01-25"], ["2020-02-01", "2020-02-08"]),
+        (["2020-01-01T10:00", "2020-01-01T10:30"], ["2020-01-01T11:00", "2020-01-01T11:30"]),
+        (["2020-01-01"], ["NaT", "NaT"]),
+    ],
+)  # fmt: skip
+def test_dates_go_on_as_they_came(times, ahead):
+    found = times_ahead(np.array(times, dtype="datetime64[ns]"), 2)
+    np.testing.assert_array_equal(found, np.array(ahead, dtype="datetime64[ns]"))
+
+
+def test_numbers_go_on_as_they_came():
+    assert list(times_ahead(np.array([1990, 2000, 2010]), 2)) == [2020, 2030]
+
+
+def test_what_comes_after_each_sequence_has_its_times():
+    frame = pd.DataFrame({"level": np.arange(4.0)})
+    days = pd.to_datetime(DAYS).to_numpy()
+    many = Rows(frame, [2, 2], ["a", "b"], days, ("site", "day"))
+    table = many.by_step({f"level_{end}": np.zeros(4) for end in ("mean", "lower", "upper")}, 2)
+    assert list(table.columns[:3]) == ["site", "day", "step"]
+    assert list(table["day"].astype(str)) == [
+        "2020-02-01",
+        "2020-02-02",
+        "2020-02-03",
+        "2020-02-04",
+    ]
+    grid = forecast_grid(table, 0.9, ["level"])
+    assert grid.header[:3] == ["site", "day", "step"]
+    assert list(grid.rows[0][:3]) == ["a", "2020-02-01", "1"]
+    # a column of times that is called as another one is
+    assert "step_" in Rows(frame, [4], [], days, (None, "step")).by_step({}, 2)

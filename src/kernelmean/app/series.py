@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 import typer
 
+from ..core.labels import Labels
 from ..core.sequences import check_sequences
+from ..display.states import following
 from . import words
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table, check_enough, check_varying, complete, to_csv
+from .tables import Table, check_enough, check_varying, complete, free_name, to_csv
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
@@ -118,9 +120,12 @@ class Rows:
         return self._named(frame, np.repeat(np.arange(len(self.lengths)), self.lengths))
 
     def by_step(self, columns: Mapping[str, np.ndarray], steps: int) -> pd.DataFrame:
-        """A table of answers about the rows after each sequence."""
+        """A table of answers about the rows after each sequence, with the times these will have."""
         count = len(self.lengths)
         frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
+        if self.times is not None:
+            ahead = [times_ahead(self.times[s], steps) for s in self.slices]
+            frame.insert(0, free_name(str(self.labels[1]), frame), np.concatenate(ahead))
         return self._named(frame, np.repeat(np.arange(count), steps))
 
     def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
@@ -248,6 +253,25 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
     return []
 
 
+def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
+    """The dates or numbers that follow: by the calendar where it is kept, else equally far apart.
+
+    Weeks of days without a weekend go on without them, whatever holidays there were. A single date
+    says nothing of the next.
+    """
+    if times.dtype.kind == "M" and len(times) == 1:
+        return np.full(steps, np.datetime64("NaT"), times.dtype)
+    if times.dtype.kind == "M":
+        regular = Labels(None, pd.DatetimeIndex(times)).ahead(steps).index
+        if regular is not None:
+            return regular.to_numpy()
+        days = times.astype("datetime64[D]")
+        week = days[-1] - days[0] >= np.timedelta64(7, "D")
+        if week and np.is_busday(days).all() and np.median(np.diff(days).astype(int)) == 1:
+            return np.busday_offset(days[-1], np.arange(1, steps + 1)).astype(times.dtype)
+    return following(times, steps)
+
+
 # ---------------------------------------------------------------- answers
 
 
@@ -297,7 +321,9 @@ def forecast_grid(
     """What comes after the file: the step, columns of `more` by title, and means with intervals."""
     part = table.head(words.SHOWN)
     front = list(table.columns[: list(table.columns).index("step") + 1])
-    columns: list[tuple[str, Any]] = [(name, [str(v) for v in part[name]]) for name in front]
+    columns: list[tuple[str, Any]] = [
+        (name, list(part[name].astype(str).fillna(""))) for name in front
+    ]
     columns += [(title, [*map(form, part[name])]) for title, (name, form) in more.items()]
     columns += with_intervals(part, names, level)
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")

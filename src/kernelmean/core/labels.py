@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,11 +49,7 @@ class Labels(Saveable):
         """Of the rows that follow: dates where the index is regular, numbers otherwise."""
         if self.index is None or len(self.index) == 0:
             return Labels(self.columns)
-        last, frequency = self.index[-1], getattr(self.index, "freq", None)
-        if frequency is None and hasattr(self.index, "inferred_freq") and len(self.index) >= 3:
-            from pandas.tseries.frequencies import to_offset
-
-            frequency = to_offset(self.index.inferred_freq)
+        last, frequency = self.index[-1], getattr(self.index, "freq", None) or _regular(self.index)
         if frequency is not None:
             return Labels(self.columns, _following(self.index, frequency, steps))
         if isinstance(last, int | np.integer):
@@ -77,6 +74,17 @@ class Labels(Saveable):
         }
         own = self.index is not None and len(self.index) == n
         return pandas().DataFrame(columns, index=self.index if own else None)
+
+
+def _regular(index):
+    """The frequency of dates that have one, or None."""
+    if not hasattr(type(index), "inferred_freq") or len(index) < 3:
+        return None
+    from pandas.tseries.frequencies import to_offset
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a string here, an offset in pandas 4
+        return to_offset(index.inferred_freq)
 
 
 def _following(index, frequency, steps: int):
