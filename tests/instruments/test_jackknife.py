@@ -24,12 +24,16 @@ REGS = [(1e-2, 1e-2), (1e-4, 1e-3), (1.0, 1e-5)]
 
 
 def confounded(n: int = 40, seed: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two regressors that share noise with y, and three instruments on scales of their own."""
+    """Two regressors that share noise with y, and three instruments on scales of their own.
+
+    In the order that a fit puts its rows in, so that its coordinates can be made again.
+    """
     rng = np.random.default_rng(seed)
     Z, V = rng.normal(size=(n, 3)) * [1.0, 2.0, 0.5], rng.normal(size=(n, 2))
     X = Z[:, :2] * [1.0, 0.4] + 0.5 * Z[:, 2:] + 0.6 * V
     y = np.sin(X[:, 0]) + X[:, 1] + V.sum(axis=1) + 0.1 * rng.normal(size=n)
-    return 3.0 + X, y + 5.0, Z
+    part = groups.Part(3.0 + X, Z, y + 5.0).unordered
+    return part.X, part.y, part.Z
 
 
 def curve(n: int, seed: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -105,6 +109,16 @@ def test_fit_and_losses_equal_refits(lam, xi, degree):
     assert iv.coef_.shape == (iv.basis_x_.width,) == (oracle.trends + iv.features_x_.rank_,)
     assert iv.trend_ == degree
     assert (iv.n_stage1_, iv.n_stage2_) == (40, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decimals", [1, 8])
+def test_the_order_of_the_rows_does_not_matter(rng, decimals):
+    X, y, Z = (np.round(part, decimals) for part in curve(450))
+    other = rng.permutation(450)
+    a, b = (km.KernelIV().fit(X[i], y[i], Z[i]) for i in (np.arange(450), other))
+    assert_allclose(b.predict(X), a.predict(X), rtol=1e-9)
+    assert (b.scales_x_, b.scales_z_) == (a.scales_x_, a.scales_z_)
 
 
 def test_every_error_equals_a_refit():

@@ -91,7 +91,8 @@ class NormalErrors(Saveable):
     def of(cls, E: np.ndarray) -> NormalErrors:
         """As wide as these errors about zero."""
         second = E.T @ E / len(E)
-        dust = 1e-12 * np.trace(second) * np.eye(len(second))
+        size = np.diag(second)
+        dust = 1e-12 * np.diag(np.where(size > 0, size, max(size.max(), TINY)))
         return cls(np.linalg.cholesky(second + dust))
 
     def log_density_each(self, E: np.ndarray) -> np.ndarray:

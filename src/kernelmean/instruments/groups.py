@@ -30,7 +30,14 @@ from ..core.checks import (
     generator,
 )
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, accumulate, block_rows, evenly, row_blocks
+from ..core.moments import (
+    Moments,
+    accumulate,
+    block_rows,
+    canonical_order,
+    evenly,
+    row_blocks,
+)
 from ..core.rows import Rows, put_together
 from ..core.threads import streamed
 from .basis import Basis
@@ -65,6 +72,17 @@ class Part:
         X, Z, y = (arrays.take(column, some, axis=0) for column in (self.X, self.Z, self.y))
         return replace(self, X=X, Z=Z, y=y, rows=None, **roles)
 
+    @property
+    def unordered(self) -> Part:
+        """The same rows in an order that has nothing to do with the one they came in.
+
+        Searches and landmarks take evenly spaced rows. Of very many, these are alike anyway.
+        """
+        if self.n > LOOKED_AT:
+            return self
+        order = canonical_order(self.X, self.Z, self.y[:, None])
+        return replace(self.at(np.random.default_rng(0).permutation(order)), rows=self.rows)
+
     def few(self, limit: int) -> Part:
         """Evenly spaced rows, at most `limit`, of those looked at."""
         looked_at = evenly(self.y.shape[0], LOOKED_AT)
@@ -94,7 +112,7 @@ def share(split, random_state, X, Z, y) -> list[Part]:
     kind = kind_of(split)
     rng = None if random_state is None else generator(random_state)
     if kind == "loo":
-        return [Part(X, Z, y)]
+        return [Part(X, Z, y).unordered]
     if kind == "samples":
         return _samples(X, Z, y)
     every, n = Part(X, Z, y), y.shape[0]
@@ -141,7 +159,7 @@ def _samples(X, Z, y) -> list[Part]:
     for a, b in [(True, True), (True, False), (False, True)]:
         some = np.flatnonzero((known_x == a) & (known_y == b))
         if len(some):
-            parts.append(whole.at(some, own=a, teaches=a, outcome=b))
+            parts.append(whole.at(some, own=a, teaches=a, outcome=b).unordered)
     return parts
 
 

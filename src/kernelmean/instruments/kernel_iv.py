@@ -331,7 +331,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
         if rows is not None:
-            return [Part(X, Z, outcome, rows=rows)], roles
+            return [Part(X, Z, outcome, rows=rows).unordered], roles
         return share(self.split, self.random_state, X, Z, outcome), roles
 
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
