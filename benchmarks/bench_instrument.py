@@ -276,20 +276,30 @@ def singh(n: int, rng) -> tuple:
 
 
 def straight(sizes: list[int], draws: int, first: int = 5000) -> None:
-    """Mean squared error at the rows where h(x) = x, over that of two-stage least squares."""
-    from kernelmean.comparators import TwoStageLeastSquares
+    """Mean squared error at the rows where h(x) = x, over that of two-stage least squares.
 
+    Of 95% limits of the average slope: how often they hold 1, and how wide they are beside those
+    of least squares with robust errors.
+    """
+    from linearmodels.iv import IV2SLS
+
+    columns = "design", "ours", "2SLS", "ratio", "limits hold", "their width"
     for n in sizes:
-        table = Table(f"h(x) = x, n = {n}, {draws} draws", "design", "ours", "2SLS", "ratio")
+        table = Table(f"h(x) = x, n = {n}, {draws} draws", *columns)
         for design in (heavy, binary, agmm, singh):
-            errors = np.zeros((draws, 2))
+            found = np.zeros((draws, 4))
             for i in range(draws):
                 X, Z, e = design(n, np.random.default_rng(first + i))
-                x = X[:, 0]
-                for j, model in enumerate((km.KernelIV(), TwoStageLeastSquares())):
-                    errors[i, j] = np.mean((model.fit(X, x + e, Z).predict(X) - x) ** 2)
-            ours, line = errors.mean(0)
-            table.row(design.__name__, ours, line, ours / line)
+                x, model = X[:, 0], km.KernelIV().fit(X, X[:, 0] + e, Z)
+                told = model.average_derivative()
+                two = IV2SLS(x + e, np.ones((n, 1)), X, Z).fit()
+                off = model.predict(X) - x, two.fitted_values.to_numpy()[:, 0] - x
+                errors = (np.mean(part**2) for part in off)
+                width = told.error / two.std_errors.iloc[1]
+                found[i] = *errors, told.low <= 1 <= told.high, width
+            ours, line, holds, _ = map(float, found.mean(0))
+            width = float(np.median(found[:, 3]))
+            table.row(design.__name__, ours, line, ours / line, holds, width)
 
 
 # ---------------------------------------------------------------- a slope beside bent controls

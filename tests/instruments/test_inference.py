@@ -63,8 +63,33 @@ class TestSlopes:
         X, _, _, C = with_exogenous()
         rows = fitted.basis_x_.derivative(np.hstack([X, C]), 0)
         mean = rows.mean(0)
-        expected = mean @ fitted.covariance_ @ mean + (rows @ fitted.coef_).var() / len(X)
-        assert fitted.average_derivative().error == pytest.approx(expected**0.5)
+        more = (rows @ fitted.coef_).var() / len(X)
+        expected = mean @ fitted.covariance_ @ mean + more
+        given = fitted.average_derivative(np.hstack([X, C]))
+        assert given.error == pytest.approx(expected**0.5)
+        expected = mean @ fitted._fit.mean @ mean + more  # the bias of h is averaged, too
+        told = fitted.average_derivative()
+        assert told.error == pytest.approx(expected**0.5)
+        assert told.error < given.error
+        assert told.value == pytest.approx(given.value)
+
+    def test_about_a_line_it_is_that_of_least_squares(self):
+        rng = np.random.default_rng(3)
+        Z, e = rng.normal(size=(400, 1)), rng.normal(size=400)
+        X = Z + 0.5 * e[:, None] + 0.5 * rng.normal(size=(400, 1))
+        iv = km.KernelIV().fit(X, 2 * X[:, 0] + e, Z)
+        lift, off = Z - Z.mean(), e - e.mean()
+        plain = np.sqrt(np.sum((lift[:, 0] * off) ** 2)) / abs(lift[:, 0] @ X[:, 0])
+        assert plain < iv.average_derivative().error < 1.4 * plain
+
+    def test_of_two_values_a_contrast_is_a_slope(self):
+        rng = np.random.default_rng(5)
+        Z, e, C = rng.integers(0, 2, (300, 1)), rng.normal(size=300), rng.normal(size=(300, 1))
+        X = (1.2 * Z - 0.6 + 0.6 * e[:, None] + rng.normal(size=(300, 1)) > 0).astype(float)
+        iv = km.KernelIV().fit(X, X[:, 0] + C[:, 0] + e, Z.astype(float), C)
+        one = iv.contrast(np.ones((1, 1)), np.zeros((1, 1)), C[:1])
+        assert one.value[0] == pytest.approx(iv.average_derivative().value)
+        assert one.error[0] == pytest.approx(iv.average_derivative().error, rel=1e-6)
 
     def test_a_kernel_with_a_kink_has_none(self):
         X, y, Z = market()

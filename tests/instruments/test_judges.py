@@ -301,13 +301,17 @@ def test_strong_instruments_need_no_constant():
 
 
 @pytest.mark.parametrize(
-    ("bare", "balanced", "own", "share", "about"),
-    [(False, True, 5.0, 0.25, 0.25), (True, True, 1.0, 1.5, 5.0), (False, False, 1.0, 1.5, 1.5)],
+    ("bare", "balanced", "own", "band", "mean"),
+    [
+        (False, True, (5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
+        (True, True, (1.0, 1.5), (1.0, 5.0), (1.0, 0.25)),
+        (False, False, (1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
+    ],
 )
 def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
-    bare, balanced, own, share, about
+    bare, balanced, own, band, mean
 ):
-    """V + B at the points is own V + share D, D = Σ w (h − taken)(h − taken)ᵀ by dense solves."""
+    """V + B at the points is aV + bD, D = Σ w (h − taken)(h − taken)ᵀ by dense solves."""
     oracle, y = dense(1.0, 1)
     rng, width = np.random.default_rng(40), oracle.Phi.shape[1]
     regs, weights = np.array([1e-3, 0.1, 1.0]), np.array([0.3, 0.7, 1e-4])
@@ -327,7 +331,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
     assert_allclose(apart @ apart.T, D, atol=1e-8)
     choice = Choice(0.1, draft, draft, oracle.X, apart, None)
     V = np.eye(width)
-    for got, times in zip(choice.widened(V, basis, balanced), (share, about), strict=True):
-        expected = own * oracle.Phi @ oracle.Phi.T + times * D
+    for got, (a, b) in zip(choice.widened(V, basis, balanced), (own, band, mean), strict=True):
+        expected = a * oracle.Phi @ oracle.Phi.T + b * D
         at = oracle.Phi @ got @ oracle.Phi.T
         assert_allclose(at, expected, atol=1e-3 * np.abs(expected).max())

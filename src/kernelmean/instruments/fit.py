@@ -60,7 +60,8 @@ class StructuralFit(Saveable):
     specification_p: float
     sample: tuple[np.ndarray, np.ndarray, np.ndarray]  # rows (X, Z, y), for averages and tests
     gain: tuple[float, float] | None = None  # over two-stage least squares, see `Choice`
-    band: Array | None = None  # the covariance for bands of h, where something was chosen
+    band: Array | None = None  # the covariance for bands of h, where something was chosen,
+    mean: Array | None = None  # and for averages of its slopes
 
     @property
     def basis(self) -> Basis:
@@ -169,8 +170,8 @@ class Plan:
         if choice.draft.bare:
             fit = fit.carried(self.fine(choice.carrier).bases[0].features)
         wider = choice.widened(arrays.to_numpy(fit.covariance), fit.basis, self.regs[1] is None)
-        covariance, band = (arrays.like(part, fit.coef) for part in wider)
-        return replace(fit, covariance=covariance, band=band, gain=choice.gain)
+        covariance, band, mean = (arrays.like(part, fit.coef) for part in wider)
+        return replace(fit, covariance=covariance, band=band, mean=mean, gain=choice.gain)
 
     @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:

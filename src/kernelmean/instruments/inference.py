@@ -142,9 +142,11 @@ class StructuralInference:
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
     influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is of
     D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
-    1½D where it was not, and 5D in limits of h about least squares (`band_covariance_`); otherwise
-    the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of
-    the fitted coordinates, for these are shrunk.
+    1½D where it was not. Limits of h about least squares have 5D (`band_covariance_`); averages of
+    slopes over the training rows, in which most of the bias is gone, ¼D there and V + ¼D about what
+    bends. Where there was nothing to choose from B is the spread ξ²A⁻²τ² of −ξA⁻¹b when
+    b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these
+    are shrunk.
     """
 
     design_: Any
@@ -185,6 +187,11 @@ class StructuralInference:
         """Of `coef_`, for limits of h: `covariance_`, with more of D about least squares."""
         check_is_fitted(self)
         return self._fit.covariance if self._fit.band is None else self._fit.band
+
+    @property
+    def _mean_covariance(self) -> Array:
+        """Of `coef_`, for averages of slopes."""
+        return self._fit.covariance if self._fit.mean is None else self._fit.mean
 
     def to_frame(self, X, C=None, *, level=0.95, simultaneous=True):
         """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index."""
@@ -227,7 +234,8 @@ class StructuralInference:
     def average_derivative(self, X=None, C=None, *, column=0, level=0.95) -> Estimate:
         """Mean of ∂h/∂x_column over a population of regressors, with its standard error.
 
-        The error counts the rows as a sample: the variance of ∂h/∂x over them adds its share.
+        The error counts the rows as a sample: the variance of ∂h/∂x over them adds its share. That
+        of other rows than the training rows, which may be few, has all of the bias of h in it.
 
         Parameters
         ----------
@@ -248,10 +256,12 @@ class StructuralInference:
         n = max(fit.sizes) if X is None else rows.shape[0]
         spread = arrays.to_numpy(rows @ fit.coef).var() / n
         name = f"average derivative in {names[check_column(column, names)]}"
-        return _estimate(name, arrays.namespace(rows).mean(rows, axis=0), fit, level, spread)
+        mean = arrays.namespace(rows).mean(rows, axis=0)
+        covariance = self._mean_covariance if X is None else fit.covariance
+        return _estimate(name, mean, fit.coef, covariance, level, spread)
 
     def contrast(self, X1, X0, C=None, *, level=0.95) -> Estimate:
-        """h(x1) − h(x0), row by row, with standard errors.
+        """h(x1) − h(x0), row by row, with standard errors; of two values of x, those of a slope.
 
         Parameters
         ----------
@@ -263,7 +273,10 @@ class StructuralInference:
         """
         one, zero = self._coordinates(X1, C), self._coordinates(X0, C)
         check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
-        return _estimate("contrast", one - zero, self._fit, level)
+        X = self._fit.sample[0][:, : len(self._fit.roles.x)]
+        two = len(np.unique(X, axis=0)) == 2  # a curve through which is a line
+        covariance = self._mean_covariance if two else self._fit.covariance
+        return _estimate("contrast", one - zero, self._fit.coef, covariance, level)
 
     def first_stage(self) -> Strength:
         """How strong the instruments are: an F statistic for each endogenous regressor.
@@ -431,12 +444,11 @@ def _sup_quantile(root: np.ndarray, error: np.ndarray, level: float) -> float:
     return max(float(np.quantile(largest, level)), float(norm.ppf(0.5 + level / 2)))
 
 
-def _estimate(name: str, rows, fit: StructuralFit, level: float, extra: float = 0.0) -> Estimate:
+def _estimate(name: str, rows, coef, covariance, level: float, extra: float = 0.0) -> Estimate:
     """Of one linear functional (width,), or of several, with `extra` in their variance."""
     level = check_level(level)
-    value = arrays.to_numpy(rows @ fit.coef)
-    root = arrays.to_numpy(rows) @ _root(fit.covariance)
-    error = np.sqrt((root**2).sum(-1) + extra)
+    value = arrays.to_numpy(rows @ coef)
+    error = np.sqrt(((arrays.to_numpy(rows) @ _root(covariance)) ** 2).sum(-1) + extra)
     reach = norm.ppf(0.5 + level / 2) * error
     found: Any = value, error, value - reach, value + reach, level
     return Estimate(name, *(map(float, found) if rows.ndim == 1 else found))
