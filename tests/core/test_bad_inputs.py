@@ -1226,3 +1226,10 @@ def test_tables_of_every_kind_of_number_are_read(kind):
     if isinstance(kind, str):
         frame.loc[1, "b"] = pd.NA
         assert_array_equal(as_points(frame, gaps=True), [[1, 0], [0, np.nan], [1, 1]])
+
+
+def test_a_text_among_numbers_is_named_with_its_row():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"a": np.arange(20.0), "b": [*map(float, range(19)), "n/a"]})
+    with pytest.raises(ValueError, match=r"text columns \['b'\] \('n/a' in row 19, counted from 0"):
+        km.ConditionalDensity().fit(table, np.arange(20.0))

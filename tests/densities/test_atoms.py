@@ -100,3 +100,15 @@ def test_none_where_values_differ_or_a_bandwidth_is_given(model):
     assert km.ConditionalDensity(bandwidth=0.5, reg=1e-2).fit(X, y).atoms_ is None
     smooth = np.random.default_rng(0).normal(size=60)
     assert km.ConditionalDensity().fit(X, smooth).atoms_ is None
+
+
+def test_cells_of_atoms_near_each_other_do_not_overlap(rng):
+    """Smooth laws cannot tell thousandths apart: a distribution function would go down there."""
+    X, n = rng.normal(size=(120, 1)), 120
+    near = rng.integers(0, 3, n) * 1e-3
+    y = np.where(rng.random(n) < 0.5, near, np.round(rng.normal(size=n), 6))
+    m = km.ConditionalDensity().fit(X, y)
+    assert_array_equal(m.atoms_.values, [0.0, 0.001, 0.002])
+    assert (m.atoms_.high[:-1] <= m.atoms_.low[1:]).all()
+    below = m.cdf(np.linspace(-0.001, 0.003, 41), X[:5], paired=False)
+    assert (np.diff(below, axis=1) >= 0).all()

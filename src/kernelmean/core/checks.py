@@ -215,13 +215,23 @@ def _refuse_odd_columns(X, name: str) -> None:
         )
     kinds = (getattr(kind, "kind", "O") for kind in X.dtypes)
     text = [str(c) for c, kind in zip(X.columns, kinds, strict=True) if kind not in "fiub"]
-    text = [c for c in text if c in X.columns and _holds_text(np.asarray(X[c], dtype=object))]
+    found = {c: np.asarray(X[c], dtype=object) for c in text if c in X.columns}
+    text = [c for c, column in found.items() if _holds_text(column)]
     if text:
-        raise ValueError(f"{name} has text columns {text}; encode them as numbers or drop them")
+        column = found[text[0]]
+        row = next(i for i, v in enumerate(column) if _is_text(v))
+        raise ValueError(
+            f"{name} has text columns {text} ({column[row]!r} in row {row}, counted from 0); "
+            "encode them as numbers or drop them"
+        )
+
+
+def _is_text(v) -> bool:
+    return isinstance(v, str | bytes)
 
 
 def _holds_text(X: np.ndarray) -> bool:
-    return any(isinstance(v, str | bytes) for v in X.ravel())
+    return any(map(_is_text, X.ravel()))
 
 
 def _check_shape(X, name: str, min_rows: int) -> None:

@@ -24,8 +24,9 @@ class Atoms(Saveable):
 
     With F̄ the mean over the rows of the smooth distribution functions, F the empirical one,
 
-        a = min(F̄⁻¹(F(v−)), v),    b = max(F̄⁻¹(F(v)), v):
+        a = min(F̄⁻¹(F(v−)), v),    b = max(F̄⁻¹(F(v)), v),
 
+    neither beyond the atoms beside it:
     on average over the rows an atom has the probability that it has in the data, at each x that
     of its cell there. Where all of y are atoms (counts, ratings) these are the cut points of an
     ordered regression.
@@ -61,10 +62,12 @@ class Atoms(Saveable):
         low, high = np.empty((2, len(self.values)))
         for j in np.unique(self.columns):
             mine, smooth = self.columns == j, every[..., j].ravel()
-            ends = np.quantile(smooth, [self.low[mine], np.minimum(self.high[mine], 1.0)])
-            low[mine], high[mine] = ends
-        low = np.where(self.low <= 0, -np.inf, np.minimum(low, self.values))
-        high = np.where(self.high >= 1 - 1e-12, np.inf, np.maximum(high, self.values))
+            v, ends = self.values[mine], [self.low[mine], np.minimum(self.high[mine], 1.0)]
+            a, b = np.quantile(smooth, ends)
+            low[mine] = np.clip(a, np.append(-np.inf, v[:-1]), v)
+            high[mine] = np.clip(b, v, np.append(v[1:], np.inf))
+        low = np.where(self.low <= 0, -np.inf, low)
+        high = np.where(self.high >= 1 - 1e-12, np.inf, high)
         return Atoms(self.columns, self.values, self.shares, low, high)
 
     def snapped(self, Y: np.ndarray) -> np.ndarray:
