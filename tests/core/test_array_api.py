@@ -460,7 +460,10 @@ class TestKernelIV:
         ours, other = km.KernelIV().fit(*rows), km.KernelIV().fit(*map(theirs, rows))
         C = rows[3][:9]
         assert other.trend_ == ours.trend_
-        assert_allclose(other.scales_x_, ours.scales_x_, rtol=1e-4)
+        bare = ours._fit.draft.bare  # least squares has no lengthscales, and more than one name
+        assert other._fit.draft.bare == bare
+        if not bare:
+            assert_allclose(other.scales_x_, ours.scales_x_, rtol=1e-4)
         assert isinstance(other.scales_x_, np.ndarray)
         check(other.predict(theirs(Y), theirs(C)), ours.predict(Y, C), theirs(Y), atol=1e-3)
         assert isinstance(other.summary(), str)
