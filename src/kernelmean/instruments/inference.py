@@ -202,6 +202,9 @@ class StructuralInference:
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.
 
+        Along a column of few values (two, or at most ten with ten rows for each) it is the slope of
+        the line between the neighbours of each; what a curve does in between is not told.
+
         Parameters
         ----------
         X, C : as in `predict`
@@ -216,7 +219,8 @@ class StructuralInference:
         Raises
         ------
         ValueError
-            If the kernel has no derivative (Laplace, Delta), or the column does not exist.
+            If the kernel has no derivative (Laplace, Delta) and values are not few, or the column
+            does not exist.
         """
         check_is_fitted(self)
         columns = range(len(self._fit.roles.regressors)) if column is None else [column]
