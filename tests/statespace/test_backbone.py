@@ -101,16 +101,6 @@ def test_forecasts_are_those_of_the_joint_normal_law(d, sure):
         assert_allclose(track.wide[t] + m.cov, spread, atol=1e-7)
 
 
-def test_far_ahead_is_the_same_recursion():
-    m, n = line(2), 9
-    mean, cov = dense(m, n)
-    Y = np.random.default_rng(2).multivariate_normal(mean, cov).reshape(n, 2)
-    means = m.along(Y, np.ones(n, bool), slice(0, 4))[1]
-    known = np.arange(8)
-    law, _ = given(mean, cov, known, Y.ravel()[known], np.arange(16, 18))
-    assert_allclose(m.far(means[-1:], np.array([4]), 4)[0], law, atol=1e-7)
-
-
 def test_what_is_undelayed_is_the_recursion():
     v = np.random.default_rng(4).standard_normal((30, 2))
     weights = Form(0, season=4, seasonal="difference", memory=0.6, seasonal_memory=0.5).behind
@@ -661,12 +651,13 @@ def test_shrunk_innovations_leave_their_row_out():
     assert_allclose(s.fitted(Form(2))[1][rows[10]], want, rtol=1e-7)
 
 
-def test_no_local_trend_is_taken_unasked():
-    """Differences with both lags and a memory go on after a break."""
-    found = list(lines.forms(4, km.Backbone()))
-    assert not [f for f in found if f.difference and f.memory and f.order]
-    asked = list(lines.forms(4, km.Backbone(order=4, difference=1)))
-    assert [f for f in asked if f.memory and f.order == 4]
+def test_no_constant_of_a_difference_is_taken_unasked():
+    """It would go on for ever as it is; what is left of a line is shrunk by its doubt."""
+    found = [form for form in lines.forms(4, km.Backbone()) if form.difference]
+    assert {form.trend for form in found} == {"n"}
+    assert {form.order for form in found if form.memory} == {4}
+    asked = lines.forms(4, km.Backbone(trend="c", difference=1))
+    assert {form.trend for form in asked} == {"c"}
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e6])

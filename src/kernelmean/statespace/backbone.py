@@ -429,15 +429,6 @@ class FittedBackbone(Saveable):
         d = self.cov.shape[0]
         return _shift(len(self.coef), d, -self.memory[:, None, None] * np.eye(d))
 
-    def far(self, mean: np.ndarray, times: np.ndarray, steps: int, inputs=None) -> np.ndarray:
-        """E y_{t+steps} for means of states before y_t, were innovations normal: (m, d)."""
-        every = (times + k for k in range(steps + 1))
-        known = [self.known(at, None if inputs is None else inputs[at]) for at in every]
-        found = self.onward(mean, np.stack(known, axis=1))[:, -1]
-        R = self.responses(steps + 1)
-        cov = (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
-        return self.transform.mean(found, cov)
-
     def widest(self, steps: int) -> np.ndarray:
         """Variances of rows 1, ..., `steps` ahead that are believed: 2s² max(1, 6h/n), (steps, d).
 

@@ -103,10 +103,9 @@ class Backbone(Options):
     u_t = D_t + Σ_l Φ_l u_{t−l} + e_t by least squares, where u is the series, its differences, or
     what these leave beyond an average of the past that decays. What is "auto" is judged by
     forecasts of the later half of the rows, stretch by stretch, from lines fitted to the rows
-    before it. Of forms that are no worse twelve rows ahead than the autoregression by AIC (of
-    differences where a root may be one), up to four of one season, memory and transform are
-    averaged, the likelier having more of the mean, which is a line again. Lags are shrunk towards
-    no change, the longer the more (Litterman 1986), or not at all.
+    before it. Forms near the likeliest, of one season, memory and transform, are averaged, the
+    likelier having more of the mean, which is a line again. Lags are shrunk towards no change, the
+    longer the more (Litterman 1986), or not at all.
 
     Parameters
     ----------
