@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
@@ -19,7 +18,7 @@ from ...display.densities import medians
 from ...kernels import Linear
 from ...regression.bandwidth import silverman
 from .. import words
-from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, option
+from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column
@@ -57,9 +56,9 @@ class Settings(Shared):
 
     y: Annotated[Names, columns("--y", "Column(s) to describe")]
     x: Annotated[Names, columns("--x", "Column(s) known")]
-    kernel: Kernel = GAUSSIAN
-    bandwidth: Annotated[Widths | None, option(SAY, "--bandwidth", read_bandwidth)] = None
-    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+    kernel: Annotated[KernelName, option(SAY, "--kernel")] = GAUSSIAN
+    bandwidth: Annotated[Widths | None, typed(SAY, "--bandwidth", read_bandwidth)] = None
+    tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
     def model(self, verbose: Verbose) -> ConditionalDensity:
         """The estimator, not fitted."""
@@ -460,12 +459,10 @@ def _fit(a: Densities, source: str) -> str:
     )
 
 
-AtFile = Annotated[
-    Path | None, typer.Option(help="A file of rows of X; when left out, a few that stand for DATA.")
-]
+At = Annotated[Path | None, option(SAY, "--at")]
 
 
-def run(settings: Settings, data: Data, at: AtFile = None) -> Report:
+def run(settings: Settings, data: Data, at: At = None) -> Report:
     """The whole distribution of Y given X: densities, quantiles and intervals.
 
     Writes density.csv, model.km and report.html into the folder --out.
