@@ -66,6 +66,13 @@ def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT")
     return option(say, name, parser=parser, metavar=word)
 
 
+def refuse(say: Texts, clashes: Mapping[str, bool]) -> None:
+    """Options that do not go together, by the name of what is then said."""
+    for name, clash in clashes.items():
+        if clash:
+            raise UserError(say("clashes", name))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """The options that every command has."""

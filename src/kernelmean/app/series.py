@@ -16,14 +16,22 @@ from . import words
 from .command import Names, Shared, columns, option
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table, check_enough, check_varying, complete, free_name, to_csv
+from .tables import (
+    DATE,
+    Table,
+    check_enough,
+    check_varying,
+    complete,
+    free_name,
+    refuse_empty,
+    to_csv,
+)
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
 BEFORE = 40  # rows drawn before a forecast
 
-DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
 ENDS = ("mean", "lower", "upper")
 
 SAY = words.Texts("series")
@@ -176,7 +184,9 @@ class Settings(Shared):
         apart = {"--sequence": self.sequence, "--time": self.time}
         roles = {name: [column] for name, column in apart.items() if column is not None}
         table.asked_for({"--columns": self.columns, **roles})
-        frame = self.changed(table.numbers_with_gaps({"--columns": self.columns}))
+        frame = table.numbers_with_gaps({"--columns": self.columns})
+        refuse_empty(frame)
+        frame = self.changed(frame)
         if self.drop_missing:
             frame = complete(frame, table.path, drop_missing=True)
         rows = Rows.of(frame, table, self.sequence, self.time)

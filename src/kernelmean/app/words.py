@@ -35,7 +35,8 @@ class Texts:
 
     def __call__(self, *keys: str, **known: Any) -> str:
         """One of them, of a table where there are more keys, filled in."""
-        return " ".join(reduce(getitem, keys, self.content).split()).format_map(known)
+        text: Any = reduce(getitem, keys, self.content)
+        return " ".join(text.split()).format_map(known)
 
     def code(self, key: str, imports: str = "", **known: Any) -> str:
         """Lines that begin with loading the model."""

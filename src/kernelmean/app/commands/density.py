@@ -186,10 +186,16 @@ class Densities:
         """The columns conditioned on, in the rows learned from."""
         return self.data[self.x]
 
+    @cached_property
+    def shown(self) -> pd.DataFrame:
+        """The rows in pictures: copies once, where the model counts them once."""
+        once = self.data.drop_duplicates([*self.x, *self.y])
+        return once if len(once) == len(self.model.points_x_) else self.data
+
     @property
     def target(self) -> pd.DataFrame | pd.Series:
-        """What the model was fitted to."""
-        return target(self.data, self.y)
+        """What the model was fitted to, of the rows shown."""
+        return target(self.shown, self.y)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -389,7 +395,7 @@ def along(a: Densities, column: str, name: str) -> Figure:
     """The density of one outcome as one column moves: a map, or ridges where it has few values."""
     values, file = np.unique(a.data[column]), f"along-{column}-{name}"
     display = DensityMapDisplay.from_estimator(
-        a.model, a.X, a.target, column=column, output=a.y.index(name)
+        a.model, a.shown[a.x], a.target, column=column, output=a.y.index(name)
     )
     others = words.values_words(display.held)
     held = " " + SAY("held", others=others) if others else ""

@@ -19,7 +19,7 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
 from .. import series, words
-from ..command import Command, Names, Shared, columns, option
+from ..command import Command, Names, Shared, columns, option, refuse
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Apart, Rows, Steps, average, by_column, rmse, with_ends
@@ -188,8 +188,7 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
 
 def to_tune(settings: Settings, train: Rows) -> bool:
     """Whether to search for settings: as asked, or where it is quick."""
-    if settings.tune and settings.densities:
-        raise UserError("--tune is of kernel Bayes' rule; --densities choose everything themselves")
+    refuse(SAY, {"--densities": bool(settings.tune) and settings.densities})
     short = max(train.lengths) < SHORTEST
     if settings.tune and short:
         raise UserError(

@@ -21,8 +21,8 @@ from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisp
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
-from ..command import Command, Data, Names, columns, option, typed
-from ..errors import UserError, noted
+from ..command import Command, Data, Names, columns, option, refuse, typed
+from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows
 from ..tables import ROW, complete
@@ -71,10 +71,7 @@ class Settings(series.Settings):
         rows = self.read(table)
         if self.inputs is None:
             return rows
-        clashes = {"--no-refine": not self.refine, "--forecast": self.forecast > 0}
-        for name, clash in clashes.items():
-            if clash:
-                raise UserError(SAY(name))
+        refuse(SAY, {"--no-refine": not self.refine, "--forecast": self.forecast > 0})
         table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
         inputs = table.numbers_with_gaps({"--inputs": self.inputs}).loc[rows.frame.index]
         return replace(rows, inputs=complete(inputs, data, self.drop_missing))

@@ -23,7 +23,7 @@ from ...instruments.kernel_iv import KernelIV
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
-from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
+from ..command import Command, Data, KernelName, Names, Shared, columns, option, refuse, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..tables import Table, check_enough, check_varying, complete, free_name, split_names, to_csv
@@ -129,6 +129,7 @@ class Settings(Shared):
 
     def rows(self, data: Path) -> Rows:
         """The rows of a file that are used."""
+        refuse(SAY, {"--trend": self.trend is None and self.straight})
         if self.chunksize is not None and (self.split != "loo" or self.centred):
             self.refuse_blocks()
         if self.formula is None:

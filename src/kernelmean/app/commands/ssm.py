@@ -20,7 +20,7 @@ from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
-from ..command import Command, Data, option
+from ..command import Command, Data, option, refuse
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows, average, rmse
@@ -465,6 +465,14 @@ def run(settings: Settings, data: Data) -> Report:
 
     Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
     """
+    seasonal = settings.season is not None
+    refuse(
+        SAY,
+        {
+            "--no-refine": seasonal and not settings.refine,
+            "--log-squares": seasonal and settings.log_squares,
+        },
+    )
     rows = settings.read(settings.table(data))
     with settings.stage("Learning, first without the rows held out, then from all", bars=True):
         a = Forecasts.of(settings, rows, not settings.quiet)
