@@ -27,56 +27,58 @@ from .tables import Blocks, Table, read_blocks, read_table, split_names
 from .words import Texts
 
 HERE = Path()  # stands for the folder of the command's own name
+SAY = Texts("shared")
 
 KernelName = StrEnum("KernelName", [*TUNED, "linear"])  # type: ignore[misc]
 GAUSSIAN = KernelName("gaussian")
-RuleName = StrEnum("RuleName", ["importance", "squared"])
-Data = Annotated[
-    Path, typer.Argument(help="A CSV or Parquet file, or a folder of Parquet.", show_default=False)
-]
-Kernel = Annotated[KernelName, typer.Option(help="Kernel on what is known.")]
-Rule = Annotated[RuleName, typer.Option(help="Form of kernel Bayes' rule.")]
+Data = Annotated[Path, typer.Argument(help=SAY("options", "DATA"), show_default=False)]
 
 
 class Names(list[str]):
     """Columns by name."""
 
 
-def columns(option: str, help_: str) -> Any:
+def columns(name: str, help_: str) -> Any:
     """An option that names columns."""
-    read = partial(split_names, option=option)
-    return typer.Option(
-        option, help=f"{help_}, by commas.", parser=read, metavar="NAMES", show_default=False
-    )
+    read = partial(split_names, option=name)
+    help_ = f"{help_}, by commas."
+    return typer.Option(name, help=help_, parser=read, metavar="NAMES", show_default=False)
 
 
-def option(say: Texts, name: str, read: Callable[[str], Any] | None = None, word="TEXT") -> Any:
-    """An option whose help is in the texts; `read` makes a value of what is typed.
+def option(say: Texts, *names: str, **more: Any) -> Any:
+    """An option by its names (`--a`, or `--a/--no-a`), whose help is in the texts."""
+    return typer.Option(*names, help=say("options", names[0].partition("/")[0]), **more)
 
-    What `read` cannot make a value of (ValueError, KeyError) is refused by what is `needed`.
+
+def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT") -> Any:
+    """An option of which `read` makes a value.
+
+    What it cannot make a value of (ValueError, KeyError) is refused by what is `needed`.
     """
 
-    def typed(text: str) -> Any:
+    def parser(text: str) -> Any:
         try:
-            return (read or str)(text)
+            return read(text)
         except (ValueError, KeyError) as err:
-            needed = " ".join(say.content["needed"][name].split())
-            needed = needed.format(kernels=", ".join(KernelName))
+            needed = say("needed", name, kernels=", ".join(KernelName))
             raise UserError(f"{name} is {text!r}; {needed} needed") from err
 
-    switch = "--tune/--no-tune" if name == "--tune" else name
-    more = {} if read is None else {"parser": typed, "metavar": word}
-    return typer.Option(switch, help=" ".join(say.content["options"][name].split()), **more)
+    return option(say, name, parser=parser, metavar=word)
+
+
+def refuse(say: Texts, clashes: Mapping[str, bool]) -> None:
+    """Options that do not go together, by the name of what is then said."""
+    for name, clash in clashes.items():
+        if clash:
+            raise UserError(say("clashes", name))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """The options that every command has."""
 
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say only where the results are.")] = False
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Explain every number, and tell how long it took.")
-    ] = False
+    quiet: Annotated[bool, option(SAY, "--quiet")] = False
+    verbose: Annotated[bool, option(SAY, "--verbose")] = False
 
     def stage(self, what: str, bars: bool = False) -> AbstractContextManager[None]:
         """Tell what is being done; `bars` where the work has progress bars of its own."""
@@ -87,25 +89,19 @@ class Talk:
 class Writing(Talk):
     """The options of commands that write files."""
 
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = HERE
+    out: Annotated[Path, option(SAY, "--out")] = HERE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared(Writing):
     """The options that commands on tables have in common."""
 
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0
-    level: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="Level of intervals and limits.")
-    ] = 0.95
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows with a missing value.")
-    ] = False
-    sep: Annotated[str, typer.Option(help="Separator of a CSV file.")] = ","
-    decimal: Annotated[str, typer.Option(help="Decimal mark of a CSV file.")] = "."
-    chunksize: Annotated[
-        int | None, typer.Option(min=1, help="Rows of a block, for files larger than memory.")
-    ] = None
+    seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
+    level: Annotated[float, option(SAY, "--level", min=0.01, max=0.99)] = 0.95
+    drop_missing: Annotated[bool, option(SAY, "--drop-missing")] = False
+    sep: Annotated[str, option(SAY, "--sep")] = ","
+    decimal: Annotated[str, option(SAY, "--decimal")] = "."
+    chunksize: Annotated[int | None, option(SAY, "--chunksize", min=1)] = None
     at_once: ClassVar = "this command asks about all rows at once"
 
     def refuse_blocks(self) -> NoReturn:

@@ -8,37 +8,35 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ..core.labels import Labels
 from ..core.sequences import check_sequences
 from ..display.states import following
 from . import words
+from .command import Names, Shared, columns, option
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table, check_enough, check_varying, complete, free_name, to_csv
+from .tables import (
+    DATE,
+    Table,
+    check_enough,
+    check_varying,
+    complete,
+    free_name,
+    refuse_empty,
+    to_csv,
+)
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
 BEFORE = 40  # rows drawn before a forecast
 
-DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
 ENDS = ("mean", "lower", "upper")
 
-SequenceColumn = Annotated[str | None, typer.Option(help="Column that tells sequences apart.")]
-TimeColumn = Annotated[
-    str | None, typer.Option(help="Column of dates or numbers that names the rows.")
-]
-Steps = Annotated[
-    int,
-    typer.Option(
-        "--forecast", "--horizon", min=0, max=100_000, help="Rows to forecast after the last."
-    ),
-]
-Refine = Annotated[
-    bool, typer.Option("--refine/--no-refine", help="Whether EM follows the moments.")
-]
+SAY = words.Texts("series")
+Apart = Annotated[str | None, option(SAY, "--sequence")]
+Steps = Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)]
 
 
 @dataclass(frozen=True)
@@ -167,19 +165,34 @@ def part(display: Any, rows: slice, longest: int) -> Any:
 # ---------------------------------------------------------------- the file
 
 
-def read_series(s: Any, table: Table, change: Callable | None = None) -> Rows:
-    """The columns of settings `s` in a file, changed; an empty field is a missing value."""
-    apart = {"--sequence": s.sequence, "--time": s.time}
-    roles = {option: [name] for option, name in apart.items() if name is not None}
-    table.asked_for({"--columns": s.columns, **roles})
-    frame = table.numbers_with_gaps({"--columns": s.columns})
-    frame = frame if change is None else change(frame)
-    if s.drop_missing:
-        frame = complete(frame, table.path, drop_missing=True)
-    rows = Rows.of(frame, table, s.sequence, s.time)
-    check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
-    check_varying(frame)
-    return rows
+@dataclass(frozen=True)
+class Settings(Shared):
+    """The options of commands that learn from a series alone."""
+
+    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
+    sequence: Apart = None
+    time: Annotated[str | None, option(SAY, "--time")] = None
+    forecast: Steps = 0
+    refine: Annotated[bool, option(SAY, "--refine/--no-refine")] = True
+
+    def changed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """What is learned from, made of the columns."""
+        return frame
+
+    def read(self, table: Table) -> Rows:
+        """The rows of a file; an empty field is a missing value."""
+        apart = {"--sequence": self.sequence, "--time": self.time}
+        roles = {name: [column] for name, column in apart.items() if column is not None}
+        table.asked_for({"--columns": self.columns, **roles})
+        frame = table.numbers_with_gaps({"--columns": self.columns})
+        refuse_empty(frame)
+        frame = self.changed(frame)
+        if self.drop_missing:
+            frame = complete(frame, table.path, drop_missing=True)
+        rows = Rows.of(frame, table, self.sequence, self.time)
+        check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
+        check_varying(frame)
+        return rows
 
 
 def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+
+from .style import legend_above, literal, time_axis
 
 
 class Display:
@@ -26,6 +29,23 @@ class PanelDisplay:
     """A picture of values on several pairs of axes, `axes_` once drawn."""
 
     axes_: Any = None
+
+
+class TimePanels(PanelDisplay):
+    """Panels below each other over the same times, one for each of `names` and perhaps more."""
+
+    times: np.ndarray
+    names: list[str]
+
+    def _over_time(self, axes: np.ndarray, draw: Callable[[Any, int], None]) -> Self:
+        """Draw, label and keep the panels: column j by `draw(axes, j)`."""
+        self.axes_ = axes
+        for j, name in enumerate(self.names):
+            draw(axes[j], j)
+            axes[j].set_ylabel(literal(name))
+        time_axis(axes[-1], self.times)
+        legend_above(axes[0])
+        return self
 
 
 def new_axes(ax) -> Any:

@@ -414,7 +414,8 @@ class Outcomes:
         if y is not None:
             observed = to_numpy(as_points(y, "y"))
             check_columns(observed, d, "y", "the training y")
-            if len(observed) != estimator.fit_.smoother.n:
+            copies = len(np.unique(observed, axis=0)) <= n < len(observed)  # which count once
+            if len(observed) != estimator.fit_.smoother.n and not copies:
                 check_lengths(n, len(observed), "the training y", "y")
         return cls(estimator, names, observed)
 
@@ -422,8 +423,10 @@ class Outcomes:
     def own(self) -> np.ndarray | None:
         """Observations of the rows of `points_x_`, which may be some of all."""
         fit, observed = self.model.fit_, self.observed
-        if observed is None or fit.kept is None:
-            return observed
+        if observed is None:
+            return None
+        if fit.kept is None:
+            return None if len(observed) > len(fit.points) else observed  # which rows are copies?
         whole = len(observed) == fit.smoother.n
         return observed[fit.kept if whole else np.argsort(np.argsort(fit.kept))]
 

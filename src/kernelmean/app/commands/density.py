@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
@@ -19,7 +18,7 @@ from ...display.densities import medians
 from ...kernels import Linear
 from ...regression.bandwidth import silverman
 from .. import words
-from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, option
+from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column
@@ -57,9 +56,9 @@ class Settings(Shared):
 
     y: Annotated[Names, columns("--y", "Column(s) to describe")]
     x: Annotated[Names, columns("--x", "Column(s) known")]
-    kernel: Kernel = GAUSSIAN
-    bandwidth: Annotated[Widths | None, option(SAY, "--bandwidth", read_bandwidth)] = None
-    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+    kernel: Annotated[KernelName, option(SAY, "--kernel")] = GAUSSIAN
+    bandwidth: Annotated[Widths | None, typed(SAY, "--bandwidth", read_bandwidth)] = None
+    tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
     def model(self, verbose: Verbose) -> ConditionalDensity:
         """The estimator, not fitted."""
@@ -187,10 +186,16 @@ class Densities:
         """The columns conditioned on, in the rows learned from."""
         return self.data[self.x]
 
+    @cached_property
+    def shown(self) -> pd.DataFrame:
+        """The rows in pictures: copies once, where the model counts them once."""
+        once = self.data.drop_duplicates([*self.x, *self.y])
+        return once if len(once) == len(self.model.points_x_) else self.data
+
     @property
     def target(self) -> pd.DataFrame | pd.Series:
-        """What the model was fitted to."""
-        return target(self.data, self.y)
+        """What the model was fitted to, of the rows shown."""
+        return target(self.shown, self.y)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -390,7 +395,7 @@ def along(a: Densities, column: str, name: str) -> Figure:
     """The density of one outcome as one column moves: a map, or ridges where it has few values."""
     values, file = np.unique(a.data[column]), f"along-{column}-{name}"
     display = DensityMapDisplay.from_estimator(
-        a.model, a.X, a.target, column=column, output=a.y.index(name)
+        a.model, a.shown[a.x], a.target, column=column, output=a.y.index(name)
     )
     others = words.values_words(display.held)
     held = " " + SAY("held", others=others) if others else ""
@@ -460,12 +465,10 @@ def _fit(a: Densities, source: str) -> str:
     )
 
 
-AtFile = Annotated[
-    Path | None, typer.Option(help="A file of rows of X; when left out, a few that stand for DATA.")
-]
+At = Annotated[Path | None, option(SAY, "--at")]
 
 
-def run(settings: Settings, data: Data, at: AtFile = None) -> Report:
+def run(settings: Settings, data: Data, at: At = None) -> Report:
     """The whole distribution of Y given X: densities, quantiles and intervals.
 
     Writes density.csv, model.km and report.html into the folder --out.

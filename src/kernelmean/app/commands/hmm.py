@@ -21,10 +21,10 @@ from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisp
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
-from ..command import Command, Data, Names, Shared, columns, option
-from ..errors import UserError, noted
+from ..command import Command, Data, Names, columns, option, refuse, typed
+from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
-from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn
+from ..series import COLUMNS, DRAWN, Rows
 from ..tables import ROW, complete
 from ..words import names, number, percent
 
@@ -44,17 +44,12 @@ def read_states(text: str) -> int | str:
 
 
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(series.Settings):
     """What to do."""
 
-    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
-    states: Annotated[Any, option(SAY, "--states", read_states, "NUMBER")] = "correlations"
-    sequence: SequenceColumn = None
-    time: TimeColumn = None
-    forecast: Steps = 0
+    states: Annotated[Any, typed(SAY, "--states", read_states, "NUMBER")] = "correlations"
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
-    refine: Refine = True
-    inputs: Annotated[Names | None, columns("--inputs", SAY.content["options"]["inputs"])] = None
+    inputs: Annotated[Names | None, columns("--inputs", SAY("options", "inputs"))] = None
 
     at_once = (
         "--refine (EM, which goes along all rows many times), --sequence and --time need all rows "
@@ -73,13 +68,10 @@ class Settings(Shared):
     def in_order(self, data: Path) -> Rows:
         """The rows of a file, with the inputs of each."""
         table = self.table(data)
-        rows = series.read_series(self, table)
+        rows = self.read(table)
         if self.inputs is None:
             return rows
-        clashes = {"--no-refine": not self.refine, "--forecast": self.forecast > 0}
-        for name, clash in clashes.items():
-            if clash:
-                raise UserError(SAY(name))
+        refuse(SAY, {"--no-refine": not self.refine, "--forecast": self.forecast > 0})
         table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
         inputs = table.numbers_with_gaps({"--inputs": self.inputs}).loc[rows.frame.index]
         return replace(rows, inputs=complete(inputs, data, self.drop_missing))

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...core.interval import Interval
 from ...core.moments import block_rows, row_blocks
@@ -24,7 +23,7 @@ from ...instruments.kernel_iv import KernelIV
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
-from ..command import Command, Data, KernelName, Names, Shared, columns, option
+from ..command import Command, Data, KernelName, Names, Shared, columns, option, refuse, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..tables import Table, check_enough, check_varying, complete, free_name, split_names, to_csv
@@ -75,10 +74,10 @@ class Settings(Shared):
     z: Annotated[Names | None, columns("--z", "Instrument(s)")] = None
     c: Annotated[Names | None, columns("--c", "Exogenous column(s)")] = None
     formula: Annotated[str | None, option(SAY, "--formula")] = None
-    kernel: Annotated[Any, option(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
-    split: Annotated[Any, option(SAY, "--split", read_split, "SPLIT")] = "loo"
-    trend: Annotated[Any, option(SAY, "--trend", read_trend, "DEGREE")] = "auto"
-    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+    kernel: Annotated[Any, typed(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
+    split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
+    trend: Annotated[Any, typed(SAY, "--trend", read_trend, "DEGREE")] = "auto"
+    tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
     @property
     def gaps(self) -> bool:
@@ -130,6 +129,7 @@ class Settings(Shared):
 
     def rows(self, data: Path) -> Rows:
         """The rows of a file that are used."""
+        refuse(SAY, {"--trend": self.trend is None and self.straight})
         if self.chunksize is not None and (self.split != "loo" or self.centred):
             self.refuse_blocks()
         if self.formula is None:
@@ -770,9 +770,7 @@ def _snippet(a: Analysis) -> str:
     return SAY.code("code", rows=words.some_rows(columns), mean=mean, level=a.level)
 
 
-At = Annotated[
-    Path | None, typer.Option(help="Predict for the rows of this file, not those of DATA.")
-]
+At = Annotated[Path | None, option(SAY, "--at")]
 
 
 def run(settings: Settings, data: Data, at: At = None) -> Report:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...bayes.kernel_bayes import KernelBayes
 from ...densities.laws import MovedLaws
@@ -42,7 +41,7 @@ class Settings(Shared):
     latent: Annotated[Names, columns("--latent", "Column(s) to infer")]
     observed: Annotated[Names, columns("--observed", "Column(s) observed")]
     rule: Annotated[RuleName, option(SAY, "--rule")] = RuleName.density
-    tune: Annotated[bool, option(SAY, "--tune")] = False
+    tune: Annotated[bool, option(SAY, "--tune/--no-tune")] = False
 
     def model(self) -> KernelBayes:
         """The estimator, not fitted."""
@@ -173,7 +172,7 @@ def facts(a: Posteriors) -> list[Fact]:
         "Regulariser of the posterior": number(reg),
     }
     each = "Each was searched." if tuned else "Each is a median distance."
-    return SAY.facts(values, each=each, chosen=SAY.content["chosen"][rule.value])
+    return SAY.facts(values, each=each, chosen=SAY("chosen", rule.value))
 
 
 def _latents(a: Posteriors) -> dict[str, str]:
@@ -268,10 +267,8 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
     )
 
 
-At = Annotated[
-    Path, typer.Option(help="A file of new rows of the observed columns.", show_default=False)
-]
-Prior = Annotated[Path | None, typer.Option(help="A file of prior samples of the latent columns.")]
+At = Annotated[Path, option(SAY, "--at", show_default=False)]
+Prior = Annotated[Path | None, option(SAY, "--prior")]
 
 
 def run(settings: Settings, pairs: Data, at: At, prior: Prior = None) -> Report:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 from sklearn.base import clone
 
 from ...core.progress import Verbose
@@ -21,11 +20,10 @@ from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
-from ..command import Command, Data, Names, Shared, columns, option
+from ..command import Command, Data, option, refuse
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn, average, rmse
-from ..tables import Table
+from ..series import COLUMNS, DRAWN, Rows, average, rmse
 from ..words import names, number, percent
 
 SAY = words.Texts("ssm")
@@ -39,19 +37,14 @@ InferenceName = StrEnum("InferenceName", ["nodes", "particles", "kbr"])
 
 
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(series.Settings):
     """What to do."""
 
-    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
-    sequence: SequenceColumn = None
-    time: TimeColumn = None
-    forecast: Steps = 0
-    latent_dim: Annotated[int, typer.Option(min=1, max=10, help="Size of the latent state.")] = 1
-    season: Annotated[int | None, typer.Option(min=2, help="Rows of a season.")] = None
+    latent_dim: Annotated[int, option(SAY, "--latent-dim", min=1, max=10)] = 1
+    season: Annotated[int | None, option(SAY, "--season", min=2)] = None
     log_squares: Annotated[bool, option(SAY, "--log-squares")] = False
-    tune: Annotated[bool, option(SAY, "--tune")] = False
+    tune: Annotated[bool, option(SAY, "--tune/--no-tune")] = False
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
-    refine: Refine = True
 
     at_once = "a state-space model goes along all rows, forwards and backwards, many times"
 
@@ -60,10 +53,11 @@ class Settings(Shared):
         """What the model is of."""
         return [f"log {name}²" if self.log_squares else name for name in self.columns]
 
-    def read(self, table: Table) -> Rows:
-        """The rows of a file; values may be missing."""
-        change = log_squares if self.log_squares else None
-        return series.read_series(self, table, change)
+    def changed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """log y² of every column where asked for; missing where y is 0."""
+        if not self.log_squares:
+            return frame
+        return np.log(frame.where(frame != 0) ** 2).set_axis(self.names, axis=1)
 
     @property
     def backbone(self) -> Backbone | str | None:
@@ -82,12 +76,6 @@ class Settings(Shared):
             random_state=self.seed,
             verbose=verbose,
         )
-
-
-def log_squares(frame: pd.DataFrame) -> pd.DataFrame:
-    """log y² of every column; missing where y is 0."""
-    squares = frame.where(frame != 0) ** 2
-    return np.log(squares).rename(columns=lambda name: f"log {name}²")
 
 
 @dataclass(frozen=True)
@@ -161,7 +149,7 @@ class Trial:
         known = {
             "behind": " and ".join(behind),
             "near": " and ".join(near),
-            "rival": SAY.content["rivals"][self.rival],
+            "rival": SAY("rivals", self.rival),
             "n": len(self.truth),
             "level": words.level_words(level),
             "shares": ", ".join(percent(v) for v in inside),
@@ -477,6 +465,14 @@ def run(settings: Settings, data: Data) -> Report:
 
     Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
     """
+    seasonal = settings.season is not None
+    refuse(
+        SAY,
+        {
+            "--no-refine": seasonal and not settings.refine,
+            "--log-squares": seasonal and settings.log_squares,
+        },
+    )
     rows = settings.read(settings.table(data))
     with settings.stage("Learning, first without the rows held out, then from all", bars=True):
         a = Forecasts.of(settings, rows, not settings.quiet)
