@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import cached_property, partial
 from operator import getitem
@@ -18,6 +19,9 @@ from .checks import check_lengths, hushed, is_dask
 from .interval import ends, of_ends
 from .moments import FAN
 from .rows import Rows, length, merged, merged_of, numbered, taken, unless_empty
+
+with contextlib.suppress(ImportError):  # its settings are there before one of them is changed
+    import distributed  # noqa: F401
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 
