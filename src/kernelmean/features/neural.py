@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
@@ -417,9 +418,8 @@ class _Pairs:
 
     def features_of(self, network, rows) -> Iterator[tuple]:
         """Blocks of rows, each with its features."""
-        for i in range(0, len(rows), BLOCK):
-            block = rows[i : i + BLOCK]
-            yield block, self.features._evaluate(network, self.X[block], self.device)
+        for some in gen_batches(len(rows), BLOCK):
+            yield rows[some], self.features._evaluate(network, self.X[rows[some]], self.device)
 
 
 class _Best:
