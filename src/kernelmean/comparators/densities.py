@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays
@@ -116,8 +117,7 @@ class Expansion(DensityComparator):
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:
     """Slices of the rows of a matrix, of bounded size."""
-    step = max(1, CELLS // columns)
-    return (slice(i, min(i + step, rows)) for i in range(0, rows, step))
+    return gen_batches(rows, max(1, CELLS // columns))
 
 
 def check_varying(X: np.ndarray, name: str, what: str) -> None:

@@ -611,12 +611,7 @@ class DeepIV(_Comparator):
         return networks.perceptron([inputs, *self.hidden], outputs, dropout)
 
     def _descend(self, network, loss, n: int, decay: float) -> None:
-        """Adam over shuffled batches, with a ridge of `decay` on the weights."""
-        optimiser = networks.adam(network, self.learning_rate, decay)
         size = min(check_count(self.batch_size, "batch_size"), n)
         epochs = max(1, STEPS * size // n) if self.epochs is None else self.epochs
-        network.train()
-        for _ in range(check_count(epochs, "epochs")):
-            networks.descend(optimiser, loss, n, size)
-        network.eval()
-        networks.check_converged(network, "y")
+        for _ in networks.passes(network, loss, n, self, epochs, decay, "y"):
+            pass

@@ -236,7 +236,10 @@ class Garch(BaseEstimator):
         arch = require("arch", "Garch", APP)
         check_choice(self.mean, "mean", ["constant", "zero"])
         returns = arrays.to_numpy(as_vector(r, "r"))
-        _check_returns(returns)
+        if len(returns) < FEWEST:
+            raise ValueError(f"r has {len(returns)} rows; at least {FEWEST} are needed")
+        if np.ptp(returns) == 0:
+            raise ValueError("r is constant; returns with different values are needed")
         self.variance_ = float(returns.var())
         scale, kind = self.variance_**0.5, {"mean": self.mean, "vol": "GARCH", "p": 1, "q": 1}
         model = arch.arch_model(returns / scale, **kind, rescale=False)
@@ -252,13 +255,6 @@ class Garch(BaseEstimator):
         news = self.omega_ + self.alpha_ * shocks[:-1]
         later = lfilter([1.0], [1.0, -self.beta_], news, zi=[self.beta_ * self.variance_])[0]
         return np.append(self.variance_, later)
-
-
-def _check_returns(r: np.ndarray) -> None:
-    if len(r) < FEWEST:
-        raise ValueError(f"r has {len(r)} rows; at least {FEWEST} are needed")
-    if np.ptp(r) == 0:
-        raise ValueError("r is constant; returns with different values are needed")
 
 
 # ---------------------------------------------------------------- the true law's particles

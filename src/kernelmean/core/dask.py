@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import cached_property, partial
 from operator import getitem
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import dask
 import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.highlevelgraph import HighLevelGraph
 
 from .checks import check_lengths, hushed, is_dask
 from .interval import ends, of_ends
 from .moments import FAN
 from .rows import Rows, length, merged, merged_of, numbered, taken, unless_empty
+
+with contextlib.suppress(ImportError):  # its settings are there before one of them is changed
+    import distributed  # noqa: F401
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 
@@ -63,13 +67,13 @@ class DaskRows(Rows):
         """Numbers of rows of the blocks; a pass over them where they are not known."""
         if not np.isnan(self.sizes).any():
             return self.sizes
-        return tuple(self._layer(length).gathered())
+        return tuple(_gathered(self._layer(length)))
 
     def _taken(self, wanted: dict[int, np.ndarray]) -> list[tuple]:
         own = {i: (rows,) for i, rows in wanted.items()}
-        return self._layer(taken, self.names, own=own).gathered()
+        return _gathered(self._layer(taken, self.names, own=own))
 
-    def _layer(self, function: Callable, *given, own: dict | None = None) -> _Layer:
+    def _layer(self, function: Callable, *given, own: dict | None = None) -> Delayed:
         """`function(block, *given)` of every block, or `function(block, *own[i], *given)` of some.
 
         What is given travels once.
@@ -80,20 +84,19 @@ class DaskRows(Rows):
         for i, more in (own or dict.fromkeys(range(len(self.filled)), ())).items():
             keys = [a if a is None else _key(a.name, self.filled[i], a.ndim) for a in self.arrays]
             tasks[name, i] = (task, i, keys, shared.key, *more)
-        known = [array for array in self.arrays if array is not None]
-        return _Layer(name, tasks, HighLevelGraph.from_collections(name, tasks, [*known, shared]))
+        return _after([*(a for a in self.arrays if a is not None), shared], tasks, name)
 
     def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
         """The values merged in a tree, where they are."""
         layer = self._layer(partial(unless_empty, function), *given)
-        keys, together = list(layer.tasks), partial(merged_of, merge)
+        keys, together = _keys(layer), partial(merged_of, merge)
         tasks: dict[str, tuple] = {}
         while len(keys) > 1 or not tasks:
             some = [keys[i : i + FAN] for i in range(0, len(keys), FAN)]
-            keys = [f"{layer.name}-{len(tasks) + i}" for i in range(len(some))]
+            keys = [f"{layer.key}-{len(tasks) + i}" for i in range(len(some))]
             tasks |= {key: (together, part) for key, part in zip(keys, some, strict=True)}
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):
-            return layer.computed(tasks, keys[0])
+            return _after([layer], tasks, keys[0]).compute()
 
     def answers(self, function: Callable, *given) -> Any:
         """Dask arrays in the blocks of the tables, still to be computed.
@@ -108,34 +111,27 @@ class DaskRows(Rows):
         layer = self._layer(partial(_answered, function, one), *given)
         return of_ends([self._array(layer, i, part) for i, part in enumerate(ends(shown))])
 
-    def _array(self, layer: _Layer, part: int, shown) -> da.Array:
-        name, chunks = f"{layer.name}-{part}", (self.sizes, *((d,) for d in shown.shape[1:]))
-        of = enumerate(layer.tasks)
+    def _array(self, layer: Delayed, part: int, shown) -> da.Array:
+        name, chunks = f"{layer.key}-{part}", (self.sizes, *((d,) for d in shown.shape[1:]))
+        of = enumerate(_keys(layer))
         tasks = {_key(name, i, len(chunks)): (getitem, key, part) for i, key in of}
-        return da.Array(layer.further(tasks, name), name, chunks, dtype=np.float64)
+        return da.Array(_after([layer], tasks, name).dask, name, chunks, dtype=np.float64)
 
 
-class _Layer(NamedTuple):
-    """Tasks, by key, and the graph that ends with them."""
+def _after(collections: list, tasks: dict, key: str) -> Delayed:
+    """The graph that goes on with these tasks: the value of that named `key`, if there is one."""
+    return Delayed(key, HighLevelGraph.from_collections(key, tasks, collections), layer=key)
 
-    name: str
-    tasks: dict
-    graph: HighLevelGraph
 
-    def further(self, tasks: dict, name: str) -> HighLevelGraph:
-        """A graph that goes on with these."""
-        layers, dependencies = dict(self.graph.layers), dict(self.graph.dependencies)
-        layers[name], dependencies[name] = MaterializedLayer(tasks), {self.name}
-        return HighLevelGraph(layers, dependencies)
+def _keys(layer: Delayed) -> list:
+    """Of the tasks that come last."""
+    return list(layer.dask.layers[layer.key])
 
-    def computed(self, tasks: dict, key: str) -> Any:
-        """The value of one of further tasks."""
-        return Delayed(key, self.further(tasks, key), layer=key).compute()
 
-    def gathered(self) -> list:
-        """What all of them give."""
-        key = f"{self.name}-all"
-        return self.computed({key: (list, list(self.tasks))}, key)
+def _gathered(layer: Delayed) -> list:
+    """What all of them give."""
+    key = f"{layer.key}-all"
+    return _after([layer], {key: (list, _keys(layer))}, key).compute()
 
 
 def _key(name: str, i: int, ndim: int) -> tuple:

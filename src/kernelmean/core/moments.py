@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace as namespace
+from sklearn.utils import gen_batches
 
 from .arrays import to_numpy
 from .checks import Array, check_lengths
@@ -100,8 +101,8 @@ def row_blocks(*arrays, rows: int) -> Iterator[tuple]:
     n = arrays[0].shape[0]
     for other in arrays[1:]:
         check_lengths(n, other.shape[0], "the first array", "another array")
-    for start in range(0, n, rows):
-        yield tuple(a[start : min(start + rows, n), ...] for a in arrays)
+    for some in gen_batches(n, rows):
+        yield tuple(a[some, ...] for a in arrays)
 
 
 class Moments:

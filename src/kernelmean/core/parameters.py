@@ -97,11 +97,9 @@ def each(rule: Rule) -> Rule:
     return every
 
 
-def check_parameters(
-    estimator, allowed: Mapping[str, Rule] | None = None, prefix: str = ""
-) -> None:
+def check_parameters(estimator, prefix: str = "") -> None:
     """Every parameter in the estimator's table."""
-    for name, rule in (estimator.ALLOWED if allowed is None else allowed).items():
+    for name, rule in estimator.ALLOWED.items():
         rule(getattr(estimator, name), prefix + name)
 
 

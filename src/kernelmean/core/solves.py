@@ -97,11 +97,10 @@ def ridge(second, reg: float) -> Ridge:
     xp = namespace(second)
     A = add_to_diagonal(second, reg)
     try:
-        L = _cholesky(A)
+        L = xp.linalg.cholesky(A)
+        least, largest = xp.min(xp.linalg.diagonal(L)), xp.max(xp.linalg.diagonal(A))
         # a pivot that is rounding error makes a factor that is noise
-        if float(xp.min(xp.linalg.diagonal(L)) ** 2) > 10 * EPS * float(
-            xp.max(xp.linalg.diagonal(A))
-        ):
+        if float(least) ** 2 > 10 * EPS * float(largest):
             return Ridge(L, triangular=True)
     except (np.linalg.LinAlgError, RuntimeError):
         pass
@@ -117,11 +116,6 @@ def solve_once(second, reg: float, b) -> Array:
         if not failed and factor.diagonal().min() ** 2 > 10 * EPS * largest:
             return x
     return ridge(second, reg).solve(b)
-
-
-def _cholesky(A) -> Array:
-    xp = namespace(A)
-    return xp.linalg.cholesky(A)
 
 
 def _pseudo_ridge(A) -> Ridge:

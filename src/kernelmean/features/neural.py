@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
@@ -41,7 +41,7 @@ from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
 from .fourier import RandomFourier, even
 from .landmarks import Nystroem
-from .training import Training, as_training
+from .training import Training, as_training, seeded
 
 torch = require("torch", "kernelmean.Neural", "pip install 'torch>=2.3', or 'kernelmean[nn]'")
 
@@ -238,7 +238,7 @@ class Neural(FeatureMap):
         """The trained torch module: standardised observations to features, before scaling."""
         check_is_fitted(self)
         state = {name: torch.from_numpy(np.array(w)) for name, w in self.weights_.items()}
-        with _seeded(0, torch.device("cpu")):
+        with seeded(0):
             network = self._build(self.rank_)
         network.load_state_dict(state)
         return network.eval()
@@ -304,7 +304,7 @@ class Neural(FeatureMap):
         device = _device(self.device)
         pairs = _Pairs(self, X, targets, weights, device)
         train, held_out = _split(len(X), as_training(self.training).validation_fraction, rng)
-        with _seeded(int(rng.integers(2**31)), device):
+        with seeded(int(rng.integers(2**31)), device):
             network = self._build(self.n_features).to(device)
             self.rank_ = _output_width(network, pairs)
             best = _Best(*pairs.held_out_loss(network, train, held_out), network)
@@ -418,9 +418,8 @@ class _Pairs:
 
     def features_of(self, network, rows) -> Iterator[tuple]:
         """Blocks of rows, each with its features."""
-        for i in range(0, len(rows), BLOCK):
-            block = rows[i : i + BLOCK]
-            yield block, self.features._evaluate(network, self.X[block], self.device)
+        for some in gen_batches(len(rows), BLOCK):
+            yield rows[some], self.features._evaluate(network, self.X[rows[some]], self.device)
 
 
 class _Best:
@@ -522,16 +521,3 @@ def _device(device) -> Any:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device!r}, but torch finds no CUDA device; set 'cpu'")
     return found
-
-
-@contextmanager
-def _seeded(seed: int, device) -> Iterator[None]:
-    """Torch's generators seeded inside, and as they were outside."""
-    cuda = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if cuda else []):
-        # not torch.manual_seed, which would seed every CUDA device, for good
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield

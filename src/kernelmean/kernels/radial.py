@@ -62,10 +62,8 @@ class _Radial(Kernel):
     def __post_init__(self) -> None:
         if isinstance(self.lengthscale, str):
             check_choice(self.lengthscale, "lengthscale", ["median"])
-        elif np.ndim(self.lengthscale) == 0:
-            object.__setattr__(self, "lengthscale", check_positive(self.lengthscale, "lengthscale"))
         else:
-            object.__setattr__(self, "lengthscale", _each_positive(self.lengthscale, "lengthscale"))
+            object.__setattr__(self, "lengthscale", _positive(self.lengthscale, "lengthscale"))
 
     def resolve(self, X, name: str = "X") -> Kernel:
         if self.lengthscale != "median":
@@ -73,8 +71,7 @@ class _Radial(Kernel):
         return replace(self, lengthscale=median_lengthscale(X, self.columnwise, name))
 
     def scaled(self, factor) -> Kernel:
-        scaled = np.asarray(self._resolved("scale")) * np.asarray(factor, dtype=float)
-        return replace(self, lengthscale=float(scaled) if scaled.ndim == 0 else tuple(scaled))
+        return replace(self, lengthscale=_times(self._resolved("scale"), factor))
 
     def _profile(self, sq) -> Array:
         """f as a function of the squared scaled distance; may overwrite it."""
@@ -110,6 +107,11 @@ class _Radial(Kernel):
             )
         return self.lengthscale
 
+    def _along(self, column: int) -> float:
+        """ℓ of a column."""
+        scale = self._resolved("differentiate")
+        return scale if isinstance(scale, float) else scale[column]
+
     def scale_gradient(self, X, Y, W) -> np.ndarray:
         # ∂k/∂log ℓ_j = −f'(r)/r (x_j − y_j)²/ℓ_j²
         pull = self.pull(X, Y)
@@ -123,9 +125,7 @@ class _Radial(Kernel):
     def smoothing(self, bandwidth) -> Kernel:
         if bandwidth is None:
             return self
-        if np.ndim(bandwidth) == 0:
-            return replace(self, lengthscale=check_positive(bandwidth, "bandwidth"))
-        return replace(self, lengthscale=_each_positive(bandwidth, "bandwidth"))
+        return replace(self, lengthscale=_positive(bandwidth, "bandwidth"))
 
     def log_normaliser(self, d: int) -> float:
         scale = np.broadcast_to(self._resolved("normalise"), d)
@@ -169,12 +169,21 @@ class _Radial(Kernel):
         return Kernel.noise(self, n, d, rng)
 
 
+def _times(lengthscale, factor) -> Any:
+    """The product, one number or one per column."""
+    scaled = np.asarray(lengthscale) * np.asarray(factor, dtype=float)
+    return float(scaled) if scaled.ndim == 0 else tuple(scaled)
+
+
 def _pick(values: Any, columns: Sequence[int]) -> Any:
     """The entries of some columns, where there is one for each."""
     return tuple(values[c] for c in columns) if isinstance(values, tuple) else values
 
 
-def _each_positive(values, name: str) -> tuple[float, ...]:
+def _positive(values, name: str) -> float | tuple[float, ...]:
+    """One positive number, or one per column."""
+    if np.ndim(values) == 0:
+        return check_positive(values, name)
     values = np.asarray(values)
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(
@@ -212,10 +221,8 @@ class Gaussian(_Radial, named=True, tuned=True):
         return False  # the product over columns is the same function
 
     def derivative_of(self, X, Y, column: int) -> Array:
-        scale = self._resolved("differentiate")
-        width = scale if isinstance(scale, float) else scale[column]
         difference = Y[:, column][None, :] - X[:, column][:, None]
-        return self.gram_of(X, Y) * difference / width**2
+        return self.gram_of(X, Y) * difference / self._along(column) ** 2
 
     def _log_volume(self, d: int) -> float:
         return 0.5 * d * math.log(2 * math.pi)
@@ -251,10 +258,9 @@ class _MaternFamily(_Radial):
 
     def derivative_of(self, X, Y, column: int) -> Array:
         # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
-        nu, scale = self.nu, self._resolved("differentiate")
+        nu, width = self.nu, self._along(column)
         if nu <= 1:
             raise ValueError(f"{self!r} has no derivative at zero distance: nu above 1 is needed")
-        width = scale if isinstance(scale, float) else scale[column]
         own = slice(column, column + 1) if self.columnwise else slice(None)
         U, V = self.in_units(X), self.in_units(Y)
         root = arrays.namespace(U).sqrt
@@ -279,8 +285,8 @@ class _MaternFamily(_Radial):
     def self_convolved(self, d: int) -> Kernel:
         # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
         nu = 2 * self.nu + 0.5 * (1 if self.columnwise else d)
-        wider = np.asarray(self._resolved("convolve")) * math.sqrt(nu / self.nu)
-        return Matern(nu, float(wider) if wider.ndim == 0 else tuple(wider), self.columnwise)
+        wider = _times(self._resolved("convolve"), math.sqrt(nu / self.nu))
+        return Matern(nu, wider, self.columnwise)
 
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         # multivariate Student t with 2ν degrees of freedom
