@@ -382,6 +382,17 @@ def check_target(y) -> None:
         )
 
 
+def as_pairs(estimator, X, y, min_rows: int = 2) -> tuple[Array, Array]:
+    """Rows of X and of a target y for `fit`, which notes the columns of X on the estimator."""
+    points_x = as_points(X, "X", min_rows=min_rows, one_d=False)
+    validate_data(estimator, X, skip_check_array=True)
+    check_target(y)
+    points_y = as_points(y, "y")
+    check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
+    check_library(points_y, points_x, "y", "the rows of X")
+    return frozen(points_x), frozen(points_y)
+
+
 def check_choice(value, name: str, choices: Iterable[str]) -> str:
     """One of a few words."""
     choices = list(choices)

@@ -7,18 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
 from ..core.checks import (
     Array,
     as_floats,
     as_new_points,
-    as_points,
-    check_lengths,
-    check_library,
+    as_pairs,
     check_positive,
-    check_target,
     column_names,
     frozen,
     pairs_wanted,
@@ -484,15 +481,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
     # ------------------------------------------------------------ inside
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
-        points_x = as_points(X, "X", min_rows=5, one_d=False)
-        validate_data(self, X, skip_check_array=True)
-        check_target(y)
-        points_y = as_points(y, "y")
-        check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
-        check_library(points_y, points_x, "y", "the rows of X")
-        self._one_output, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
         check_parameters(self)
-        return frozen(points_x), frozen(points_y)
+        pairs = as_pairs(self, X, y, min_rows=5)
+        self._one_output, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
+        return pairs
 
     def _plan(self, X, Y, names) -> Plan:
         kernel_x = fitted_kernel(

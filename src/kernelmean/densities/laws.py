@@ -12,9 +12,7 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import (
     Array,
-    as_levels,
     as_points,
-    check_choice,
     check_columns,
     check_count,
     check_level,
@@ -26,7 +24,7 @@ from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
-from ..embedding.line import NEGLIGIBLE, STILL, Line
+from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
 from ..embedding.move import Move
 from ..embedding.wide import Wide
 
@@ -133,19 +131,10 @@ class MovedLaws(Saveable, Law):
         return cov if widths is None else cov * self._like(widths[:, :, None] * widths[:, None, :])
 
     def quantile(self, q) -> Array:
-        levels = as_levels(q)
-        lines = [line.quantile(np.atleast_1d(levels)) for line in self._lines()]
-        found = np.stack(lines, axis=-1)
-        return self._like(found[:, 0] if levels.ndim == 0 else found)
+        return self._like(quantiles(self._lines(), q))
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
-        level = check_level(level)
-        if check_choice(kind, "kind", ["central", "shortest"]) == "central":
-            both = self.quantile([(1 - level) / 2, (1 + level) / 2])
-        else:
-            ends = [line.shortest(level) for line in self._lines()]
-            both = self._like(np.stack(ends, axis=-1))
-        return Interval(both[:, 0, :], both[:, 1, :])
+        return Interval.between(self._like(ends(self._lines(), level, kind)))
 
     def region(self, level: float = 0.95) -> list[np.ndarray]:
         """Highest-density regions of one column: disjoint intervals (k, 2) of each law."""

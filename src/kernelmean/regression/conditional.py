@@ -8,20 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
 from ..core.checks import (
     Array,
     as_floats,
     as_new_points,
-    as_points,
-    check_lengths,
-    check_library,
+    as_pairs,
     check_positive,
-    check_target,
     column_names,
-    frozen,
 )
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
@@ -338,14 +334,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
         check_parameters(self)
-        points_x = as_points(X, "X", min_rows=2, one_d=False)
-        validate_data(self, X, skip_check_array=True)
-        check_target(y)
-        points_y = as_points(y, "y")
-        check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
-        check_library(points_y, points_x, "y", "the rows of X")
+        pairs = as_pairs(self, X, y)
         self.one_output_, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
-        return frozen(points_x), frozen(points_y)
+        return pairs
 
     def _moments(self, rows: Rows | None, Phi, Psi) -> Moments:
         """Sums over all rows, of which Φ and Ψ may be a few."""
