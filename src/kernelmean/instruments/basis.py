@@ -37,7 +37,8 @@ class Polynomial(Saveable):
 
     u are the standardised columns; v those of them that are `straight`, and indicators of every
     level but the first of `categories`. `powers` is 0 for no columns at all, 1 for the constant
-    and v, 2 for a plane, …. `few` are the columns of few values, and these.
+    and v, 2 for a plane, …. `few` are the columns of few values, and these; some columns may be
+    `exogenous`, instruments too.
     """
 
     powers: int
@@ -46,9 +47,10 @@ class Polynomial(Saveable):
     straight: tuple[int, ...] = ()
     categories: tuple[tuple[int, tuple[float, ...]], ...] = ()  # a column and its levels
     few: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    exogenous: bool = False
 
     @classmethod
-    def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
+    def of(cls, points, powers: int, straight=(), categories=(), exogenous=False) -> Polynomial:
         """Standardised by the mean and deviation of `points`."""
         xp = arrays.namespace(points)
         spread = xp.std(points, axis=0)
@@ -56,7 +58,7 @@ class Polynomial(Saveable):
         each = enumerate(map(few_values, arrays.to_numpy(points).T))
         few = tuple((j, values) for j, values in each if values)
         middle = xp.mean(points, axis=0)
-        return cls(powers, middle, spread, tuple(straight), tuple(categories), few)
+        return cls(powers, middle, spread, tuple(straight), tuple(categories), few, exogenous)
 
     def with_degree(self, degree: int | None) -> Polynomial:
         """The same columns up to another power."""
@@ -163,6 +165,21 @@ class Basis(Saveable):
     def trends(self) -> int:
         """Number of columns before those of the feature map."""
         return self.polynomial.width
+
+    @property
+    def curves(self) -> slice:
+        """Columns that λ of stage 1 is chosen for: the kernel's, or the slopes of a plane alone."""
+        return slice(self.trends if self.features.rank_ else 1, None)
+
+    @property
+    def lines(self) -> slice | None:
+        """Columns that have a λ of their own.
+
+        Curves tell how their slopes are to be learned. But of lines without a kernel they tell
+        nothing, nor do those of exogenous columns, which instruments explain whatever there is.
+        """
+        own = self.polynomial.once or self.polynomial.exogenous
+        return slice(1, self.trends) if own and self.trends > 1 and self.features.rank_ else None
 
     @property
     def width(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,12 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
         told = exogenous | named | ({OTHERS: kernel_z} if own is None else own)
     forms = _form_of_each(shared, kernel_x, roles.regressors)
     return forms, _form_of_each(told, kernel_z, roles.instruments)
+
+
+def shared_columns(X, Z) -> list[tuple[int, int]]:
+    """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
+    pairs = product(range(X.shape[1]), range(Z.shape[1]))
+    return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
 
 
 def plainer_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> list[tuple[Forms, Forms]]:

@@ -19,7 +19,7 @@ from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
 from .basis import Basis
-from .first_stage import FirstStage
+from .first_stage import stage_of
 from .fit import StructuralFit
 from .second_stage import CausalLeaveOneOut, SecondStage, weighted_chi2
 
@@ -297,8 +297,9 @@ class StructuralInference:
         targets = X[:, :d] - X[:, :d].mean(0)
         frozen, own = Z.copy(), slice(len(fit.roles.z))
         frozen[:, own] = Z[:, own].mean(0)
-        sse, df = _ridge_errors(basis.numbers(Z), targets, fit.regs[0])
-        sse0, df0 = _ridge_errors(basis.numbers(frozen), targets, fit.regs[0])
+        reg = fit.regs[0] if fit.reg_lines is None else fit.reg_lines
+        sse, df = _ridge_errors(basis.numbers(Z), targets, reg)
+        sse0, df0 = _ridge_errors(basis.numbers(frozen), targets, reg)
         gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
         per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
         n = max(fit.sizes[0], len(X))
@@ -363,7 +364,8 @@ class StructuralInference:
             )
         fit = self._fit
         Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
-        return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs)
+        told = fit.sample[2], fit.basis.trends, *fit.regs, fit.reg_lines
+        return endogeneity(Phi, Theta, *told)
 
     def _coordinates(self, X, C) -> Array:
         check_is_fitted(self)
@@ -395,10 +397,13 @@ def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
 
-def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneity:
+def endogeneity(
+    Phi, Theta, y, trends: int, lam: float, xi: float, own: float | None = None
+) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`, from rows in coordinates."""
     n = len(y)
-    first = FirstStage.of(solves.EigenGrid.of(Theta.T @ Theta / n), Theta.T @ Phi / n, lam, n)
+    grid = solves.EigenGrid.of(Theta.T @ Theta / n)
+    first = stage_of(grid, Theta.T @ Phi / n, n, lam, trends, own)
     M = first.rows(Phi, Theta, own=True)
     second = Phi.T @ Phi / n
     regression, reg = plain_regression(Phi, y, trends)
