@@ -250,8 +250,8 @@ class KernelBayes(Saveable, BaseEstimator):
             normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
-            `kernel_z` are clearly nearer to these; in one column, for a Gaussian, twice that of
-            `Gaussian4`. For "density" as `ConditionalDensity.at`.
+            `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
+            for `Gaussian4`. For "density" as `ConditionalDensity.at`.
         """
         law, pairs = self._law(X, prior, supervision)
         if pairs is None:
