@@ -379,9 +379,8 @@ class MovedLaw(MeanEmbedding):
         return self._laws.tilted(factor)[0]
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
-        if signed or not _own(bandwidth):
-            return super().density(Y, bandwidth, signed)
-        return self._laws.density(Y)[0]
+        own = _own(bandwidth) and not signed
+        return self._laws.density(Y)[0] if own else super().density(Y, bandwidth, signed)
 
     def log_density(self, Y, bandwidth=None) -> Array:
         own = _own(bandwidth)
@@ -394,17 +393,17 @@ class MovedLaw(MeanEmbedding):
         return self._laws.quantile(q)[0] if _own(bandwidth) else super().quantile(q, bandwidth)
 
     def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
-        if not _own(bandwidth):
-            return super().interval(level, bandwidth, kind)
-        return Interval(*(end[0] for end in self._laws.interval(level, kind)))
+        if _own(bandwidth):
+            return Interval(*(end[0] for end in self._laws.interval(level, kind)))
+        return super().interval(level, bandwidth, kind)
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         return self._laws.region(level)[0] if _own(bandwidth) else super().region(level, bandwidth)
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
-        if not _own(bandwidth):
-            return super().sample(n, random_state, bandwidth)
-        return self._laws.sample(n, random_state)[0]
+        if _own(bandwidth):
+            return self._laws.sample(n, random_state)[0]
+        return super().sample(n, random_state, bandwidth)
 
     def mode(self, n_starts: int = 10) -> Array:
         return self._laws.mode()[0]

@@ -36,7 +36,7 @@ from ..kernels import fitted_kernel
 from .leave_one_out import SCALE_ROWS, LeaveOneOut, best_scale
 from .smoother import with_ones
 from .support import Support, support_of
-from .width import width_of
+from .width import smoothing, width_of
 
 OUTSIDE = "answers are those at the nearest point of its box"
 
@@ -220,7 +220,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             A batch on the training points of Y.
         """
         law, labels = self._law(X), Labels.of(X, self.target_names_)
-        return law.carrying(self._bandwidth(), labels, law.extrapolated, steps=True)
+        known = smoothing(self.kernel_y_, self._bandwidth())
+        return law.carrying(labels=labels, extrapolated=law.extrapolated, steps=True, **known)
 
     def _law(self, X) -> MeanEmbedding:
         """As far as expectations and quantiles need it."""
