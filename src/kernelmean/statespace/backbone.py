@@ -352,9 +352,7 @@ class FittedBackbone(Saveable):
                 continue
             means[t] = state.mean
             wide[t] = 0.0 if state.cov is None else state.cov[:d, :d]
-            state = (
-                self.moved(state, Y[t], known[t]) if seen[t] else self.moved(state, None, own[t])
-            )
+            state = self.moved(state, *((Y[t], known[t]) if seen[t] else (None, own[t])))
             t += 1
         means[n] = state.mean
         return known, means, wide, state
@@ -390,44 +388,36 @@ class FittedBackbone(Saveable):
 
     def moved(self, state: PastState, y: np.ndarray | None, known: np.ndarray) -> PastState:
         """One row on: y was seen, or (None) it was not and its own part had the mean `known`."""
-        mean, cov = state.mean, state.cov
+        mean, cov, d = state.mean.ravel(), state.cov, len(known)
         if y is None:
-            ahead = _shifted(mean) + self.coef @ mean[0] + (self._gain @ known)
-            noise = self._flat @ self.cov @ self._flat.T
+            mean = self.unseen @ mean + self._gain @ known
+            noise = self._gain @ self.cov @ self._gain.T
             cov = noise if cov is None else self.unseen @ cov @ self.unseen.T + noise
-            return PastState(state.time + 1, ahead, cov)
-        if cov is not None:
-            d = len(y)
-            gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
-            off = y - mean[0] - known
-            mean = mean + (gain @ off).reshape(mean.shape)
-            cov = cov - gain @ cov[:d]
-            cov = self._seen @ cov @ self._seen.T
-            small = np.trace(cov[:d, :d]) <= 1e-9 * np.trace(self.cov)
-            if small and np.trace(cov) <= 1e-8 * np.trace(self.cov):
-                cov = None
-        ahead = _shifted(mean) - self.memory[:, None] * mean[0] + self._gain @ y
-        return PastState(state.time + 1, ahead, cov)
+        else:
+            if cov is not None:
+                gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
+                mean = mean + gain @ (y - mean[:d] - known)
+                cov = self._seen @ (cov - gain @ cov[:d]) @ self._seen.T
+                least = 1e-9 * np.trace(self.cov)
+                if np.trace(cov[:d, :d]) <= least and np.trace(cov) <= 10 * least:
+                    cov = None
+            mean = self._seen @ mean + self._gain @ y
+        return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
     @cached_property
     def _gain(self) -> np.ndarray:
-        """A + C, (r, d, d)."""
-        return self.coef + self.memory[:, None, None] * np.eye(self.cov.shape[0])
-
-    @cached_property
-    def _flat(self) -> np.ndarray:
-        return self._gain.reshape(-1, self.cov.shape[0])
+        """What is added to the state by a row, (r d, d): A + C."""
+        return (self.unseen - self._seen)[:, : len(self.cov)]
 
     @cached_property
     def unseen(self) -> np.ndarray:
         """Of the state where y is not seen."""
-        return _shift(len(self.coef), self.cov.shape[0], self.coef)
+        return _shift(self.coef)
 
     @cached_property
     def _seen(self) -> np.ndarray:
         """Of the state where y is."""
-        d = self.cov.shape[0]
-        return _shift(len(self.coef), d, -self.memory[:, None, None] * np.eye(d))
+        return _shift(-self.memory[:, None, None] * np.eye(len(self.cov)))
 
     def widest(self, steps: int) -> np.ndarray:
         """Variances of rows 1, ..., `steps` ahead that are believed: 2s² max(1, 6h/n), (steps, d).
@@ -453,30 +443,25 @@ class FittedBackbone(Saveable):
 
     def onward(self, mean: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Rows from means of states on, (n, r, d), with parts of their `own`: (n, steps, d)."""
-        found = np.empty_like(own)
+        found, mean = np.empty_like(own), mean.reshape(len(mean), -1)
         for t in range(own.shape[1]):
-            y = found[:, t] = mean[:, 0] + own[:, t]
-            mean = np.concatenate([mean[:, 1:], np.zeros_like(mean[:, :1])], axis=1)
-            mean = mean + np.einsum("rab,nb->nra", self.coef, y)
-            mean += self.memory[:, None] * own[:, t, None]
+            found[:, t] = mean[:, : own.shape[2]] + own[:, t]
+            mean = mean @ self.unseen.T + own[:, t] @ self._gain.T
         return found
 
     def responses(self, steps: int) -> np.ndarray:
         """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
-        d = self.cov.shape[0]
-        found, part = [np.eye(d)], self._flat
+        d = len(self.cov)
+        found, part = [np.eye(d)], self._gain
         for _ in range(1, steps):
             found.append(part[:d])
             part = self.unseen @ part
         return np.stack(found)
 
 
-def _shifted(mean: np.ndarray) -> np.ndarray:
-    return np.concatenate([mean[1:], np.zeros_like(mean[:1])])
-
-
-def _shift(r: int, d: int, first: np.ndarray) -> np.ndarray:
+def _shift(first: np.ndarray) -> np.ndarray:
     """The matrix that moves blocks up by one, and adds `first` times the block that leaves."""
+    r, d, _ = first.shape
     found = np.eye(r * d, k=d)
     found[:, :d] += first.reshape(-1, d)
     return found

@@ -59,12 +59,10 @@ class Course:
 
         `states` are probabilities of the K states at each step, (sequences, steps, K).
         """
-        found = [
-            ahead(self.line, past, chain, p, x)
-            for past, p, x in zip(
-                self.track.last, states, _each(inputs, len(states), states.shape[1]), strict=True
-            )
-        ]
+        count, steps, _ = states.shape
+        known = [None] * count if inputs is None else inputs.reshape(count, steps, -1)
+        each = zip(self.track.last, states, known, strict=True)
+        found = [ahead(self.line, past, chain, p, x) for past, p, x in each]
         return tuple(np.concatenate(part) for part in zip(*found, strict=True))
 
 
@@ -72,10 +70,6 @@ def left(line: FittedBackbone, track: Track, Z: np.ndarray, rows: Rows) -> Rows:
     """The innovations."""
     usable = rows.seen & line.settled(track.wide)
     return Rows.of(arrays.like(Z - track.mean, rows.points), usable, rows.sequences)
-
-
-def _each(inputs, count: int, steps: int):
-    return [None] * count if inputs is None else np.asarray(inputs).reshape(count, steps, -1)
 
 
 def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) -> tuple:

@@ -51,12 +51,11 @@ class ShiftedLaw(ObservationLaw):
 
     def cov(self) -> Array:
         """Covariance of the columns, (m, d, d)."""
-        cov, std = arrays.to_numpy(super().cov()), arrays.to_numpy(self.std())
-        own = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
-        own = std / np.maximum(own, np.finfo(float).tiny)
+        cov = arrays.to_numpy(super().cov())
         if self.transform.name is None:  # what widens is independent between columns
-            cov = cov + arrays.to_numpy(self.extra)[..., None] * np.eye(cov.shape[-1])
-            return self._like(cov)
+            return self._like(cov + self.extra[..., None] * np.eye(cov.shape[-1]))
+        own = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+        own = arrays.to_numpy(self.std()) / np.maximum(own, np.finfo(float).tiny)
         return self._like(cov * own[..., None, :] * own[..., :, None])
 
     def quantile(self, q) -> Array:
