@@ -240,13 +240,12 @@ class PastState(Saveable):
     time : int
         Number of the next row.
     mean : array of shape (r, d)
-    cov : array of shape (r d, r d) or None
-        None is zero.
+    cov : array of shape (r d, r d)
     """
 
     time: int
     mean: np.ndarray
-    cov: np.ndarray | None
+    cov: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -346,12 +345,12 @@ class FittedBackbone(Saveable):
         gone, state, t = np.append(np.flatnonzero(~seen), n), self.first, 0
         while t < n:
             stop = gone[np.searchsorted(gone, t)]
-            if state.cov is None and stop > t:
+            if stop > t and not state.cov.any():
                 means[t : stop + 1] = self.settled_means(state.mean, Y[t:stop])
-                state, t = PastState(state.time + int(stop) - t, means[stop], None), int(stop)
+                state = PastState(state.time + int(stop) - t, means[stop], state.cov)
+                t = int(stop)
                 continue
-            means[t] = state.mean
-            wide[t] = 0.0 if state.cov is None else state.cov[:d, :d]
+            means[t], wide[t] = state.mean, state.cov[:d, :d]
             state = self.moved(state, *((Y[t], known[t]) if seen[t] else (None, own[t])))
             t += 1
         means[n] = state.mean
@@ -391,17 +390,14 @@ class FittedBackbone(Saveable):
         mean, cov, d = state.mean.ravel(), state.cov, len(known)
         if y is None:
             mean = self.unseen @ mean + self._gain @ known
-            noise = self._gain @ self.cov @ self._gain.T
-            cov = noise if cov is None else self.unseen @ cov @ self.unseen.T + noise
+            cov = self.unseen @ cov @ self.unseen.T + self._gain @ self.cov @ self._gain.T
         else:
-            if cov is not None:
-                gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
-                mean = mean + gain @ (y - mean[:d] - known)
-                cov = self._seen @ (cov - gain @ cov[:d]) @ self._seen.T
-                least = 1e-9 * np.trace(self.cov)
-                if np.trace(cov[:d, :d]) <= least and np.trace(cov) <= 10 * least:
-                    cov = None
-            mean = self._seen @ mean + self._gain @ y
+            gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
+            mean = self._seen @ (mean + gain @ (y - mean[:d] - known)) + self._gain @ y
+            cov = self._seen @ (cov - gain @ cov[:d]) @ self._seen.T
+            least = 1e-9 * np.trace(self.cov)
+            if np.trace(cov[:d, :d]) <= least and np.trace(cov) <= 10 * least:
+                cov = np.zeros_like(cov)
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
     @cached_property
@@ -435,7 +431,7 @@ class FittedBackbone(Saveable):
         """Series with the innovations `e`, (n, steps, d), from draws of a state on."""
         n, steps, _ = e.shape
         mean = np.tile(past.mean, (n, 1, 1))
-        if past.cov is not None:
+        if past.cov.any():
             off = rng.multivariate_normal(np.zeros(len(past.cov)), past.cov, n, method="eigh")
             mean = mean + off.reshape(mean.shape)
         known = self.known(past.time + np.arange(steps), inputs)

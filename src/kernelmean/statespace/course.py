@@ -91,12 +91,10 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
     R = blocks.reshape(steps * d, steps * d)
     total = ((R @ joint) * R).sum(axis=1).reshape(steps, d)
     own = np.diagonal(joint).reshape(steps, d)
-    begun = np.zeros((steps, d))
-    if past.cov is not None:
-        T, cov = line.unseen, past.cov
-        for h in range(steps):
-            begun[h] = np.diag(cov)[:d]
-            cov = T @ cov @ T.T
+    begun, cov = np.empty((steps, d)), past.cov
+    for h in range(steps):
+        begun[h] = np.diag(cov)[:d]
+        cov = line.unseen @ cov @ line.unseen.T
     return shift, np.maximum(np.minimum(total + begun, line.widest(steps)) - own, 0.0)
 
 
