@@ -112,18 +112,12 @@ def lag(k: int, weight: float) -> np.ndarray:
 
 def times(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
     """Coefficients of c(B)A(B), c of numbers and A of matrices."""
-    found = np.zeros((len(weights) + len(A) - 1, *A.shape[1:]))
-    for j, weight in enumerate(weights):
-        found[j : j + len(A)] += weight * A
-    return found
+    return np.apply_along_axis(np.convolve, 0, A, weights)
 
 
 def delayed(weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Σ_l c_l y_{t−l}, (n, d), nothing being before the first row."""
-    found = np.zeros_like(y)
-    for k in np.flatnonzero(weights[: len(y)]):
-        found[k:] += weights[k] * y[: len(y) - k]
-    return found
+    return times(weights, y)[: len(y)]
 
 
 def undelayed(weights: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -163,14 +163,13 @@ class Plan(drafts.Plan):
 
         More are judged at the bandwidth and with the guard of fewer; those taken get their own.
         """
-        if len(spaces) == 1:
-            space, known = spaces[0]
-            return self.of_dimension(draft, space, known, hopeless)
         best: Candidate | None = None
         tried: dict[int, float] = {}
         for space, known in spaces:
             near = None if best is None else best.held
             found = self.of_dimension(draft, space, known, hopeless, near)
+            if len(spaces) == 1:
+                return found
             if found is None or found.held is None:
                 continue
             logs = found.held.forecasts.loglik
