@@ -95,7 +95,7 @@ class SpaceAnswers(ChainEstimator):
             what = "rows of X" if self.backbone_ is None else "innovations of X"
             warn_numerical(
                 f"{out.sum()} of {len(out)} {what} lie outside the range that was learned from: "
-                "forecasts are those of the guard, a straight line",
+                "forecasts are those of the guard, a straight line"
             )
 
     def filter(self, X, lengths=None, inputs=None) -> LatentResult:

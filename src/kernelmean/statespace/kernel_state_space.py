@@ -13,16 +13,7 @@ from ..chains.draft import Draft
 from ..chains.emission import one_or_each
 from ..chains.options import EM, as_em
 from ..core import arrays
-from ..core.parameters import (
-    count,
-    either,
-    flag,
-    into,
-    moved,
-    optional,
-    options,
-    standing_for,
-)
+from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
 from ..core.progress import Verbose
 from ..core.summary import Block, Line
 from ..core.threads import doors
@@ -33,13 +24,8 @@ from .backbone import FittedBackbone
 from .learn import Fit, Plan
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
 
-DEFAULTS = {
-    "n_init": 4,
-    "max_iter": 60,
-    "tol": 1e-4,
-    "guard": (200.0, 1000.0),
-    "penalty": (1, 1),
-}  # of EM
+# of EM
+DEFAULTS = {"n_init": 4, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
 DIMENSIONS = (1, 2, 3)  # that "auto" compares
 
 
