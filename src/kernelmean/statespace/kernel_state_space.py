@@ -332,13 +332,9 @@ class KernelStateSpace(SpaceAnswers):
         """What the summary says of the states."""
         m, d = self.nodes_.shape
         law, way = as_latent(self.latent), as_filter(self.inference)
-        lines = [
-            Line("dimension", d, str(d)),
-            Line("latent law", law, repr(law)),
-            Line("nodes", m, str(m)),
-            Line("filter", way, repr(way)),
-            Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"),
-        ]
+        said = {"dimension": d, "latent law": law, "nodes": m, "filter": way}
+        lines = [Line(name, value, str(value)) for name, value in said.items()]
+        lines.append(Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"))
         lines += [
             Line(f"log-likelihood of rows held out, dimension {k}", v, f"{v:.4g}")
             for k, v in self.dimensions_.items()

@@ -228,7 +228,7 @@ class Series:
     def of(cls, Y, seen, sequences, inputs, name: str | None) -> Series:
         change = Transform.of(name, Y[seen])
         Z = np.where(seen[:, None], change(np.where(seen[:, None], Y, Y[seen][0])), 0.0)
-        return cls(filled(Z, seen, sequences), seen, sequences, inputs, change, change.slope(Z))
+        return cls(filled(Z, seen), seen, sequences, inputs, change, change.slope(Z))
 
     @property
     def typical(self) -> float:
@@ -328,17 +328,10 @@ def normal(errors: np.ndarray, floor: float) -> np.ndarray:
     return -0.5 * (squares + np.linalg.slogdet(S)[1] + d * LOG_2PI)
 
 
-def filled(Y: np.ndarray, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+def filled(Y: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Straight lines through gaps."""
-    if seen.all():
-        return Y
-    Y, every = Y.copy(), Y[seen].mean(axis=0)
-    for s in sequences:
-        there = np.flatnonzero(seen[s])
-        for j in range(Y.shape[1]):
-            known, at = Y[s, j][there], np.arange(s.stop - s.start)
-            Y[s, j] = np.interp(at, there, known) if len(there) else every[j]
-    return Y
+    at, there = np.arange(len(Y)), np.flatnonzero(seen)
+    return np.stack([np.interp(at, there, column[there]) for column in Y.T], axis=1)
 
 
 @dataclass(frozen=True)
