@@ -80,7 +80,7 @@ def shorten(monkeypatch) -> None:
         monkeypatch.setattr(f"kernelmean.{search}.descend", briefly)
     monkeypatch.setattr("kernelmean.hmm.spectral.STARTS", 1)
     monkeypatch.setattr("kernelmean.statespace.learn.EFFORT", BRIEF)
-    monkeypatch.setattr("kernelmean.statespace.learn.STRENGTHS", 1)
+    monkeypatch.setattr("kernelmean.statespace.learn.STRONGER", (10.0,))
     monkeypatch.setattr("kernelmean.chains.em.NARROWEST", 0.25)
     monkeypatch.setattr("kernelmean.chains.em.WIDEST", 1.0)
 

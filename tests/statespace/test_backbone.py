@@ -91,7 +91,6 @@ def test_forecasts_are_those_of_the_joint_normal_law(d, sure):
     seen = np.array([1, 1, 1, 1, 0, 0, 1, 1], dtype=bool)
     if not sure:
         seen[2] = False
-    m = replace(m, first=replace(m.first, cov=None)) if sure else m
     track = m.track(Y, seen, [slice(0, n)])
     for t in range(n):
         known = np.flatnonzero(np.repeat(seen[:t], d))
@@ -111,7 +110,7 @@ def test_what_is_undelayed_is_the_recursion():
 
 def test_responses_are_differences_of_paths():
     m, steps = line(2), 5
-    start = replace(m.first, cov=None)
+    start = replace(m.first, cov=np.zeros_like(m.first.cov))
     e = np.zeros((3, steps, 2))
     e[1, 0, 0] = e[2, 0, 1] = 1.0
     paths = m.paths(start, e, None, np.random.default_rng(0))

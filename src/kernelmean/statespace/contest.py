@@ -10,7 +10,7 @@ from ..chains.em import HeldOut
 from ..chains.rows import Rows
 from ..core import arrays
 from ..core.saving import Saveable
-from .lines import Found, clear, normal
+from .lines import Found, normal
 
 AWAY = 0.1  # nats a row by which EM's starts may be behind, and still win
 HELP, DOUBT = 2.0, 4.0  # standard errors by which states are better, with and without the line
@@ -102,23 +102,23 @@ class Contest:
     def with_states(self, held: Held) -> bool:
         """Whether states of the series are taken.
 
-        Where the series stays in its range, the likelier of the two; in place of a line of
-        transformed numbers states must be clearly so. Where it does not stay, they must be better
-        beyond doubt: they end where the rows did.
+        Where the series stays in its range, the likelier of the two. Where it does not, states must
+        be better beyond doubt: they end where the rows did.
         """
         forecasts, rows = held.forecasts, self.judged
-        ours = forecasts.loglik[self.at]
-        self.entries[STATES] = ours, (self.Y[rows] - forecasts.mean[self.at]) ** 2
-        gain, line = ours - self.entries[ALONE][0], self.found.line
-        if not self.found.stays:
-            return gain.sum() > DOUBT * gain.std() * len(gain) ** 0.5
-        return gain.sum() > 0 if line.transform.name is None else clear(gain)
+        squares = (self.Y[rows] - forecasts.mean[self.at]) ** 2
+        self.entries[STATES] = forecasts.loglik[self.at], squares
+        return self._better(STATES, 0.0 if self.found.stays else DOUBT)
 
     def with_both(self, held: Held) -> bool:
         """Whether states of the innovations help, beyond chance."""
         self._enter_left(BOTH, held.forecasts)
-        gain = self.entries[BOTH][0] - self.entries[ALONE][0]
-        return gain.sum() > HELP * gain.std() * len(gain) ** 0.5
+        return self._better(BOTH, HELP)
+
+    def _better(self, name: str, errors: float) -> bool:
+        """Whether a model is likelier than the line alone by so many standard errors."""
+        gain = self.entries[name][0] - self.entries[ALONE][0]
+        return gain.sum() > errors * gain.std() * len(gain) ** 0.5
 
     @property
     def rivals(self) -> dict[str, Rival]:

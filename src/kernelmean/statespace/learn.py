@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -38,8 +38,7 @@ ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats 
 EFFORT = Effort(short=(5,), finalists=1, half_iter=4, more=2, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
-STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
-STRENGTHS = 2  # so many times
+STRONGER = (10.0, 100.0)  # multiples of the emission guard's strength, tried one after the other
 
 
 # ------------------------------------------------------------ from what is asked for to a fit
@@ -163,14 +162,13 @@ class Plan(drafts.Plan):
 
         More are judged at the bandwidth and with the guard of fewer; those taken get their own.
         """
-        if len(spaces) == 1:
-            space, known = spaces[0]
-            return self.of_dimension(draft, space, known, hopeless)
         best: Candidate | None = None
         tried: dict[int, float] = {}
         for space, known in spaces:
             near = None if best is None else best.held
             found = self.of_dimension(draft, space, known, hopeless, near)
+            if len(spaces) == 1:
+                return found
             if found is None or found.held is None:
                 continue
             logs = found.held.forecasts.loglik
@@ -384,7 +382,9 @@ class Learner:
             return None
         factor, held = search.over_bandwidths(found, factor)
         if search.searched:
-            search, held = search.guarded(self.stronger(), found, factor, held)
+            guard = self.guard_of
+            stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
+            search, held = search.guarded(stronger, found, factor, held)
         strength = cast(LinearGuard, search.guard_of).strength
         judged = Held(numbers, held, factor, strength * len(self.latent.nodes))
         if self.settings.bandwidth is None:
@@ -397,10 +397,3 @@ class Learner:
             return replace(climbed, converged=begun.converged), smoothing
 
         return judged, learned
-
-    def stronger(self) -> Iterator[LinearGuard]:
-        """The emission guard ever stronger."""
-        guard = self.guard_of
-        for _ in range(STRENGTHS):
-            guard = replace(guard, strength=STRONGER * guard.strength)
-            yield guard

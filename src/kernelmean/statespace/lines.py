@@ -228,7 +228,7 @@ class Series:
     def of(cls, Y, seen, sequences, inputs, name: str | None) -> Series:
         change = Transform.of(name, Y[seen])
         Z = np.where(seen[:, None], change(np.where(seen[:, None], Y, Y[seen][0])), 0.0)
-        return cls(filled(Z, seen, sequences), seen, sequences, inputs, change, change.slope(Z))
+        return cls(filled(Z, seen), seen, sequences, inputs, change, change.slope(Z))
 
     @property
     def typical(self) -> float:
@@ -274,9 +274,9 @@ class Series:
         """Of a line, along these rows."""
         return line.track(self.Y, self.seen, self.sequences, self.inputs)
 
-    def usable(self, line: FittedBackbone, track: Track | None = None) -> np.ndarray:
+    def usable(self, line: FittedBackbone) -> np.ndarray:
         """Rows seen whose past is as good as known; the better half of them, where fewer are."""
-        wide = (track or self.track(line)).wide
+        wide = self.track(line).wide
         sizes = np.trace(wide, axis1=1, axis2=2)
         return self.seen & (line.settled(wide) | (sizes <= np.median(sizes[self.seen])))
 
@@ -285,8 +285,6 @@ class Series:
         found = [self.fitted(judged.form) for judged in chosen]
         if drifts:
             found = [self.drifted(*pair) for pair in found]
-        if len(found) == 1:
-            return found[0]
         shares = np.exp([judged.score - chosen[0].score for judged in chosen])
         shares /= shares.sum()
         off = np.tensordot(shares, [off for _, off in found], 1)
@@ -330,17 +328,10 @@ def normal(errors: np.ndarray, floor: float) -> np.ndarray:
     return -0.5 * (squares + np.linalg.slogdet(S)[1] + d * LOG_2PI)
 
 
-def filled(Y: np.ndarray, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+def filled(Y: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Straight lines through gaps."""
-    if seen.all():
-        return Y
-    Y, every = Y.copy(), Y[seen].mean(axis=0)
-    for s in sequences:
-        there = np.flatnonzero(seen[s])
-        for j in range(Y.shape[1]):
-            known, at = Y[s, j][there], np.arange(s.stop - s.start)
-            Y[s, j] = np.interp(at, there, known) if len(there) else every[j]
-    return Y
+    at, there = np.arange(len(Y)), np.flatnonzero(seen)
+    return np.stack([np.interp(at, there, column[there]) for column in Y.T], axis=1)
 
 
 @dataclass(frozen=True)
@@ -381,10 +372,9 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     plain, kept = chosen
     series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
     line, off = series.averaged(kept, options.trend != "n")
-    track = series.track(line)
     simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
     stays = simple.stays(int(seen.sum()), FAR_FROM_ONE)
-    return Found(line, off, series.usable(line, track), series.slopes, left, track, stays)
+    return Found(line, off, series.usable(line), series.slopes, left, series.track(line), stays)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:

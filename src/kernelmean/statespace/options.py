@@ -91,11 +91,6 @@ def as_latent(latent: Any) -> Normal:
 # ------------------------------------------------------------ what is a line in the past
 
 
-def lags(value, name: str) -> None:
-    """A whole number from 0, or "auto"."""
-    either(count(0), "auto")(value, name)
-
-
 @dataclass(frozen=True, repr=False)
 class Backbone(Options):
     """A linear model of the series, whose innovations the states are then learned from.
@@ -138,7 +133,7 @@ class Backbone(Options):
     transform: str | None = "auto"
 
     ALLOWED: ClassVar = {
-        "order": lags,
+        "order": either(count(0), "auto"),
         "trend": choice("auto", "n", "c", "ct", "drift"),
         "difference": either(choice("auto"), 0, 1),
         "season": optional(count(2)),
