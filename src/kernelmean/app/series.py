@@ -12,20 +12,11 @@ import pandas as pd
 from ..core.labels import Labels
 from ..core.sequences import check_sequences
 from ..display.states import following
-from . import words
+from . import tables, words
 from .command import Names, Shared, columns, option
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import (
-    DATE,
-    Table,
-    check_enough,
-    check_varying,
-    complete,
-    free_name,
-    refuse_empty,
-    to_csv,
-)
+from .tables import Table
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
@@ -123,7 +114,7 @@ class Rows:
         frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
         if self.times is not None:
             ahead = [times_ahead(self.times[s], steps) for s in self.slices]
-            frame.insert(0, free_name(str(self.labels[1]), frame), np.concatenate(ahead))
+            frame.insert(0, tables.free_name(str(self.labels[1]), frame), np.concatenate(ahead))
         return self._named(frame, np.repeat(np.arange(count), steps))
 
     def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
@@ -185,13 +176,13 @@ class Settings(Shared):
         roles = {name: [column] for name, column in apart.items() if column is not None}
         table.asked_for({"--columns": self.columns, **roles})
         frame = table.numbers_with_gaps({"--columns": self.columns})
-        refuse_empty(frame)
+        tables.refuse_empty(frame)
         frame = self.changed(frame)
         if self.drop_missing:
-            frame = complete(frame, table.path, drop_missing=True)
+            frame = tables.complete(frame, table.path, drop_missing=True)
         rows = Rows.of(frame, table, self.sequence, self.time)
-        check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
-        check_varying(frame)
+        tables.check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
+        tables.check_varying(frame)
         return rows
 
 
@@ -253,7 +244,7 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
         if pd.api.types.is_numeric_dtype(column):
             looks = str(name).lower() in ("time", "date", "year")
         else:
-            looks = column.astype(str).str.match(DATE).all()
+            looks = column.astype(str).str.match(tables.DATE).all()
         if not looks or name in rows.frame:
             continue
         times = _times(column)
@@ -387,5 +378,5 @@ def over_time(
 
 def files(name: str, a: Any) -> dict[str, Any]:
     """NAME.csv, what comes next, and the model."""
-    ahead = None if a.ahead is None else to_csv(a.forecasts, rows=False)
-    return {f"{name}.csv": to_csv(a.table), "forecast.csv": ahead, words.MODEL: a.model.save}
+    ahead = None if a.ahead is None else tables.to_csv(a.forecasts, rows=False)
+    return {f"{name}.csv": tables.to_csv(a.table), "forecast.csv": ahead, words.MODEL: a.model.save}

@@ -26,7 +26,7 @@ from .. import words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option, refuse, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..tables import Table, check_enough, check_varying, complete, free_name, split_names, to_csv
+from ..tables import Table, answered, check_enough, check_varying, complete, free_name, split_names
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -729,10 +729,7 @@ def curve_table(a: Analysis, column: str) -> Grid:
 
 def report(a: Analysis, source: str, rows: Any = None) -> Report:
     """The answer, with predictions for `rows` of a file."""
-    if isinstance(rows, Every):
-        file: dict[str, Any] = {"predictions": rows.answers(a.predictions)}
-    else:
-        file = {"predictions.csv": to_csv(a.predictions(a.frame if rows is None else rows))}
+    asked = a.frame if rows is None else rows
     curves: list[Block] = []
     for column in a.columns.x:
         ends, along = a.ends(column), a.columns.c[:DRAWN_ALONG]
@@ -755,7 +752,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
         },
         [Numbers(facts(a))],
         [_snippet(a)],
-        {**file, words.MODEL: a.model.save},
+        {**answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),
     )
 

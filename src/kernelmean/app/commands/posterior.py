@@ -117,17 +117,20 @@ class Posteriors:
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table of other observations."""
-        s, given = self.settings, None if self.prior is None else self.before.to_numpy()
         with hushed():
-            law = self.model.posterior(rows[s.observed], given)
+            law = self.model.posterior(rows[self.settings.observed], self.given)
             return replace(self, rows=rows, embedding=law).table
+
+    @property
+    def given(self) -> np.ndarray | None:
+        """Samples of the prior, if any were given."""
+        return None if self.prior is None else self.before.to_numpy()
 
     @cached_property
     def regularisers(self) -> tuple[float | None, float]:
         """η and λ (or δ) used."""
-        given = None if self.prior is None else self.before.to_numpy()
         with hushed():
-            return self.model.regularisers(given)
+            return self.model.regularisers(self.given)
 
     def axis(self, row: int, name: str, n: int) -> np.ndarray:
         """Where a latent lies before anything is observed, and, with its tails, after."""
@@ -263,7 +266,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
-        {**answered("posterior", a.table, asked, a.at), words.MODEL: a.model.save},
+        {**answered("posterior", asked, a.at, a.table), words.MODEL: a.model.save},
     )
 
 
