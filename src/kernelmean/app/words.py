@@ -117,8 +117,14 @@ def signed(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """'90%'."""
-    return f"{100 * share:.0f}%"
+    """'90%'; what is nearly all, or nearly nothing, is not said to be.
+
+    >>> percent(0.9), percent(0.999), percent(1.0), percent(0.001)
+    ('90%', '> 99%', '100%', '< 1%')
+    """
+    if 0 < share < 0.005:
+        return "< 1%"
+    return "> 99%" if 0.995 <= share < 1 else f"{100 * share:.0f}%"
 
 
 def level_words(level: float) -> str:

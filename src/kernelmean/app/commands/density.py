@@ -287,7 +287,9 @@ def headline(a: Densities, name: str) -> str:
     row, share = a.table.iloc[a.rows.middle], a.narrowing[a.y.index(name)]
     ends = {"middle": "median", "low": "lower", "high": "upper"}
     texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
-    told = "" if np.isnan(share) else " " + SAY("told", x=names(a.x), share=percent(share))
+    told = ""
+    if not np.isnan(share):
+        told = " " + SAY("told" if share < 1 else "untold", x=names(a.x), share=percent(share))
     known = {"where": _where(a), "name": name, "level": a.level, "told": told}
     return SAY("headline", **known, **dict(zip(ends, texts, strict=True)))
 
