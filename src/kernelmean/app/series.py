@@ -21,7 +21,7 @@ from .tables import Table
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
-BEFORE = 40  # rows drawn before a forecast
+BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
 
 ENDS = ("mean", "lower", "upper")
 
@@ -346,9 +346,10 @@ def forecast_figures(
 ) -> list[Figure]:
     """What comes after the first sequences; `more` panels stand below those of `names`."""
     caption, steps = say("forecast", level=words.level_words(a.settings.level)), a.settings.forecast
+    cut = f" The first {AFTER} rows of {steps:,}." if steps > AFTER else ""
 
     def figure(i: int) -> Figure:
-        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps : (i + 1) * steps]
+        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps :][: min(steps, AFTER)]
 
         def plot(panels) -> None:
             draw(panels, before, after, np.arange(before.start - before.stop + 1, 1))
@@ -359,7 +360,7 @@ def forecast_figures(
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
         count = len(names) + more
-        return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}", plot, count)
+        return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}{cut}", plot, count)
 
     return [figure(i) for i in range(min(DRAWN, len(rows.lengths)))]
 

@@ -72,7 +72,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 def some_of(rows: Any, every: Any) -> list[str]:
     """What to say where some rows are looked at, and all are learned from."""
-    if every is rows:
+    if every is rows or len(rows) == every.n:
         return []
     return [
         f"Pictures, shares and tests are of {len(rows):,} of the {every.n:,} rows; the model is of "

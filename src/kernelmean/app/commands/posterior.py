@@ -92,6 +92,8 @@ class Posteriors:
         """Learn from the pairs, or all of them, and condition on the rows."""
         every = pairs if every is None else every
         check_enough(len(pairs), SMALLEST, "pairs")
+        if prior is not None:
+            check_enough(len(prior), SMALLEST, "samples of the prior")
         with noted() as said:
             model = settings.model().fit(every[settings.observed], every[settings.latent])
             given = None if prior is None else prior[settings.latent].to_numpy()
