@@ -290,6 +290,11 @@ def by_column(
     }
 
 
+def numbered(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns name_0, name_1, ... of an array (n, k)."""
+    return {f"{name}_{k}": column for k, column in enumerate(values.T)}
+
+
 def with_ends(law: Any, level: float, *widths: Any) -> dict[str, np.ndarray]:
     """Mean and interval of a law."""
     lower, upper = law.interval(level, *widths)

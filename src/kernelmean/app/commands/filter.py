@@ -19,7 +19,7 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
 from .. import series, words
-from ..command import Command, Names, Shared, columns, option, refuse
+from ..command import Command, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Apart, Rows, Steps, average, by_column, rmse, with_ends
@@ -47,7 +47,7 @@ class Settings(Shared):
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     densities: Annotated[bool, option(SAY, "--densities")] = False
 
-    at_once = "a filter weighs every row it learned from anew at every step"
+    say = SAY
 
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
         """The rows of both files; in `test` values may be missing, and the states too."""
@@ -188,7 +188,7 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
 
 def to_tune(settings: Settings, train: Rows) -> bool:
     """Whether to search for settings: as asked, or where it is quick."""
-    refuse(SAY, {"--densities": bool(settings.tune) and settings.densities})
+    settings.refuse({"--densities": bool(settings.tune) and settings.densities})
     short = max(train.lengths) < SHORTEST
     if settings.tune and short:
         raise UserError(

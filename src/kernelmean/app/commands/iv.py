@@ -23,7 +23,7 @@ from ...instruments.kernel_iv import KernelIV
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
-from ..command import Command, Data, KernelName, Names, Shared, columns, option, refuse, typed
+from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..tables import Table, answered, check_enough, check_varying, complete, free_name, split_names
@@ -78,6 +78,7 @@ class Settings(Shared):
     split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
     trend: Annotated[Any, typed(SAY, "--trend", read_trend, "DEGREE")] = "auto"
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
+    say = SAY
 
     @property
     def gaps(self) -> bool:
@@ -123,15 +124,10 @@ class Settings(Shared):
             raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")
         return Columns(y[0], x, z, self.c or Names())
 
-    at_once = (
-        "--formula, --split other than loo and --trend none need all rows at once; leave them out"
-    )
-
     def rows(self, data: Path) -> Rows:
         """The rows of a file that are used."""
-        refuse(SAY, {"--trend": self.trend is None and self.straight})
-        if self.chunksize is not None and (self.split != "loo" or self.centred):
-            self.refuse_blocks()
+        self.refuse({"--trend": self.trend is None and self.straight})
+        self.refuse_blocks(self.split != "loo" or self.centred)
         if self.formula is None:
             columns = self.columns()
             if self.gaps:
