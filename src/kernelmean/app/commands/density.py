@@ -172,11 +172,6 @@ class Densities:
         """Of the intervals, in words."""
         return words.level_words(self.settings.level)
 
-    @property
-    def X(self) -> pd.DataFrame:
-        """The columns conditioned on, in the rows learned from."""
-        return self.data[self.x]
-
     @cached_property
     def shown(self) -> pd.DataFrame:
         """The rows in pictures: copies once, where the model counts them once."""
@@ -205,7 +200,8 @@ class Densities:
         if len(self.y) == 1:  # of several columns together a mode says little about each
             answers["mode"] = self.model.mode(X)
         columns = by_column(self.y, answers)
-        outside = X.lt(self.X.min()).any(axis=1) | X.gt(self.X.max()).any(axis=1)
+        low, high = self.data[self.x].min(), self.data[self.x].max()
+        outside = X.lt(low).any(axis=1) | X.gt(high).any(axis=1)
         return X.assign(**columns, extrapolated=outside)
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -230,7 +226,7 @@ class Densities:
 
     @cached_property
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        ends = self.model.predict_interval(self.X, self.settings.level)
+        ends = self.model.predict_interval(self.data[self.x], self.settings.level)
         lower, upper = (np.reshape(end, (len(self.data), -1)) for end in ends)
         return lower, upper
 

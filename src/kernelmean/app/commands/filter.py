@@ -162,12 +162,6 @@ class Tracks:
         slopes = np.linalg.lstsq(inputs - middle, targets, rcond=None)[0]
         return level + np.nan_to_num((X - middle) @ slopes)
 
-    @cached_property
-    def outside(self) -> pd.Series:
-        """Share of the test rows outside the range of training, by observed column."""
-        past, now = (rows.frame[self.settings.observe] for rows in (self.train, self.test))
-        return ((now < past.min()) | (now > past.max())).mean()
-
 
 def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBayesFilter:
     """The filter, with its settings searched for where that is asked for or quick."""
@@ -236,7 +230,9 @@ def notes(a: Tracks) -> list[str]:
     """What the reader must not overlook in these very files."""
     nothing = a.filtered.missing.all()
     gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe, "observed columns")
-    far = [f"{k} {percent(share)}" for k, share in a.outside[a.outside > OUTSIDE].items()]
+    past, now = (rows.frame[a.settings.observe] for rows in (a.train, a.test))
+    outside = ((now < past.min()) | (now > past.max())).mean()
+    far = [f"{k} {percent(share)}" for k, share in outside[outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
     return [*a.caught, *a.train.backwards, *gaps, *strangers, *_errors_notes(a)]
 

@@ -151,15 +151,10 @@ class Regimes:
         return self.model.n_components_
 
     @cached_property
-    def likely(self) -> np.ndarray:
-        """The most probable state of each row, (n,)."""
-        return self.smoothed.argmax(axis=1)
-
-    @cached_property
     def table(self) -> pd.DataFrame:
         """States and probabilities, one row per observation."""
         columns = {
-            "state": self.likely,
+            "state": self.smoothed.argmax(axis=1),
             "path": self.path,
             **series.numbered("probability", self.smoothed),
             **series.numbered("filtered", self.filtered),
@@ -176,12 +171,6 @@ class Regimes:
         columns = series.numbered("probability", ahead.states)
         columns |= series.by_column(s.columns, series.with_ends(ahead, s.level))
         return self.rows.by_step(columns, s.forecast)
-
-    @cached_property
-    def laws(self) -> dict[str, np.ndarray]:
-        """Mean and interval of each column in each state, (K, d) each."""
-        level, width = self.settings.level, self.model.bandwidth_
-        return series.with_ends(self.model.emissions_, level, width)
 
     @property
     def stays(self) -> np.ndarray:
@@ -240,11 +229,6 @@ RULES = SAY.content["rules"]  # how each rule counts, for readers
 # ---------------------------------------------------------------- words
 
 
-def count_words(a: Regimes) -> str:
-    """'3 hidden states'."""
-    return f"{a.n_states} hidden state{'s' if a.n_states > 1 else ''}"
-
-
 def headline(a: Regimes) -> str:
     """One sentence for each of the first states, and one on where the file ends."""
     held = enumerate(zip(a.model.startprob_, a.stays, strict=True))
@@ -294,8 +278,9 @@ def states(a: Regimes) -> Grid:
         ("rows at a time", [number(stay) for stay in a.stays]),
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
-    laws = pd.DataFrame(series.by_column(a.settings.columns, a.laws))
-    columns += series.with_intervals(laws, a.settings.columns[:COLUMNS], a.settings.level)
+    s, m = a.settings, a.model
+    laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.bandwidth_))
+    columns += series.with_intervals(pd.DataFrame(laws), s.columns[:COLUMNS], s.level)
     return Grid.of(columns, "The states, from the most to the least frequent")
 
 
@@ -421,7 +406,7 @@ def report(a: Regimes, source: str) -> Report:
     s = a.settings
     return analysis(
         SAY,
-        f"{names(s.columns)}: {count_words(a)}",
+        f"{names(s.columns)}: {a.n_states} hidden state{'s' if a.n_states > 1 else ''}",
         f"Hidden Markov model · {source} · {a.n:,} rows",
         [headline(a)],
         a.notes,

@@ -167,25 +167,24 @@ def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
 def facts(a: Posteriors) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
     reg_prior, reg = a.regularisers
-    rule, tuned = a.settings.rule, a.settings.tune or a.model.density_ is not None
+    rule, density = a.settings.rule, a.model.density_
+    smoothed, kernel = "Kernel on the latents", a.model.kernel_z_
+    if density is not None:
+        smoothed, kernel = "Smoothing of the latents", density.kernel_y_
     values = {
         "Pairs": number(words.amount(a.every)),
         "Prior": "that of the pairs" if a.prior is None else f"{len(a.prior):,} samples",
         "Kernel on the observations": words.kernel_words(a.model.kernel_x_, a.settings.observed),
-        **_latents(a),
+        smoothed: words.kernel_words(kernel, a.latent),
         "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),
         "Regulariser of the posterior": number(reg),
     }
-    each = "Each was searched." if tuned else "Each is a median distance."
+    each = (
+        "Each was searched."
+        if a.settings.tune or density is not None
+        else "Each is a median distance."
+    )
     return SAY.facts(values, each=each, chosen=SAY("chosen", rule.value))
-
-
-def _latents(a: Posteriors) -> dict[str, str]:
-    """The kernel that smooths the latents, or that they are embedded with."""
-    if a.model.density_ is None:
-        return {"Kernel on the latents": words.kernel_words(a.model.kernel_z_, a.latent)}
-    smoothing = a.model.density_.kernel_y_
-    return {"Smoothing of the latents": words.kernel_words(smoothing, a.latent)}
 
 
 def headline(a: Posteriors, name: str) -> str:

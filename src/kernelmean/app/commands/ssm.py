@@ -212,17 +212,13 @@ class Forecasts:
         return cls(settings, rows, trial, model, *answers, said)
 
     @cached_property
-    def volatility(self) -> np.ndarray:
-        """√E[y² | rows before] of every row, (n, d), where the model is of log y²."""
-        return expected(self.model, np.exp, self.rows.frame, self.rows.lengths) ** 0.5
-
-    @cached_property
     def table(self) -> pd.DataFrame:
         """Forecasts and latent states, one row per observation."""
         answers = {"mean": self.mean, "lower": self.lower, "upper": self.upper}
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
-            columns |= series.by_column(self.settings.columns, {"volatility": self.volatility})
+            squares = expected(self.model, np.exp, self.rows.frame, self.rows.lengths)
+            columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
         columns |= series.numbered("filtered", self.filtered.mean())
         columns |= series.numbered("smoothed", self.smoothed.mean())
         columns["log_predictive"] = np.where(self.rows.whole, self.log_predictive, np.nan)
