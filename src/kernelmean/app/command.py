@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NoReturn, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
@@ -66,13 +66,6 @@ def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT")
     return option(say, name, parser=parser, metavar=word)
 
 
-def refuse(say: Texts, clashes: Mapping[str, bool]) -> None:
-    """Options that do not go together, by the name of what is then said."""
-    for name, clash in clashes.items():
-        if clash:
-            raise UserError(say("clashes", name))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """The options that every command has."""
@@ -102,16 +95,23 @@ class Shared(Writing):
     sep: Annotated[str, option(SAY, "--sep")] = ","
     decimal: Annotated[str, option(SAY, "--decimal")] = "."
     chunksize: Annotated[int | None, option(SAY, "--chunksize", min=1)] = None
-    at_once: ClassVar = "this command asks about all rows at once"
+    say: ClassVar[Texts]  # of the command; `at_once`: what does not go block by block
 
-    def refuse_blocks(self) -> NoReturn:
-        """Say what does not go block by block."""
-        raise UserError(f"--chunksize reads files block by block, but {self.at_once}")
+    def refuse(self, clashes: Mapping[str, bool]) -> None:
+        """Options that do not go together, by the name of what is then said."""
+        for name, clash in clashes.items():
+            if clash:
+                raise UserError(self.say("clashes", name))
+
+    def refuse_blocks(self, given: bool = True) -> None:
+        """What does not go block by block, where blocks are asked for."""
+        if given and self.chunksize is not None:
+            why = self.say("at_once")
+            raise UserError(f"--chunksize reads files block by block, but {why}")
 
     def table(self, path: Path) -> Table:
         """The content of a file."""
-        if self.chunksize is not None:
-            self.refuse_blocks()
+        self.refuse_blocks()
         return read_table(path, self.sep, self.decimal)
 
     def numbers(self, path: Path, roles: Mapping[str, Sequence[str]]) -> tuple[Any, Any]:

@@ -12,25 +12,16 @@ import pandas as pd
 from ..core.labels import Labels
 from ..core.sequences import check_sequences
 from ..display.states import following
-from . import words
+from . import tables, words
 from .command import Names, Shared, columns, option
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import (
-    DATE,
-    Table,
-    check_enough,
-    check_varying,
-    complete,
-    free_name,
-    refuse_empty,
-    to_csv,
-)
+from .tables import Table
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
-BEFORE = 40  # rows drawn before a forecast
+BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
 
 ENDS = ("mean", "lower", "upper")
 
@@ -123,7 +114,7 @@ class Rows:
         frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
         if self.times is not None:
             ahead = [times_ahead(self.times[s], steps) for s in self.slices]
-            frame.insert(0, free_name(str(self.labels[1]), frame), np.concatenate(ahead))
+            frame.insert(0, tables.free_name(str(self.labels[1]), frame), np.concatenate(ahead))
         return self._named(frame, np.repeat(np.arange(count), steps))
 
     def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
@@ -185,13 +176,13 @@ class Settings(Shared):
         roles = {name: [column] for name, column in apart.items() if column is not None}
         table.asked_for({"--columns": self.columns, **roles})
         frame = table.numbers_with_gaps({"--columns": self.columns})
-        refuse_empty(frame)
+        tables.refuse_empty(frame)
         frame = self.changed(frame)
         if self.drop_missing:
-            frame = complete(frame, table.path, drop_missing=True)
+            frame = tables.complete(frame, table.path, drop_missing=True)
         rows = Rows.of(frame, table, self.sequence, self.time)
-        check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
-        check_varying(frame)
+        tables.check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
+        tables.check_varying(frame)
         return rows
 
 
@@ -253,7 +244,7 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
         if pd.api.types.is_numeric_dtype(column):
             looks = str(name).lower() in ("time", "date", "year")
         else:
-            looks = column.astype(str).str.match(DATE).all()
+            looks = column.astype(str).str.match(tables.DATE).all()
         if not looks or name in rows.frame:
             continue
         times = _times(column)
@@ -297,6 +288,11 @@ def by_column(
         for j, name in enumerate(names)
         for what, values in answers.items()
     }
+
+
+def numbered(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns name_0, name_1, ... of an array (n, k)."""
+    return {f"{name}_{k}": column for k, column in enumerate(values.T)}
 
 
 def with_ends(law: Any, level: float, *widths: Any) -> dict[str, np.ndarray]:
@@ -355,9 +351,10 @@ def forecast_figures(
 ) -> list[Figure]:
     """What comes after the first sequences; `more` panels stand below those of `names`."""
     caption, steps = say("forecast", level=words.level_words(a.settings.level)), a.settings.forecast
+    cut = f" The first {AFTER} rows of {steps:,}." if steps > AFTER else ""
 
     def figure(i: int) -> Figure:
-        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps : (i + 1) * steps]
+        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps :][: min(steps, AFTER)]
 
         def plot(panels) -> None:
             draw(panels, before, after, np.arange(before.start - before.stop + 1, 1))
@@ -368,7 +365,7 @@ def forecast_figures(
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
         count = len(names) + more
-        return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}", plot, count)
+        return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}{cut}", plot, count)
 
     return [figure(i) for i in range(min(DRAWN, len(rows.lengths)))]
 
@@ -387,5 +384,5 @@ def over_time(
 
 def files(name: str, a: Any) -> dict[str, Any]:
     """NAME.csv, what comes next, and the model."""
-    ahead = None if a.ahead is None else to_csv(a.forecasts, rows=False)
-    return {f"{name}.csv": to_csv(a.table), "forecast.csv": ahead, words.MODEL: a.model.save}
+    ahead = None if a.ahead is None else tables.to_csv(a.forecasts, rows=False)
+    return {f"{name}.csv": tables.to_csv(a.table), "forecast.csv": ahead, words.MODEL: a.model.save}

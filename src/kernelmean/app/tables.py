@@ -288,11 +288,11 @@ def to_csv(frame: pd.DataFrame, rows: bool = True) -> str:
     return safe.to_csv(index=rows, index_label=label)
 
 
-def answered(name: str, table: pd.DataFrame, rows: Any, answer: Callable) -> dict[str, Any]:
-    """NAME.csv; of rows that are read in blocks a folder, with what is answered about each."""
+def answered(name: str, rows: Any, answer: Callable, known: Any = None) -> dict[str, Any]:
+    """NAME.csv with what is answered, or known; a folder of it where rows are read in blocks."""
     if isinstance(rows, Rows):
         return {name: rows.answers(answer)}
-    return {f"{name}.csv": to_csv(table)}
+    return {f"{name}.csv": to_csv(answer(rows) if known is None else known)}
 
 
 def _is_number(column: pd.Series) -> bool:

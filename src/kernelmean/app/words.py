@@ -72,7 +72,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 def some_of(rows: Any, every: Any) -> list[str]:
     """What to say where some rows are looked at, and all are learned from."""
-    if every is rows:
+    if every is rows or len(rows) == every.n:
         return []
     return [
         f"Pictures, shares and tests are of {len(rows):,} of the {every.n:,} rows; the model is of "
@@ -117,8 +117,14 @@ def signed(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """'90%'."""
-    return f"{100 * share:.0f}%"
+    """'90%'; what is nearly all, or nearly nothing, is not said to be.
+
+    >>> percent(0.9), percent(0.999), percent(1.0), percent(0.001)
+    ('90%', '> 99%', '100%', '< 1%')
+    """
+    if 0 < share < 0.005:
+        return "< 1%"
+    return "> 99%" if 0.995 <= share < 1 else f"{100 * share:.0f}%"
 
 
 def level_words(level: float) -> str:

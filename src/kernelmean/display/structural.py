@@ -12,7 +12,7 @@ from ..core.checks import as_vector, check_column
 from ..instruments.inference import confidence_limits, ridge_coefficients
 from ..instruments.kernel_iv import KernelIV
 from .base import Display, new_axes
-from .style import CURVE, DATA, DRAWN, PLAIN, literal
+from .style import CURVE, DATA, DRAWN, PLAIN, legend_above, literal
 
 
 @dataclass
@@ -114,7 +114,7 @@ class StructuralCurveDisplay(Display):
         if self.plain is not None:
             ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
         ax.set(xlabel=literal(self.x_name), ylabel=literal(self.y_name))
-        ax.legend(frameon=False)
+        legend_above(ax)
         return self
 
     def _draw_data(self, ax) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,31 +96,22 @@ class Rows:
     def representative(cls, x: pd.DataFrame) -> Rows:
         """Quantiles of a single column; of several, the medians, and one of them high or low."""
         if x.shape[1] == 1:
-            return cls._distinct(x, {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE})
-        moved = {
-            f"{name} at {100 * q:g}%": {name: q} for name in x.columns[:VARIED] for q in SEVERAL
-        }
-        return cls._distinct(x, {"medians": {}, **moved})
-
-    @classmethod
-    def _distinct(cls, x: pd.DataFrame, quantiles: dict[str, dict[str, float]]) -> Rows:
-        """Each column at the quantile given, or its median; rows that are the same once."""
+            moves = {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE}
+        else:
+            some = [(name, q) for name in x.columns[:VARIED] for q in SEVERAL]
+            moves = {"medians": {}} | {f"{c} at {100 * q:g}%": {c: q} for c, q in some}
         middle = dict(zip(x.columns, medians(x.to_numpy()), strict=True))
+        quantile = partial(np.quantile, method="inverted_cdf")
         rows = {
-            label: {**middle, **{c: _quantile(x[c], q) for c, q in at.items()}}
-            for label, at in quantiles.items()
+            label: middle | {c: float(quantile(x[c], q)) for c, q in at.items()}
+            for label, at in moves.items()
         }
         frame = pd.DataFrame.from_dict(rows, orient="index")
         middle_first = sorted(frame.index, key=lambda label: label != "50%")  # which name stays
         distinct = frame.loc[middle_first].drop_duplicates().index
         frame = frame.loc[frame.index.isin(distinct)]
-        moved = (frame.loc[label, list(quantiles[label])] for label in frame.index)
-        labels = [words.values_words(row) for row in moved]
+        labels = [words.values_words(frame.loc[label, list(moves[label])]) for label in frame.index]
         return cls(frame, tuple(text or "medians" for text in labels), True)
-
-
-def _quantile(column: pd.Series, q: float) -> float:
-    return float(np.quantile(column, q, method="inverted_cdf"))
 
 
 @dataclass(frozen=True)
@@ -181,11 +172,6 @@ class Densities:
         """Of the intervals, in words."""
         return words.level_words(self.settings.level)
 
-    @property
-    def X(self) -> pd.DataFrame:
-        """The columns conditioned on, in the rows learned from."""
-        return self.data[self.x]
-
     @cached_property
     def shown(self) -> pd.DataFrame:
         """The rows in pictures: copies once, where the model counts them once."""
@@ -214,7 +200,8 @@ class Densities:
         if len(self.y) == 1:  # of several columns together a mode says little about each
             answers["mode"] = self.model.mode(X)
         columns = by_column(self.y, answers)
-        outside = X.lt(self.X.min()).any(axis=1) | X.gt(self.X.max()).any(axis=1)
+        low, high = self.data[self.x].min(), self.data[self.x].max()
+        outside = X.lt(low).any(axis=1) | X.gt(high).any(axis=1)
         return X.assign(**columns, extrapolated=outside)
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -239,7 +226,7 @@ class Densities:
 
     @cached_property
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        ends = self.model.predict_interval(self.X, self.settings.level)
+        ends = self.model.predict_interval(self.data[self.x], self.settings.level)
         lower, upper = (np.reshape(end, (len(self.data), -1)) for end in ends)
         return lower, upper
 
@@ -296,7 +283,9 @@ def headline(a: Densities, name: str) -> str:
     row, share = a.table.iloc[a.rows.middle], a.narrowing[a.y.index(name)]
     ends = {"middle": "median", "low": "lower", "high": "upper"}
     texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
-    told = "" if np.isnan(share) else " " + SAY("told", x=names(a.x), share=percent(share))
+    told = ""
+    if not np.isnan(share):
+        told = " " + SAY("told" if share < 1 else "untold", x=names(a.x), share=percent(share))
     known = {"where": _where(a), "name": name, "level": a.level, "told": told}
     return SAY("headline", **known, **dict(zip(ends, texts, strict=True)))
 
@@ -446,7 +435,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
-        {**answered("density", a.table, asked, a.at), words.MODEL: a.model.save},
+        {**answered("density", asked, a.at, a.table), words.MODEL: a.model.save},
     )
 
 

@@ -19,7 +19,7 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
 from .. import series, words
-from ..command import Command, Names, Shared, columns, option, refuse
+from ..command import Command, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
 from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Apart, Rows, Steps, average, by_column, rmse, with_ends
@@ -47,7 +47,7 @@ class Settings(Shared):
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     densities: Annotated[bool, option(SAY, "--densities")] = False
 
-    at_once = "a filter weighs every row it learned from anew at every step"
+    say = SAY
 
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
         """The rows of both files; in `test` values may be missing, and the states too."""
@@ -162,12 +162,6 @@ class Tracks:
         slopes = np.linalg.lstsq(inputs - middle, targets, rcond=None)[0]
         return level + np.nan_to_num((X - middle) @ slopes)
 
-    @cached_property
-    def outside(self) -> pd.Series:
-        """Share of the test rows outside the range of training, by observed column."""
-        past, now = (rows.frame[self.settings.observe] for rows in (self.train, self.test))
-        return ((now < past.min()) | (now > past.max())).mean()
-
 
 def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBayesFilter:
     """The filter, with its settings searched for where that is asked for or quick."""
@@ -188,7 +182,7 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
 
 def to_tune(settings: Settings, train: Rows) -> bool:
     """Whether to search for settings: as asked, or where it is quick."""
-    refuse(SAY, {"--densities": bool(settings.tune) and settings.densities})
+    settings.refuse({"--densities": bool(settings.tune) and settings.densities})
     short = max(train.lengths) < SHORTEST
     if settings.tune and short:
         raise UserError(
@@ -236,7 +230,9 @@ def notes(a: Tracks) -> list[str]:
     """What the reader must not overlook in these very files."""
     nothing = a.filtered.missing.all()
     gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe, "observed columns")
-    far = [f"{k} {percent(share)}" for k, share in a.outside[a.outside > OUTSIDE].items()]
+    past, now = (rows.frame[a.settings.observe] for rows in (a.train, a.test))
+    outside = ((now < past.min()) | (now > past.max())).mean()
+    far = [f"{k} {percent(share)}" for k, share in outside[outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
     return [*a.caught, *a.train.backwards, *gaps, *strangers, *_errors_notes(a)]
 

@@ -21,7 +21,7 @@ from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisp
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
-from ..command import Command, Data, Names, columns, option, refuse, typed
+from ..command import Command, Data, Names, columns, option, typed
 from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows
@@ -51,15 +51,11 @@ class Settings(series.Settings):
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
     inputs: Annotated[Names | None, columns("--inputs", SAY("options", "inputs"))] = None
 
-    at_once = (
-        "--refine (EM, which goes along all rows many times), --sequence and --time need all rows "
-        "at once; --no-refine learns from sums over neighbours"
-    )
+    say = SAY
 
     def in_blocks(self, data: Path) -> tuple[Rows, Every]:
         """The last rows of a file, to be asked about, and all of them, to learn from."""
-        if self.refine or self.sequence is not None or self.time is not None:
-            self.refuse_blocks()
+        self.refuse_blocks(self.refine or self.sequence is not None or self.time is not None)
         every = self.blocks(data, {"--columns": self.columns})
         numbers = np.arange(max(0, every.n - SEARCH_ROWS), every.n)
         last = every.take(numbers).set_axis(pd.Index(numbers + 1, name=ROW))
@@ -71,7 +67,7 @@ class Settings(series.Settings):
         rows = self.read(table)
         if self.inputs is None:
             return rows
-        refuse(SAY, {"--no-refine": not self.refine, "--forecast": self.forecast > 0})
+        self.refuse({"--no-refine": not self.refine, "--forecast": self.forecast > 0})
         table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
         inputs = table.numbers_with_gaps({"--inputs": self.inputs}).loc[rows.frame.index]
         return replace(rows, inputs=complete(inputs, data, self.drop_missing))
@@ -155,19 +151,13 @@ class Regimes:
         return self.model.n_components_
 
     @cached_property
-    def likely(self) -> np.ndarray:
-        """The most probable state of each row, (n,)."""
-        return self.smoothed.argmax(axis=1)
-
-    @cached_property
     def table(self) -> pd.DataFrame:
         """States and probabilities, one row per observation."""
-        states = range(self.n_states)
         columns = {
-            "state": self.likely,
+            "state": self.smoothed.argmax(axis=1),
             "path": self.path,
-            **{f"probability_{k}": self.smoothed[:, k] for k in states},
-            **{f"filtered_{k}": self.filtered[:, k] for k in states},
+            **series.numbered("probability", self.smoothed),
+            **series.numbered("filtered", self.filtered),
             "log_predictive": np.where(self.rows.whole, self.log_predictive, np.nan),
             "missing": ~self.rows.whole,
         }
@@ -176,18 +166,11 @@ class Regimes:
     @cached_property
     def forecasts(self) -> pd.DataFrame:
         """States, and mean and interval of each column, at the rows after each sequence."""
-        ahead: Any = self.ahead
-        columns = {
-            **{f"probability_{k}": ahead.states[:, k] for k in range(self.n_states)},
-            **series.by_column(self.settings.columns, series.with_ends(ahead, self.settings.level)),
-        }
-        return self.rows.by_step(columns, self.settings.forecast)
-
-    @cached_property
-    def laws(self) -> dict[str, np.ndarray]:
-        """Mean and interval of each column in each state, (K, d) each."""
-        level, width = self.settings.level, self.model.bandwidth_
-        return series.with_ends(self.model.emissions_, level, width)
+        ahead, s = self.ahead, self.settings
+        assert ahead is not None
+        columns = series.numbered("probability", ahead.states)
+        columns |= series.by_column(s.columns, series.with_ends(ahead, s.level))
+        return self.rows.by_step(columns, s.forecast)
 
     @property
     def stays(self) -> np.ndarray:
@@ -246,11 +229,6 @@ RULES = SAY.content["rules"]  # how each rule counts, for readers
 # ---------------------------------------------------------------- words
 
 
-def count_words(a: Regimes) -> str:
-    """'3 hidden states'."""
-    return f"{a.n_states} hidden state{'s' if a.n_states > 1 else ''}"
-
-
 def headline(a: Regimes) -> str:
     """One sentence for each of the first states, and one on where the file ends."""
     held = enumerate(zip(a.model.startprob_, a.stays, strict=True))
@@ -300,18 +278,16 @@ def states(a: Regimes) -> Grid:
         ("rows at a time", [number(stay) for stay in a.stays]),
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
-    laws = pd.DataFrame(series.by_column(a.settings.columns, a.laws))
-    columns += series.with_intervals(laws, a.settings.columns[:COLUMNS], a.settings.level)
+    s, m = a.settings, a.model
+    laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.bandwidth_))
+    columns += series.with_intervals(pd.DataFrame(laws), s.columns[:COLUMNS], s.level)
     return Grid.of(columns, "The states, from the most to the least frequent")
 
 
 def chain(a: Regimes) -> Grid:
     """Transition probabilities."""
-    header = ["from", *(f"to state {k}" for k in range(a.n_states))]
-    rows = [
-        [f"state {k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(a.model.transmat_)
-    ]
-    return Grid(header, rows, "Where the next row's state is, given this row's")
+    rows = _steps("state ", a.model.transmat_)
+    return Grid(_header(a), rows, "Where the next row's state is, given this row's")
 
 
 def at_inputs(a: Regimes) -> list[Grid]:
@@ -319,15 +295,21 @@ def at_inputs(a: Regimes) -> list[Grid]:
     inputs = a.rows.inputs
     if inputs is None or not a.model.slopes_.any():
         return []
-    header = ["from", *(f"to state {k}" for k in range(a.n_states))]
     middle, ends = inputs.mean(), inputs.quantile([0.1, 0.9])
     rows = []
     for name in inputs:
         known = pd.concat([middle, middle], axis=1).T.assign(**{name: ends[name].to_numpy()})
         for end, Q in zip(known[name], a.model.transitions(known), strict=True):
-            at = f"{name} at {number(end)}, state "
-            rows += [[f"{at}{k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(Q)]
-    return [Grid(header, rows, SAY("at_inputs"))]
+            rows += _steps(f"{name} at {number(end)}, state ", Q)
+    return [Grid(_header(a), rows, SAY("at_inputs"))]
+
+
+def _header(a: Regimes) -> list[str]:
+    return ["from", *(f"to state {k}" for k in range(a.n_states))]
+
+
+def _steps(start: str, Q: np.ndarray) -> list[list[str]]:
+    return [[f"{start}{k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(Q)]
 
 
 def orders(a: Regimes) -> list[Fact]:
@@ -424,7 +406,7 @@ def report(a: Regimes, source: str) -> Report:
     s = a.settings
     return analysis(
         SAY,
-        f"{names(s.columns)}: {count_words(a)}",
+        f"{names(s.columns)}: {a.n_states} hidden state{'s' if a.n_states > 1 else ''}",
         f"Hidden Markov model · {source} · {a.n:,} rows",
         [headline(a)],
         a.notes,

@@ -23,10 +23,10 @@ from ...instruments.kernel_iv import KernelIV
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
-from ..command import Command, Data, KernelName, Names, Shared, columns, option, refuse, typed
+from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..tables import Table, check_enough, check_varying, complete, free_name, split_names, to_csv
+from ..tables import Table, answered, check_enough, check_varying, complete, free_name, split_names
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -78,6 +78,7 @@ class Settings(Shared):
     split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
     trend: Annotated[Any, typed(SAY, "--trend", read_trend, "DEGREE")] = "auto"
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
+    say = SAY
 
     @property
     def gaps(self) -> bool:
@@ -123,15 +124,10 @@ class Settings(Shared):
             raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")
         return Columns(y[0], x, z, self.c or Names())
 
-    at_once = (
-        "--formula, --split other than loo and --trend none need all rows at once; leave them out"
-    )
-
     def rows(self, data: Path) -> Rows:
         """The rows of a file that are used."""
-        refuse(SAY, {"--trend": self.trend is None and self.straight})
-        if self.chunksize is not None and (self.split != "loo" or self.centred):
-            self.refuse_blocks()
+        self.refuse({"--trend": self.trend is None and self.straight})
+        self.refuse_blocks(self.split != "loo" or self.centred)
         if self.formula is None:
             columns = self.columns()
             if self.gaps:
@@ -729,10 +725,7 @@ def curve_table(a: Analysis, column: str) -> Grid:
 
 def report(a: Analysis, source: str, rows: Any = None) -> Report:
     """The answer, with predictions for `rows` of a file."""
-    if isinstance(rows, Every):
-        file: dict[str, Any] = {"predictions": rows.answers(a.predictions)}
-    else:
-        file = {"predictions.csv": to_csv(a.predictions(a.frame if rows is None else rows))}
+    asked = a.frame if rows is None else rows
     curves: list[Block] = []
     for column in a.columns.x:
         ends, along = a.ends(column), a.columns.c[:DRAWN_ALONG]
@@ -755,7 +748,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
         },
         [Numbers(facts(a))],
         [_snippet(a)],
-        {**file, words.MODEL: a.model.save},
+        {**answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),
     )
 

@@ -20,7 +20,7 @@ from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
-from ..command import Command, Data, option, refuse
+from ..command import Command, Data, option
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import COLUMNS, DRAWN, Rows, average, rmse
@@ -46,7 +46,7 @@ class Settings(series.Settings):
     tune: Annotated[bool, option(SAY, "--tune/--no-tune")] = False
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
 
-    at_once = "a state-space model goes along all rows, forwards and backwards, many times"
+    say = SAY
 
     @property
     def names(self) -> list[str]:
@@ -212,20 +212,15 @@ class Forecasts:
         return cls(settings, rows, trial, model, *answers, said)
 
     @cached_property
-    def volatility(self) -> np.ndarray:
-        """√E[y² | rows before] of every row, (n, d), where the model is of log y²."""
-        return expected(self.model, np.exp, self.rows.frame, self.rows.lengths) ** 0.5
-
-    @cached_property
     def table(self) -> pd.DataFrame:
         """Forecasts and latent states, one row per observation."""
         answers = {"mean": self.mean, "lower": self.lower, "upper": self.upper}
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
-            columns |= series.by_column(self.settings.columns, {"volatility": self.volatility})
-        for name, law in (("filtered", self.filtered), ("smoothed", self.smoothed)):
-            for k in range(self.settings.latent_dim):
-                columns[f"{name}_{k}"] = law.mean()[:, k]
+            squares = expected(self.model, np.exp, self.rows.frame, self.rows.lengths)
+            columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
+        columns |= series.numbered("filtered", self.filtered.mean())
+        columns |= series.numbered("smoothed", self.smoothed.mean())
         columns["log_predictive"] = np.where(self.rows.whole, self.log_predictive, np.nan)
         columns["missing"] = ~self.rows.whole
         return self.rows.by_row(columns)
@@ -465,14 +460,8 @@ def run(settings: Settings, data: Data) -> Report:
 
     Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
     """
-    seasonal = settings.season is not None
-    refuse(
-        SAY,
-        {
-            "--no-refine": seasonal and not settings.refine,
-            "--log-squares": seasonal and settings.log_squares,
-        },
-    )
+    if settings.season is not None:
+        settings.refuse({"--no-refine": not settings.refine, "--log-squares": settings.log_squares})
     rows = settings.read(settings.table(data))
     with settings.stage("Learning, first without the rows held out, then from all", bars=True):
         a = Forecasts.of(settings, rows, not settings.quiet)
