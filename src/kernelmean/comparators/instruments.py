@@ -5,7 +5,6 @@ All have `fit(X, y, Z, C=None)` and `predict(X, C=None)`, with arguments as in `
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,11 +113,11 @@ class _Comparator(RegressorMixin, BaseEstimator):
                 f"X and C have the columns {names}; the model was fitted on {self._names}"
             )
 
-    @abstractmethod
-    def _fit(self, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> None: ...
+    def _fit(self, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _predict(self, X: np.ndarray) -> np.ndarray: ...
+    def _predict(self, X: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
 
 def _joined(X, C, min_rows: int = 1) -> tuple[np.ndarray, list[str]]:

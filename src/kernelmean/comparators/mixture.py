@@ -118,7 +118,3 @@ class MixtureDensityNetwork(DensityComparator):
         parameters = networks.evaluate(self.network_, self._scale_x(X)).double()
         logs = networks.mixture_log_density(parameters, self._scale_y(Y).double(), self.components)
         return logs.numpy() - np.log(self._scale_y.spread).sum()
-
-    def _table(self, Y, X) -> np.ndarray:
-        repeated = (np.broadcast_to(x, (len(Y), len(x))) for x in X)
-        return np.exp([self._log_pairs(Y, rows) for rows in repeated])

@@ -8,6 +8,7 @@ memory, a memory map, an iterator of chunks, or (merged) from several machines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -170,14 +171,9 @@ def accumulate(
     blocks: Iterable[tuple], names: Iterable[str], features: Callable[..., dict[str, Array]]
 ) -> Moments:
     """Moments of `features(*block)` over an iterable of blocks (tuples of aligned arrays)."""
-
-    def of_block(block: tuple) -> Moments:
-        return Moments(*names).add(**features(*block))
-
     names = tuple(names)
-    moments = Moments(*names)
-    for part in streamed(of_block, blocks):
-        moments = moments.merge(part) if moments.n else part
-    if moments.n == 0:
+    parts = streamed(lambda block: Moments(*names).add(**features(*block)), blocks)
+    some = (part for part in parts if part.n)
+    if (first := next(some, None)) is None:
         raise ValueError("blocks is empty; at least one block of rows is needed")
-    return moments
+    return reduce(Moments.merge, some, first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -236,8 +236,7 @@ class Gaussian(_Radial, named=True, tuned=True):
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal((n, d))
 
-    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        return rng.standard_normal((n, d))
+    _unit_noise = _unit_spectrum
 
 
 class _MaternFamily(_Radial):
@@ -360,10 +359,20 @@ class Matern(_MaternFamily, named=True, tuned=True):
 
 def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
+    return _closed(t, nu, _half_integer_coefficients, _bessel_matern)
+
+
+def _matern_tail(t, nu: float) -> Array:
+    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero: the chance beyond t ≥ 0."""
+    return _closed(t, nu, _half_integer_tail, _mixture_tail)
+
+
+def _closed(t, nu: float, coefficients: Callable, otherwise: Callable) -> Array:
+    """exp(−t) times a polynomial at half-integer ν; elsewhere by a function of NumPy's arrays."""
     order = nu - 0.5
     if order == int(order) and order <= 20:
-        return _damped(t, _half_integer_coefficients(int(order)))
-    return arrays.like(_bessel_matern(arrays.to_numpy(t), nu), t)
+        return _damped(t, coefficients(int(order)))
+    return arrays.like(otherwise(arrays.to_numpy(t), nu), t)
 
 
 def _half_integer_coefficients(p: int) -> list[float]:
@@ -382,14 +391,6 @@ def _damped(t, coefficients: Sequence[float]) -> Array:
         poly = poly * t + c
     K *= poly
     return K
-
-
-def _matern_tail(t, nu: float) -> Array:
-    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero: the chance beyond t ≥ 0."""
-    order = nu - 0.5
-    if order == int(order) and order <= 20:
-        return _damped(t, _half_integer_tail(int(order)))
-    return arrays.like(_mixture_tail(arrays.to_numpy(t), nu), t)
 
 
 def _half_integer_tail(p: int) -> list[float]:
