@@ -225,7 +225,6 @@ class Draft:
     sizes: EvidenceSearch | None = None  # that of how wide laws are, if that varies
     weights: Weights | None = None  # under which the location was sought
     log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
-    plain: Draft | None = None  # the same without widths
     location: Location | Standard | None = None  # learned from the rows of the search
 
     @cached_property
@@ -243,25 +242,6 @@ class Draft:
         return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
 
 
-def likelier(one: Draft, other: Draft) -> bool:
-    """Whether rows left out clearly are."""
-    return clearly(one.log_densities - other.log_densities)
-
-
-def better(plain: Draft, moved: Draft) -> Draft:
-    """By log densities of rows left out, where they differ by a standard error, or else by M.
-
-    M is a matter of where the density is high: a few values that are often the same decide it.
-    With widths it is of something else: they are taken if clearly likelier.
-    """
-    more, error = gain(moved.log_densities, plain.log_densities)
-    if abs(more) > error:
-        return moved if more > 0 else plain
-    if moved.plain is not None:
-        return better(plain, moved.plain)
-    return min(plain, moved, key=lambda draft: draft.search.score())
-
-
 @dataclass(frozen=True)
 class Plan:
     """What is asked for, kernels resolved."""
@@ -273,10 +253,15 @@ class Plan:
     features: Any
     intercept: bool
     tune: bool
-    choice: bool  # whether a location is compared with none
+    location: bool | None  # None compares one with none
     wide: Any  # share of the wide law; None is sought
     leans: bool  # whether the kernel of y may lean
     bend: Bend | None = None  # what follows is on its scale
+
+    @property
+    def choice(self) -> bool:
+        """Whether it is left to the rows where laws lie, and how wide they are there."""
+        return self.location is None
 
     def bent(self, X, Y) -> tuple[Plan, Array]:
         """With a bent scale for Y, if rows left out are clearly more likely on it; and Y on it."""
@@ -289,20 +274,30 @@ class Plan:
         return replace(self, bend=bend), arrays.like(bend(whole), Y)
 
     @stage("scales on few rows")
-    def draft(self, X, Y, with_location: bool) -> Draft | None:
+    def draft(self, X, Y) -> Draft:
         """Scales and bandwidth, sought on a few hundred rows.
 
-        None where a location is up for choice but explains nothing.
+        Those of y itself or those around a mean, by the log density of rows left out.
         """
         X, Y = self._few(FEW, X, Y)
-        if not with_location:
-            return Draft(self._searched(X, Y))
+        plain = None if self.location else Draft(self._searched(X, Y))
+        around = None if self.location is False else self._around(X, Y)
+        if plain is None or around is None:
+            return plain or around  # type: ignore[return-value]
+        by, _ = gain(around.log_densities, plain.log_densities)
+        return around if by > 0 else plain
+
+    def _around(self, X: np.ndarray, Y: np.ndarray) -> Draft | None:
+        """Around a mean, and as wide as x says if rows left out are clearly likelier so.
+
+        None where that is up for choice and the mean explains nothing.
+        """
         line = self._seek_location(X, Y)
         location = self._mean(X, Y, line)
         if self.choice and not location.explains:
             return None
-        draft = Draft(self._searched(X, arrays.to_numpy(location.residuals)), line)
-        told = log_sizes(arrays.to_numpy(location.residuals))
+        off = arrays.to_numpy(location.residuals)
+        draft, told = Draft(self._searched(X, off), line), log_sizes(off)
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
         sizes = EvidenceSearch.of(X, told)
@@ -310,8 +305,18 @@ class Plan:
         if not standard.varies:
             return draft
         search = self._further(draft.search, X, arrays.to_numpy(standard.residuals))
-        moved = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1), draft)
-        return moved if likelier(moved, draft) else draft
+        wider = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1))
+        return wider if clearly(wider.log_densities - draft.log_densities) else draft
+
+    def _learned(
+        self, X, Y, line: LocationSearch | None, sizes: EvidenceSearch | None, rows: Rows | None
+    ) -> Any:
+        """Where laws lie, and how wide they are there, with the parameters found."""
+        if line is None:
+            return None
+        if sizes is None:
+            return self._mean(X, Y, line, rows)
+        return self._standard(X, Y, line, sizes, rows)[0]
 
     def _standard(
         self, X, Y, line: LocationSearch, sizes: EvidenceSearch, rows: Rows | None = None
@@ -356,42 +361,15 @@ class Plan:
 
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
-        """The draft taken further: ties between columns, then at most `ROWS` rows."""
+        """The draft taken further, on at most `ROWS` rows."""
         if draft.search.idle:
             return draft
-        plain = draft.plain or draft
-        plain.search.choose_columns()
         X, Y = self._few(ROWS, X, Y)
-        if draft.plain is not None:
-            draft.search.tie_as(plain.search)
-            found = self._widths_refined(draft, plain, X, Y)
-            if found is not None:
-                return found
-        draft = plain
-        if draft.line is None:
-            return Draft(self._further(draft.search, X, Y))
-        line = self._seek_location(X, Y, draft.line)
-        location = self._mean(X, Y, line)
-        search = self._further(draft.search, X, arrays.to_numpy(location.residuals))
-        return Draft(search, line, location=location)
-
-    def _widths_refined(self, draft: Draft, plain: Draft, X, Y) -> Draft | None:
-        """None without widths: few rows may take what m missed for noise, so that more are asked.
-
-        Both are as the draft left them when they are compared.
-        """
-        assert plain.line is not None
-        assert draft.sizes is not None
-        location = self._mean(X, Y, plain.line)
-        without = Draft(plain.search.on(X, arrays.to_numpy(location.residuals)))
-        line = self._seek_location(X, Y, draft.line, draft.weights)
-        standard, log_s = self._standard(X, Y, line, draft.sizes)
-        search = draft.search.on(X, arrays.to_numpy(standard.residuals))
-        found = Draft(search, line, draft.sizes, log_size=log_s.sum(axis=1), location=standard)
-        if not standard.varies or not likelier(found, without):
-            return None
-        search.finish()
-        return found
+        line = draft.line and self._seek_location(X, Y, draft.line, draft.weights)
+        location = self._learned(X, Y, line, draft.sizes, None)
+        points = Y if location is None else arrays.to_numpy(location.residuals)
+        search = self._further(draft.search, X, points)
+        return Draft(search, line, draft.sizes, location=location)
 
     @staticmethod
     def _further(search: DensitySearch, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
@@ -413,13 +391,9 @@ class Plan:
     @stage("all rows")
     def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
-        location: Any = None
-        if draft.location is not None and rows is None and self._all_searched(X, Y):
-            location = draft.location
-        elif draft.sizes is not None and draft.line is not None:
-            location, _ = self._standard(X, Y, draft.line, draft.sizes, rows)
-        elif draft.line is not None:
-            location = self._mean(X, Y, draft.line, rows)
+        location: Any = draft.location
+        if location is None or rows is not None or not self._all_searched(X, Y):
+            location = self._learned(X, Y, draft.line, draft.sizes, rows)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x

@@ -143,15 +143,6 @@ class DensityScore:
         return xp.sum(wide * wide, axis=1) - 2 * xp.sum(self.target.narrow * narrow, axis=1)
 
 
-def held_out_score(
-    smoother: Smoother, learned: Target, Phi, target: Target, reg: float
-) -> np.ndarray:
-    """∫ q(y|x_i)² dy − 2 q(y_i|x_i) of rows that q was not learned from, (m,)."""
-    left = smoother.left(Phi, reg)
-    F = [left @ (smoother.P.T @ Psi) for Psi in learned]
-    return (F[1] ** 2).sum(axis=1) - 2 * (F[0] * target.narrow).sum(axis=1)
-
-
 def density_loss(Phi, reg: float, target: Target, intercept: bool):
     """M with its gradients with respect to Φ and λ."""
     (n, r), Psi = target.narrow.shape, np.hstack([target.narrow, target.wide])

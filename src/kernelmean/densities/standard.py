@@ -32,6 +32,8 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 class EvidenceSearch(LocationSearch):
     """Scales by the evidence, which does not take luck with the rows left out for smoothness."""
 
+    TIE = 1.0
+
     @classmethod
     def of(cls, X: np.ndarray, Y: np.ndarray) -> EvidenceSearch:
         """A round, from the median heuristic."""
@@ -39,11 +41,8 @@ class EvidenceSearch(LocationSearch):
         search.round()
         return search
 
-    def judged(self, Theta, Y, reg: float, weights=None) -> tuple[float, np.ndarray, float]:
-        return evidence_loss(Theta, Y, reg)
-
-    def tie(self) -> float:
-        return 1.0 / len(self.Y)
+    def judged(self, Theta, reg: float) -> tuple[float, np.ndarray, float]:
+        return evidence_loss(Theta, self.Y, reg)
 
     def location(self, X, Y, features: FeatureMap) -> Location:
         """m as found, λ too."""
