@@ -30,12 +30,12 @@ from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
 from .bending import chosen_bend
-from .cells import Cells, Sums, shares
+from .cells import Sums, shares
 from .embedded_density import EmbeddedDensity
 from .laws import MovedLaws
 from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .rival import gain, linear_normal
-from .score import DensityScore, Target
+from .score import DensityScore
 from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
 from .standard import EvidenceSearch, Standard, clearly, log_sizes
 
@@ -138,10 +138,8 @@ class Fit(Saveable):
 
     def score_at(self, smoother: Smoother, kernel: Any, what: str) -> DensityScore:
         """The score with other parameters."""
-        points = self.own_points(what)
-        if self.gathered is None:
-            return DensityScore.of(smoother, Target.of(points, kernel, exact=self.exact))
-        return DensityScore.among(smoother, points, self.points, self.gathered, kernel)
+        cells = None if self.gathered is None else (self.points, self.gathered)
+        return DensityScore.on(smoother, self.own_points(what), kernel, cells, self.exact)
 
     def _along(self, sums: Array) -> Array:
         """Sums in cells, their counts left out where the rows have no ones."""
@@ -403,14 +401,20 @@ class Plan:
         exact, support, cells = isinstance(features, Exact), Support.of(X), None
         if rows is None:
             smoother = Smoother.of(Phi, self.intercept)
-            score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
         else:
             sums = Sums.of(rows, kernel_y, features, location, self.bend)
             smoother, support = Smoother.among(Phi, self.intercept, sums.moments), sums.support
             cells = sums.along(smoother)
-            score = DensityScore.among(smoother, points, cells.points, cells.sums, kernel_y)
             location = location and location.within(support)
-        reg = self._choose_reg(score, points, Y, kernel_y, cells) if self.reg is None else self.reg
+
+        def scored(at) -> DensityScore:
+            return DensityScore.on(smoother, at, kernel_y, cells, exact)
+
+        score, reg = scored(points), self.reg
+        if reg is None:
+            nudges = spread_ties(arrays.to_numpy(Y)) - arrays.to_numpy(Y)  # as in the search
+            apart = points + arrays.like(nudges, points)
+            reg = self._choose_reg(scored(apart) if nudges.any() else score)
         if rows is None and isinstance(location, Location):
             location = location.bare()
         chosen = location is not None and self.reg is None and self.bandwidth is None
@@ -421,8 +425,8 @@ class Plan:
             drawn=drawn_together(arrays.to_numpy(points), kernel_y) if chosen else None,
         )  # fmt: skip
         if cells is not None:
-            nodes, sums = frozen(cells.points), frozen(cells.sums)
-            fit = replace(fit, points=nodes, gathered=sums, outcomes=frozen(points))
+            nodes, gathered = map(frozen, cells)
+            fit = replace(fit, points=nodes, gathered=gathered, outcomes=frozen(points))
         if self.wide == 0:
             return fit
         return self._widened(fit, score.thinned(WIDE_ROWS), *map(arrays.to_numpy, (points, Y)))
@@ -442,20 +446,12 @@ class Plan:
         return replace(fit, wide=wide, gain=gain(ours, simple))
 
     @staticmethod
-    def _choose_reg(score: DensityScore, points, Y, kernel_y, cells: Cells | None) -> float:
-        """λ by the score, ties drawn apart as they were in the search.
+    def _choose_reg(score: DensityScore) -> float:
+        """λ by the score; of those that score alike the largest.
 
-        Of those that score alike the largest: with short lengthscales any λ gives rows left out
-        the marginal density, and a small one gives each row its own.
+        With short lengthscales any λ gives rows left out the marginal density, and a small one
+        gives each row its own.
         """
-        nudges = spread_ties(arrays.to_numpy(Y)) - arrays.to_numpy(Y)
-        if nudges.any():
-            apart = points + arrays.like(nudges, points)
-            if cells is None:
-                score = DensityScore.of(score.smoother, Target.of(apart, kernel_y))
-            else:
-                sums = cells.points, cells.sums
-                score = DensityScore.among(score.smoother, apart, *sums, kernel_y)
         few = score.thinned(REG_ROWS)
         reg, _ = minimise_log10(few, *REGS, 12, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])

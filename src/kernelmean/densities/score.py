@@ -83,9 +83,13 @@ class DensityScore:
         return cls._at(smoother, smoother.P, target, C)
 
     @classmethod
-    def among(cls, smoother: Smoother, points, nodes, sums, kernel: Kernel) -> DensityScore:
-        """At some rows, learned from all, whose sums in cells stand at nodes."""
-        m = points.shape[0]
+    def on(
+        cls, smoother: Smoother, points, kernel: Kernel, cells: tuple | None = None, exact=False
+    ) -> DensityScore:
+        """At points, learned from them; or from all rows, whose sums in cells stand at nodes."""
+        if cells is None:
+            return cls.of(smoother, Target.of(points, kernel, exact=exact))
+        (nodes, sums), m = cells, points.shape[0]
         every = Target.of(np.concatenate([points, nodes]), kernel)
         B = sums if smoother.centre is not None else sums[:, 1:]
         C = tuple(B.T @ Psi[m:] / smoother.n for Psi in every)
