@@ -44,8 +44,9 @@ from . import bending, rival
 from .atoms import atoms_of
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
-from .fit import Fit, Plan
+from .fit import Fit
 from .laws import MovedLaws
+from .plan import Plan
 from .standard import Standard
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
