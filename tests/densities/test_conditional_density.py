@@ -18,8 +18,8 @@ from sklearn.exceptions import NotFittedError
 
 import kernelmean as km
 from kernelmean.core.moments import canonical_order
-from kernelmean.densities import plan, rival
 from kernelmean.densities import laws as module
+from kernelmean.densities import plan, rival
 
 GIVEN = {"bandwidth": 0.3, "reg": 0.01}
 
