@@ -23,7 +23,7 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, canonical_order, evenly, how_often
+from ..core.moments import Moments, how_often
 from ..core.parameters import auto, check_parameters, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -33,7 +33,7 @@ from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..kernels import fitted_kernel
-from .leave_one_out import SCALE_ROWS, LeaveOneOut, best_scale
+from .leave_one_out import LeaveOneOut, best_scale
 from .smoother import with_ones
 from .support import Support, support_of
 from .width import smoothing, width_of
@@ -186,11 +186,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
             refuse_lengthscale(self.features)
-            some = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
-            few, those = (arrays.take(A, some, axis=0) for A in (points_x, points_y))
-            targets = as_target_map(self.features).fit_transform(those, self.kernel_y_)
-            own = how_often(few, those)
-            kernel_x = kernel_x.scaled(best_scale(kernel_x, few, targets, self.intercept_, own))
+            own = how_often(points_x, points_y)
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, Psi, self.intercept_, own))
         self.features_x_, Phi = fit_pairs(
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
