@@ -184,11 +184,6 @@ def moving(rows, moves, product: Callable = moved) -> tuple[np.ndarray, Callable
     return behind, lambda states, row: product(states, row[:, -K * K :].reshape(-1, K, K))
 
 
-def _into(moves) -> np.ndarray:
-    """Of the step into each row: those of the step out of the row before."""
-    return moves if moves.ndim == 2 else np.roll(moves, 1, axis=0)
-
-
 def _at(moves, t: int | slice) -> np.ndarray:
     """Of the step out of row t."""
     return moves if moves.ndim == 2 else moves[t]
@@ -605,7 +600,9 @@ def draw(chain: Chain, n: int, rng: np.random.Generator) -> np.ndarray:
     array([0, 1, 0, 1, 0])
     """
     uniform = rng.random(n)
-    laws = np.moveaxis(_into(chain.transmat), -2, 0)
+    moves = chain.transmat
+    into = moves if moves.ndim == 2 else np.roll(moves, 1, axis=0)  # of the step into each row
+    laws = np.moveaxis(into, -2, 0)
     moves = np.column_stack([_inverse(law, uniform) for law in laws])
     moves[0] = _inverse(chain.startprob, uniform[:1])
     return _follow(moves)
