@@ -8,8 +8,9 @@ from typing import Self
 
 import numpy as np
 
+from ..chains.results import as_observation
 from ..core import arrays
-from ..core.checks import Array, as_floats, warn_caller
+from ..core.checks import Array, warn_caller
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows
@@ -159,16 +160,12 @@ class Belief(Law):
         supervision : tuple (x_s, z_s, strength), optional
             As for `KernelBayesFilter.filter`.
         """
-        x = as_floats(x, "x")
-        if x.ndim > 1:
-            raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d_x,), is needed")
-        row = x[None, None] if x.ndim == 0 else x[None, :]
-        points, missing = inputs.observations(self.machine, row, "x")
+        point, seen = as_observation(x, self.machine.points_x)
         given = None if supervision is None else inputs.pairs(self.machine, supervision)
-        if missing[0]:
-            self.step = replace(self.step, collapsed=False)
+        if seen[0]:
+            self.step = self.machine.observed(self.step, point, given)
         else:
-            self.step = self.machine.observed(self.step, points, given)
+            self.step = replace(self.step, collapsed=False)
         inputs.warn_of_collapse([self.step])
         return self
 
