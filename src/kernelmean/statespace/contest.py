@@ -20,15 +20,10 @@ PLAIN, NAIVE = "autoregression by AIC", "no change"
 
 @dataclass(frozen=True)
 class Held:
-    """Numbers of some rows, and forecasts of them by laws that have not seen them.
-
-    These have a bandwidth, a factor of the kernel's, and a guard that counts as so many rows.
-    """
+    """Numbers of some rows, and forecasts of them by laws that have not seen them."""
 
     numbers: np.ndarray
     forecasts: HeldOut
-    factor: float = 1.0
-    guard: float = 0.0
 
 
 @dataclass(frozen=True)
