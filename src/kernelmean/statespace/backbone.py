@@ -80,9 +80,9 @@ class Form(Saveable):
 
     @property
     def numbers(self) -> int:
-        """How many are estimated, beside inputs."""
+        """How many are estimated, beside inputs and what a season has for each of its rows."""
         memories = (self.memory != 0) + (self.by_difference and self.seasonal_memory != 0)
-        return self.order + self.terms(np.zeros(1)).shape[1] + memories
+        return self.order + {"n": 0, "ct": 2}.get(self.trend, 1) + memories
 
     def filtered(self, y: np.ndarray) -> np.ndarray:
         """u of one sequence, (n, d); zero where it begins."""

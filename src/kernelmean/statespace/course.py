@@ -42,11 +42,10 @@ class Course:
         if seen.any():
             Z[seen] = line.transform.along(Y[seen])
         track = line.track(Z, seen, rows.sequences, inputs)
-        course = cls(left(line, track, Z, rows), line, track, Z, seen)
-        if seen.all():
-            return course
-        gaps = chain.predicted(course.rows) @ arrays.to_numpy(chain.emissions.mean())
-        track = line.track(Z, seen, rows.sequences, inputs, gaps)
+        if not seen.all():
+            before = chain.predicted(left(line, track, Z, rows))
+            gaps = before @ arrays.to_numpy(chain.emissions.mean())
+            track = line.track(Z, seen, rows.sequences, inputs, gaps)
         return cls(left(line, track, Z, rows), line, track, Z, seen)
 
     @property

@@ -12,7 +12,8 @@ import numpy as np
 from ..chains.emission import LOG_2PI
 from .backbone import FittedBackbone, Form, PastState, Track, Transform, lags, mean_of, times
 
-LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # θ with a difference,
+MEMORIES = (0.0, 0.5)  # θ without a difference,
+LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
 FEWEST = 8  # rows of a series that a line is looked for in unasked
 LEFT = 5  # rows of the first half of a sequence beside its first season and an order
@@ -165,7 +166,7 @@ def forms(order: int, options: Any) -> Iterator[Form]:
         # looked for in what is left; a line in time is drawn where it is asked for
         usual = "n" if d or kind == "difference" else "c"
         trend = {"auto": usual, "drift": "n"}.get(options.trend, options.trend)
-        for theta in LEVELS if d else LEVELS[:1]:
+        for theta in LEVELS if d else MEMORIES:
             yield Form(order, trend, d, theta, season, kind, memory)
             if not theta:
                 yield Form(order, trend, d, theta, season, kind, memory, loose=True)
@@ -415,7 +416,12 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
 
 def clear(gain: np.ndarray) -> bool:
     """Whether differences of log-likelihoods, row by row, are more than chance."""
-    return bool(gain.sum() > min(CLEAR * gain.std() * len(gain) ** 0.5, SURE))
+    return bool(gain.sum() > SURE) or beyond(gain, CLEAR)
+
+
+def beyond(gain: np.ndarray, errors: float) -> bool:
+    """Whether their sum is more than so many standard errors."""
+    return bool(gain.sum() > errors * gain.std() * len(gain) ** 0.5)
 
 
 def alike(likely: list[Judged]) -> list[Judged]:
