@@ -19,7 +19,7 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.rows import Rows
 from ..kernels import TUNED
 from . import terminal
-from .errors import UserError, hushed, refusals
+from .errors import Interrupted, UserError, hushed, refusals
 from .files import check_folder, write_all, write_parts
 from .page import html
 from .report import Code, Report, Section
@@ -175,7 +175,10 @@ class Command:
         """Add the command to a console application; what it does, unless told, is all of it."""
 
         def call(**given: Any) -> Any:
-            return (do or self)(**given)
+            try:
+                return (do or self)(**given)
+            except KeyboardInterrupt as err:  # of which typer would make a number
+                raise Interrupted("interrupted") from err
 
         parameters = self.parameters()
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
