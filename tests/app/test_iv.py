@@ -30,7 +30,7 @@ from kernelmean.app.commands.iv import (
     report,
     warnings_of,
 )
-from kernelmean.app.errors import Interrupted, UserError
+from kernelmean.app.errors import UserError
 from kernelmean.app.page import html
 from kernelmean.app.words import number, numbers, p_words
 from kernelmean.display import StructuralCurveDisplay
@@ -517,7 +517,7 @@ def test_interrupted(run, csv, monkeypatch):
     assert result.exit_code == 130
     assert result.stderr == "error: interrupted\n"
     assert os.listdir() == ["market.csv"]
-    with pytest.raises(Interrupted):  # as by the demo
+    with pytest.raises(KeyboardInterrupt):  # as by the demo
         COMMAND.answer([str(csv), *MARKET])
 
 

@@ -19,7 +19,7 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.rows import Rows
 from ..kernels import TUNED
 from . import terminal
-from .errors import Interrupted, UserError, hushed, refusals
+from .errors import UserError, hushed, refusals
 from .files import check_folder, write_all, write_parts
 from .page import html
 from .report import Code, Report, Section
@@ -175,10 +175,7 @@ class Command:
         """Add the command to a console application; what it does, unless told, is all of it."""
 
         def call(**given: Any) -> Any:
-            try:
-                return (do or self)(**given)
-            except KeyboardInterrupt as err:  # of which typer would make a number
-                raise Interrupted("interrupted") from err
+            return (do or self)(**given)
 
         parameters = self.parameters()
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -189,7 +186,10 @@ class Command:
         """What the command finds when these words are typed after it; nothing is written."""
         app = typer.Typer(add_completion=False)
         self.register(app, lambda **given: self.run(self._options(given), **given))
-        return typer.main.get_command(app)(words, standalone_mode=False)
+        report = typer.main.get_command(app)(words, standalone_mode=False)
+        if not isinstance(report, Report):  # typer makes a number of Ctrl-C
+            raise KeyboardInterrupt
+        return report
 
     def _options(self, given: dict[str, Any]) -> Talk:
         """The options, taken out of all that is given."""
