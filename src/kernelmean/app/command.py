@@ -186,7 +186,10 @@ class Command:
         """What the command finds when these words are typed after it; nothing is written."""
         app = typer.Typer(add_completion=False)
         self.register(app, lambda **given: self.run(self._options(given), **given))
-        return typer.main.get_command(app)(words, standalone_mode=False)
+        report = typer.main.get_command(app)(words, standalone_mode=False)
+        if not isinstance(report, Report):  # typer makes a number of Ctrl-C
+            raise KeyboardInterrupt
+        return report
 
     def _options(self, given: dict[str, Any]) -> Talk:
         """The options, taken out of all that is given."""

@@ -346,12 +346,16 @@ def band(axes, table: pd.DataFrame, name: str, t, color: str, label: str) -> Non
     axes.plot(t, mean, color=color, lw=1.8, label=label, marker=marker)
 
 
+def drawn_of(steps: int) -> str:
+    """' The first 400 rows of 1,000.', at the end of a caption."""
+    return f" The first {AFTER} rows of {steps:,}." if steps > AFTER else ""
+
+
 def forecast_figures(
     a: Any, rows: Rows, say: words.Texts, names: Sequence[str], draw: Callable, more: int = 0
 ) -> list[Figure]:
     """What comes after the first sequences; `more` panels stand below those of `names`."""
     caption, steps = say("forecast", level=words.level_words(a.settings.level)), a.settings.forecast
-    cut = f" The first {AFTER} rows of {steps:,}." if steps > AFTER else ""
 
     def figure(i: int) -> Figure:
         before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps :][: min(steps, AFTER)]
@@ -365,7 +369,9 @@ def forecast_figures(
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
         count = len(names) + more
-        return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}{cut}", plot, count)
+        return Figure.stacked(
+            f"forecast-{i}", f"{rows.which(i)}{caption}{drawn_of(steps)}", plot, count
+        )
 
     return [figure(i) for i in range(min(DRAWN, len(rows.lengths)))]
 

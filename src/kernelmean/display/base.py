@@ -74,6 +74,19 @@ def panels(
     return axes[:count]
 
 
+def medians(points: np.ndarray) -> np.ndarray:
+    """The median of each column, among its own values: an indicator stays 0 or 1."""
+    return np.quantile(points, 0.5, axis=0, method="inverted_cdf")
+
+
+def along(points: np.ndarray, column: int, n_grid: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values between the 2.5% and 97.5% quantiles of a column, and rows with the others' medians."""
+    grid = np.linspace(*np.quantile(points[:, column], [0.025, 0.975]), n_grid)
+    path = np.tile(medians(points), (n_grid, 1))
+    path[:, column] = grid
+    return grid, path
+
+
 def as_times(times, n: int) -> np.ndarray:
     """Numbers or dates of n rows; None counts them."""
     if times is None:

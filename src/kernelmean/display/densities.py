@@ -13,7 +13,7 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
-from .base import Display, PanelDisplay, new_axes, panels
+from .base import Display, PanelDisplay, along, new_axes, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
 TAILS = (0.005, 0.995)  # quantiles between which densities are drawn
@@ -217,10 +217,8 @@ class DensityMapDisplay(Display):
         shown = model.own if X is None else model.observed
         if shown is not None:
             check_lengths(len(points), len(shown), "X", "y")
-        middle = medians(points)
-        grid = _between(np.quantile(points[:, c], [0.025, 0.975]), n_grid)
-        path = np.tile(middle, (n_grid, 1))
-        path[:, c] = grid
+        grid, path = along(points, c, n_grid)
+        held = {name: float(path[0, i]) for i, name in enumerate(names) if i != c}
         path = _named(path, estimator)
         grid_y, density = model.densities(path, j, 3 * n_grid // 2)
         levels = tuple(map(float, levels))
@@ -232,7 +230,7 @@ class DensityMapDisplay(Display):
             model.quantiles(path, levels)[..., j],
             None if shown is None else points[:, c],
             None if shown is None else shown[:, j],
-            {name: float(middle[i]) for i, name in enumerate(names) if i != c},
+            held,
             names[c],
             model.names[j],
         )
@@ -340,7 +338,7 @@ class DensityContourDisplay(PanelDisplay):
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
         ends = model.ends(X)
-        first, second = (_between(ends[:, j], n_grid) for j in pair)
+        first, second = (np.linspace(*ends[:, j], n_grid) for j in pair)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         return cls(
@@ -475,15 +473,6 @@ def x_names(estimator: ConditionalDensity) -> list[str]:
     names = getattr(estimator, "feature_names_in_", None)
     count = estimator.n_features_in_
     return [f"x{i}" for i in range(count)] if names is None else [str(name) for name in names]
-
-
-def medians(points: np.ndarray) -> np.ndarray:
-    """The median of each column, among its own values: an indicator stays 0 or 1."""
-    return np.quantile(points, 0.5, axis=0, method="inverted_cdf")
-
-
-def _between(ends: np.ndarray, count: int) -> np.ndarray:
-    return np.linspace(float(ends[0]), float(ends[1]), count)
 
 
 def _named(rows: np.ndarray, estimator: ConditionalDensity) -> Any:

@@ -14,7 +14,7 @@ import pandas as pd
 from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
-from ...display.densities import medians
+from ...display.base import medians
 from ...kernels import Linear
 from ...regression.bandwidth import silverman
 from .. import words

@@ -231,8 +231,10 @@ RULES = SAY.content["rules"]  # how each rule counts, for readers
 
 def headline(a: Regimes) -> str:
     """One sentence for each of the first states, and one on where the file ends."""
-    held = enumerate(zip(a.model.startprob_, a.stays, strict=True))
-    said = [SAY("state", k=k, share=percent(p), stay=number(stay, 2)) for k, (p, stay) in held]
+    said = [
+        SAY("state" if np.isfinite(stay) else "kept", k=k, share=percent(p), stay=number(stay, 2))
+        for k, (p, stay) in enumerate(zip(a.model.startprob_, a.stays, strict=True))
+    ]
     last = a.filtered[-1]
     return " ".join([*said[:SENTENCES], SAY("end", k=last.argmax(), share=percent(last.max()))])
 
@@ -275,7 +277,7 @@ def states(a: Regimes) -> Grid:
     columns: list[tuple[str, Any]] = [
         ("state", [str(k) for k in range(a.n_states)]),
         ("share of rows", [f"{100 * share:.1f}%" for share in a.model.startprob_]),
-        ("rows at a time", [number(stay) for stay in a.stays]),
+        ("rows at a time", [number(s) if np.isfinite(s) else "all" for s in a.stays]),
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
     s, m = a.settings, a.model

@@ -377,18 +377,20 @@ def drawn(a: Forecasts) -> list[Figure]:
 
 def _drawn(a: Forecasts, i: int) -> Figure:
     s, rows, kept = a.settings, series.last(a.rows.slices[i], LONGEST), slice(0, COLUMNS)
-    times, ahead = a.rows.axis[rows], slice(i * s.forecast, (i + 1) * s.forecast)
+    times, steps = a.rows.axis[rows], min(s.forecast, series.AFTER)
+    ahead = slice(i * s.forecast, i * s.forecast + steps)
     shown = ForecastDisplay(
         times,
         a.rows.frame.to_numpy()[rows, kept],
         *(part[rows, kept] for part in (a.mean, a.lower, a.upper)),
-        following(times, s.forecast),
+        following(times, steps),
         _fan(a)[:, ahead, kept],
         s.names[kept],
         s.level,
         [slice(0, len(times))],
     )
-    level, after = words.level_words(s.level), " " + SAY("after") if s.forecast else ""
+    after = f" {SAY('after')}{series.drawn_of(s.forecast)}" if steps else ""
+    level = words.level_words(s.level)
     caption = SAY("series", which=a.rows.which(i, LONGEST), level=level, after=after)
     return series.over_time(f"series-{i}", caption, shown, s.time, len(shown.names), each=2.1)
 
