@@ -18,7 +18,6 @@ from ..core.checks import (
     Array,
     as_points,
     as_vector,
-    check_lengths,
     column_names,
     generator,
     warn_numerical,
@@ -188,8 +187,7 @@ class Neural(FeatureMap):
         """
         check_parameters(self)
         points_x = arrays.to_numpy(as_points(X, "X", min_rows=FEWEST))
-        points_z = arrays.to_numpy(as_points(Z, "Z"))
-        check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+        points_z = arrays.to_numpy(as_points(Z, "Z", n=len(points_x)))
         weights = _check_weights(weights, points_x.shape[0])
         kernel_z = fitted_kernel(kernel_z, points_z, names=column_names(Z), name="kernel_z")
         self._check_image(points_x.shape[1])
