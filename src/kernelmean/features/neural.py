@@ -43,6 +43,7 @@ from .landmarks import Nystroem
 from .training import Training, as_training, seeded
 
 torch = require("torch", "kernelmean.Neural", "pip install 'torch>=2.3', or 'kernelmean[nn]'")
+nn = torch.nn
 
 FEWEST = 10  # pairs
 BLOCK = 1024  # rows per evaluation of the network
@@ -489,7 +490,6 @@ def _standards(X: np.ndarray, image_shape) -> tuple[np.ndarray, np.ndarray]:
 
 def _layers(d: int, r: int) -> Any:
     """The default network for vectors."""
-    nn = torch.nn
     return nn.Sequential(
         *(nn.Linear(d, HIDDEN), nn.ReLU()),
         *(nn.Linear(HIDDEN, HIDDEN), nn.ReLU()),
@@ -499,7 +499,6 @@ def _layers(d: int, r: int) -> Any:
 
 def convolutions(image_shape, r: int) -> Any:
     """The default network for images."""
-    nn = torch.nn
     (c, h, w), layers = image_shape, []
     for width in CHANNELS:
         layers += [nn.Conv2d(c, width, 3, stride=2, padding=1), nn.ReLU()]
