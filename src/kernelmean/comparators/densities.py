@@ -39,8 +39,7 @@ class DensityComparator(BaseEstimator):
         """
         points = arrays.to_numpy(as_points(X, "X", min_rows=4, one_d=False))
         validate_data(self, X, skip_check_array=True)
-        values = arrays.to_numpy(as_points(Y, "Y"))
-        check_lengths(len(points), len(values), "X", "Y")
+        values = arrays.to_numpy(as_points(Y, "Y", n=len(points)))
         self._outputs = values.shape[1]
         self._fit(points, values)
         return self

@@ -22,7 +22,6 @@ from ..core.checks import (
     as_points,
     as_vector,
     check_count,
-    check_lengths,
     check_positive,
     column_names,
     generator,
@@ -99,7 +98,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
     def _instruments(self, Z, n: int) -> np.ndarray:
         if Z is None:
             raise ValueError(f"Z is None; {type(self).__name__} needs instruments")
-        return _points(Z, "Z", n)
+        return arrays.to_numpy(as_points(Z, "Z", n=n))
 
     def _check_columns(self, d: int, names: list[str]) -> None:
         expected = self.n_features_in_ + self._columns_c
@@ -124,14 +123,8 @@ def _joined(X, C, min_rows: int = 1) -> tuple[np.ndarray, list[str]]:
     """The columns of X and of C, and the names of those that have any."""
     points = arrays.to_numpy(as_points(X, "X", min_rows=min_rows, one_d=False))
     if C is not None:
-        points = np.hstack([points, _points(C, "C", len(points))])
+        points = np.hstack([points, arrays.to_numpy(as_points(C, "C", n=len(points)))])
     return points, [*(column_names(X) or []), *(column_names(C) or [])]
-
-
-def _points(X, name: str, rows: int) -> np.ndarray:
-    points = arrays.to_numpy(as_points(X, name))
-    check_lengths(rows, len(points), "X", name)
-    return points
 
 
 # ---------------------------------------------------------------- kernel ridge regression
@@ -350,9 +343,7 @@ def _least_squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _halves(n: int, random_state) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the two stages, as `KernelIV(split=0.5)` divides them."""
-    order = np.arange(n)
-    if random_state is not None:
-        order = generator(random_state).permutation(n)
+    order = np.arange(n) if random_state is None else generator(random_state).permutation(n)
     return order[: round(n / 2)], order[round(n / 2) :]
 
 

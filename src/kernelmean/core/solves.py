@@ -79,9 +79,7 @@ class Ridge(Saveable):
         if self.triangular and isinstance(self.root, np.ndarray):
             return scipy.linalg.cho_solve((self.root, True), B, check_finite=False)
         half = self.half(B)
-        return (
-            solve_lower(self.root, half, transposed=True) if self.triangular else self.root @ half
-        )
+        return solve_lower(self.root, half, True) if self.triangular else self.root @ half
 
     def solve_rows(self, rows) -> Array:
         """The same for one row vector, or each of several."""

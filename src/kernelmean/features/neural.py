@@ -18,7 +18,6 @@ from ..core.checks import (
     Array,
     as_points,
     as_vector,
-    check_lengths,
     column_names,
     generator,
     warn_numerical,
@@ -44,6 +43,7 @@ from .landmarks import Nystroem
 from .training import Training, as_training, seeded
 
 torch = require("torch", "kernelmean.Neural", "pip install 'torch>=2.3', or 'kernelmean[nn]'")
+nn = torch.nn
 
 FEWEST = 10  # pairs
 BLOCK = 1024  # rows per evaluation of the network
@@ -188,8 +188,7 @@ class Neural(FeatureMap):
         """
         check_parameters(self)
         points_x = arrays.to_numpy(as_points(X, "X", min_rows=FEWEST))
-        points_z = arrays.to_numpy(as_points(Z, "Z"))
-        check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+        points_z = arrays.to_numpy(as_points(Z, "Z", n=len(points_x)))
         weights = _check_weights(weights, points_x.shape[0])
         kernel_z = fitted_kernel(kernel_z, points_z, names=column_names(Z), name="kernel_z")
         self._check_image(points_x.shape[1])
@@ -491,7 +490,6 @@ def _standards(X: np.ndarray, image_shape) -> tuple[np.ndarray, np.ndarray]:
 
 def _layers(d: int, r: int) -> Any:
     """The default network for vectors."""
-    nn = torch.nn
     return nn.Sequential(
         *(nn.Linear(d, HIDDEN), nn.ReLU()),
         *(nn.Linear(HIDDEN, HIDDEN), nn.ReLU()),
@@ -501,7 +499,6 @@ def _layers(d: int, r: int) -> Any:
 
 def convolutions(image_shape, r: int) -> Any:
     """The default network for images."""
-    nn = torch.nn
     (c, h, w), layers = image_shape, []
     for width in CHANNELS:
         layers += [nn.Conv2d(c, width, 3, stride=2, padding=1), nn.ReLU()]

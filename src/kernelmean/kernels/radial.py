@@ -132,9 +132,8 @@ class _Radial(Kernel):
         shape = d * self._log_volume(1) if self.columnwise else self._log_volume(d)
         return float(np.log(scale).sum()) + shape
 
-    def _log_volume(self, d: int) -> float:
-        """log ∫ f(‖u‖) du over R^d, where a kernel gives it."""
-        return Kernel.log_normaliser(self, d)
+    # what a kernel writes at ℓ = 1: log ∫ f(‖u‖) du, and draws; the errors are those of any kernel
+    _log_volume, _unit_spectrum, _unit_noise = Kernel.log_normaliser, Kernel.spectrum, Kernel.noise
 
     def distribution(self, X, Y) -> Array:
         X, Y = self.in_units(X), self.in_units(Y)
@@ -159,14 +158,8 @@ class _Radial(Kernel):
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return self._unit_spectrum(n, d, rng) / np.broadcast_to(self._resolved("draw from"), d)
 
-    def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        return Kernel.spectrum(self, n, d, rng)
-
     def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return self._unit_noise(n, d, rng) * np.broadcast_to(self._resolved("draw from"), d)
-
-    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        return Kernel.noise(self, n, d, rng)
 
 
 def _times(lengthscale, factor) -> Any:
