@@ -148,7 +148,7 @@ class Location(Saveable):
     beyond : Beyond or None
         What it goes over to outside the data; a file of an earlier version has none.
     residuals : array of shape (n, d_y)
-        y_i − m⁻ⁱ(x_i), each from the fit without its own row.
+        y_i − m⁻ⁱ(x_i), each from the fit without its own row: while fitting.
     loss : float
         Their mean square, in variances of the columns of Y.
     explains : bool
@@ -166,7 +166,7 @@ class Location(Saveable):
     residuals: Array
     explains: bool
     beyond: Beyond | None = None
-    smoother: Smoother | None = None  # without its rows: while fitting, and of rows elsewhere
+    smoother: Smoother | None = None  # without its rows: while fitting
     doubt: Array | None = None  # −log(1 − h)/2 of rows, h the leverage: while fitting
     weights: Weights | None = None
 
@@ -230,11 +230,7 @@ class Location(Saveable):
 
     def bare(self) -> Location:
         """What answers need."""
-        return replace(self, smoother=None, doubt=None)
-
-    def with_residuals(self, residuals) -> Location:
-        """The same with these."""
-        return replace(self, residuals=residuals)
+        return replace(self, residuals=None, smoother=None, doubt=None)
 
     def within(self, support: Support) -> Location:
         """The same where data are elsewhere too."""

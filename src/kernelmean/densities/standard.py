@@ -179,8 +179,8 @@ class Standard(Saveable):
         if Y is not None:
             widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(off.std(axis=0), TINY))
             most = np.maximum(log_s.max(axis=0), widest)
-        found = cls(where, size, where.smoother, float(z.max()), most, least)
-        return found.with_residuals(arrays.like(off, where.residuals)), log_s
+        standard = replace(where.bare(), residuals=arrays.like(off, where.residuals))
+        return cls(standard, size, where.smoother, float(z.max()), most, least), log_s
 
     @classmethod
     def weighed(
@@ -211,9 +211,9 @@ class Standard(Saveable):
         """Whether s does."""
         return self.size is not None or self.seen > NOTICED
 
-    def with_residuals(self, residuals) -> Standard:
-        """The same with these."""
-        return replace(self, where=self.where.bare().with_residuals(residuals))
+    def bare(self) -> Standard:
+        """What answers need."""
+        return replace(self, where=self.where.bare())
 
     def within(self, support: Support) -> Standard:
         """The same where data are elsewhere too."""
