@@ -178,10 +178,10 @@ class Location(Saveable):
         kernel: Kernel,
         features: FeatureMap,
         size: float,
+        reg: float | None = None,
         bend: Bend | None = None,
         rows: Rows | None = None,
         weights: Weights | None = None,
-        reg: float | None = None,
     ) -> Location:
         """At a fixed kernel and size of the line, λ by leave-one-out if it is not given.
 
@@ -327,20 +327,15 @@ class LocationSearch:
         self._u = self._u.round(DIGITS - 1)  # its loss is flatter still
 
     @property
-    def found(self) -> tuple[np.ndarray, float]:
-        """Factors of the lengthscales, and the size of the line."""
-        return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
-
-    @property
-    def reg(self) -> float:
-        """λ found."""
-        return float(10.0 ** self._u[-1])
+    def reg(self) -> float | None:
+        """λ, where it is the one found; None is chosen by the rows that m is learned from."""
+        return None
 
     def location(self, X, Y, features: FeatureMap, *given) -> Location:
         """m as found, learned from rows in coordinates of this map."""
-        scales, size = self.found
+        scales, size = 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
         kernel = self.kernel.scaled(scales) if self.free else self.kernel
-        return Location.of(X, Y, kernel, features, size, *given)
+        return Location.of(X, Y, kernel, features, size, self.reg, *given)
 
     def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]

@@ -12,7 +12,6 @@ from ..core import arrays
 from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.saving import Saveable
-from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel
 from ..regression.lengthscales import evidence_loss
@@ -42,10 +41,9 @@ class EvidenceSearch(LocationSearch):
     def judged(self, Theta, reg: float) -> tuple[float, np.ndarray, float]:
         return evidence_loss(Theta, self.Y, reg)
 
-    def location(self, X, Y, features: FeatureMap) -> Location:
-        """m as found, λ too."""
-        scales, size = self.found
-        return Location.of(X, Y, self.kernel.scaled(scales), features, size, reg=self.reg)
+    @property
+    def reg(self) -> float:
+        return float(10.0 ** self._u[-1])
 
 
 def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None) -> Location:
