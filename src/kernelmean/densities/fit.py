@@ -69,10 +69,7 @@ class Fit(Saveable):
         back = np.argsort(order)
         smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
         points = frozen(arrays.take(self.points, back, axis=0))
-        location = self.location
-        if location is not None:
-            location = location.with_residuals(points)
-        return replace(self, X=X, points=points, smoother=smoother, location=location)
+        return replace(self, X=X, points=points, smoother=smoother)
 
     def laws(self, points) -> MovedLaws:
         """At rows of X."""

@@ -148,7 +148,7 @@ class Location(Saveable):
     beyond : Beyond or None
         What it goes over to outside the data; a file of an earlier version has none.
     residuals : array of shape (n, d_y)
-        y_i − m⁻ⁱ(x_i), each from the fit without its own row.
+        y_i − m⁻ⁱ(x_i), each from the fit without its own row: while fitting.
     loss : float
         Their mean square, in variances of the columns of Y.
     explains : bool
@@ -166,7 +166,7 @@ class Location(Saveable):
     residuals: Array
     explains: bool
     beyond: Beyond | None = None
-    smoother: Smoother | None = None  # without its rows: while fitting, and of rows elsewhere
+    smoother: Smoother | None = None  # without its rows: while fitting
     doubt: Array | None = None  # −log(1 − h)/2 of rows, h the leverage: while fitting
     weights: Weights | None = None
 
@@ -178,10 +178,10 @@ class Location(Saveable):
         kernel: Kernel,
         features: FeatureMap,
         size: float,
+        reg: float | None = None,
         bend: Bend | None = None,
         rows: Rows | None = None,
         weights: Weights | None = None,
-        reg: float | None = None,
     ) -> Location:
         """At a fixed kernel and size of the line, λ by leave-one-out if it is not given.
 
@@ -230,11 +230,7 @@ class Location(Saveable):
 
     def bare(self) -> Location:
         """What answers need."""
-        return replace(self, smoother=None, doubt=None)
-
-    def with_residuals(self, residuals) -> Location:
-        """The same with these."""
-        return replace(self, residuals=residuals)
+        return replace(self, residuals=None, smoother=None, doubt=None)
 
     def within(self, support: Support) -> Location:
         """The same where data are elsewhere too."""
@@ -331,20 +327,15 @@ class LocationSearch:
         self._u = self._u.round(DIGITS - 1)  # its loss is flatter still
 
     @property
-    def found(self) -> tuple[np.ndarray, float]:
-        """Factors of the lengthscales, and the size of the line."""
-        return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
-
-    @property
-    def reg(self) -> float:
-        """λ found."""
-        return float(10.0 ** self._u[-1])
+    def reg(self) -> float | None:
+        """λ, where it is the one found; None is chosen by the rows that m is learned from."""
+        return None
 
     def location(self, X, Y, features: FeatureMap, *given) -> Location:
         """m as found, learned from rows in coordinates of this map."""
-        scales, size = self.found
+        scales, size = 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
         kernel = self.kernel.scaled(scales) if self.free else self.kernel
-        return Location.of(X, Y, kernel, features, size, *given)
+        return Location.of(X, Y, kernel, features, size, self.reg, *given)
 
     def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]

@@ -244,8 +244,7 @@ class Plan:
             nudges = spread_ties(arrays.to_numpy(Y)) - arrays.to_numpy(Y)  # as in the search
             apart = points + arrays.like(nudges, points)
             reg = self._choose_reg(scored(apart) if nudges.any() else score)
-        if rows is None and isinstance(location, Location):
-            location = location.bare()
+        location = location and location.bare()
         chosen = location is not None and self.reg is None and self.bandwidth is None
         fit = Fit(
             X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),

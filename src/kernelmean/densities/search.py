@@ -85,7 +85,7 @@ class DensitySearch:
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
         other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y, rank=RANK)
         other._u, other.factor = self._u, self.factor
-        other.tie = tie_of(X.shape[1], len(X)) if self.free else np.inf
+        other.tie = tie_of(X.shape[1], len(X))
         return other
 
     @property

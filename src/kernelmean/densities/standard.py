@@ -12,7 +12,6 @@ from ..core import arrays
 from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.saving import Saveable
-from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel
 from ..regression.lengthscales import evidence_loss
@@ -42,10 +41,9 @@ class EvidenceSearch(LocationSearch):
     def judged(self, Theta, reg: float) -> tuple[float, np.ndarray, float]:
         return evidence_loss(Theta, self.Y, reg)
 
-    def location(self, X, Y, features: FeatureMap) -> Location:
-        """m as found, λ too."""
-        scales, size = self.found
-        return Location.of(X, Y, self.kernel.scaled(scales), features, size, reg=self.reg)
+    @property
+    def reg(self) -> float:
+        return float(10.0 ** self._u[-1])
 
 
 def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None) -> Location:
@@ -179,8 +177,8 @@ class Standard(Saveable):
         if Y is not None:
             widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(off.std(axis=0), TINY))
             most = np.maximum(log_s.max(axis=0), widest)
-        found = cls(where, size, where.smoother, float(z.max()), most, least)
-        return found.with_residuals(arrays.like(off, where.residuals)), log_s
+        standard = replace(where.bare(), residuals=arrays.like(off, where.residuals))
+        return cls(standard, size, where.smoother, float(z.max()), most, least), log_s
 
     @classmethod
     def weighed(
@@ -211,9 +209,9 @@ class Standard(Saveable):
         """Whether s does."""
         return self.size is not None or self.seen > NOTICED
 
-    def with_residuals(self, residuals) -> Standard:
-        """The same with these."""
-        return replace(self, where=self.where.bare().with_residuals(residuals))
+    def bare(self) -> Standard:
+        """What answers need."""
+        return replace(self, where=self.where.bare())
 
     def within(self, support: Support) -> Standard:
         """The same where data are elsewhere too."""

@@ -93,14 +93,6 @@ class Line:
 
     # ------------------------------------------------------------ functions of points
 
-    def signed(self, y: np.ndarray) -> np.ndarray:
-        """q at points (m,) common to all members, before any shift, (batch, m)."""
-        return arrays.to_numpy(
-            self.m.smooth(
-                arrays.like(y[:, None], self.m.points), lambda X, Y: self.kernel.density(X, Y)
-            )
-        )
-
     def pdf(self, y: np.ndarray) -> np.ndarray:
         """Densities (batch, m) at points common to all, (m,), or each member's own, (batch, m).
 
@@ -108,7 +100,8 @@ class Line:
         1e-4 of its height.
         """
         if self.move.idle and y.ndim == 1:
-            p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
+            q = self.m.smooth(arrays.like(y[:, None], self.m.points), self.kernel.density)
+            p = np.maximum(arrays.to_numpy(q), 0.0) / _whole(self.normaliser)[:, None]
             return p if self.wide is None else self.wide.mixed(p, y[:, None])
         y, e = self._inward(y)
         p = self._each(self._signed, _Cells.pdf, e)
