@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..chains import draft as drafts
-from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
+from ..chains.draft import STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
 from ..chains.driven import driven
 from ..chains.em import AnySmoothing, Climb, random_starts
 from ..chains.emission import SHARES, Shrunken, SmoothingByState
@@ -170,11 +170,11 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
     """
     _, few = draft.rows.stretches(PREDICTED, STRETCHES)
     features, O = draft.coordinates.features, fit.embeddings
-    rule = ModelBayes(features, O, 1.0)
-    evaluations, shares = rule.evaluations(few.points), rule.shares_of(few.points, few.seen)
-    losses = []
-    for alpha in rule.compared(rule.size * REGS, shares, fit.chain, few.sequences):
+    evaluations, gram = ModelBayes(features, O, 1.0).evaluations(few.points), O.T @ O
+
+    def error(alpha: np.ndarray) -> float:
         p = predicted(alpha, fit.chain, few.sequences)
-        off = -2 * (evaluations * p).sum(axis=1) + ((p @ rule.gram) * p).sum(axis=1)
-        losses.append(off[few.seen].sum())
-    return ModelBayes(features, O, float(rule.size * REGS[int(np.argmin(losses))]))
+        off = -2 * (evaluations * p).sum(axis=1) + ((p @ gram) * p).sum(axis=1)
+        return off[few.seen].sum()
+
+    return drafts.best_rule(features, O, few, fit.chain, error)[1]
