@@ -1,4 +1,17 @@
-"""From a draft to a fitted chain: starts, refinement by EM, the regulariser of the filter."""
+"""From a draft to a fitted chain: starts, refinement by EM, the regulariser of the filter.
+
+`KernelHMM.fit`, in its order:
+
+1. `chains.draft`: rows, coordinates and moments of neighbours (`Draft`); `Plan.fit` has the rest;
+2. `chains.order`: the number of states, where it is not given;
+3. `hmm.spectral`: chain and laws from moments, without EM the answer (`chains.draft.of_moments`);
+4. `refine`: EM (`chains.em`) on some rows, from that and from random starts; then by rows held out
+   the bandwidth, one for each state, shares of normal laws, and whether inputs drive the chain
+   (`chains.driven`); then EM on all rows (`chains.draft.on_all`);
+5. `Plan.climbed`: laws from probabilities of states (`chains.emission`), λ of kernel Bayes' rule
+   (`chains.draft.choose_bayes`), all in a `chains.model.FittedChain`, which answers all that is
+   asked later, by the recursions of `chains.markov`.
+"""
 
 from __future__ import annotations
 
