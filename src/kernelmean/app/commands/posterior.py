@@ -144,7 +144,7 @@ class Posteriors:
     def marginal(self, row: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A grid of one latent with the densities of its posterior and its prior."""
         grid = self.axis(row, name, 300)
-        after = self._law(row, [name]).density(grid[:, None])[0]
+        after = self._law(row, [name]).density(grid[:, None])
         before = MeanEmbedding(self.before[name].to_numpy(), kernel=Gaussian(1.0)).density(grid)
         return grid, _proper(after, grid), _proper(before, grid)
 
@@ -152,10 +152,10 @@ class Posteriors:
         """Grids of two latents, and their density together, (len(second), len(first))."""
         across, up = (self.axis(row, name, GRID) for name in pair)
         points = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-        return across, up, self._law(row, pair).density(points)[0].reshape(GRID, GRID)
+        return across, up, self._law(row, pair).density(points).reshape(GRID, GRID)
 
-    def _law(self, row: int, columns: list[str]) -> MeanEmbedding | MovedLaws:
-        return self.embedding[[row]].marginal([self.latent.index(name) for name in columns])
+    def _law(self, row: int, columns: list[str]) -> MeanEmbedding:
+        return self.embedding[row].marginal([self.latent.index(name) for name in columns])
 
 
 def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
