@@ -15,7 +15,7 @@ from scipy.linalg.blas import dtbsv
 from ..core.saving import Saveable
 from .options import Backbone
 
-NEAR_ONE = 11.0  # in rows: how near to one a root may be that is not one (Dickey, Fuller: 10%)
+FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
 
 
@@ -305,11 +305,11 @@ class FittedBackbone(Saveable):
         free = self.form.trend == "n" and self.form.lost < 2
         return self if free else self.with_drift(-mean)
 
-    def stays(self, n: int, near: float = NEAR_ONE) -> bool:
-        """Whether it stays in the range of n rows: no real root is within `near`/n of one."""
+    def stays(self, n: int) -> bool:
+        """Whether it stays in the range of n rows: no real root is near one."""
         roots = np.linalg.eigvals(self.unseen)
         root = roots.real[abs(roots.imag) < 1e-6].max(initial=0.0)
-        return bool(root < 1 - near / n) and self.form.trend != "ct"
+        return bool(root < 1 - FAR_FROM_ONE / n) and self.form.trend != "ct"
 
     def settled(self, wide: np.ndarray) -> np.ndarray:
         """Rows whose forecast is as if the whole past were known: `wide` of a track."""

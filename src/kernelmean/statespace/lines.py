@@ -24,7 +24,6 @@ MOST = 0.9  # leverage of a row
 BLANK = 1e4  # variance of a state of which nothing is known, relative to the series
 CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
-FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
@@ -376,7 +375,7 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
     line, off = series.averaged(kept, options.trend != "n")
     simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
-    stays = simple.stays(int(seen.sum()), FAR_FROM_ONE)
+    stays = simple.stays(int(seen.sum()))
     return Found(line, off, series.usable(line), series.slopes, left, series.track(line), stays)
 
 
