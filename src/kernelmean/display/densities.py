@@ -338,7 +338,7 @@ class DensityContourDisplay(PanelDisplay):
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
         ends = model.ends(X)
-        first, second = (np.linspace(*ends[:, j], n_grid) for j in pair)
+        first, second = (np.linspace(low, high, n_grid) for low, high in ends[:, pair].T)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         return cls(
