@@ -56,6 +56,14 @@ def test_files_and_summary(run, table):
 
 
 @pytest.mark.slow
+def test_a_table_that_holds_every_row_twice(run, table):
+    pd.concat([table, table]).to_csv("twice.csv", index=False)
+    result = run("density", "twice.csv", "--y", "size", "--x", "dose", "--out", "results")
+    assert result.exit_code == 0, result.output
+    assert "120 of 240 rows are copies of others; each row counts once." in result.stdout
+
+
+@pytest.mark.slow
 def test_numbers_are_those_of_the_model(run, quick, table):
     pd.DataFrame({"age": [2.0, 8.0], "dose": [1.5, 1.2]}).to_csv("at.csv", index=False)
     assert run("density", "data.csv", *ASKED, "--at", "at.csv", "--level", "0.8").exit_code == 0

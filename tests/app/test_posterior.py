@@ -136,6 +136,8 @@ def test_too_few_pairs(run, tables):
     result = run("posterior", "few.csv", *OPTIONS)
     assert result.exit_code == 2
     assert "5 pairs are too few" in result.stderr
+    result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "few.csv")
+    assert "5 samples of the prior are too few" in result.stderr
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def medians(points: np.ndarray) -> np.ndarray:
 
 
 def along(points: np.ndarray, column: int, n_grid: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values from the 2.5% to the 97.5% quantile of a column, and rows with the others' medians."""
+    """Values of a column between its 2.5% and 97.5% quantiles; rows with the others' medians."""
     low, high = np.quantile(points[:, column], [0.025, 0.975])
     grid = np.linspace(low, high, n_grid)
     path = np.tile(medians(points), (n_grid, 1))

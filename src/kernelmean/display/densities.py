@@ -338,7 +338,7 @@ class DensityContourDisplay(PanelDisplay):
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
         ends = model.ends(X)
-        first, second = (np.linspace(ends[0, j], ends[1, j], n_grid) for j in pair)
+        first, second = (np.linspace(low, high, n_grid) for low, high in ends[:, pair].T)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         return cls(
@@ -452,8 +452,10 @@ class Outcomes:
         """Density of two columns on a grid, (batch, a, b)."""
         a, b = np.meshgrid(first, second, indexing="ij")
         grid = np.column_stack([a.ravel(), b.ravel()])
-        found = to_numpy(self.model.at(X).marginal(pair).density(grid))
-        return found.reshape(-1, *a.shape)
+        widths = tuple(self.model.bandwidth_[pair].tolist())
+        laws = self.model.at(X)
+        found = [laws[i].marginal(pair).density(grid, widths) for i in range(len(laws))]
+        return np.stack([to_numpy(p).reshape(a.shape) for p in found])
 
     def near(self, rows: np.ndarray, count: int, columns) -> list[np.ndarray] | None:
         """Where x is most like each row, in standard units of its columns, the columns of y."""
