@@ -399,3 +399,19 @@ def test_params_and_conf_int():
     for j, name in enumerate(limits.index):
         one = iv.average_derivative(column=j, level=0.9)
         assert_allclose([iv.params[name], *limits.loc[name]], [one.value, one.low, one.high])
+
+
+def test_an_instrument_of_three_rows_is_told():
+    rng = np.random.default_rng(0)
+    (z, e), few = rng.normal(size=(2, 200)), np.zeros(200)
+    few[:3] = 1.0
+    x = 0.08 * z + e + 4.0 * few
+    found = km.KernelIV().fit(x[:, None], x + e, np.column_stack([z, few]))
+    assert found.first_stage().f[0] > 10
+    assert 2.9 < found.first_stage().rows[0] < 5
+    assert "carried by about" in str(found.first_stage())
+    assert "carried by about" in str(found.summary())
+    x = 2.0 * z + e
+    strong = km.KernelIV().fit(x[:, None], x + e, z[:, None]).first_stage()
+    assert strong.rows[0] == pytest.approx((z**2).sum() ** 2 / (z**4).sum(), rel=0.1)
+    assert "carried" not in str(strong)

@@ -37,8 +37,8 @@ class Polynomial(Saveable):
 
     u are the standardised columns; v those of them that are `straight`, and indicators of every
     level but the first of `categories`. `powers` is 0 for no columns at all, 1 for the constant
-    and v, 2 for a plane, …. `few` are the columns of few values, and these; some columns may be
-    `exogenous`, instruments too.
+    and v, 2 for a plane, …. `few` are the columns of few values, and these; `lines` those
+    whose slopes no kernel tells of.
     """
 
     powers: int
@@ -47,10 +47,10 @@ class Polynomial(Saveable):
     straight: tuple[int, ...] = ()
     categories: tuple[tuple[int, tuple[float, ...]], ...] = ()  # a column and its levels
     few: tuple[tuple[int, tuple[float, ...]], ...] = ()
-    exogenous: bool = False
+    lines: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, points, powers: int, straight=(), categories=(), exogenous=False) -> Polynomial:
+    def of(cls, points, powers: int, straight=(), categories=(), lines=()) -> Polynomial:
         """Standardised by the mean and deviation of `points`."""
         xp = arrays.namespace(points)
         spread = xp.std(points, axis=0)
@@ -58,7 +58,8 @@ class Polynomial(Saveable):
         each = enumerate(map(few_values, arrays.to_numpy(points).T))
         few = tuple((j, values) for j, values in each if values)
         middle = xp.mean(points, axis=0)
-        return cls(powers, middle, spread, tuple(straight), tuple(categories), few, exogenous)
+        plain = tuple(straight), tuple(categories)
+        return cls(powers, middle, spread, *plain, few, tuple(lines))
 
     def with_degree(self, degree: int | None) -> Polynomial:
         """The same columns up to another power."""
@@ -83,6 +84,14 @@ class Polynomial(Saveable):
     def slopes(self) -> int:
         """Number of columns before the squares."""
         return min(self.width, 1 + self.once + len(self.bent))
+
+    @property
+    def of_lines(self) -> list[int]:
+        """Numbers of the columns made of `lines`."""
+        shifts = [j for j, levels in self.categories for _ in levels[1:]]
+        made_of = [*self.straight, *shifts, *(self.bent * max(self.powers - 1, 0))]
+        own = range(1, self.width)
+        return [k for k, j in zip(own, made_of, strict=False) if j in self.lines]
 
     @property
     def scales(self) -> np.ndarray:
@@ -172,14 +181,9 @@ class Basis(Saveable):
         return slice(self.trends if self.features.rank_ else 1, None)
 
     @property
-    def lines(self) -> slice | None:
-        """Columns that have a λ of their own.
-
-        Curves tell how their slopes are to be learned. But of lines without a kernel they tell
-        nothing, nor do those of exogenous columns, which instruments explain whatever there is.
-        """
-        own = self.polynomial.once or self.polynomial.exogenous
-        return slice(1, self.trends) if own and self.trends > 1 and self.features.rank_ else None
+    def lines(self) -> list[int]:
+        """Columns that have a λ of their own in stage 1, beside that of the kernel's."""
+        return self.polynomial.of_lines if self.features.rank_ else []
 
     @property
     def width(self) -> int:

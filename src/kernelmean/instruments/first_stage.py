@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
@@ -56,21 +58,26 @@ class FirstStage(Saveable):
 
 @dataclass(frozen=True)
 class LinesAndCurves(Saveable):
-    """Stage 1 of the first columns, which have a λ of their own, beside that of the others."""
+    """Stage 1 of some columns, lines, which have a λ of their own, beside that of the others."""
 
     lines: FirstStage
     curves: FirstStage
     reg: float  # λ of the lines
+    columns: tuple[np.ndarray, np.ndarray]  # of either
+
+    def _together(self, sides) -> Array:
+        sides = list(sides)
+        order = np.argsort(np.concatenate(self.columns))
+        return arrays.take(arrays.namespace(sides[0]).concat(sides, axis=1), order, axis=1)
 
     @property
     def E(self) -> Array:
-        return arrays.namespace(self.lines.E).concat([self.lines.E, self.curves.E], axis=1)
+        return self._together([self.lines.E, self.curves.E])
 
     def rows(self, Phi, Theta, own: bool) -> Array:
         """M, as of one stage."""
-        k = self.lines.E.shape[1]
-        sides = self.lines.rows(Phi[:, :k], Theta, own), self.curves.rows(Phi[:, k:], Theta, own)
-        return arrays.namespace(Theta).concat(sides, axis=1)
+        pairs = zip((self.lines, self.curves), self.columns, strict=True)
+        return self._together(s.rows(arrays.take(Phi, c, axis=1), Theta, own) for s, c in pairs)
 
     def hat(self, Theta) -> Array:
         """The larger leverage of each row."""
@@ -78,13 +85,20 @@ class LinesAndCurves(Saveable):
 
 
 def stage_of(
-    grid: solves.EigenGrid, cross, n: int, reg: float, lines: int, own: float | None
+    grid: solves.EigenGrid, cross, n: int, reg: float, lines: list[int], own: float | None
 ) -> FirstStage | LinesAndCurves:
-    """With λ, or with another for so many lines."""
+    """With λ, or with another for some lines."""
     if own is None:
         return FirstStage.of(grid, cross, reg, n)
-    straight = FirstStage.of(grid, cross[:, :lines], own, n)
-    return LinesAndCurves(straight, FirstStage.of(grid, cross[:, lines:], reg, n), own)
+    columns = np.array(lines), np.setdiff1d(np.arange(cross.shape[1]), lines)
+    sides = zip(columns, (own, reg), strict=True)
+    straight, bent = (FirstStage.of(grid, arrays.take(cross, c, axis=1), r, n) for c, r in sides)
+    return LinesAndCurves(straight, bent, own, columns)
+
+
+def some(A, columns: slice | list[int]) -> Array:
+    """Columns of an array."""
+    return A[:, columns] if isinstance(columns, slice) else arrays.take(A, columns, axis=1)
 
 
 def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, float, int]:
@@ -112,15 +126,15 @@ def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage | LinesAndCurv
     few = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / basis.width**2)))
     Phi, Theta, *_ = put_together([g.few(few // len(groups)) for g in groups])
 
-    def best(columns: slice, reg: float | None) -> tuple[float, float]:
-        C = grid.vectors.T @ cross[:, columns]
-        loss = LeaveOneOut.of(Theta, Phi[:, columns], grid, n=n, C=C)
+    def best(columns, reg: float | None) -> tuple[float, float]:
+        told, C = some(Phi, columns), some(cross, columns)
+        loss = LeaveOneOut.of(Theta, told, grid, n=n, C=grid.vectors.T @ C)
         reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
         return reg, loss(reg) * n / len(Theta)  # a mean over the rows looked at
 
     own = best(basis.lines, None)[0] if basis.lines and reg is None else None
     reg, value = best(basis.curves, reg)
-    return stage_of(grid, cross, n, reg, basis.trends, own), reg, value
+    return stage_of(grid, cross, n, reg, basis.lines, own), reg, value
 
 
 @dataclass(frozen=True)
@@ -139,11 +153,12 @@ class SplitStage1:
     n: int
 
     @classmethod
-    def of(cls, first: Moments, second: Moments, group: Group, columns: slice) -> SplitStage1:
+    def of(cls, first: Moments, second: Moments, group: Group, columns) -> SplitStage1:
         """Learned from the moments `first`; its loss is measured on `second`, those of `group`."""
         grid, cross = solves.EigenGrid.of(first.mean("zz")), first.mean("zx")
-        A, Q = grid.vectors.T @ cross[:, columns], grid.vectors
-        c = arrays.namespace(A).sum(A * (Q.T @ second.mean("zx")[:, columns]), axis=1)
+        Q, other = grid.vectors, some(second.mean("zx"), columns)
+        A = Q.T @ some(cross, columns)
+        c = arrays.namespace(A).sum(A * (Q.T @ other), axis=1)
         G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
         return cls(grid, cross, group.mean_norm(columns), c, G, first.n)
 
@@ -162,7 +177,7 @@ def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
         sides = [(moments[0], moments[1], groups[1])]
     share = [second.n for _, second, _ in sides]
 
-    def best(columns: slice, reg: float | None) -> tuple[list[SplitStage1], float, float]:
+    def best(columns, reg: float | None) -> tuple[list[SplitStage1], float, float]:
         stages = [SplitStage1.of(*side, columns) for side in sides]
         values = stages[0].grid.values
 
@@ -173,7 +188,7 @@ def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
 
     own = best(basis.lines, None)[1] if basis.lines and reg is None else None
     stages, reg, value = best(basis.curves, reg)
-    return [stage_of(s.grid, s.cross, s.n, reg, basis.trends, own) for s in stages], reg, value
+    return [stage_of(s.grid, s.cross, s.n, reg, basis.lines, own) for s in stages], reg, value
 
 
 def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:

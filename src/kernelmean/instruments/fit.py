@@ -41,6 +41,7 @@ COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
 SIZES = tuple(np.logspace(-SIZE_DECADES, SIZE_DECADES, 7))  # of one lengthscale
 POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
+STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
 HALVINGS = 5  # at most, of the instruments' lengthscales
 AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
 ROWS_PER_VALUE = 25  # what a value of the instruments tells, however many rows have it
@@ -175,13 +176,19 @@ class Plan:
 
     @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:
-        """Beside every trend, in the coordinates of the largest; least squares as they are."""
+        """Beside every trend, in the coordinates of the largest; least squares as they are.
+
+        Where a kernel hardly bends along an endogenous column, beside exogenous ones, the largest
+        alone: a slope in the kernel would be learned by the λ of curves.
+        """
         groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
         equations, found = Equations.of(groups), []
         moved = equations.concentration if self.split != "samples" else np.inf
         given = 1.0 if draft.bare else self.regs[1]
         searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
-        for trend in (draft.trend,) if draft.bare else self.trends:
+        polynomial = draft.bases[0].polynomial
+        alone = draft.bare or {*polynomial.bent} & {*polynomial.lines}
+        for trend in (draft.trend,) if alone else self.trends:
             less = draft.with_trend(trend)
             keep = less.bases[0].trends
             stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
@@ -195,6 +202,8 @@ class Plan:
 
         `smooth` are those of the instruments as they were found, and their coordinates. Along
         exogenous columns E[φ(x, c) | z, c] bends as φ does: a smoother stage 1 would leave h free.
+        Of an endogenous column along which φ is nearly a line curves tell nothing: most of them are
+        of exogenous columns then, which instruments explain whatever λ is.
         """
         trend, (z, basis) = self.trends[-1], smooth
         finer = z.copy()
@@ -202,7 +211,10 @@ class Plan:
             finer[other] = min(z[other], x[column])
         if not np.array_equal(finer, z):
             basis = self.basis(1, trend, finer)
-        return self.draft(trend, (x, finer), (self.basis(0, trend, x), basis))
+        own, shared = self.basis(0, trend, x), [i for i, _ in self.shared]
+        ends = [j for j in self.plain[0].bent if shared and j not in shared and x[j] > STRAIGHT]
+        polynomial = replace(own.polynomial, lines=(*own.polynomial.lines, *ends))
+        return self.draft(trend, (x, finer), (replace(own, polynomial=polynomial), basis))
 
     def straight(self, degree: int, lines: Sequence[Sequence[int]] = ((), ())) -> StructuralDraft:
         """Powers of the columns alone on either side, of some no more than lines: least squares."""

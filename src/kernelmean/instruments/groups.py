@@ -250,12 +250,13 @@ class Group:
         """The same of columns of (Φ, Θ, y, M), as the rows looked at tell them."""
         return accumulate(self.blocks(), names, columns).scaled_to(self.n)
 
-    def mean_norm(self, columns: slice) -> float:
+    def mean_norm(self, columns) -> float:
         """Mean square of these coordinates, k(x, x) of the kernel's: part of the stage-1 loss."""
         basis, xp = self.basis_x, arrays.namespace(self.part.X)
-        if columns.start >= basis.trends:
+        if isinstance(columns, slice) and columns.start >= basis.trends:
             return float(xp.mean(basis.features.kernel_.diag_of(self.part.X)))
-        return float(xp.mean(xp.sum(basis.polynomial(self.part.X)[:, columns] ** 2, axis=1)))
+        lines = arrays.to_numpy(basis.polynomial(self.part.X))[:, columns]
+        return float((lines**2).sum(axis=1).mean())
 
     def few(self, limit: int) -> tuple:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""

@@ -25,6 +25,7 @@ from .second_stage import CausalLeaveOneOut, SecondStage, weighted_chi2
 
 DRAWS = 2000  # of the multiplier bootstrap
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
+CARRIED = 10.0  # rows that have to carry it
 
 
 @dataclass(frozen=True)
@@ -74,21 +75,32 @@ class Strength(Saveable):
         The F statistic of that, with the trace of 2H − H² as degrees of freedom.
     df : array of shape (d_x,)
         Degrees of freedom that the instruments add.
+    rows : array of shape (d_x,)
+        How many rows carry that, (Σm²)²/Σm⁴ of what the instruments move each row by: n where all
+        are moved as far, n/3 where normally, 3 where an indicator of three rows does it. F says
+        nothing of so few, robust or not: neither they nor their noise average out.
     """
 
     names: list[str]
     partial_r2: np.ndarray
     f: np.ndarray
     df: np.ndarray
+    rows: np.ndarray | None = None
 
     @property
     def weak(self) -> bool:
         """Whether some F is below 10."""
         return bool((self.f < WEAK).any())
 
+    @property
+    def carried(self) -> list[str]:
+        """For each regressor what is to be said where few rows carry the F."""
+        rows = np.full(len(self.names), np.inf) if self.rows is None else self.rows
+        return [f" (carried by about {r:.0f} rows)" if r < CARRIED else "" for r in rows]
+
     def __str__(self) -> str:
-        rows = zip(self.names, self.partial_r2, self.f, self.df, strict=True)
-        words = [f"{n}: partial R² {r:.3f}, F {f:.1f} on {d:.1f} df" for n, r, f, d in rows]
+        rows = zip(self.names, self.partial_r2, self.f, self.df, self.carried, strict=True)
+        words = [f"{n}: partial R² {r:.3f}, F {f:.1f} on {d:.1f} df{c}" for n, r, f, d, c in rows]
         return "; ".join(words) + (" (weak: below 10)" if self.weak else "")
 
 
@@ -298,13 +310,16 @@ class StructuralInference:
         frozen, own = Z.copy(), slice(len(fit.roles.z))
         frozen[:, own] = Z[:, own].mean(0)
         reg = fit.regs[0] if fit.reg_lines is None else fit.reg_lines
-        sse, df = _ridge_errors(basis.numbers(Z), targets, reg)
-        sse0, df0 = _ridge_errors(basis.numbers(frozen), targets, reg)
+        rest, df = _ridge_rest(basis.numbers(Z), targets, reg)
+        rest0, df0 = _ridge_rest(basis.numbers(frozen), targets, reg)
+        sse, sse0, moved = (rest**2).sum(0), (rest0**2).sum(0), (rest0 - rest) ** 2
         gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
         per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
         n = max(fit.sizes[0], len(X))
         f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
-        return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra))
+        rows = moved.sum(0) ** 2 / np.maximum((moved**2).sum(0), np.finfo(float).tiny)
+        rows *= n / len(X)
+        return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra), rows)
 
     @property
     def params(self):
@@ -364,8 +379,8 @@ class StructuralInference:
             )
         fit = self._fit
         Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
-        told = fit.sample[2], fit.basis.trends, *fit.regs, fit.reg_lines
-        return endogeneity(Phi, Theta, *told)
+        own = fit.basis.lines, fit.reg_lines
+        return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs, own)
 
     def _coordinates(self, X, C) -> Array:
         check_is_fitted(self)
@@ -398,12 +413,12 @@ def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
 
 
 def endogeneity(
-    Phi, Theta, y, trends: int, lam: float, xi: float, own: float | None = None
+    Phi, Theta, y, trends: int, lam: float, xi: float, own: tuple[list, Any] = ([], None)
 ) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`, from rows in coordinates."""
     n = len(y)
     grid = solves.EigenGrid.of(Theta.T @ Theta / n)
-    first = stage_of(grid, Theta.T @ Phi / n, n, lam, trends, own)
+    first = stage_of(grid, Theta.T @ Phi / n, n, lam, *own)
     M = first.rows(Phi, Theta, own=True)
     second = Phi.T @ Phi / n
     regression, reg = plain_regression(Phi, y, trends)
@@ -469,10 +484,10 @@ def _root(covariance) -> np.ndarray:
     return vectors * values**0.5
 
 
-def _ridge_errors(Theta, targets, reg: float) -> tuple[np.ndarray, float]:
-    """Sums of squared residuals of ridge regressions, and tr(2H − H²)."""
+def _ridge_rest(Theta, targets, reg: float) -> tuple[np.ndarray, float]:
+    """Residuals of ridge regressions, and tr(2H − H²)."""
     n = len(Theta)
     grid = solves.EigenGrid.of(Theta.T @ Theta / n)
     hat = grid.values * grid.shrink(reg)
     fitted = Theta @ (grid.vectors * grid.shrink(reg)) @ (grid.vectors.T @ (Theta.T @ targets) / n)
-    return ((targets - fitted) ** 2).sum(0), float((2 * hat - hat**2).sum())
+    return targets - fitted, float((2 * hat - hat**2).sum())

@@ -368,14 +368,15 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """The columns beside either kernel, of degree 0."""
         teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
         sides = zip("XZ", forms, (roles.regressors, roles.instruments), strict=True)
-        exogenous = bool(shared_columns(*(arrays.to_numpy(together(teachers, i)) for i in "XZ")))
+        shared = shared_columns(*(arrays.to_numpy(together(teachers, i)) for i in "XZ"))
+        plain = {*range(len(roles.regressors))} - {*forms[0].bent, *(i for i, _ in shared)}
         return tuple(
             Polynomial.of(
                 together(teachers, i),
                 1,
                 form.those(LINEAR),
                 form.levels(parts, i, names),
-                exogenous,
+                plain if i == "X" else (),
             )
             for i, form, names in sides
         )

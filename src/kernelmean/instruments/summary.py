@@ -139,10 +139,10 @@ def _effects(model: Any) -> Block:
 
 def _tests(model: Any) -> Block:
     found, complete = model.first_stage(), not np.isnan(model.specification_p_)
-    rows = zip(found.names, found.partial_r2, found.f, found.df, strict=True)
+    rows = zip(found.names, found.partial_r2, found.f, found.df, found.carried, strict=True)
     lines = [
-        Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}")
-        for name, r2, f, df in rows
+        Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}{few}")
+        for name, r2, f, df, few in rows
     ]
     if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
