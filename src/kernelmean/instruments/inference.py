@@ -202,6 +202,8 @@ class StructuralInference:
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.
 
+        Along a column that has two values, the difference of h between them over their distance.
+
         Parameters
         ----------
         X, C : as in `predict`
@@ -367,13 +369,22 @@ class StructuralInference:
         return basis.by_blocks(basis.transform, self.regressors(X, C))
 
     def _slopes(self, points, column) -> Array:
-        """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
+        """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category.
+
+        Between two values nothing is seen of a slope but the difference over their distance.
+        """
         check_library(points, self._fit.coef, "X")
         basis, j = self._fit.basis, check_column(column, self._fit.roles.regressors)
         if j in dict(basis.polynomial.categories):
             Phi = basis.by_blocks(basis.transform, points)
             return arrays.namespace(points).full_like(Phi, np.nan)
-        return basis.by_blocks(lambda block: basis.derivative(block, j), points)
+        values = np.unique(self._fit.sample[0][:, j])
+        if len(values) != 2:
+            return basis.by_blocks(lambda block: basis.derivative(block, j), points)
+        own = arrays.like(np.eye(points.shape[1])[j], points)
+        low, high = (points * (1.0 - own) + float(v) * own for v in values)
+        rise = basis.by_blocks(basis.transform, high) - basis.by_blocks(basis.transform, low)
+        return rise / float(values[1] - values[0])
 
 
 def _rest(columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
