@@ -1126,6 +1126,16 @@ class TestDensityRule:
             law = model.posterior(X[:2], np.full((20, 1), 30.0))
         assert np.isfinite(law.mean()).all()
 
+    def test_a_posterior_where_the_prior_has_nothing_spoils_no_other(self, pairs_1d):
+        """One observation that contradicts a uniform prior ended all of a batch."""
+        X, Z = pairs_1d
+        model = km.KernelBayes("density", ratio=lambda z: 1.0 * (abs(z[:, 0]) < 0.4)).fit(X, Z)
+        new = np.array([[0.0], [0.3], [2.2]])
+        with pytest.warns(km.NumericalWarning, match="1 of the posteriors"):
+            law = model.posterior(new)
+        assert_allclose(law.mean()[:2], model.predict(new[:2]), rtol=1e-9)
+        assert_allclose(law.mean()[2], model.density_.predict(new[2:])[0], rtol=1e-9)
+
     def test_it_is_saved_with_its_density(self, pairs_1d, tmp_path):
         X, Z = pairs_1d
         model = km.KernelBayes("density", **FIXED).fit(X, Z)

@@ -24,6 +24,7 @@ from ..core.checks import (
     column_names,
     frozen,
     hushed,
+    warn_numerical,
 )
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
@@ -56,6 +57,7 @@ from .supervision import each_strength, targets, unpack_supervision
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
 REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
+NOTHING = 1e-200  # a ratio that is zero, where a law has to be divided by something
 APART = 3.0  # standard deviations beyond which two samples are of different laws
 
 
@@ -377,7 +379,20 @@ class KernelBayes(Saveable, BaseEstimator):
             raise ValueError("supervision needs rule='importance'; this one has 'density'")
         if prior is None and self.ratio is None:
             return laws
-        return laws.tilted(partial(_floored, self._ratio(self._prior(prior))[0]))
+        ratio, against = self._ratio(self._prior(prior))[0], []
+
+        def factor(z) -> Array:  # even where the ratio is zero for the whole of a law
+            found = _floored(ratio, z)
+            against.append(not bool(arrays.namespace(found).any(found > 0)))
+            return found + NOTHING
+
+        laws = laws.tilted(factor)
+        if n := sum(against):
+            warn_numerical(
+                f"{n} of the posteriors are where the prior has nothing: they are those without "
+                "the prior, and not to be trusted"
+            )
+        return laws
 
     # ------------------------------------------------------------ the prior
 
