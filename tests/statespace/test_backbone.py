@@ -676,3 +676,24 @@ def test_a_dozen_rows_have_a_line(unit):
     past = unit * np.array(past)[:, None]
     ahead = km.KernelStateSpace(random_state=0).fit(past).forecast(past, 2).mean()[:, 0] / unit
     assert_allclose(ahead, [105.7, 122.8], rtol=0.1)
+
+
+def test_columns_that_are_copies():
+    """The covariance of their errors is singular: they ended in a LinAlgError."""
+    y = 50 + 0.3 * np.arange(80) + np.random.default_rng(0).standard_normal(80)
+    Y = np.column_stack([y, 2 * y + 1])
+    model = km.KernelStateSpace().fit(Y)
+    ahead = model.forecast(Y, 2)
+    assert_allclose(ahead.mean()[:, 1], 2 * ahead.mean()[:, 0] + 1, rtol=1e-4)
+    assert np.isfinite(model.log_predictive(Y)).all()
+
+
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+def test_a_series_that_jumps_once():
+    """All innovations but one are rounding, of a median distance of 1e-17: no answer came of it."""
+    y = np.where(np.arange(108) < 96, 1.0, 5.0)[:, None]
+    model = km.KernelStateSpace().fit(y)
+    assert_allclose(model.predict(y)[-1], 5.0, atol=1.0)
+    lower, upper = model.forecast(y, 3).interval(0.9)
+    assert (lower < 5.0).all()
+    assert (upper > 5.0).all()

@@ -25,6 +25,7 @@ RANK = 2000  # landmarks of the smoothing kernel
 LANDMARK_ROWS = 20_000  # rows they are chosen among
 CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
+ROUNDING = 1e-7  # of the spread of rows: distances below are equal rows
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
 SHARES = (0.5, 0.9, 0.98)  # of a normal law in each law, one after the other
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
@@ -43,11 +44,14 @@ def can_smooth(kernel: Kernel, points) -> bool:
 def smoothing_kernel(kernel: Kernel, points) -> Kernel:
     """The kernel that spreads an observation out, as wide as the median distance of the data.
 
-    (One that has a lengthscale for each column stays as it is.)
+    (One that has a lengthscale for each column stays as it is.) Where most rows are equal but for
+    rounding that is nothing, and a share of the spread of all is taken.
     """
     if not isinstance(getattr(kernel, "lengthscale", None), float):
         return kernel
-    return replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
+    found: Any = replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
+    least = ROUNDING * float(arrays.to_numpy(points).std(axis=0).max())
+    return replace(found, lengthscale=max(found.lengthscale, least))
 
 
 def is_constant(points) -> bool:

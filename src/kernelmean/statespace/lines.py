@@ -30,6 +30,7 @@ CHARGE = 0.5  # of a form, for each of its numbers, in nats
 WORSE = 1.05  # and by how much the error may be above the autoregression's
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
+SAME = 1e-12  # of the variance of all columns, the least there is along any direction
 
 
 # ------------------------------------------------------------ a line from data
@@ -356,7 +357,8 @@ class Series:
 def normal(errors: np.ndarray, floor: float) -> np.ndarray:
     """Log-density of each of some errors, by the normal law of their own mean square."""
     d = errors.shape[1]
-    S = errors.T @ errors / len(errors) + floor * np.eye(d)
+    S = errors.T @ errors / len(errors)
+    S += (floor + SAME * np.trace(S)) * np.eye(d)  # columns may be copies of others
     squares = (errors * np.linalg.solve(S, errors.T).T).sum(axis=1)
     return -0.5 * (squares + np.linalg.slogdet(S)[1] + d * LOG_2PI)
 
