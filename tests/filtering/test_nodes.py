@@ -377,3 +377,18 @@ def test_a_constant_state_is_named():
     Z = np.column_stack([Z[:, 0], np.ones(len(Z))])
     with pytest.raises(ValueError, match="column 1 of Z is constant"):
         km.KernelBayesFilter(inference="densities").fit(X, Z)
+
+
+def test_states_that_follow_each_other_exactly_are_told_of():
+    """A column and its past, say: nodes that are draws have no successors among each other."""
+    rng, z = np.random.default_rng(0), np.zeros(150)
+    for t in range(2, 150):
+        z[t] = 1.6 * z[t - 1] - 0.7 * z[t - 2] + 0.3 * rng.standard_normal()
+    Z = np.column_stack([z, np.append(0.0, z[:-1])])
+    with pytest.warns(km.NumericalWarning, match="fewer than 1.1 successors"):
+        km.KernelBayesFilter(inference="densities").fit(Z[:, :1] + rng.normal(size=(150, 1)), Z)
+
+
+def test_evidence_of_what_is_explained_to_the_last_digit():
+    theta = np.linspace(-1e8, 1e8, 9)[:, None]
+    assert np.isfinite(evidence_loss(theta, theta / 3, 1e-12)[0])

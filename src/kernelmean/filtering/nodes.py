@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from ..core import arrays
-from ..core.checks import Array, frozen
+from ..core.checks import Array, frozen, warn_numerical
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..densities import fit as densities
@@ -27,6 +27,7 @@ BEYOND = 0.25  # of the range of a column, that nodes may reach on both sides
 STEPS = 20  # of the paths that they are drawn from
 NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
+FEW = 3.0  # successors of a node: intervals of a chain on such nodes mean nothing
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
@@ -86,6 +87,7 @@ class NodeMachine(Recursion):
         else:
             points = frozen(drawn(moving, Z, limit, rng))
             transition = among(moving.at(points), points)
+            warn_of_few(transition)
         told = frozen(seeing.at(points).sample(rng))
         both = seeing.density, least, seeing.standard
         return cls(points, told, kernel_x, kernel_z, transition, *both, share)
@@ -224,6 +226,18 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     K = coo_array((np.append(share, np.ones(len(alone))), (rows, columns)), shape=(n, n)).tocsr()
     sparse = Sparse.of(K)
     return sparse.rows.toarray() if K.nnz > THIN * n**2 else sparse
+
+
+def warn_of_few(transition: np.ndarray | Sparse) -> None:
+    """Tell of states that follow each other so exactly that no node is another's successor."""
+    K: Any = transition.rows if isinstance(transition, Sparse) else transition
+    successors = float(np.median(1.0 / (K * K).sum(axis=1)))
+    if successors < FEW:
+        warn_numerical(
+            f"half of the {K.shape[0]} nodes have fewer than {successors + 0.1:.1f} successors, so "
+            "exactly do the states follow each other (one column may be the past of another): "
+            "intervals are far too narrow. inference='kbr' can follow such states"
+        )
 
 
 @dataclass(frozen=True, eq=False)

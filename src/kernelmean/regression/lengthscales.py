@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.linalg
 
+from ..core.arrays import EPS
 from ..core.checks import hushed
 from ..core.minimise import SLACK
 from ..core.solves import kept, small_inverse
@@ -135,7 +136,7 @@ def evidence_loss(Theta, Y, reg: float) -> tuple[float, np.ndarray, float]:
     N = small_inverse(A, reg)
     NC = N @ (Theta.T @ Y / n)
     left = Y - Theta @ NC
-    squares = (Y * left).sum(0)
+    squares = np.maximum((Y * left).sum(0), EPS * (Y * Y).sum(0))  # beyond rounding, positive
     volume = np.linalg.slogdet(A + reg * np.eye(r))[1] - r * np.log(reg)
     on_Theta = (d / n**2) * (Theta @ N) - (left / squares) @ NC.T
     on_reg = 0.5 * n * (NC**2 / squares).sum() + 0.5 * d / n * (np.trace(N) - r / reg)
