@@ -1081,3 +1081,29 @@ def test_trouble(case, K, refine):
         m.forecast(X, 2).mean(), m.sample(5, 0)[0], m.start().update(seen[0]).probabilities,
     ):  # fmt: skip
         assert np.isfinite(numbers).all()
+
+
+@cache
+def calm_and_wild():
+    rng = np.random.default_rng(0)
+    states = (np.arange(400) // 25) % 2
+    X = np.where(states, 2.0, 0.5)[:, None] * rng.standard_t(3, (400, 1))
+    return X, km.KernelHMM(2, random_state=0).fit(X)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["constant", "copy", "nearly a copy"])
+def test_a_column_that_tells_nothing_beside_one_that_does(kind, tmp_path):
+    """Densities of rows in a plane have no bandwidth: states were outliers and all others."""
+    X, alone = calm_and_wild()
+    off = 1e-9 * np.random.default_rng(1).standard_normal(X.shape)
+    other = {"constant": np.full_like(X, 0.1), "copy": 3 * X + 1, "nearly a copy": X + off}
+    both = np.hstack([X, other[kind]])
+    model = km.KernelHMM(2, random_state=0).fit(both)
+    assert np.mean(model.predict(both) == alone.predict(X)) > 0.98
+    assert_allclose(model.transmat_, alone.transmat_, atol=0.02)
+    model.save(tmp_path / "hmm.km")
+    assert_array_equal(km.load(tmp_path / "hmm.km").filter(both), model.filter(both))
+    lower, upper = model.forecast(both, 2).interval(0.9)
+    assert np.isfinite(lower).all()
+    assert (lower <= upper).all()

@@ -160,13 +160,18 @@ def on_all(
     return replace(climbed, history=found.history), search.smoothing(factor)
 
 
-def space_of(draft: Draft, directions: int | str) -> Variates | None:
-    """The variates that the densities are of, or None for the columns themselves."""
+def space_of(draft: Draft, directions: int | str, some: bool = False) -> Variates | None:
+    """The variates that the densities are of, or None for the columns themselves.
+
+    Of `some` of a few columns, those that tell more than others do, if asked for.
+    """
     if directions == "auto":
         points, kernel = draft.rows.there, draft.kernel
         xp = arrays.namespace(points)
         varies = bool(xp.all(xp.any(points != points[:1, :], axis=0)))
         whole = isinstance(kernel, Delta) or points.shape[1] == 1
+        if some and not whole and points.shape[1] <= COLUMNS and can_smooth(kernel, points):
+            return Variates.of_columns(arrays.to_numpy(points))
         if can_smooth(kernel, points) and (whole or (points.shape[1] <= COLUMNS and varies)):
             return None
         found = int(Spectrum(draft.moments, MAX_DIRECTIONS + 1).by_correlations()) - 1

@@ -13,6 +13,7 @@ from ..features.base import FeatureMap
 from .moments import Moments, whitened
 
 LEADING = 24  # coordinates of the data that variates are sought among, and
+TOLD = 1e-8  # share of a column's variance that lines in others leave of a copy
 LEAST = 1e-2  # their least variance, as a share of the largest
 
 
@@ -25,14 +26,14 @@ class Variates(Saveable):
 
     Attributes
     ----------
-    features : FeatureMap
-        φ.
+    features : FeatureMap, optional
+        φ; None is y itself, of which W takes some columns.
     centre : array of shape (r,)
     directions : array of shape (r, m)
         W.
     """
 
-    features: FeatureMap
+    features: FeatureMap | None
     centre: np.ndarray
     directions: np.ndarray
 
@@ -43,9 +44,25 @@ class Variates(Saveable):
         U = np.linalg.svd(np.concatenate([M, M.T], axis=1))[0]
         return cls(features, moments.mean, white @ U[:, :count])
 
+    @classmethod
+    def of_columns(cls, points: np.ndarray) -> Variates | None:
+        """The columns that no line in those before them tells; None if these are all.
+
+        Densities of rows in a plane have no bandwidth: the smaller, the likelier the rows.
+        """
+        left, kept = points - points[0], []
+        left -= left.mean(axis=0)
+        own = (left**2).sum(axis=0)
+        for j in range(left.shape[1]):
+            q = left[:, j]
+            if (size := q @ q) > TOLD * own[j]:
+                kept.append(j)
+                left = left - np.outer(q, q @ left / size)
+        whole = len(kept) == len(own)
+        return None if whole else cls(None, np.zeros(len(own)), np.eye(len(own))[:, kept])
+
     def __call__(self, points) -> Array:
         """s of every row, (n, m)."""
         W = arrays.like(self.directions, points)
-        return self.features.transform(points) @ W - arrays.like(
-            self.centre @ self.directions, points
-        )
+        found = points if self.features is None else self.features.transform(points)
+        return found @ W - arrays.like(self.centre @ self.directions, points)

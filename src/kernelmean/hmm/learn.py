@@ -49,7 +49,7 @@ class Plan(drafts.Plan):
         """Order, variates, the spectral method, EM; states from the most to the least frequent."""
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
         order = self.order(spectrum, draft)
-        space = drafts.space_of(draft, self.em.directions)
+        space = drafts.space_of(draft, self.em.directions, some=True)
         settings = self.settings(draft, space)
         found = spectral(draft, int(order or self.n_components or 1), rng)
         if self.refine:
