@@ -782,7 +782,7 @@ class TestHardData:
         X, y = wave()
         with pytest.raises(ValueError, match=r"constant.*bandwidth"):
             km.ConditionalDensity().fit(X, np.ones(80))
-        with pytest.raises(ValueError, match=r"columns \[1\] are constant"):
+        with pytest.raises(ValueError, match=r"y: columns \[1\] are constant"):
             km.ConditionalDensity().fit(X, np.c_[y, np.ones(80)])
         model = km.ConditionalDensity(bandwidth=0.5, wide=0.0).fit(X, np.ones(80))
         p = model.pdf([1.0, 1.5], [[0.0]], paired=False)[0]

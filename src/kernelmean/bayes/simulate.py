@@ -211,7 +211,15 @@ class Source:
                 f"simulator(theta, rng) returned {widths[0]} numbers and {widths[-1]} numbers; "
                 "every call must return as many"
             )
-        return theta, as_points(np.stack(rows), "simulator(theta, rng)")
+        data = np.stack(rows)
+        failed = np.flatnonzero(~np.isfinite(data).all(axis=1))
+        if len(failed):
+            raise ValueError(
+                f"simulator(theta, rng) returned NaN or inf for {len(failed)} of {len(data)} "
+                f"parameters, first for {theta[failed[0]].tolist()}; numbers are needed: a run "
+                "that fails can return some and say so in one more"
+            )
+        return theta, as_points(data, "simulator(theta, rng)")
 
 
 def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | MovedLaws:

@@ -410,9 +410,9 @@ def _refuse_text(terms: list, table) -> None:
     for name in (f.expr for t in terms for f in t.factors if f.eval_method.value == "lookup"):
         kind = table[name].dtype
         if not (pd.api.types.is_numeric_dtype(kind) or isinstance(kind, pd.CategoricalDtype)):
-            raise ValueError(
-                f"column {name!r} has dtype {kind}, not numbers; for categories write C({name})"
-            )
+            dates = pd.api.types.is_datetime64_any_dtype(kind)
+            what = "make it days or years first" if dates else f"for categories write C({name})"
+            raise ValueError(f"column {name!r} has dtype {kind}, not numbers; {what}")
 
 
 def _refuse_wide(terms: list, table) -> None:

@@ -73,7 +73,8 @@ def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
     if bandwidth is None:
         flat = np.flatnonzero(silverman(Y) <= 0).tolist()
         if flat:
-            raise ValueError(f"columns {flat} are constant; drop them, or give a bandwidth")
+            of = {"kernel_y": "y", "kernel_z": "Z"}.get(name, "X")
+            raise ValueError(f"{of}: columns {flat} are constant; drop them, or give a bandwidth")
         bandwidth = tuple(silverman(Y).tolist())
     if not hasattr(kernel, "lengthscale"):
         raise ValueError(
