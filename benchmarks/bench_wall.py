@@ -22,7 +22,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from compileall import compile_dir
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -39,12 +38,15 @@ CROWDED = ["KernelIV, sigmoid, 5,000", "ConditionalDensity, 1,000 x 1", "KernelH
 
 
 # ---------------------------------------------------------------- in the fresh process
-def child(name: str, way: str, seed: int) -> None:
+def child(name: str, way: str, seed: int, waits: bool) -> None:
     """Wall and processor seconds, the memory added at most, and the error, as JSON."""
     warnings.simplefilter("ignore")
     job = JOBS[name]
     data = job.data(seed)
     work = job.peers.get(way, job.ours)(data)
+    if waits:
+        print("ready", flush=True)
+        sys.stdin.readline()
     before, start, used = peak_mb(*USERS), time.perf_counter(), _processor()
     answer = work()
     wall, cpu = time.perf_counter() - start, _processor() - used
@@ -59,16 +61,27 @@ def _processor() -> float:
 
 # ---------------------------------------------------------------- outside
 def run(name: str, way: str, seed: int, source: Path = SOURCE) -> dict:
+    return finish(start(name, way, seed, source))
+
+
+def start(
+    name: str, way: str, seed: int, source: Path = SOURCE, *waits: str
+) -> subprocess.Popen[str]:
     compile_dir(source, quiet=2)  # as pip does, which a checkout without bytecode would pay for
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     environment["PYTHONPATH"] = str(source)
     if way == ALONE:
         environment["OMP_NUM_THREADS"] = "1"
-    command = [sys.executable, str(HERE), "--child", name, way, str(seed)]
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if shown.returncode:
-        raise SystemExit(f"{name}, {way}, seed {seed}:\n{shown.stderr}")
-    return json.loads(shown.stdout.splitlines()[-1])
+    command = [sys.executable, str(HERE), "--child", name, way, str(seed), *waits]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, env=environment, text=True, **pipes)
+
+
+def finish(process: subprocess.Popen[str]) -> dict:
+    shown, errors = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(map(str, process.args[3:]))}:\n{errors}")
+    return json.loads(shown.splitlines()[-1])
 
 
 def ways(job: Job, against: Path | None) -> Iterator[tuple[str, Path]]:
@@ -114,22 +127,31 @@ def _middle(results: list[dict]) -> dict:
     return middle | {"error": sum(errors) / len(errors) if errors else None}
 
 
-def crowd(count: int) -> list[dict]:
+def crowd(count: int, runs: int) -> list[dict]:
     """Equal processes at once, over what the cores need for so many one after the other."""
     table = Table(
-        f"{count} processes at once on {os.cpu_count()} cores",
+        f"{count} processes at once on {os.cpu_count()} cores, medians of {runs} run(s)",
         *[f"{'job':>42}", "one, s", "all, s", "over the ideal"],
     )
     rows = []
     for name in CROWDED:
-        alone = run(name, ALONE, SEED)["wall"]
-        with ThreadPoolExecutor(count) as pool:
-            together = pool.map(lambda seed, name=name: run(name, OURS, seed), [SEED] * count)
-            slowest = max(result["wall"] for result in together)
+        both = [(run(name, ALONE, SEED)["wall"], slowest(name, count)) for _ in range(runs)]
+        alone, together = map(median, zip(*both, strict=True))
         ideal = alone * max(1, count / (os.cpu_count() or 1))
-        table.row(name, alone, slowest, slowest / ideal)
-        rows.append({"job": name, "at_once": count, "alone": alone, "all": slowest})
+        table.row(name, alone, together, together / ideal)
+        rows.append({"job": name, "at_once": count, "alone": alone, "all": together})
     return rows
+
+
+def slowest(name: str, count: int) -> float:
+    """Seconds of the slowest of so many processes that begin their work at the same moment."""
+    together = [start(name, OURS, SEED, SOURCE, "--wait") for _ in range(count)]
+    for process in together:  # what is imported, and made, is not what is timed
+        process.stdout.readline()
+    for process in together:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return max(result["wall"] for result in map(finish, together))
 
 
 def keep(rows: list[dict], crowds: list[dict], runs: int) -> None:
@@ -149,6 +171,7 @@ def keep(rows: list[dict], crowds: list[dict], runs: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="the short jobs, once")
     parser.add_argument(
         "--only", nargs="+", default=[""], help="jobs whose names hold one of these"
@@ -159,14 +182,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         name, way, seed = options.child
-        child(name, way, int(seed))
+        child(name, way, int(seed), options.wait)
         return
     skipped = LONG if options.quick else set()
     names = [n for n in JOBS if n not in skipped and any(part in n for part in options.only)]
     runs = 1 if options.quick else options.runs
     print(machine(os.cpu_count() or 1), flush=True)
     rows = compare(names, runs, options.against)
-    crowds = crowd(options.at_once) if options.at_once else []
+    crowds = crowd(options.at_once, runs) if options.at_once else []
     keep(rows, crowds, runs)
 
 

@@ -75,12 +75,11 @@ def briefly(loss, start, bounds, steps, tol=1e-7):
 def shorten(monkeypatch) -> None:
     monkeypatch.setattr("kernelmean.instruments.search.ROWS", (400,))
     monkeypatch.setattr("kernelmean.densities.search.ROUNDS", 1)
-    monkeypatch.setattr("kernelmean.regression.lengthscales.TIES", (np.inf, 1.0))
     for search in ("instruments.search", "densities.search", "densities.location"):
         monkeypatch.setattr(f"kernelmean.{search}.descend", briefly)
     monkeypatch.setattr("kernelmean.hmm.spectral.STARTS", 1)
     monkeypatch.setattr("kernelmean.statespace.learn.EFFORT", BRIEF)
-    monkeypatch.setattr("kernelmean.statespace.learn.STRENGTHS", 1)
+    monkeypatch.setattr("kernelmean.statespace.learn.STRONGER", (10.0,))
     monkeypatch.setattr("kernelmean.chains.em.NARROWEST", 0.25)
     monkeypatch.setattr("kernelmean.chains.em.WIDEST", 1.0)
 

@@ -15,6 +15,7 @@ import pytest
 import kernelmean as km
 from kernelmean.app import files, main
 from kernelmean.app.commands.iv import (
+    COMMAND,
     Analysis,
     Columns,
     FirstStage,
@@ -514,7 +515,10 @@ def test_interrupted(run, csv, monkeypatch):
     monkeypatch.setattr(Analysis, "of", interrupt)
     result = run("iv", csv, *MARKET)
     assert result.exit_code == 130
+    assert result.stderr == "error: interrupted\n"
     assert os.listdir() == ["market.csv"]
+    with pytest.raises(KeyboardInterrupt):  # as by the demo
+        COMMAND.answer([str(csv), *MARKET])
 
 
 def test_curve_is_the_displays(analysis):

@@ -422,6 +422,8 @@ def test_files_that_cannot_be_used(refused, table, what, words):
         ((*ASKED, "--latent-dim", "0"), "--latent-dim"),
         ((*ASKED, "--inference", "exact"), "exact"),
         ((*ASKED, "--out", "data.csv"), "which is a file"),
+        ((*ASKED, "--season", "12", "--no-refine"), "--season is given, and --no-refine"),
+        ((*ASKED, "--season", "12", "--log-squares"), "--season is given, and --log-squares"),
     ],
 )
 def test_refusals(refused, table, arguments, words):

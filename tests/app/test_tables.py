@@ -88,6 +88,12 @@ def test_unreadable_parquet_folder_and_no_file(tmp_path):
         read_table(tmp_path / "t.parqet")
 
 
+def test_an_index_is_a_column_of_the_file(tmp_path):
+    days = pd.date_range("2020-01-01", periods=3, name="day")
+    pd.DataFrame({"y": [1.0, 2.0, 3.0]}, index=days).to_parquet(tmp_path / "dated.parquet")
+    assert set(read_table(tmp_path / "dated.parquet").frame) == {"day", "y"}
+
+
 def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
     whole = pd.DataFrame({"y": range(7), "x": 0.5})
     for i in range(3):
@@ -106,7 +112,9 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ('y,x,z\n1,"2,5",3\n', "decimal commas add --decimal ','"),
         ('y,x,z\n1,"1,234,567",3\n', "if its commas set thousands apart, take them out"),
         ('y,x,z\n1,"1,234",3\n', "decimal commas add --decimal ','; if its commas set thousands"),
-        ("y,x,z\n1,2020-01-02,3\n", "holds text: '2020-01-02'"),
+        ("y,x,z\n1,2020-01-02,3\n", "holds text: '2020-01-02' in row 1; dates are no numbers"),
+        ('y,x,z\n1,"1.234,5",3\n', "if its dots set thousands apart, take them out and add --dec"),
+        ("y,x,z\n1,,3\n4,,5\n", "column 'x' is empty"),
         ('y,x,z\n1,"$1,085",3\n2,$85,1\n', r"'\$1,085' in row 1; take currency signs, percent"),
         ("y,x,z\n1,,3\n4,5,\n7,8,9\n", "'x' 1, 'z' 1; add --drop-missing to leave out 2 of 3 rows"),
         ("y,x,z\n1,inf,3\n", "infinite values: 'x' 1"),

@@ -6,6 +6,8 @@ import os
 import pickle
 import re
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -522,6 +524,21 @@ def test_functions_refuse_rows_that_are_elsewhere(name, kind, tmp_path):
     given = ({**KINDS, **NEVER})[kind](X, tmp_path)
     with pytest.raises((ValueError, TypeError), match=r"\b(is|are|has|have|holds)\b"):
         FUNCTIONS[name](given)
+
+
+FRESH = """
+import dask.array as da
+from kernelmean.core.elsewhere import aligned
+rows = aligned(X=da.ones((40, 2), chunks=10))
+assert rows.reduce(lambda block: block[0].sum(), merge=lambda a, b: a + b) == 80
+assert rows.few(4)[0].shape == (4, 2)
+"""
+
+
+@pytest.mark.slow
+def test_a_first_sum_leaves_dasks_settings_in_place():
+    """In a fresh process, where the sum imports `distributed`."""
+    subprocess.run([sys.executable, "-c", FRESH], check=True)
 
 
 # ---------------------------------------------------------------------------------- a cluster

@@ -18,8 +18,8 @@ from sklearn.exceptions import NotFittedError
 
 import kernelmean as km
 from kernelmean.core.moments import canonical_order
-from kernelmean.densities import fit, rival
 from kernelmean.densities import laws as module
+from kernelmean.densities import plan, rival
 
 GIVEN = {"bandwidth": 0.3, "reg": 0.01}
 
@@ -236,8 +236,8 @@ def _terms(K, y, gamma, n_lam, profile) -> np.ndarray:
 
 def test_the_bandwidth_of_more_rows_than_the_search_looks_at(monkeypatch):
     """Parameters of rows evenly spaced in their own order; the bandwidth falls as n^{-1/5}."""
-    monkeypatch.setattr(fit, "FEW", 60)
-    monkeypatch.setattr(fit, "ROWS", 60)
+    monkeypatch.setattr(plan, "FEW", 60)
+    monkeypatch.setattr(plan, "ROWS", 60)
     X, y = wave(240)
     some = canonical_order(X, y[:, None])[np.linspace(0, 239, 60).astype(int)]
     kernel = km.Gaussian(0.5)

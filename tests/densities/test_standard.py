@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
 from kernelmean.densities.location import Location, Weights
-from kernelmean.densities.standard import Standard, log_sizes, trusted
+from kernelmean.densities.standard import Standard, log_sizes
 from kernelmean.embedding.move import Move
 from kernelmean.features.landmarks import Nystroem
 from kernelmean.regression.lengthscales import stage1_loss
@@ -208,21 +208,6 @@ def test_laws_of_several_columns():
     assert_allclose(draws.mean(axis=1), mean, atol=0.12)
     steps = stats.norm(0, 0.3).cdf(u[..., None, :] - points)
     assert_allclose(laws.cdf(Y, False), np.einsum("bj,bkjc->bkc", w, steps), atol=1e-4)
-
-
-def test_trust_is_the_most_likely():
-    rng = np.random.default_rng(1)
-    z = rng.exponential(0.5, 400)
-    off = np.exp(0.6 * z)[:, None] * rng.laplace(size=(400, 2)) * [1.0, 50.0]
-    grid = np.linspace(0, 1, 201)
-    logs = [
-        stats.laplace(0, np.abs(off / np.exp(c * z)[:, None]).mean(axis=0) * np.exp(c * z)[:, None])
-        .logpdf(off)
-        .sum()
-        for c in grid
-    ]
-    assert_allclose(trusted(off, z), grid[np.argmax(logs)], atol=0.01)
-    assert trusted(rng.standard_normal((400, 1)) * np.exp(-z)[:, None], z) < 1e-4
 
 
 def test_sizes_have_a_floor():

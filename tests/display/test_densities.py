@@ -46,6 +46,16 @@ def two(request, data):
 AT = np.array([[0.2, 0.5], [0.8, 0.5]])
 
 
+def test_rows_that_the_model_counts_once_may_be_given_as_to_fit(data):
+    X, Y = (np.vstack([part, part]) for part in data)
+    with pytest.warns(km.NumericalWarning, match="150 of 300 rows are copies"):
+        model = km.ConditionalDensity().fit(X[:, :1], Y[:, 0])
+    assert Ridges.from_estimator(model, [[0.2]], Y[:, 0]).near is None
+    assert len(Map.from_estimator(model, X[:, :1], Y[:, 0]).x) == 300
+    with pytest.raises(ValueError, match="y has 301 rows"):
+        Ridges.from_estimator(model, [[0.2]], np.arange(301.0))
+
+
 class TestRidges:
     def test_densities_are_those_of_the_model(self, one):
         display = Ridges.from_estimator(one, AT)

@@ -20,11 +20,11 @@ from kernelmean.core.saving import _rebuild
 from kernelmean.features.neural import (
     Neural,
     _Pairs,
-    _seeded,
     _standards,
     convolutions,
     joint_loss,
 )
+from kernelmean.features.training import seeded
 
 SIDE = 10
 QUICK = {"n_features": 8, "n_targets": 40, "training": km.Training(max_epochs=3), "device": "cpu"}
@@ -126,7 +126,7 @@ def problem(pairs, **settings) -> tuple:
     features.centre_, features.width_ = _standards(X, None)
     targets = km.RandomFourier(40).fit_transform(Z, km.Gaussian(0.5))
     weights = np.linspace(0.5, 2, len(X))
-    with _seeded(0, torch.device("cpu")):
+    with seeded(0, torch.device("cpu")):
         network = features._build(8)
     return _Pairs(features, X, targets, weights, torch.device("cpu")), network
 

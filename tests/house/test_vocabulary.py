@@ -20,8 +20,12 @@ from version1_questions import LINE, PLANE
 
 import kernelmean as km
 from kernelmean.core.interval import Interval
+from kernelmean.densities.laws import MovedLaws
+from kernelmean.embedding.bend import Bend
 from kernelmean.embedding.law import Law
+from kernelmean.embedding.move import Move
 from kernelmean.embedding.scored import Scored
+from kernelmean.embedding.wide import Wide
 from kernelmean.statespace.backbone import Transform
 from kernelmean.statespace.results import LineForecast
 
@@ -87,6 +91,22 @@ SINGLE: dict[str, tuple[Callable[[], Any], int]] = {
     "KernelBayesFilter.start": (lambda: loaded("filter_importance").start(), 2),
     "KernelHMM.start": (lambda: loaded("hmm").start(), 1),
     "KernelStateSpace.start": (lambda: loaded("state_space").start(), 1),
+}
+
+
+def bent(column: int | None = None) -> Any:
+    """Of two columns or one, widened and moved on a bent scale, each with a share of a wide law."""
+    of = loaded("density_two_columns").at(LINE).embedding
+    shift = np.linspace(0.0, 0.5, 6)[:, None] * [1.0, 2.0]
+    bend = Bend(*(np.array(a) for a in ([0.0, -1.0], [0.3, 0.5], [-1.0, -0.5], [2.0, 2.0])))
+    laws = MovedLaws(of, Move(shift, 0.8 + shift, bend), Wide.of(of.points, 0.05))
+    return laws if column is None else laws.marginal(column)
+
+
+LAWS |= {
+    "MeanEmbedding, of a bandwidth": (lambda: loaded("embedding_batch").carrying(0.4), 3, 1),
+    "MovedLaws, bent": (partial(bent, 0), 6, 1),
+    "MovedLaws, bent, two columns": (bent, 6, 2),
 }
 BASES = {"_Steps", "ObservationLaw", "ShiftedLaw"}
 WITHIN = {"LineBelief"}  # a belief beside a backbone: its law is that of the forecasts
@@ -216,6 +236,54 @@ class TestLaws:
     def test_nothing_of_it_is_an_estimator(self, law):
         parts = vars(law[0]).values() if hasattr(law[0], "__dict__") else ()
         assert not [part for part in parts if hasattr(part, "fit") and hasattr(part, "get_params")]
+
+
+INDEXED = [name for name, (make, *_) in LAWS.items() if hasattr(make(), "__getitem__")]
+
+
+class TestSome:
+    """Some of a batch answer what the batch answers for them."""
+
+    @pytest.fixture(params=INDEXED)
+    def batch(self, request):
+        it = LAWS[request.param][0]()
+        # without a bandwidth a batch has one for all members, from all of them
+        return it.carrying(0.4) if isinstance(it, km.MeanEmbedding) and not it.bandwidth else it
+
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_as_the_batch(self, batch, verb):
+        Y = np.random.default_rng(0).uniform(0.1, 1.0, size=(7, batch.mean().shape[1]))
+
+        def answer(it, one: bool = False) -> np.ndarray:
+            if verb != "to_frame":
+                return VERBS[verb][0](it, Y)
+            frame = it.to_frame().to_numpy(dtype=float)
+            return frame[0] if one else frame
+
+        whole = answer(batch)
+        if verb == "sample":  # what is drawn depends on how many draw
+            whole = np.concatenate([answer(batch[[b]]) for b in range(len(batch))])
+        else:
+            for some in ([2, 0], slice(1, 3), np.arange(len(batch)) > 0):
+                assert_allclose(answer(batch[some]), whole[some], rtol=1e-7, atol=1e-12)
+        for b in (0, -1, np.int64(1)):
+            assert_allclose(answer(batch[b], one=True), whole[b], rtol=1e-7, atol=1e-12)
+
+    def test_one_after_the_other(self, batch):
+        assert_allclose([it.quantile(0.2) for it in batch], batch.quantile(0.2))
+        with pytest.raises(IndexError):
+            batch[len(batch)]
+
+    def test_saved(self, batch, tmp_path):
+        batch[1].save(tmp_path / "one.km")
+        one = km.load(tmp_path / "one.km")
+        assert_allclose(one.quantile([0.2, 0.8]), batch.quantile([0.2, 0.8])[1])
+
+    def test_columns(self, batch):
+        Y = np.linspace(0.1, 1.0, 5)
+        whole, one = batch.marginal(0), batch[1].marginal(0)
+        assert_allclose(one.density(Y), whole.density(Y)[1], rtol=1e-9, atol=1e-12)
+        assert_allclose(one.interval().upper, whole.interval().upper[1], rtol=1e-9)
 
 
 # --------------------------------------------------------------------------- every module and class

@@ -226,3 +226,30 @@ def test_instruments_of_few_values_want_evidence_for_more_than_a_line():
     bent = km.KernelIV().fit(x[:, None], x**2 + e, z[:, None])
     assert (line.trend_, line.reg_stage2_ > 1e12) == (1, True)
     assert (bent.trend_, bent.reg_stage2_ > 1e12) != (1, True)
+
+
+@pytest.mark.parametrize("forms", [{"*": "linear"}, {"x0": "linear"}])
+@pytest.mark.parametrize("split", ["loo", 2, 5, 0.5])
+def test_lines_have_a_first_stage_of_their_own(forms, split):
+    rng = np.random.default_rng(0)
+    Z, C, e = rng.normal(size=(4000, 2)), rng.normal(size=(4000, 1)), rng.normal(size=4000)
+    X = (Z.sum(axis=1) + C[:, 0] + e + rng.normal(size=4000))[:, None]
+    iv = km.KernelIV(forms, split=split).fit(X, 2 * X[:, 0] - C[:, 0] + e, Z, C)
+    assert iv.average_derivative().value == pytest.approx(2.0, abs=0.15)  # 3 s.e. of halves
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_binary_regressor_beside_bent_controls_has_the_slope_of_least_squares(seed):
+    rng = np.random.default_rng(seed)
+    n = 500
+    C, z, e = rng.normal(size=(n, 1)), rng.integers(0, 2, n) - 0.5, rng.normal(size=n)
+    x = (1.2 * z + 0.5 * C[:, 0] + 0.7 * e + 0.7 * rng.normal(size=n) > 0).astype(float)
+    y = x + np.sin(2 * C[:, 0]) + e
+    W, Q = (np.column_stack([np.ones(n), v, C, np.sin(2 * C)]) for v in (x, z))
+    line = np.linalg.solve(Q.T @ W, Q.T @ y)
+    left = Q * (y - W @ line)[:, None]
+    A = np.linalg.inv(Q.T @ W)
+    error = (A @ left.T @ left @ A.T)[1, 1] ** 0.5
+    told = km.KernelIV().fit(x[:, None], y, z[:, None], C).average_derivative()
+    assert abs(told.value - line[1]) < error
+    assert 0.8 * error < told.error < 1.8 * error  # the shape of the control has to be learned

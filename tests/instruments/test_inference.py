@@ -91,6 +91,25 @@ class TestSlopes:
         assert one.value[0] == pytest.approx(iv.average_derivative().value)
         assert one.error[0] == pytest.approx(iv.average_derivative().error, rel=1e-6)
 
+    @pytest.mark.parametrize(
+        ("values", "at", "below", "above"),
+        [
+            ([0, 1], [-1, 0, 0.5, 1, 2], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]),
+            ([0, 1, 4], [-1, 0, 1, 2, 4, 5], [0, 0, 0, 1, 1, 1], [1, 1, 4, 4, 4, 4]),
+        ],
+    )
+    def test_few_values_tell_slopes_between_neighbours(self, values, at, below, above):
+        rng = np.random.default_rng(6)
+        Z, e, C = rng.normal(size=(300, 1)), rng.normal(size=300), rng.normal(size=(300, 1))
+        order = np.searchsorted([-0.5, 0.5], Z[:, 0] + e, "left") % len(values)
+        x = np.array(values, float)[order]
+        iv = km.KernelIV(km.Laplace(0.5)).fit(x[:, None], np.sin(3 * x) * C[:, 0] + e, Z, C)
+        below, above = np.array(below, float), np.array(above, float)
+        c = np.linspace(-1, 1, len(at))
+        one, zero = (iv.predict(np.column_stack([end, c])) for end in (above, below))
+        found = iv.derivative(np.column_stack([at, c]), column=0)
+        assert_allclose(found, (one - zero) / (above - below), rtol=1e-9, atol=1e-12)
+
     def test_a_kernel_with_a_kink_has_none(self):
         X, y, Z = market()
         iv = km.KernelIV(kernel_x=km.Laplace(1.0)).fit(X, y, Z)

@@ -93,6 +93,22 @@ class TestPosterior:
         top = law.density(grid).max(axis=1)
         assert_array_equal(np.diag(law.density(law.mode())) > 0.999 * top, True)
 
+    def test_densities_of_one_column_are_of_order_four(self, folded, rng):
+        X, Z = folded
+        model = km.KernelBayes().fit(X, Z)
+        law, y = model.posterior([[0.7], [1.3]]), np.linspace(-2, 2, 9)
+        rows = model._rows(None, None)
+        known = rows.points, rows.Phi, rows.beta, model.regularisers()[1]
+        assert law.bandwidth[0] == pytest.approx(width.FLAT * width_of(model.kernel_z_, *known)[0])
+        same = km.MeanEmbedding(law.points, law.weights, km.Gaussian4(law.bandwidth[0]))
+        assert_allclose(law.density(y), same.density(y, law.bandwidth))
+        assert_allclose(law.mode(), same.carrying(law.bandwidth).mode())
+        assert law.kernel == model.kernel_z_
+        both = km.KernelBayes().fit(X, np.hstack([Z, rng.normal(size=Z.shape)])).posterior([[1.2]])
+        plain = km.MeanEmbedding(both.points, both.weights, both.kernel)
+        some = rng.normal(size=(5, 2))
+        assert_allclose(both.density(some), plain.density(some, both.bandwidth))
+
     def test_quantiles_stay_those_of_the_weights(self, folded):
         model = km.KernelBayes().fit(*folded)
         law = model.posterior([[0.7], [1.3]])

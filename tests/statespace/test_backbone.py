@@ -91,7 +91,6 @@ def test_forecasts_are_those_of_the_joint_normal_law(d, sure):
     seen = np.array([1, 1, 1, 1, 0, 0, 1, 1], dtype=bool)
     if not sure:
         seen[2] = False
-    m = replace(m, first=replace(m.first, cov=None)) if sure else m
     track = m.track(Y, seen, [slice(0, n)])
     for t in range(n):
         known = np.flatnonzero(np.repeat(seen[:t], d))
@@ -99,16 +98,6 @@ def test_forecasts_are_those_of_the_joint_normal_law(d, sure):
         law, spread = given(mean, cov, known, Y.ravel()[known], wanted)
         assert_allclose(track.mean[t], law, atol=1e-8)
         assert_allclose(track.wide[t] + m.cov, spread, atol=1e-7)
-
-
-def test_far_ahead_is_the_same_recursion():
-    m, n = line(2), 9
-    mean, cov = dense(m, n)
-    Y = np.random.default_rng(2).multivariate_normal(mean, cov).reshape(n, 2)
-    means = m.along(Y, np.ones(n, bool), slice(0, 4))[1]
-    known = np.arange(8)
-    law, _ = given(mean, cov, known, Y.ravel()[known], np.arange(16, 18))
-    assert_allclose(m.far(means[-1:], np.array([4]), 4)[0], law, atol=1e-7)
 
 
 def test_what_is_undelayed_is_the_recursion():
@@ -121,7 +110,7 @@ def test_what_is_undelayed_is_the_recursion():
 
 def test_responses_are_differences_of_paths():
     m, steps = line(2), 5
-    start = replace(m.first, cov=None)
+    start = replace(m.first, cov=np.zeros_like(m.first.cov))
     e = np.zeros((3, steps, 2))
     e[1, 0, 0] = e[2, 0, 1] = 1.0
     paths = m.paths(start, e, None, np.random.default_rng(0))
@@ -661,12 +650,13 @@ def test_shrunk_innovations_leave_their_row_out():
     assert_allclose(s.fitted(Form(2))[1][rows[10]], want, rtol=1e-7)
 
 
-def test_no_local_trend_is_taken_unasked():
-    """Differences with both lags and a memory go on after a break."""
-    found = list(lines.forms(4, km.Backbone()))
-    assert not [f for f in found if f.difference and f.memory and f.order]
-    asked = list(lines.forms(4, km.Backbone(order=4, difference=1)))
-    assert [f for f in asked if f.memory and f.order == 4]
+def test_no_constant_of_a_difference_is_taken_unasked():
+    """It would go on for ever as it is; what is left of a line is shrunk by its doubt."""
+    found = [form for form in lines.forms(4, km.Backbone()) if form.difference]
+    assert {form.trend for form in found} == {"n"}
+    assert {form.order for form in found if form.memory} == {4}
+    asked = lines.forms(4, km.Backbone(trend="c", difference=1))
+    assert {form.trend for form in asked} == {"c"}
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e6])
@@ -679,12 +669,17 @@ def test_a_dozen_rows_have_a_line(unit):
 
 
 def test_columns_that_are_copies():
-    """The covariance of their errors is singular: they ended in a LinAlgError."""
+    """The covariance of their errors is singular: they ended in a LinAlgError.
+
+    Lags of a column's own are shrunk otherwise than those of others, so that forecasts of a copy
+    are no exact copies: they are within a tenth of their standard deviation.
+    """
     y = 50 + 0.3 * np.arange(80) + np.random.default_rng(0).standard_normal(80)
     Y = np.column_stack([y, 2 * y + 1])
     model = km.KernelStateSpace().fit(Y)
     ahead = model.forecast(Y, 2)
-    assert_allclose(ahead.mean()[:, 1], 2 * ahead.mean()[:, 0] + 1, rtol=1e-4)
+    off = ahead.mean()[:, 1] - 2 * ahead.mean()[:, 0] - 1
+    assert (abs(off) < 0.1 * ahead.std()[:, 1]).all()
     assert np.isfinite(model.log_predictive(Y)).all()
 
 

@@ -25,6 +25,8 @@ class Commands(TyperGroup):
         """Run a command."""
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
+            if code == 130:  # what typer makes of Ctrl-C
+                raise KeyboardInterrupt
         except UserError as err:
             fail(str(err), err.code)
         except UsageError as err:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NoReturn, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
@@ -27,56 +27,51 @@ from .tables import Blocks, Table, read_blocks, read_table, split_names
 from .words import Texts
 
 HERE = Path()  # stands for the folder of the command's own name
+SAY = Texts("shared")
 
 KernelName = StrEnum("KernelName", [*TUNED, "linear"])  # type: ignore[misc]
 GAUSSIAN = KernelName("gaussian")
-RuleName = StrEnum("RuleName", ["importance", "squared"])
-Data = Annotated[
-    Path, typer.Argument(help="A CSV or Parquet file, or a folder of Parquet.", show_default=False)
-]
-Kernel = Annotated[KernelName, typer.Option(help="Kernel on what is known.")]
-Rule = Annotated[RuleName, typer.Option(help="Form of kernel Bayes' rule.")]
+Data = Annotated[Path, typer.Argument(help=SAY("options", "DATA"), show_default=False)]
 
 
 class Names(list[str]):
     """Columns by name."""
 
 
-def columns(option: str, help_: str) -> Any:
+def columns(name: str, help_: str) -> Any:
     """An option that names columns."""
-    read = partial(split_names, option=option)
-    return typer.Option(
-        option, help=f"{help_}, by commas.", parser=read, metavar="NAMES", show_default=False
-    )
+    read = partial(split_names, option=name)
+    help_ = f"{help_}, by commas."
+    return typer.Option(name, help=help_, parser=read, metavar="NAMES", show_default=False)
 
 
-def option(say: Texts, name: str, read: Callable[[str], Any] | None = None, word="TEXT") -> Any:
-    """An option whose help is in the texts; `read` makes a value of what is typed.
+def option(say: Texts, *names: str, **more: Any) -> Any:
+    """An option by its names (`--a`, or `--a/--no-a`), whose help is in the texts."""
+    return typer.Option(*names, help=say("options", names[0].partition("/")[0]), **more)
 
-    What `read` cannot make a value of (ValueError, KeyError) is refused by what is `needed`.
+
+def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT") -> Any:
+    """An option of which `read` makes a value.
+
+    What it cannot make a value of (ValueError, KeyError) is refused by what is `needed`.
     """
 
-    def typed(text: str) -> Any:
+    def parser(text: str) -> Any:
         try:
-            return (read or str)(text)
+            return read(text)
         except (ValueError, KeyError) as err:
-            needed = " ".join(say.content["needed"][name].split())
-            needed = needed.format(kernels=", ".join(KernelName))
+            needed = say("needed", name, kernels=", ".join(KernelName))
             raise UserError(f"{name} is {text!r}; {needed} needed") from err
 
-    switch = "--tune/--no-tune" if name == "--tune" else name
-    more = {} if read is None else {"parser": typed, "metavar": word}
-    return typer.Option(switch, help=" ".join(say.content["options"][name].split()), **more)
+    return option(say, name, parser=parser, metavar=word)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """The options that every command has."""
 
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say only where the results are.")] = False
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Explain every number, and tell how long it took.")
-    ] = False
+    quiet: Annotated[bool, option(SAY, "--quiet")] = False
+    verbose: Annotated[bool, option(SAY, "--verbose")] = False
 
     def stage(self, what: str, bars: bool = False) -> AbstractContextManager[None]:
         """Tell what is being done; `bars` where the work has progress bars of its own."""
@@ -87,35 +82,36 @@ class Talk:
 class Writing(Talk):
     """The options of commands that write files."""
 
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = HERE
+    out: Annotated[Path, option(SAY, "--out")] = HERE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared(Writing):
     """The options that commands on tables have in common."""
 
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0
-    level: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="Level of intervals and limits.")
-    ] = 0.95
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows with a missing value.")
-    ] = False
-    sep: Annotated[str, typer.Option(help="Separator of a CSV file.")] = ","
-    decimal: Annotated[str, typer.Option(help="Decimal mark of a CSV file.")] = "."
-    chunksize: Annotated[
-        int | None, typer.Option(min=1, help="Rows of a block, for files larger than memory.")
-    ] = None
-    at_once: ClassVar = "this command asks about all rows at once"
+    seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
+    level: Annotated[float, option(SAY, "--level", min=0.01, max=0.99)] = 0.95
+    drop_missing: Annotated[bool, option(SAY, "--drop-missing")] = False
+    sep: Annotated[str, option(SAY, "--sep")] = ","
+    decimal: Annotated[str, option(SAY, "--decimal")] = "."
+    chunksize: Annotated[int | None, option(SAY, "--chunksize", min=1)] = None
+    say: ClassVar[Texts]  # of the command; `at_once`: what does not go block by block
 
-    def refuse_blocks(self) -> NoReturn:
-        """Say what does not go block by block."""
-        raise UserError(f"--chunksize reads files block by block, but {self.at_once}")
+    def refuse(self, clashes: Mapping[str, bool]) -> None:
+        """Options that do not go together, by the name of what is then said."""
+        for name, clash in clashes.items():
+            if clash:
+                raise UserError(self.say("clashes", name))
+
+    def refuse_blocks(self, given: bool = True) -> None:
+        """What does not go block by block, where blocks are asked for."""
+        if given and self.chunksize is not None:
+            why = self.say("at_once")
+            raise UserError(f"--chunksize reads files block by block, but {why}")
 
     def table(self, path: Path) -> Table:
         """The content of a file."""
-        if self.chunksize is not None:
-            self.refuse_blocks()
+        self.refuse_blocks()
         return read_table(path, self.sep, self.decimal)
 
     def numbers(self, path: Path, roles: Mapping[str, Sequence[str]]) -> tuple[Any, Any]:
@@ -190,7 +186,10 @@ class Command:
         """What the command finds when these words are typed after it; nothing is written."""
         app = typer.Typer(add_completion=False)
         self.register(app, lambda **given: self.run(self._options(given), **given))
-        return typer.main.get_command(app)(words, standalone_mode=False)
+        report = typer.main.get_command(app)(words, standalone_mode=False)
+        if not isinstance(report, Report):  # typer makes a number of Ctrl-C
+            raise KeyboardInterrupt
+        return report
 
     def _options(self, given: dict[str, Any]) -> Talk:
         """The options, taken out of all that is given."""

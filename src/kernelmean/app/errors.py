@@ -38,7 +38,7 @@ def noted() -> Iterator[list[str]]:
     with refusals(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", checks.NumericalWarning)
         yield said
-    said.extend(dict.fromkeys(str(w.message) for w in caught))
+    said.extend(dict.fromkeys(f"{str(w.message).rstrip('.')}." for w in caught))
 
 
 @contextmanager

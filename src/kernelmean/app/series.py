@@ -8,37 +8,26 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ..core.labels import Labels
 from ..core.sequences import check_sequences
 from ..display.states import following
-from . import words
+from . import tables, words
+from .command import Names, Shared, columns, option
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table, check_enough, check_varying, complete, free_name, to_csv
+from .tables import Table
 
 SMALLEST = 50  # rows
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
-BEFORE = 40  # rows drawn before a forecast
+BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
 
-DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
 ENDS = ("mean", "lower", "upper")
 
-SequenceColumn = Annotated[str | None, typer.Option(help="Column that tells sequences apart.")]
-TimeColumn = Annotated[
-    str | None, typer.Option(help="Column of dates or numbers that names the rows.")
-]
-Steps = Annotated[
-    int,
-    typer.Option(
-        "--forecast", "--horizon", min=0, max=100_000, help="Rows to forecast after the last."
-    ),
-]
-Refine = Annotated[
-    bool, typer.Option("--refine/--no-refine", help="Whether EM follows the moments.")
-]
+SAY = words.Texts("series")
+Apart = Annotated[str | None, option(SAY, "--sequence")]
+Steps = Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)]
 
 
 @dataclass(frozen=True)
@@ -125,7 +114,7 @@ class Rows:
         frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
         if self.times is not None:
             ahead = [times_ahead(self.times[s], steps) for s in self.slices]
-            frame.insert(0, free_name(str(self.labels[1]), frame), np.concatenate(ahead))
+            frame.insert(0, tables.free_name(str(self.labels[1]), frame), np.concatenate(ahead))
         return self._named(frame, np.repeat(np.arange(count), steps))
 
     def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
@@ -167,19 +156,34 @@ def part(display: Any, rows: slice, longest: int) -> Any:
 # ---------------------------------------------------------------- the file
 
 
-def read_series(s: Any, table: Table, change: Callable | None = None) -> Rows:
-    """The columns of settings `s` in a file, changed; an empty field is a missing value."""
-    apart = {"--sequence": s.sequence, "--time": s.time}
-    roles = {option: [name] for option, name in apart.items() if name is not None}
-    table.asked_for({"--columns": s.columns, **roles})
-    frame = table.numbers_with_gaps({"--columns": s.columns})
-    frame = frame if change is None else change(frame)
-    if s.drop_missing:
-        frame = complete(frame, table.path, drop_missing=True)
-    rows = Rows.of(frame, table, s.sequence, s.time)
-    check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
-    check_varying(frame)
-    return rows
+@dataclass(frozen=True)
+class Settings(Shared):
+    """The options of commands that learn from a series alone."""
+
+    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
+    sequence: Apart = None
+    time: Annotated[str | None, option(SAY, "--time")] = None
+    forecast: Steps = 0
+    refine: Annotated[bool, option(SAY, "--refine/--no-refine")] = True
+
+    def changed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """What is learned from, made of the columns."""
+        return frame
+
+    def read(self, table: Table) -> Rows:
+        """The rows of a file; an empty field is a missing value."""
+        apart = {"--sequence": self.sequence, "--time": self.time}
+        roles = {name: [column] for name, column in apart.items() if column is not None}
+        table.asked_for({"--columns": self.columns, **roles})
+        frame = table.numbers_with_gaps({"--columns": self.columns})
+        tables.refuse_empty(frame)
+        frame = self.changed(frame)
+        if self.drop_missing:
+            frame = tables.complete(frame, table.path, drop_missing=True)
+        rows = Rows.of(frame, table, self.sequence, self.time)
+        tables.check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
+        tables.check_varying(frame)
+        return rows
 
 
 def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
@@ -240,7 +244,7 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
         if pd.api.types.is_numeric_dtype(column):
             looks = str(name).lower() in ("time", "date", "year")
         else:
-            looks = column.astype(str).str.match(DATE).all()
+            looks = column.astype(str).str.match(tables.DATE).all()
         if not looks or name in rows.frame:
             continue
         times = _times(column)
@@ -284,6 +288,11 @@ def by_column(
         for j, name in enumerate(names)
         for what, values in answers.items()
     }
+
+
+def numbered(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns name_0, name_1, ... of an array (n, k)."""
+    return {f"{name}_{k}": column for k, column in enumerate(values.T)}
 
 
 def with_ends(law: Any, level: float, *widths: Any) -> dict[str, np.ndarray]:
@@ -337,6 +346,11 @@ def band(axes, table: pd.DataFrame, name: str, t, color: str, label: str) -> Non
     axes.plot(t, mean, color=color, lw=1.8, label=label, marker=marker)
 
 
+def drawn_of(steps: int) -> str:
+    """' The first 400 rows of 1,000.', at the end of a caption."""
+    return f" The first {AFTER} rows of {steps:,}." if steps > AFTER else ""
+
+
 def forecast_figures(
     a: Any, rows: Rows, say: words.Texts, names: Sequence[str], draw: Callable, more: int = 0
 ) -> list[Figure]:
@@ -344,7 +358,7 @@ def forecast_figures(
     caption, steps = say("forecast", level=words.level_words(a.settings.level)), a.settings.forecast
 
     def figure(i: int) -> Figure:
-        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps : (i + 1) * steps]
+        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps :][: min(steps, AFTER)]
 
         def plot(panels) -> None:
             draw(panels, before, after, np.arange(before.start - before.stop + 1, 1))
@@ -355,7 +369,9 @@ def forecast_figures(
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
         count = len(names) + more
-        return Figure.stacked(f"forecast-{i}", f"{rows.which(i)}{caption}", plot, count)
+        return Figure.stacked(
+            f"forecast-{i}", f"{rows.which(i)}{caption}{drawn_of(steps)}", plot, count
+        )
 
     return [figure(i) for i in range(min(DRAWN, len(rows.lengths)))]
 
@@ -374,5 +390,5 @@ def over_time(
 
 def files(name: str, a: Any) -> dict[str, Any]:
     """NAME.csv, what comes next, and the model."""
-    ahead = None if a.ahead is None else to_csv(a.forecasts, rows=False)
-    return {f"{name}.csv": to_csv(a.table), "forecast.csv": ahead, words.MODEL: a.model.save}
+    ahead = None if a.ahead is None else tables.to_csv(a.forecasts, rows=False)
+    return {f"{name}.csv": tables.to_csv(a.table), "forecast.csv": ahead, words.MODEL: a.model.save}

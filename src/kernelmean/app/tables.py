@@ -25,6 +25,7 @@ COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
 MARKED = r"\s*[-+]?[$€£¥]?\s*[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
+DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
 
 
@@ -76,8 +77,9 @@ class Table:
             for name in names:
                 self._check_name(name, option)
                 if name in option_of:
+                    again = "again" if option_of[name] == option else f"to {option}"
                     raise UserError(
-                        f"column {name!r} is given to {option_of[name]} and to {option}; "
+                        f"column {name!r} is given to {option_of[name]} and {again}; "
                         "each column has one part to play"
                     )
                 option_of[name] = option
@@ -215,10 +217,8 @@ def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.Dat
         names = file.schema_arrow.names
         known = [name for name in names if name.strip() in columns]
         few = known if {name.strip() for name in known} == columns else names
-        if size is None:
-            yield file.read().to_pandas()
-        else:
-            yield from (batch.to_pandas() for batch in file.iter_batches(size, columns=few))
+        batches = [file.read()] if size is None else file.iter_batches(size, columns=few)
+        yield from (batch.to_pandas(ignore_metadata=True) for batch in batches)  # the index too
 
 
 @contextmanager
@@ -243,11 +243,7 @@ def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generat
         # the header is read as a row of its own: pandas would rename a repeated name in silence
         read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
         header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
-        read = partial(read, decimal=decimal, low_memory=False)
-        if size is None:
-            yield _with_header(read(), header, path, sep)
-            return
-        with read(chunksize=size) as frames:
+        with read(decimal=decimal, low_memory=False, iterator=True, chunksize=size) as frames:
             for frame in frames:
                 yield _with_header(frame, header, path, sep)
 
@@ -292,11 +288,11 @@ def to_csv(frame: pd.DataFrame, rows: bool = True) -> str:
     return safe.to_csv(index=rows, index_label=label)
 
 
-def answered(name: str, table: pd.DataFrame, rows: Any, answer: Callable) -> dict[str, Any]:
-    """NAME.csv; of rows that are read in blocks a folder, with what is answered about each."""
+def answered(name: str, rows: Any, answer: Callable, known: Any = None) -> dict[str, Any]:
+    """NAME.csv with what is answered, or known; a folder of it where rows are read in blocks."""
     if isinstance(rows, Rows):
         return {name: rows.answers(answer)}
-    return {f"{name}.csv": to_csv(table)}
+    return {f"{name}.csv": to_csv(answer(rows) if known is None else known)}
 
 
 def _is_number(column: pd.Series) -> bool:
@@ -340,6 +336,11 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
         hints.append("; if its commas set thousands apart, take them out of the file")
     if hints:
         return "".join(hints)
+    if texts.str.match(DATE).all():
+        return "; dates are no numbers: count days, months or years in their place"
+    dotless = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    if pd.to_numeric(dotless, errors="coerce").notna().all():
+        return "; if its dots set thousands apart, take them out and add --decimal ','"
     if texts.str.fullmatch(MARKED).all():
         return "; take currency signs, percent signs and commas out of its numbers"
     if len(odd) <= 0.5 * len(present) and odd.nunique() == 1:
@@ -351,6 +352,7 @@ def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.Da
     """The rows without a missing value; such rows are an error unless they may be dropped."""
     missing = frame.isna().sum()
     if missing.any() and not drop_missing:
+        refuse_empty(frame)
         raise UserError(
             f"{path} has missing values: {_counts(missing)}; add --drop-missing to leave out "
             f"{int(frame.isna().any(axis=1).sum())} of {len(frame)} rows"
@@ -372,6 +374,13 @@ def check_varying(frame: pd.DataFrame) -> None:
                 f"column {name!r} is {column.mean():g} in every row; leave it out: a column that "
                 "never changes tells nothing"
             )
+
+
+def refuse_empty(frame: pd.DataFrame) -> None:
+    """Refuse a column without any value."""
+    for name, column in frame.items():
+        if column.isna().all():
+            raise UserError(f"column {name!r} is empty")
 
 
 def _counts(per_column: pd.Series) -> str:

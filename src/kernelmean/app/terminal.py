@@ -22,7 +22,7 @@ err = Console(stderr=True)
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """One line on stderr, then the exit code."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"error: {' '.join(map(str.strip, message.splitlines()))}", file=sys.stderr)
     sys.exit(code)
 
 

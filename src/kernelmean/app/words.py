@@ -6,8 +6,9 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib.resources import files
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,10 @@ class Texts:
         source = files("kernelmean.app") / "texts" / f"{self.name}.toml"
         return tomllib.loads(source.read_text(encoding="utf-8"))
 
-    def __call__(self, key: str, **known: Any) -> str:
-        """One of them, filled in."""
-        return " ".join(self.content[key].split()).format_map(known)
+    def __call__(self, *keys: str, **known: Any) -> str:
+        """One of them, of a table where there are more keys, filled in."""
+        text: Any = reduce(getitem, keys, self.content)
+        return " ".join(text.split()).format_map(known)
 
     def code(self, key: str, imports: str = "", **known: Any) -> str:
         """Lines that begin with loading the model."""
@@ -47,8 +49,7 @@ class Texts:
 
     def facts(self, values: Mapping[str, Any], **known: Any) -> list[tuple[str, str, str]]:
         """Name, value and meaning."""
-        meanings = {name: " ".join(self.content["facts"][name].split()) for name in values}
-        return [(name, v, meanings[name].format_map(known)) for name, v in values.items()]
+        return [(name, value, self("facts", name, **known)) for name, value in values.items()]
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -71,7 +72,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 def some_of(rows: Any, every: Any) -> list[str]:
     """What to say where some rows are looked at, and all are learned from."""
-    if every is rows:
+    if every is rows or len(rows) == every.n:
         return []
     return [
         f"Pictures, shares and tests are of {len(rows):,} of the {every.n:,} rows; the model is of "
@@ -116,8 +117,14 @@ def signed(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """'90%'."""
-    return f"{100 * share:.0f}%"
+    """'90%'; what is nearly all, or nearly nothing, is not said to be.
+
+    >>> percent(0.9), percent(0.999), percent(1.0), percent(0.001)
+    ('90%', '> 99%', '100%', '< 1%')
+    """
+    if 0 < share < 0.005:
+        return "< 1%"
+    return "> 99%" if 0.995 <= share < 1 else f"{100 * share:.0f}%"
 
 
 def level_words(level: float) -> str:

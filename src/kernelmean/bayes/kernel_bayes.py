@@ -47,7 +47,7 @@ from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, support_of
-from ..regression.width import width_of
+from ..regression.width import smoothing, width_of
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
 from .folds import choose_by_folds
@@ -252,13 +252,15 @@ class KernelBayes(Saveable, BaseEstimator):
             normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
-            `kernel_z` are clearly nearer to these. For "density" as `ConditionalDensity.at`.
+            `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
+            for `Gaussian4`. For "density" as `ConditionalDensity.at`.
         """
         law, pairs = self._law(X, prior, supervision)
         if pairs is None:
             return law
         labels, outside = Labels.of(X, self.latent_names_), law.extrapolated
-        return law.carrying(self._width(pairs), labels, outside, steps=True)
+        known = smoothing(self.kernel_z_, self._width(pairs))
+        return law.carrying(labels=labels, extrapolated=outside, steps=True, **known)
 
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""

@@ -157,7 +157,8 @@ def simulate_posterior(
         prior, box, larger = NormalScores.of(source.parameters(PRIOR)), None, 1.0
     look = (lambda *pairs: Adjustment.of(prior, *pairs).at(rows)) if open_ else learn
     for count in later:
-        drawn = arrays.to_numpy(look(theta, data)[0].sample(DRAWS, source.rng))
+        law = look(theta, data)[0]  # with a bandwidth told, it leaves no share to a wide law
+        drawn = arrays.to_numpy(law.sample(DRAWS, source.rng, law.bandwidth))
         box = Box.around(prior, drawn.reshape(DRAWS, -1))
         fresh, larger = draw_inside(source.parameters, box, count)
         kept = box.stretch(theta) <= larger

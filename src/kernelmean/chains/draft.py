@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,6 @@ from .emission import (
     SignedEmissions,
     can_smooth,
     coordinates_of,
-    is_constant,
     one_or_each,
     smoothing_kernel,
 )
@@ -67,7 +67,7 @@ class Draft:
         sequences = check_sequences(lengths, points.shape[0])
         triples_of(seen, sequences)
         there = points if seen.all() else arrays.take(points, np.flatnonzero(seen), axis=0)
-        if is_constant(there):
+        if bool(arrays.namespace(there).all(there == there[:1, :])):
             raise ValueError("X is constant: there are no states to tell apart")
         kernel = fitted_kernel(kernel, there, names=names)
         if features is None:
@@ -204,17 +204,24 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
     numbers, few = draft.rows.stretches(TUNED, STRETCHES)
     target = gamma[numbers]
     scales = SCALES if draft.kernel.scaled(0.5) != draft.kernel else SCALES[:1]
-    found = []
-    for scale in scales:
-        features, O = embedded(draft, gamma, scale)
-        rule = ModelBayes(features, O, 1.0)
-        shares = rule.shares_of(few.points, few.seen)
-        along = chain.along(few.inputs)
-        off = rule.compared(rule.size * REGS, shares, along, few.sequences) - target
-        losses = (off[:, few.seen] ** 2).sum(axis=(1, 2))
-        best = int(np.argmin(losses))
-        found.append((losses[best], replace(rule, reg=float(rule.size * REGS[best]))))
+
+    def off(alpha: np.ndarray) -> float:
+        return ((alpha - target)[few.seen] ** 2).sum()
+
+    found = [best_rule(*embedded(draft, gamma, scale), few, chain, off) for scale in scales]
     return min(found, key=lambda pair: pair[0])[1]
+
+
+def best_rule(
+    features: FeatureMap, O: np.ndarray, few: Rows, chain: Chain, loss: Callable
+) -> tuple[float, ModelBayes]:
+    """The λ at which the filtered probabilities of some rows lose least, and what they lose."""
+    rule = ModelBayes(features, O, 1.0)
+    regs, shares = rule.size * REGS, rule.shares_of(few.points, few.seen)
+    found = rule.compared(regs, shares, chain.along(few.inputs), few.sequences)
+    losses = [loss(alpha) for alpha in found]
+    best = int(np.argmin(losses))
+    return losses[best], replace(rule, reg=float(regs[best]))
 
 
 # ------------------------------------------------------------ from what is asked for to a fit

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 
+from ..core.minimise import descend
 from ..core.saving import Saveable
 from .em import PSEUDO, Climb, Refinement, maximised
 from .markov import Chain, pairs
 
 RIDGES = (30.0, 5.0, 1.0)  # on slopes, one after the other
 WORTH = 3.0  # least gain in the log-likelihood of rows held out
-NEWTON = 2  # steps in an iteration of EM
-HALVINGS = 8  # of a step that leads down
+STEPS = 10  # of L-BFGS in an iteration of EM
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Along(Chain):
 class Driven:
     """EM's step for a driven chain: max Σ_t Σ_ij ξ_tij log Q_ij(u_{t+1}) − λ/2 Σ b².
 
-    ξ_tij = P(x_t = i, x_{t+1} = j | all y). A few steps of Newton for each i, from where the chain
+    ξ_tij = P(x_t = i, x_{t+1} = j | all y). A few steps of L-BFGS for each i, from where the chain
     is. Besides, `PSEUDO` transitions of each kind are taken as seen at mean inputs.
     """
 
@@ -112,63 +111,24 @@ class Driven:
         joint = np.concatenate([joint, np.full_like(joint[:1], PSEUDO)])
         X = np.vstack([old.design(chain.inputs)[1:], np.eye(1, 1 + old.n_inputs)])
         states = zip(old.coefficients, np.moveaxis(joint, 1, 0), strict=True)
-        found = np.stack([Logit(X, N, self.ridge).climbed(start) for start, N in states])
+        found = np.stack([climbed(start, X, N, self.ridge) for start, N in states])
         return replace(new, coefficients=found)
 
 
-@dataclass(frozen=True)
-class Logit:
-    """Σ_t Σ_j N_tj log softmax_j(θ x_t) − λ/2 Σ b², θ = (a, b), (K, 1 + p).
+def climbed(theta: np.ndarray, X: np.ndarray, N: np.ndarray, ridge: float) -> np.ndarray:
+    """A few steps up from θ on Σ_t Σ_j N_tj log softmax_j(θ x_t) − λ/2 Σ b², θ = (a, b).
 
-    Attributes
-    ----------
-    X : array of shape (n, 1 + p)
-        Rows 1, z.
-    N : array of shape (n, K)
-        Weights of what came out.
-    ridge : float
+    Rows 1, z of X, (n, 1 + p), and weights N of what came out, (n, K).
     """
+    total, penalty = N.sum(axis=1, keepdims=True), np.r_[0.0, np.full(X.shape[1] - 1, ridge)]
 
-    X: np.ndarray
-    N: np.ndarray
-    ridge: float
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        at = flat.reshape(theta.shape)
+        logs = log_softmax(X @ at.T, axis=1)
+        slope = (total * np.exp(logs) - N).T @ X + penalty * at
+        return (penalty * at**2).sum() / 2 - (N * logs).sum(), slope.ravel()
 
-    def value(self, theta: np.ndarray) -> float:
-        """At θ."""
-        logs = log_softmax(self.X @ theta.T, axis=1)
-        return float((self.N * logs).sum() - self.ridge / 2 * (theta[:, 1:] ** 2).sum())
-
-    def climbed(self, theta: np.ndarray) -> np.ndarray:
-        """A few steps of Newton up from θ; the least of those that do the same."""
-        value = self.value(theta)
-        for _ in range(NEWTON):
-            step = self.step(theta)
-            for _ in range(HALVINGS):
-                found = self.value(theta + step)
-                if found >= value:
-                    theta, value = theta + step, found
-                    break
-                step = step / 2
-        return theta
-
-    def step(self, theta: np.ndarray) -> np.ndarray:
-        """Newton's, −H⁻¹ times the gradient."""
-        (K, q), total = theta.shape, self.N.sum(axis=1, keepdims=True)
-        p = softmax(self.X @ theta.T, axis=1)
-        gradient = (self.N - total * p).T @ self.X - theta * self.penalty
-        bend = total[:, :, None] * (p[:, :, None] * np.eye(K) - p[:, :, None] * p[:, None, :])
-        H = np.tensordot(bend, self._squares, (0, 0)).swapaxes(1, 2).reshape(K * q, K * q)
-        H += np.diag(np.tile(self.penalty, K))
-        return (np.linalg.pinv(H, rcond=1e-12, hermitian=True) @ gradient.ravel()).reshape(K, q)
-
-    @property
-    def penalty(self) -> np.ndarray:
-        """λ on slopes, (1 + p,)."""
-        return np.r_[0.0, np.full(self.X.shape[1] - 1, self.ridge)]
-
-    @cached_property
-    def _squares(self) -> np.ndarray:
-        return self.X[:, :, None] * self.X[:, None, :]
+    return descend(loss, theta.ravel(), None, STEPS, 1e-12).reshape(theta.shape)
 
 
 # ------------------------------------------------------------ whether inputs help

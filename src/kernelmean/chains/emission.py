@@ -54,12 +54,6 @@ def smoothing_kernel(kernel: Kernel, points) -> Kernel:
     return replace(found, lengthscale=max(found.lengthscale, least))
 
 
-def is_constant(points) -> bool:
-    """Whether all rows are the same."""
-    xp = arrays.namespace(points)
-    return bool(xp.all(points == points[:1, :]))
-
-
 def one_or_each(widths: np.ndarray) -> float | tuple[float, ...]:
     """A bandwidth as one number, or as one for each column."""
     found = tuple(float(w) for w in widths)

@@ -27,11 +27,10 @@ from ..core.threads import doors
 from .draft import Draft, Fit
 from .driven import DrivenChain
 from .emission import EmissionsByState
-from .inputs import as_inputs, check_aligned
 from .markov import Chain
 from .model import FittedChain
 from .results import RegimeBelief, RegimeForecast
-from .rows import Rows, gaps_in, observed
+from .rows import Rows, as_inputs, check_aligned, gaps_in, observed
 
 
 @doors("fit", "score", "log_predictive", "one_step", "forecast")

@@ -15,10 +15,8 @@ from scipy.linalg.blas import dtbsv
 
 SHORTEST = 64  # rows of the shortest block: one that has no time to forget has to be run twice
 LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
-DRIFT = 8  # steps that products of probabilities go without being normalised
 NEAR = 1e-12  # relative difference between states that are the same state
-WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them,
-FAINT = 1e-100  # in one step, and in `DRIFT` steps
+WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
 LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
 FEW = 6  # states up to which a banded system is quicker than blocks side by side
 NATS = 250.0  # by which the size of a linear recursion can grow until it is normalised
@@ -69,7 +67,6 @@ def sweep(
     *,
     backward: bool = False,
     same: Callable | None = None,
-    settled: Callable | None = None,
 ) -> np.ndarray:
     """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
 
@@ -96,9 +93,6 @@ def sweep(
     same : callable, optional
         Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding. None
         is a difference of 1e-12 of each state's largest entry.
-    settled : callable, optional
-        Maps states (B, m) to states of the same meaning, which do not drift: asked every few steps
-        where it would cost too much in all of them.
 
     Returns
     -------
@@ -122,9 +116,8 @@ def sweep(
     states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
     for _ in range(blocks):  # one more block is right for good after each round
-        _run(step, inputs, begins, first, same, settled, starts, states, stale)
+        _run(step, inputs, begins, first, same, starts, states, stale)
         ends = np.vstack([first, states[-1, :-1]])
-        ends = ends if settled is None else settled(ends)
         stale = np.flatnonzero(~same(starts, ends))
         if not stale.size:
             break
@@ -132,7 +125,7 @@ def sweep(
     return states.swapaxes(0, 1).reshape(-1, first.size)[:n][::way]
 
 
-def _run(step, inputs, begins, first, same, settled, starts, states, stale) -> None:
+def _run(step, inputs, begins, first, same, starts, states, stale) -> None:
     """The states of some blocks from their starts on, until they meet those already there."""
     state, anew = starts[stale], begins.any(axis=1)
     blocks = slice(None) if len(stale) == len(starts) else stale  # a slice is not copied
@@ -140,8 +133,6 @@ def _run(step, inputs, begins, first, same, settled, starts, states, stale) -> N
         if anew[t]:
             state = np.where(begins[t, blocks][:, None], first, state)
         state = step(state, inputs[t, blocks])
-        if settled is not None and t % DRIFT == DRIFT - 1:
-            state = settled(state)
         if t % LOOK == LOOK - 1:
             news = ~same(state, states[t, blocks])
             if not news.all():
@@ -191,11 +182,6 @@ def moving(rows, moves, product: Callable = moved) -> tuple[np.ndarray, Callable
     K = moves.shape[1]
     behind = np.hstack([rows, moves.reshape(len(rows), -1)])
     return behind, lambda states, row: product(states, row[:, -K * K :].reshape(-1, K, K))
-
-
-def _into(moves) -> np.ndarray:
-    """Of the step into each row: those of the step out of the row before."""
-    return moves if moves.ndim == 2 else np.roll(moves, 1, axis=0)
 
 
 def _at(moves, t: int | slice) -> np.ndarray:
@@ -302,47 +288,21 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     array([0.5 , 0.22])
     """
     logb, top = relative_logs(logb)
+    K, first = logb.shape[1], chain.startprob
     u = np.exp(logb)
-    u /= u @ np.full((u.shape[1], 1), 1 / u.shape[1])
-    states = _linear(u, chain.transmat, chain.startprob, sequences)
+    u /= u @ np.full((K, 1), 1 / K)
+    states = _linear(u, chain.transmat, first, sequences)
     if states is None:
-        predictions = _products(u, chain.transmat, chain.startprob, sequences)
-        if predictions is None:
-            predictions = _carefully(logb, chain, sequences)
+        rows, move = moving(logb, chain.transmat)
+
+        def predict(prior, row):
+            return move(_posterior(prior, row[:, :K])[0], row)
+
+        predictions = sweep(predict, rows, first, sequences, same=_same_entries)
     else:
         predictions = moved(states, chain.transmat)
-    alpha, evidence = _posterior(before(predictions, chain.startprob, sequences), logb)
+    alpha, evidence = _posterior(before(predictions, first, sequences), logb)
     return alpha, evidence + top
-
-
-def _carefully(logb, chain: Chain, sequences) -> np.ndarray:
-    """Predictions where products underflow."""
-    rows, move = moving(logb, chain.transmat)
-    K = logb.shape[1]
-
-    def predict(prior, row):
-        return move(_posterior(prior, row[:, :K])[0], row)
-
-    return sweep(predict, rows, chain.startprob, sequences, same=_same_entries)
-
-
-def _products(weights, moves, first, sequences, backward: bool = False) -> np.ndarray | None:
-    """s_t ∝ (s_{t-1} ∘ w_t) M, as a `sweep`; None where such products underflow."""
-    rows, move = moving(weights, moves)
-    K = weights.shape[1]
-    ones = np.ones(K)
-
-    def step(state, row):
-        return move(state * row[:, :K], row)
-
-    def settled(states):
-        return states / np.maximum(states @ ones, WEAK)[:, None]
-
-    states = sweep(
-        step, rows, first, sequences, backward=backward, same=_same_entries, settled=settled
-    )
-    total = states @ ones
-    return states / total[:, None] if total.min() > FAINT else None
 
 
 def relative_logs(logb) -> tuple[np.ndarray, np.ndarray]:
@@ -357,12 +317,12 @@ def _posterior(prior, logb) -> tuple[np.ndarray, np.ndarray]:
     """Rows of prior·b/Σ prior·b, and the logarithm of the sum."""
     joint = prior * np.exp(logb)
     total = joint @ np.ones(joint.shape[1])
-    weak = total < WEAK
-    if weak.any():
-        total[weak] = 1.0
+    if total.min() > WEAK:
+        return joint / total[:, None], np.log(total)
+    weak = total <= WEAK
+    total[weak] = 1.0
     alpha, evidence = joint / total[:, None], np.log(total)
-    if weak.any():
-        alpha[weak], evidence[weak] = posterior_in_logs(prior[weak], logb[weak])
+    alpha[weak], evidence[weak] = posterior_in_logs(prior[weak], logb[weak])
     return alpha, evidence
 
 
@@ -434,21 +394,17 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     """
     K = alpha.shape[1]
     uniform = np.full(K, 1 / K)
-    back = np.ascontiguousarray(chain.transmat.swapaxes(-1, -2))
     news = _ratio(alpha, predicted(alpha, chain, sequences))
-    rows, move = moving(news, back)
-
-    def answer(message, row):
-        return _normalised(row[:, :K] * move(message, row), uniform)
-
     messages = _linear(news, chain.transmat, uniform, sequences, backward=True)
     if messages is None:
-        products = _products(news, _into(back), uniform, sequences, backward=True)
-        if products is None:
-            answers = sweep(answer, rows, uniform, sequences, backward=True, same=_same_entries)
-            messages = moved(before(answers, uniform, sequences, backward=True), back)
-        else:
-            messages = before(products, uniform, sequences, backward=True)
+        back = np.ascontiguousarray(chain.transmat.swapaxes(-1, -2))
+        rows, move = moving(news, back)
+
+        def answer(message, row):
+            return _normalised(row[:, :K] * move(message, row), uniform)
+
+        answers = sweep(answer, rows, uniform, sequences, backward=True, same=_same_entries)
+        messages = moved(before(answers, uniform, sequences, backward=True), back)
     return _normalised(alpha * messages, alpha)
 
 
@@ -644,7 +600,9 @@ def draw(chain: Chain, n: int, rng: np.random.Generator) -> np.ndarray:
     array([0, 1, 0, 1, 0])
     """
     uniform = rng.random(n)
-    laws = np.moveaxis(_into(chain.transmat), -2, 0)
+    moves = chain.transmat
+    into = moves if moves.ndim == 2 else np.roll(moves, 1, axis=0)  # of the step into each row
+    laws = np.moveaxis(into, -2, 0)
     moves = np.column_stack([_inverse(law, uniform) for law in laws])
     moves[0] = _inverse(chain.startprob, uniform[:1])
     return _follow(moves)

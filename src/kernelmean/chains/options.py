@@ -7,29 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core.checks import check_count, check_positive
-from ..core.parameters import Options, count, each, optional, positive
+from ..core.parameters import Options, Rule, count, each, either, optional, positive
 
 
-def pair(value, name: str) -> None:
-    """Two numbers that are not negative."""
-    if np.shape(value) != (2,):
-        raise ValueError(f"{name} is {value!r}; two numbers are needed")
-    for number in value:
-        check_positive(number, name, zero=True)
+def several(rule: Rule, needed: str, *counts: int) -> Rule:
+    """As many numbers as `needed` says, each as the rule says."""
 
+    def numbers(value, name: str) -> None:
+        if np.ndim(value) > 1 or np.size(value) not in counts:
+            raise ValueError(f"{name} is {value!r}; {needed} are needed")
+        each(rule)(tuple(value) if np.ndim(value) else value, name)
 
-def direction_count(value, name: str) -> None:
-    """A whole number, or "auto"."""
-    if value != "auto":
-        check_count(value, name, minimum=0)
-
-
-def one_or_two(value, name: str) -> None:
-    """A positive number, or two."""
-    if np.shape(value) not in ((), (1,), (2,)):
-        raise ValueError(f"{name} is {value!r}; one or two numbers are needed")
-    each(positive())(tuple(value) if np.ndim(value) else value, name)
+    return numbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,9 +73,9 @@ class EM(Options):
         "n_init": optional(count()),
         "max_iter": optional(count()),
         "tol": optional(positive()),
-        "directions": direction_count,
-        "guard": optional(one_or_two),
-        "penalty": optional(pair),
+        "directions": either(count(minimum=0), "auto"),
+        "guard": optional(several(positive(), "one or two numbers", 1, 2)),
+        "penalty": optional(several(positive(zero=True), "two numbers", 2)),
     }
 
 

@@ -16,10 +16,9 @@ from ..core.labels import Labels
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
-from .inputs import as_inputs
 from .markov import moved
 from .model import FittedChain, draws
-from .rows import gaps_in, observed
+from .rows import as_inputs, gaps_in, observed
 
 
 class ObservationLaw(Law):

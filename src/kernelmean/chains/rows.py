@@ -1,4 +1,4 @@
-"""Observations in the order of time: which are there, and the sequences that they form."""
+"""Observations in the order of time: which are there, their sequences, and known inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, as_points
+from ..core.checks import Array, as_points, check_columns
+from ..core.sequences import check_sequences
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,15 @@ class Rows:
         enough = max(1, round(limit * len(parts) / len(self.seen)))
         chosen = np.unique(np.linspace(0, len(parts) - 1, enough).round().astype(int))
         parts = [parts[i] for i in chosen]
-        stops = np.cumsum([s.stop - s.start for s in parts])
-        rows = np.concatenate([np.arange(s.start, s.stop) for s in parts])
-        sequences = [
-            slice(int(b - (s.stop - s.start)), int(b)) for s, b in zip(parts, stops, strict=True)
-        ]
-        told = (None if a is None else a[rows] for a in (self.gaps, self.inputs))
-        points = arrays.take(self.points, rows, axis=0)
-        return rows, Rows.of(points, self.seen[rows], sequences, *told)
+        return self.at(parts)
+
+    def at(self, parts: list[slice]) -> tuple[np.ndarray, Rows]:
+        """Numbers of the rows of some stretches, and these rows, each stretch a sequence."""
+        numbers = np.concatenate([np.arange(s.start, s.stop) for s in parts])
+        sequences = check_sequences([s.stop - s.start for s in parts], len(numbers))
+        told = (None if a is None else a[numbers] for a in (self.gaps, self.inputs))
+        points = arrays.take(self.points, numbers, axis=0)
+        return numbers, Rows.of(points, self.seen[numbers], sequences, *told)
 
 
 def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
@@ -109,3 +111,29 @@ def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
 def gaps_in(X) -> np.ndarray:
     """Whether each entry is missing."""
     return np.isnan(arrays.to_numpy(as_points(X, "X", one_d=False, gaps=True)))
+
+
+# ------------------------------------------------------------ what is known beforehand
+
+
+def check_aligned(X, inputs) -> None:
+    """Two tables have one index."""
+    tables = hasattr(X, "iloc") and hasattr(inputs, "iloc")
+    if tables and not X.index.equals(inputs.index):
+        raise ValueError("inputs has another index than X; rows of the same times are needed")
+
+
+def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:
+    """Known inputs of n rows, as many columns as there were in fitting."""
+    if count == 0 or (count is None and inputs is None):
+        if inputs is not None:
+            raise ValueError(f"{name} were given, and none in fitting")
+        return None
+    if inputs is None:
+        raise ValueError(f"{name} is None; the model was fitted with {count} of them")
+    found = arrays.to_numpy(as_points(inputs, name))
+    if found.shape[0] != n:
+        raise ValueError(f"{name} has {found.shape[0]} rows; {n} are needed")
+    if count is not None:
+        check_columns(found, count, name, "those of fitting")
+    return found

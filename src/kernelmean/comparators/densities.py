@@ -6,16 +6,16 @@ All have `fit(X, Y)`, `pdf(Y, X, paired=None)`, `score_samples(X, Y)` and `score
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays
-from ..core.checks import as_points, check_columns, check_lengths, pairs_wanted
+from ..core.checks import as_points, check_columns, check_lengths, check_positive, pairs_wanted
 
 CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
 TINY = 1e-100  # weights and kernels below are taken as zero
@@ -39,8 +39,7 @@ class DensityComparator(BaseEstimator):
         """
         points = arrays.to_numpy(as_points(X, "X", min_rows=4, one_d=False))
         validate_data(self, X, skip_check_array=True)
-        values = arrays.to_numpy(as_points(Y, "Y"))
-        check_lengths(len(points), len(values), "X", "Y")
+        values = arrays.to_numpy(as_points(Y, "Y", n=len(points)))
         self._outputs = values.shape[1]
         self._fit(points, values)
         return self
@@ -79,14 +78,15 @@ class DensityComparator(BaseEstimator):
         check_columns(values, self._outputs, "Y", "the model")
         return values, points
 
-    @abstractmethod
-    def _fit(self, X: np.ndarray, Y: np.ndarray) -> None: ...
+    def _fit(self, X: np.ndarray, Y: np.ndarray) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _table(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray: ...
+    def _table(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
+        repeated = (np.broadcast_to(x, (len(Y), len(x))) for x in X)
+        return np.exp([self._log_pairs(Y, rows) for rows in repeated])
 
-    @abstractmethod
-    def _log_pairs(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray: ...
+    def _log_pairs(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
 
 class Expansion(DensityComparator):
@@ -107,17 +107,21 @@ class Expansion(DensityComparator):
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(np.concatenate(sums), 0))
 
-    @abstractmethod
-    def _coefficients(self, X: np.ndarray) -> np.ndarray: ...
+    def _coefficients(self, X: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _functions(self, Y: np.ndarray) -> np.ndarray: ...
+    def _functions(self, Y: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:
     """Slices of the rows of a matrix, of bounded size."""
-    step = max(1, CELLS // columns)
-    return (slice(i, min(i + step, rows)) for i in range(0, rows, step))
+    return gen_batches(rows, max(1, CELLS // columns))
+
+
+def given(value, name: str, default) -> Any:
+    """A positive parameter, or what stands for None."""
+    return default if value is None else check_positive(value, name)
 
 
 def check_varying(X: np.ndarray, name: str, what: str) -> None:

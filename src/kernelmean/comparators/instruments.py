@@ -5,7 +5,6 @@ All have `fit(X, y, Z, C=None)` and `predict(X, C=None)`, with arguments as in `
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,6 @@ from ..core.checks import (
     as_points,
     as_vector,
     check_count,
-    check_lengths,
     check_positive,
     column_names,
     generator,
@@ -100,7 +98,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
     def _instruments(self, Z, n: int) -> np.ndarray:
         if Z is None:
             raise ValueError(f"Z is None; {type(self).__name__} needs instruments")
-        return _points(Z, "Z", n)
+        return arrays.to_numpy(as_points(Z, "Z", n=n))
 
     def _check_columns(self, d: int, names: list[str]) -> None:
         expected = self.n_features_in_ + self._columns_c
@@ -114,25 +112,19 @@ class _Comparator(RegressorMixin, BaseEstimator):
                 f"X and C have the columns {names}; the model was fitted on {self._names}"
             )
 
-    @abstractmethod
-    def _fit(self, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> None: ...
+    def _fit(self, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _predict(self, X: np.ndarray) -> np.ndarray: ...
+    def _predict(self, X: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
 
 def _joined(X, C, min_rows: int = 1) -> tuple[np.ndarray, list[str]]:
     """The columns of X and of C, and the names of those that have any."""
     points = arrays.to_numpy(as_points(X, "X", min_rows=min_rows, one_d=False))
     if C is not None:
-        points = np.hstack([points, _points(C, "C", len(points))])
+        points = np.hstack([points, arrays.to_numpy(as_points(C, "C", n=len(points)))])
     return points, [*(column_names(X) or []), *(column_names(C) or [])]
-
-
-def _points(X, name: str, rows: int) -> np.ndarray:
-    points = arrays.to_numpy(as_points(X, name))
-    check_lengths(rows, len(points), "X", name)
-    return points
 
 
 # ---------------------------------------------------------------- kernel ridge regression
@@ -351,9 +343,7 @@ def _least_squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _halves(n: int, random_state) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the two stages, as `KernelIV(split=0.5)` divides them."""
-    order = np.arange(n)
-    if random_state is not None:
-        order = generator(random_state).permutation(n)
+    order = np.arange(n) if random_state is None else generator(random_state).permutation(n)
     return order[: round(n / 2)], order[round(n / 2) :]
 
 
@@ -611,12 +601,7 @@ class DeepIV(_Comparator):
         return networks.perceptron([inputs, *self.hidden], outputs, dropout)
 
     def _descend(self, network, loss, n: int, decay: float) -> None:
-        """Adam over shuffled batches, with a ridge of `decay` on the weights."""
-        optimiser = networks.adam(network, self.learning_rate, decay)
         size = min(check_count(self.batch_size, "batch_size"), n)
         epochs = max(1, STEPS * size // n) if self.epochs is None else self.epochs
-        network.train()
-        for _ in range(check_count(epochs, "epochs")):
-            networks.descend(optimiser, loss, n, size)
-        network.eval()
-        networks.check_converged(network, "y")
+        for _ in networks.passes(network, loss, n, self, epochs, decay, "y"):
+            pass

@@ -7,8 +7,8 @@ from scipy.special import softmax
 from sklearn.preprocessing import StandardScaler
 
 from ..core import solves
-from ..core.checks import check_count, check_positive, generator
-from .densities import Expansion, blocks, check_varying, exponents, flushed, gaussian, normal
+from ..core.checks import check_count, generator
+from .densities import Expansion, blocks, check_varying, exponents, flushed, gaussian, given, normal
 
 __all__ = ["LeastSquaresCDE"]
 
@@ -76,11 +76,8 @@ class LeastSquaresCDE(Expansion):
 
     def _choose(self, X, Y, order: np.ndarray) -> tuple[float, float]:
         """σ and λ of the least criterion on folds that were left out."""
-        sigmas, regs = BANDWIDTHS, REGS
-        if self.bandwidth is not None:
-            sigmas = np.array([check_positive(self.bandwidth, "bandwidth")])
-        if self.reg is not None:
-            regs = np.array([check_positive(self.reg, "reg")])
+        sigmas = np.atleast_1d(given(self.bandwidth, "bandwidth", BANDWIDTHS))
+        regs = np.atleast_1d(given(self.reg, "reg", REGS))
         folds = np.array_split(order, min(FOLDS, len(X)))
         losses = np.array([self._left_out(X, Y, folds, sigma, regs) for sigma in sigmas])
         i, j = np.unravel_index(np.argmin(losses), losses.shape)

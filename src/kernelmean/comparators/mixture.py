@@ -97,19 +97,12 @@ class MixtureDensityNetwork(DensityComparator):
         self.network_ = networks.perceptron(
             [X.shape[1], *self.hidden], k * (1 + 2 * d), self.dropout
         )
-        optimiser = networks.adam(self.network_, self.learning_rate, DECAY)
-        size = check_count(self.batch_size, "batch_size")
-        patience = check_count(self.patience, "patience")
-        best, self.epochs_ = np.inf, 0
+        patience, best, self.epochs_ = check_count(self.patience, "patience"), np.inf, 0
 
         def loss(rows):
             return -networks.mixture_log_density(self.network_(X[rows]), Y[rows], k).mean()
 
-        for epoch in range(1, check_count(self.epochs, "epochs") + 1):
-            self.network_.train()
-            networks.descend(optimiser, loss, len(X), size)
-            self.network_.eval()
-            networks.check_converged(self.network_, "Y")
+        for epoch in networks.passes(self.network_, loss, len(X), self, self.epochs, DECAY, "Y"):
             held = -networks.mixture_log_density(
                 networks.evaluate(self.network_, X_held), Y_held, k
             ).mean()
@@ -125,7 +118,3 @@ class MixtureDensityNetwork(DensityComparator):
         parameters = networks.evaluate(self.network_, self._scale_x(X)).double()
         logs = networks.mixture_log_density(parameters, self._scale_y(Y).double(), self.components)
         return logs.numpy() - np.log(self._scale_y.spread).sum()
-
-    def _table(self, Y, X) -> np.ndarray:
-        repeated = (np.broadcast_to(x, (len(Y), len(x))) for x in X)
-        return np.exp([self._log_pairs(Y, rows) for rows in repeated])

@@ -6,7 +6,6 @@ Nothing here imports PyTorch before it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ..core.checks import check_count
 from ..core.extras import require
+from ..features.training import seeded as seeded
 
 __all__ = ["mixture_log_density"]
 
@@ -34,32 +34,32 @@ def perceptron(widths: Sequence[int], outputs: int, dropout: float) -> Any:
     return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
 
 
-def adam(network, learning_rate: float, decay: float) -> Any:
-    """Adam, with a ridge of `decay` on the weights."""
+def passes(
+    network, loss: Callable[[Any], Any], n: int, settings, epochs: int, decay: float, name: str
+) -> Iterator[int]:
+    """Adam over n rows in shuffled batches; the number of each pass, after it.
+
+    `settings` has batch_size and learning_rate; `decay` is a ridge on the weights. A ValueError
+    about the argument `name` says that weights are no longer finite.
+    """
     import torch
 
-    named = list(network.named_parameters())
+    size, named = check_count(settings.batch_size, "batch_size"), list(network.named_parameters())
     groups = [  # weights, with the gradient 2·decay·W of their ridge, and biases, without
         {"params": [p for n, p in named if n.endswith("weight")], "weight_decay": 2 * decay},
         {"params": [p for n, p in named if n.endswith("bias")]},
     ]
-    return torch.optim.Adam(groups, lr=learning_rate, fused=True)
-
-
-def descend(optimiser, loss: Callable[[Any], Any], n: int, size: int) -> None:
-    """One pass over n rows in shuffled batches."""
-    import torch
-
-    for rows in torch.randperm(n).split(size):
-        optimiser.zero_grad()
-        loss(rows).backward()
-        optimiser.step()
-
-
-def check_converged(network, name: str) -> None:
-    """A ValueError about the argument `name`, if weights are no longer finite."""
-    if not all(p.isfinite().all() for p in network.parameters()):
-        raise diverged(name)
+    optimiser = torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)
+    for epoch in range(1, check_count(epochs, "epochs") + 1):
+        network.train()
+        for rows in torch.randperm(n).split(size):
+            optimiser.zero_grad()
+            loss(rows).backward()
+            optimiser.step()
+        network.eval()
+        if not all(p.isfinite().all() for p in network.parameters()):
+            raise diverged(name)
+        yield epoch
 
 
 def diverged(name: str) -> ValueError:
@@ -122,13 +122,3 @@ def evaluate(network, X) -> Any:
 
     with torch.no_grad():
         return network(X)
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Torch's generator for the processor seeded inside, and as it was outside."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import ndtr
 
-from ..core.checks import check_count, check_positive, generator
+from ..core.checks import check_count, generator
 from ..kernels import median_lengthscale
-from .densities import Expansion, check_varying, exponents, gaussian
+from .densities import Expansion, check_varying, exponents, gaussian, given
 
 __all__ = ["ConditionalDensityOperator"]
 
@@ -81,8 +81,8 @@ class ConditionalDensityOperator(Expansion):
                 f"X has {n} rows and reference is {m}; ConditionalDensityOperator solves systems "
                 f"of that size and takes at most {LARGEST}: thin the rows"
             )
-        self.reg_ = _given(self.reg, "reg", m**-0.5)
-        self.reg_reference_ = _given(self.reg_reference, "reg_reference", m**-1.5)
+        self.reg_ = given(self.reg, "reg", m**-0.5)
+        self.reg_reference_ = given(self.reg_reference, "reg_reference", m**-1.5)
         self._low, self._high = Y.min(axis=0), Y.max(axis=0)
         check_varying(Y, "Y", "density")
         self.reference_ = generator(self.random_state).uniform(self._low, self._high, (m, len(Y.T)))
@@ -118,7 +118,3 @@ class ConditionalDensityOperator(Expansion):
     def _functions(self, Y) -> np.ndarray:
         inside = np.all((self._low <= Y) & (self._high >= Y), axis=1)
         return inside[:, None] * gaussian(Y, self.reference_, self.lengthscale_y_)
-
-
-def _given(value, name: str, default: float) -> float:
-    return default if value is None else check_positive(value, name)

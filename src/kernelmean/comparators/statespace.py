@@ -5,7 +5,6 @@ The regressions have `fit(X)` and `predict(X)`, which forecasts every row from t
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -63,11 +62,11 @@ class LaggedComparator(BaseEstimator):
         forecasts = self._predict((points[:, 0] - self._mean) / self._scale)
         return (self._mean + self._scale * forecasts)[:, None]
 
-    @abstractmethod
-    def _fit(self, y: np.ndarray) -> None: ...
+    def _fit(self, y: np.ndarray) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _predict(self, y: np.ndarray) -> np.ndarray: ...
+    def _predict(self, y: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
 
 def _lagged(y: np.ndarray, count: int) -> np.ndarray:
@@ -236,7 +235,10 @@ class Garch(BaseEstimator):
         arch = require("arch", "Garch", APP)
         check_choice(self.mean, "mean", ["constant", "zero"])
         returns = arrays.to_numpy(as_vector(r, "r"))
-        _check_returns(returns)
+        if len(returns) < FEWEST:
+            raise ValueError(f"r has {len(returns)} rows; at least {FEWEST} are needed")
+        if np.ptp(returns) == 0:
+            raise ValueError("r is constant; returns with different values are needed")
         self.variance_ = float(returns.var())
         scale, kind = self.variance_**0.5, {"mean": self.mean, "vol": "GARCH", "p": 1, "q": 1}
         model = arch.arch_model(returns / scale, **kind, rescale=False)
@@ -252,13 +254,6 @@ class Garch(BaseEstimator):
         news = self.omega_ + self.alpha_ * shocks[:-1]
         later = lfilter([1.0], [1.0, -self.beta_], news, zi=[self.beta_ * self.variance_])[0]
         return np.append(self.variance_, later)
-
-
-def _check_returns(r: np.ndarray) -> None:
-    if len(r) < FEWEST:
-        raise ValueError(f"r has {len(r)} rows; at least {FEWEST} are needed")
-    if np.ptp(r) == 0:
-        raise ValueError("r is constant; returns with different values are needed")
 
 
 # ---------------------------------------------------------------- the true law's particles

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
@@ -19,6 +19,8 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .stages import within
 
 Array = Any  # an array of any library that speaks the array API
 
@@ -34,18 +36,13 @@ class NumericalWarning(UserWarning):
 _HUSHED: ContextVar[bool] = ContextVar("whether numerical trouble is told elsewhere", default=False)
 
 
-@contextmanager
-def hushed() -> Iterator[None]:
+def hushed() -> AbstractContextManager[None]:
     """No `NumericalWarning` by `warn_numerical`, in this thread and in those that work for it.
 
     What `warnings.catch_warnings` changes is the process's, and would be put back in disorder by
     threads that leave it in another order than they came.
     """
-    before = _HUSHED.set(True)
-    try:
-        yield
-    finally:
-        _HUSHED.reset(before)
+    return within(_HUSHED, True)
 
 
 def warn_numerical(message: str) -> None:
@@ -67,7 +64,7 @@ class NotNumericError(ValueError, TypeError):
 
 
 def as_points(
-    X, name: str = "X", *, min_rows: int = 1, one_d: bool = True, gaps: bool = False
+    X, name: str = "X", *, n: int = 0, min_rows: int = 1, one_d: bool = True, gaps: bool = False
 ) -> Array:
     """Rows of finite numbers: a float64 array of shape (n, d) in the array library of `X`.
 
@@ -76,6 +73,8 @@ def as_points(
     X : array, DataFrame, Series or nested list
     name : str
         The argument's name, for messages.
+    n : int
+        Rows of X, beside which these stand; 0 where they stand alone.
     min_rows : int
         Fewest rows accepted.
     one_d : bool
@@ -91,6 +90,8 @@ def as_points(
         X = X[:, None]
     _check_shape(X, name, min_rows)
     _check_numbers(X, name, gaps)
+    if n:
+        check_lengths(n, X.shape[0], "X", name)
     # sums over columns that lie one after the other, as in DataFrames, would round otherwise
     return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
@@ -207,21 +208,19 @@ def _refuse_odd_columns(X, name: str) -> None:
     twice = [str(c) for c, count in Counter(X.columns).items() if count > 1]
     if twice:
         raise ValueError(f"{name} has more than one column named {', '.join(twice)}; rename them")
-    typed = zip(X.columns, map(str, X.dtypes), strict=True)
-    dates = [str(c) for c, kind in typed if re.match("date|time|period", kind.lower())]
+    kinds = dict(zip(map(str, X.columns), X.dtypes, strict=True))
+    dates = [c for c, kind in kinds.items() if re.match("date|time|period", str(kind).lower())]
     if dates:
         raise ValueError(
             f"{name} has columns of dates {dates}; encode them as numbers or drop them"
         )
-    kinds = (getattr(kind, "kind", "O") for kind in X.dtypes)
-    text = [str(c) for c, kind in zip(X.columns, kinds, strict=True) if kind not in "fiub"]
-    found = {c: np.asarray(X[c], dtype=object) for c in text if c in X.columns}
+    odd = [c for c, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
+    found = {c: np.asarray(X[c], dtype=object) for c in odd if c in X.columns}
     text = [c for c, column in found.items() if _holds_text(column)]
     if text:
-        column = found[text[0]]
-        row = next(i for i, v in enumerate(column) if _is_text(v))
+        row, value = next((i, v) for i, v in enumerate(found[text[0]]) if _is_text(v))
         raise ValueError(
-            f"{name} has text columns {text} ({column[row]!r} in row {row}, counted from 0); "
+            f"{name} has text columns {text} ({value!r} in row {row}, counted from 0); "
             "encode them as numbers or drop them"
         )
 
@@ -380,6 +379,17 @@ def check_target(y) -> None:
         raise ValueError(
             "y is missing: the estimator requires y to be passed, but the target y is None"
         )
+
+
+def as_pairs(estimator, X, y, min_rows: int = 2) -> tuple[Array, Array]:
+    """Rows of X and of a target y for `fit`, which notes the columns of X on the estimator."""
+    points_x = as_points(X, "X", min_rows=min_rows, one_d=False)
+    validate_data(estimator, X, skip_check_array=True)
+    check_target(y)
+    points_y = as_points(y, "y")
+    check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
+    check_library(points_y, points_x, "y", "the rows of X")
+    return frozen(points_x), frozen(points_y)
 
 
 def check_choice(value, name: str, choices: Iterable[str]) -> str:

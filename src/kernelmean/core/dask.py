@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from operator import getitem
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import dask
 import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.highlevelgraph import HighLevelGraph
 
 from .checks import check_lengths, hushed, is_dask
 from .interval import ends, of_ends
 from .moments import FAN
-from .rows import Rows, length, merged, merged_of, numbered, taken, unless_empty
+from .rows import Rows, length, numbered
+
+with contextlib.suppress(ImportError):  # its settings are there before one of them is changed
+    import distributed  # noqa: F401
 
 GRAPH = "100 MB"  # of matrices that may travel with the work: beyond it Dask warns
 
@@ -63,37 +67,31 @@ class DaskRows(Rows):
         """Numbers of rows of the blocks; a pass over them where they are not known."""
         if not np.isnan(self.sizes).any():
             return self.sizes
-        return tuple(self._layer(length).gathered())
+        return tuple(self.map(length))
 
-    def _taken(self, wanted: dict[int, np.ndarray]) -> list[tuple]:
-        own = {i: (rows,) for i, rows in wanted.items()}
-        return self._layer(taken, self.names, own=own).gathered()
-
-    def _layer(self, function: Callable, *given, own: dict | None = None) -> _Layer:
-        """`function(block, *given)` of every block, or `function(block, *own[i], *given)` of some.
-
-        What is given travels once.
-        """
-        name, shared = f"rows-{uuid4().hex}", dask.delayed(given, pure=False, traverse=False)
-        task = partial(_on_named, function, self.likes)
-        tasks: dict[Any, tuple] = {}
-        for i, more in (own or dict.fromkeys(range(len(self.filled)), ())).items():
-            keys = [a if a is None else _key(a.name, self.filled[i], a.ndim) for a in self.arrays]
-            tasks[name, i] = (task, i, keys, shared.key, *more)
-        known = [array for array in self.arrays if array is not None]
-        return _Layer(name, tasks, HighLevelGraph.from_collections(name, tasks, [*known, shared]))
-
-    def reduce(self, function: Callable, *given, merge: Callable = merged) -> Any:
-        """The values merged in a tree, where they are."""
-        layer = self._layer(partial(unless_empty, function), *given)
-        keys, together = list(layer.tasks), partial(merged_of, merge)
+    def _each(self, task: Callable, own: dict[int, tuple] | None = None, merge=None) -> Iterator:
+        """Where the blocks are; with `merge` all in a tree, to one value."""
+        layer = self._layer(task, own=own)
         tasks: dict[str, tuple] = {}
-        while len(keys) > 1 or not tasks:
-            some = [keys[i : i + FAN] for i in range(0, len(keys), FAN)]
-            keys = [f"{layer.name}-{len(tasks) + i}" for i in range(len(some))]
-            tasks |= {key: (together, part) for key, part in zip(keys, some, strict=True)}
+        keys = list(layer.dask.layers[layer.key])
+        while merge is not None and len(keys) > 1:
+            groups = [keys[i : i + FAN] for i in range(0, len(keys), FAN)]
+            keys = [f"{layer.key}-{len(tasks) + i}" for i in range(len(groups))]
+            tasks |= {key: (merge, part) for key, part in zip(keys, groups, strict=True)}
+        tasks[whole := f"{layer.key}-all"] = (list, keys)
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": GRAPH}):
-            return layer.computed(tasks, keys[0])
+            return iter(_after([layer], tasks, whole).compute())
+
+    def _layer(self, task: Callable, own: dict[int, tuple] | None = None) -> Delayed:
+        """The task, which travels once, of the blocks, or of those with arguments of their own."""
+        name, shared = f"rows-{uuid4().hex}", dask.delayed(task, pure=False, traverse=False)
+        tasks: dict[Any, tuple] = {}
+        for i, block in enumerate(self.filled):
+            if own is None or i in own:
+                keys = [a if a is None else _key(a.name, block, a.ndim) for a in self.arrays]
+                more = () if own is None else own[i]
+                tasks[name, i] = (_on_named, shared.key, self.likes, i, keys, *more)
+        return _after([*(a for a in self.arrays if a is not None), shared], tasks, name)
 
     def answers(self, function: Callable, *given) -> Any:
         """Dask arrays in the blocks of the tables, still to be computed.
@@ -101,61 +99,38 @@ class DaskRows(Rows):
         What is wrong with the columns is said now, what is wrong with the numbers when they are
         read.
         """
-        widths = [None if array is None else array.shape[1:] for array in self.arrays]
-        one = tuple(map(_example, self.likes, widths))
+        rows = (a if a is None else np.ones((1, *a.shape[1:])) for a in self.arrays)
+        one = tuple(map(_named, self.likes, rows))
         with hushed():
             shown = function(one, *given)
-        layer = self._layer(partial(_answered, function, one), *given)
+        layer = self._layer(partial(_answered, function, one, given))
         return of_ends([self._array(layer, i, part) for i, part in enumerate(ends(shown))])
 
-    def _array(self, layer: _Layer, part: int, shown) -> da.Array:
-        name, chunks = f"{layer.name}-{part}", (self.sizes, *((d,) for d in shown.shape[1:]))
-        of = enumerate(layer.tasks)
+    def _array(self, layer: Delayed, part: int, shown) -> da.Array:
+        name, chunks = f"{layer.key}-{part}", (self.sizes, *((d,) for d in shown.shape[1:]))
+        of = enumerate(layer.dask.layers[layer.key])
         tasks = {_key(name, i, len(chunks)): (getitem, key, part) for i, key in of}
-        return da.Array(layer.further(tasks, name), name, chunks, dtype=np.float64)
+        return da.Array(_after([layer], tasks, name).dask, name, chunks, dtype=np.float64)
 
 
-class _Layer(NamedTuple):
-    """Tasks, by key, and the graph that ends with them."""
-
-    name: str
-    tasks: dict
-    graph: HighLevelGraph
-
-    def further(self, tasks: dict, name: str) -> HighLevelGraph:
-        """A graph that goes on with these."""
-        layers, dependencies = dict(self.graph.layers), dict(self.graph.dependencies)
-        layers[name], dependencies[name] = MaterializedLayer(tasks), {self.name}
-        return HighLevelGraph(layers, dependencies)
-
-    def computed(self, tasks: dict, key: str) -> Any:
-        """The value of one of further tasks."""
-        return Delayed(key, self.further(tasks, key), layer=key).compute()
-
-    def gathered(self) -> list:
-        """What all of them give."""
-        key = f"{self.name}-all"
-        return self.computed({key: (list, list(self.tasks))}, key)
+def _after(collections: list, tasks: dict, key: str) -> Delayed:
+    """The graph that goes on with these tasks: the value of that named `key`, if there is one."""
+    return Delayed(key, HighLevelGraph.from_collections(key, tasks, collections), layer=key)
 
 
 def _key(name: str, i: int, ndim: int) -> tuple:
     return (name, i, *[0] * (ndim - 1))
 
 
-def _on_named(function: Callable, likes: list, i: int, block: list, given: tuple, *own):
-    tables = tuple(_named(like, part) for like, part in zip(likes, block, strict=True))
-    return numbered(function, i, tables, *own, *given)
+def _on_named(task: Callable, likes: list, i: int, block: list, *own) -> Any:
+    return task(i, tuple(map(_named, likes, block)), *own)
 
 
-def _answered(function: Callable, one: tuple, block: tuple, *given) -> tuple:
+def _answered(function: Callable, one: tuple, given: tuple, i: int, block: tuple) -> tuple:
     """Where a block has no rows, its answers have none: those of an example, less its row."""
     rows = len(block[0])
-    return tuple(part[:rows] for part in ends(function(block if rows else one, *given)))
-
-
-def _example(like, width):
-    """A row that has the columns of the table."""
-    return None if width is None else _named(like, np.ones((1, *width)))
+    answer = numbered(function, i, block if rows else one, *given)
+    return tuple(part[:rows] for part in ends(answer))
 
 
 def _as_array(table, name: str, count: bool) -> Any:
@@ -173,11 +148,7 @@ def _as_array(table, name: str, count: bool) -> Any:
 
 def _names_of(table):
     """A pandas table without rows, when the table has names of columns."""
-    if hasattr(table, "to_dask_array"):
-        import pandas as pd
-
-        one = table.ndim == 1
-        return pd.Series(name=table.name) if one else pd.DataFrame(columns=table.columns)
+    table = table._meta if hasattr(table, "to_dask_array") else table
     return table.iloc[:0] if hasattr(table, "iloc") else None
 
 

@@ -14,6 +14,11 @@ class Interval(NamedTuple):
     lower: Array
     upper: Array
 
+    @classmethod
+    def between(cls, ends: Array) -> Interval:
+        """Of both, which lie along the last axis but one, (..., 2, d)."""
+        return cls(ends[..., 0, :], ends[..., 1, :])
+
 
 def ends(answer) -> tuple:
     """Both ends of an interval; alone, what is none."""

@@ -37,7 +37,7 @@ def largest(rows: Callable[[float], np.ndarray], best: float, step: float, limit
 
 
 def descend(
-    loss: Callable, start: np.ndarray, bounds: list, steps: int, tol: float = 1e-7
+    loss: Callable, start: np.ndarray, bounds: list | None, steps: int, tol: float = 1e-7
 ) -> np.ndarray:
     """The end of a few steps of L-BFGS on a loss that returns its slope too."""
 

@@ -8,10 +8,12 @@ memory, a memory map, an iterator of chunks, or (merged) from several machines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace as namespace
+from sklearn.utils import gen_batches
 
 from .arrays import to_numpy
 from .checks import Array, check_lengths
@@ -100,8 +102,8 @@ def row_blocks(*arrays, rows: int) -> Iterator[tuple]:
     n = arrays[0].shape[0]
     for other in arrays[1:]:
         check_lengths(n, other.shape[0], "the first array", "another array")
-    for start in range(0, n, rows):
-        yield tuple(a[start : min(start + rows, n), ...] for a in arrays)
+    for some in gen_batches(n, rows):
+        yield tuple(a[some, ...] for a in arrays)
 
 
 class Moments:
@@ -169,14 +171,9 @@ def accumulate(
     blocks: Iterable[tuple], names: Iterable[str], features: Callable[..., dict[str, Array]]
 ) -> Moments:
     """Moments of `features(*block)` over an iterable of blocks (tuples of aligned arrays)."""
-
-    def of_block(block: tuple) -> Moments:
-        return Moments(*names).add(**features(*block))
-
     names = tuple(names)
-    moments = Moments(*names)
-    for part in streamed(of_block, blocks):
-        moments = moments.merge(part) if moments.n else part
-    if moments.n == 0:
+    parts = streamed(lambda block: Moments(*names).add(**features(*block)), blocks)
+    some = (part for part in parts if part.n)
+    if (first := next(some, None)) is None:
         raise ValueError("blocks is empty; at least one block of rows is needed")
-    return moments
+    return reduce(Moments.merge, some, first)

@@ -97,11 +97,9 @@ def each(rule: Rule) -> Rule:
     return every
 
 
-def check_parameters(
-    estimator, allowed: Mapping[str, Rule] | None = None, prefix: str = ""
-) -> None:
+def check_parameters(estimator, prefix: str = "") -> None:
     """Every parameter in the estimator's table."""
-    for name, rule in (estimator.ALLOWED if allowed is None else allowed).items():
+    for name, rule in estimator.ALLOWED.items():
         rule(getattr(estimator, name), prefix + name)
 
 
@@ -159,36 +157,25 @@ def moved(**moves: tuple[str, Change]) -> Callable[[type], type]:
     makes this parameter's new value of the one it has and of the keyword's.
     """
 
-    def apart(given: dict[str, Any]) -> list[tuple[str, Any]]:
-        return [(name, given.pop(name)) for name in moves if name in given]
+    def moving(method: Callable) -> Callable:
+        @wraps(method)
+        def inside(estimator, *args, **given):
+            old = {name: given.pop(name) for name in moves if name in given}
+            found = method(estimator, *args, **given)
+            for name, value in old.items():
+                parameter, made = moves[name]
+                setattr(estimator, parameter, made(getattr(estimator, parameter), value))
+            if old:
+                names = ", ".join(f"{name}=" for name in old)
+                now = dict.fromkeys(moves[name][0] for name in old)
+                new = ", ".join(f"{name}={getattr(estimator, name)!r}" for name in now)
+                warn_caller(f"{names} moved: give {new}", FutureWarning)
+            return found
 
-    def change(estimator, old: list[tuple[str, Any]]) -> None:
-        for name, value in old:
-            parameter, made = moves[name]
-            setattr(estimator, parameter, made(getattr(estimator, parameter), value))
-        if old:
-            names = ", ".join(f"{name}=" for name, _ in old)
-            now = dict.fromkeys(moves[name][0] for name, _ in old)
-            new = ", ".join(f"{name}={getattr(estimator, name)!r}" for name in now)
-            warn_caller(f"{names} moved: give {new}", FutureWarning)
+        return inside
 
     def decorate(cls: Any) -> Any:
-        init, set_params = cls.__init__, cls.set_params
-
-        @wraps(init)
-        def __init__(self, *args, **given):
-            old = apart(given)
-            init(self, *args, **given)
-            change(self, old)
-
-        @wraps(set_params)
-        def with_params(self, **given):
-            old = apart(given)
-            set_params(self, **given)
-            change(self, old)
-            return self
-
-        cls.__init__, cls.set_params = __init__, with_params
+        cls.__init__, cls.set_params = moving(cls.__init__), moving(cls.set_params)
         return cls
 
     return decorate

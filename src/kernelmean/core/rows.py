@@ -137,13 +137,10 @@ class Rows(FarAway):
         starts = np.cumsum([0, *self.counts])
         pieces = pairwise(np.searchsorted(rows, starts))
         every = {b: rows[i:j] - starts[b] for b, (i, j) in enumerate(pieces)}
-        wanted = {b: some for b, some in every.items() if len(some) or not self.n}
-        columns = [put_together(parts) for parts in zip(*self._taken(wanted), strict=True)]
+        own = {b: (some, self.names) for b, some in every.items() if len(some) or not self.n}
+        found = self._each(partial(numbered, taken), own)
+        columns = [put_together(parts) for parts in zip(*found, strict=True)]
         return columns[0] if self._alone else columns
-
-    def _taken(self, wanted: dict[int, np.ndarray]) -> Iterable[tuple]:
-        """Rows of some of the blocks, by their numbers there."""
-        return self._each(partial(_taken_of, wanted, self.names), wanted)
 
     def map(self, function: Callable, *given) -> Iterator:
         """`function(block, *given)` of every block, in order; blocks are worked on in threads."""
@@ -211,16 +208,19 @@ class Rows(FarAway):
         """Whether rows follow each other, and are read here; those of Spark do not, and are not."""
         return all(getattr(t.source, "ordered", True) for t in self._tables if t)
 
-    def _each(self, task: Callable, some: Container | None = None, merge=None) -> Iterator:
-        """task(number, block) of the blocks, or of some; in threads where they are read here.
+    def _each(self, task: Callable, own: dict[int, tuple] | None = None, merge=None) -> Iterator:
+        """task(number, block) of the blocks; in threads where they are read here.
 
-        With `merge`, of a list, workers may hand back values that they merged.
+        Or task(number, block, *own[number]) of some. With `merge`, of a list, workers may hand back
+        values that they merged.
         """
         if self.ordered:
-            return streamed(lambda item: task(item[0], item[1]()), self.handles(some))
+            every = own or {}
+            told = ((i, read, every.get(i, ())) for i, read in self.handles(own))
+            return streamed(lambda item: task(item[0], item[1](), *item[2]), told)
         source = next(t.source for t in self._tables if t)
         sent = [t and replace(t, source=None) for t in self._tables]
-        return source.each(partial(_on_picked, task, sent), some, merge)
+        return source.each(partial(_on_picked, task, sent), own, merge)
 
     def handles(self, some: Container | None = None) -> Iterator[tuple[int, Callable]]:
         """Number of every block, and what reads it."""
@@ -258,10 +258,6 @@ def _single(answer) -> Any:
 
 def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
     return numbered(function, i, block[0] if alone else block, *given)
-
-
-def _taken_of(wanted: dict, names: tuple[str, ...], i: int, block: tuple) -> tuple:
-    return numbered(taken, i, block, wanted[i], names)
 
 
 def _sliced(block, names: tuple[str, ...], width: int, function: Callable, *given) -> Any:
@@ -370,8 +366,8 @@ def _picked(block, key) -> Any:
         raise ValueError(f"rows[{key!r}] is asked for; blocks have other columns: {err}") from err
 
 
-def _on_picked(task: Callable, tables: list, i: int, block) -> Any:
-    return task(i, tuple(t and t.of(block) for t in tables))
+def _on_picked(task: Callable, tables: list, i: int, block, *own) -> Any:
+    return task(i, tuple(t and t.of(block) for t in tables), *own)
 
 
 @dataclass(frozen=True)
@@ -472,12 +468,12 @@ class _Mapped:
         answer = self.task
         return (partial(lambda i, read: answer(i, read()), *item) for item in self.rows.handles())
 
-    def each(self, task: Callable, some: Container | None, merge: Callable | None) -> Iterator:
-        return self.rows._each(partial(_after, task, self.task), some, merge)
+    def each(self, task: Callable, own: dict | None, merge: Callable | None) -> Iterator:
+        return self.rows._each(partial(_after, task, self.task), own, merge)
 
 
-def _after(task: Callable, answer: Callable, i: int, block: tuple) -> Any:
-    return task(i, answer(i, block))
+def _after(task: Callable, answer: Callable, i: int, block: tuple, *own) -> Any:
+    return task(i, answer(i, block), *own)
 
 
 def _source(source, step: int) -> Any:

@@ -19,7 +19,6 @@ import os
 import sys
 import zipfile
 from collections.abc import Callable
-from dataclasses import is_dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -188,11 +187,9 @@ def _digest(tree: Any, blobs: list[bytes]) -> str:
 
 def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
     """Nested plain data; arrays are replaced by their number in `arrays`."""
-    if value is None or isinstance(value, bool | str):
-        return value
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, int):
+    if value is None or isinstance(value, bool | str | int):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else {"float": repr(value)}
@@ -281,9 +278,5 @@ def _rebuild(name: str, state: dict[str, Any]) -> Saveable:
         state = cls.from_version1(state)
     state = cls.was | state
     value = cls.__new__(cls)
-    if is_dataclass(cls):
-        for key, item in state.items():
-            object.__setattr__(value, key, item)
-    else:
-        vars(value).update(state)
+    vars(value).update(state)
     return value

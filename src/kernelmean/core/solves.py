@@ -79,9 +79,7 @@ class Ridge(Saveable):
         if self.triangular and isinstance(self.root, np.ndarray):
             return scipy.linalg.cho_solve((self.root, True), B, check_finite=False)
         half = self.half(B)
-        return (
-            solve_lower(self.root, half, transposed=True) if self.triangular else self.root @ half
-        )
+        return solve_lower(self.root, half, True) if self.triangular else self.root @ half
 
     def solve_rows(self, rows) -> Array:
         """The same for one row vector, or each of several."""
@@ -97,11 +95,10 @@ def ridge(second, reg: float) -> Ridge:
     xp = namespace(second)
     A = add_to_diagonal(second, reg)
     try:
-        L = _cholesky(A)
+        L = xp.linalg.cholesky(A)
+        least, largest = xp.min(xp.linalg.diagonal(L)), xp.max(xp.linalg.diagonal(A))
         # a pivot that is rounding error makes a factor that is noise
-        if float(xp.min(xp.linalg.diagonal(L)) ** 2) > 10 * EPS * float(
-            xp.max(xp.linalg.diagonal(A))
-        ):
+        if float(least) ** 2 > 10 * EPS * float(largest):
             return Ridge(L, triangular=True)
     except (np.linalg.LinAlgError, RuntimeError):
         pass
@@ -117,11 +114,6 @@ def solve_once(second, reg: float, b) -> Array:
         if not failed and factor.diagonal().min() ** 2 > 10 * EPS * largest:
             return x
     return ridge(second, reg).solve(b)
-
-
-def _cholesky(A) -> Array:
-    xp = namespace(A)
-    return xp.linalg.cholesky(A)
 
 
 def _pseudo_ridge(A) -> Ridge:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, groupby
@@ -33,17 +33,18 @@ class SparkTable:
     def sizes(self) -> tuple[int, ...]:
         return tuple(self.filled.values())
 
-    def each(self, task: Callable, some: Container | None, merge: Callable | None) -> Iterator:
-        """task(number, block) of the blocks, or of some; with `merge` all merged to one value."""
-        numbers = {p: (i, n) for i, (p, n) in enumerate(self.filled.items())}
-        wanted = {p: known for p, known in numbers.items() if some is None or known[0] in some}
+    def each(self, task: Callable, own: dict | None, merge: Callable | None) -> Iterator:
+        """As `Rows._each`; with `merge` all merged to one value."""
+        counted = enumerate(self.filled.items())
+        every = {p: (i, n, (own or {}).get(i, ())) for i, (p, n) in counted}
+        wanted = {p: known for p, known in every.items() if own is None or known[0] in own}
         done = self.frame.mapInArrow(partial(_worked, partial(_same, task, wanted)), VALUES)
-        groups = len(numbers)
+        groups = len(every)
         while merge is not None and groups > 1:
             groups = -(-groups // FAN)
             eights = done.repartition(groups, (done["block"] / FAN).cast("long"))
             done = eights.mapInArrow(partial(_together, merge), VALUES)
-        whole = some is None and merge is None
+        whole = own is None and merge is None
         rows = done.toLocalIterator(prefetchPartitions=True) if whole else done.collect()
         return (value for _, value in _told(rows))
 
@@ -80,13 +81,13 @@ def _same(task: Callable, wanted: dict, number: int, table) -> tuple[int, Any] |
     """What a task says of a block, if it is asked for and as it was when rows were counted."""
     if number not in wanted:
         return None
-    i, rows = wanted[number]
+    i, rows, own = wanted[number]
     if len(table) != rows:
         raise ValueError(
             f"source is a DataFrame of Spark with {rows} rows in block {i} when they were counted, "
             f"but {len(table)} now; DataFrame.persist() keeps it as it is"
         )
-    return i, task(i, table)
+    return i, task(i, table, *own)
 
 
 def _together(merge: Callable, batches: Iterator) -> Iterator:

@@ -34,7 +34,8 @@ _LINES: ContextVar[bool] = ContextVar("lines", default=True)
 
 
 @contextmanager
-def _within(variable: ContextVar, value) -> Iterator[None]:
+def within(variable: ContextVar, value) -> Iterator[None]:
+    """The variable has this value inside, in this thread and in those that work for it."""
     token = variable.set(value)
     try:
         yield
@@ -44,7 +45,7 @@ def _within(variable: ContextVar, value) -> Iterator[None]:
 
 def without_lines() -> AbstractContextManager[None]:
     """Fits inside say nothing of their stages, whatever their `verbose`; bars stay."""
-    return _within(_LINES, False)
+    return within(_LINES, False)
 
 
 @contextmanager
@@ -67,7 +68,7 @@ def stage(name: str) -> Iterator[None]:
         yield
         return
     own = _Stage(around.owner, around.seconds, around.told)
-    with _within(_UNDER_WAY, own):
+    with within(_UNDER_WAY, own):
         yield
     own.end(name, perf_counter() - start)
 
@@ -91,7 +92,7 @@ def timed(fit: Callable) -> Callable:
         seconds: dict[str, float] = {}
         told = getattr(self, "verbose", False) is True and _LINES.get()
         whole = _Stage(type(self).__name__, seconds, told)
-        with _within(_UNDER_WAY, whole), stage("total"):
+        with within(_UNDER_WAY, whole), stage("total"):
             fitted = fit(self, *args, **kwargs)
         self.fit_time_ = seconds
         return fitted

@@ -71,17 +71,13 @@ class Summary(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        rows = []
+        left, rows = 'style="text-align:left"', ""
         for block in self.blocks:
-            rows.append(
-                f'<tr><th colspan="2" style="text-align:left">{escape(block.name)}</th></tr>'
-            )
-            rows += [
-                f'<tr><td style="text-align:left">{escape(line.name)}</td>'
-                f'<td style="text-align:left">{escape(line.text)}</td></tr>'
-                for line in block.lines
-            ]
-        return f"<table><caption>{escape(self.heading)}</caption>{''.join(rows)}</table>"
+            rows += f'<tr><th colspan="2" {left}>{escape(block.name)}</th></tr>'
+            for line in block.lines:
+                cells = (f"<td {left}>{escape(text)}</td>" for text in (line.name, line.text))
+                rows += f"<tr>{''.join(cells)}</tr>"
+        return f"<table><caption>{escape(self.heading)}</caption>{rows}</table>"
 
     @property
     def table(self) -> Any:

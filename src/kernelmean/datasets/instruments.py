@@ -120,7 +120,9 @@ def make_iv_demand(
     >>> data.truth([[15.0, 5.0, 1.0]])
     array([45.])
     """
-    n, rho = check_count(n, "n"), _correlation(rho)
+    n = check_count(n, "n")
+    if not -1 <= rho <= 1:
+        raise ValueError(f"rho is {rho}; a correlation in [-1, 1] is needed")
     check_choice(noise, "noise", ["variance", "std"])
     rng = generator(random_state)
     s, t = rng.integers(1, 8, n).astype(float), rng.uniform(0, 10, n)
@@ -168,9 +170,3 @@ def _columns(X: Any, d: int) -> np.ndarray:
     X = as_points(X, "X")
     check_columns(X, d, "X", "the structural function")
     return X
-
-
-def _correlation(rho: float) -> float:
-    if not -1 <= rho <= 1:
-        raise ValueError(f"rho is {rho}; a correlation in [-1, 1] is needed")
-    return float(rho)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from sklearn.utils import gen_batches
 
 from ..chains import markov
 from ..core import arrays
@@ -192,10 +193,8 @@ def _stationary(transmat: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 
 def _mixture_cdf(law: Any, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Σ_j w_ij G(y_i | x_j), a few rows at a time."""
-    rows = max(1, BLOCK // weights.shape[1])
-    blocks = [slice(i, i + rows) for i in range(0, len(y), rows)]
-    parts = [np.sum(weights[b] * law.cdf(y[b, None]), axis=1) for b in blocks]
-    return np.concatenate(parts)
+    blocks = gen_batches(len(y), max(1, BLOCK // weights.shape[1]))
+    return np.concatenate([np.sum(weights[b] * law.cdf(y[b, None]), axis=1) for b in blocks])
 
 
 # ---------------------------------------------------------------- the models of the thesis

@@ -9,7 +9,7 @@ variances grow by less than γ²/60.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,12 +149,12 @@ class Sums(NamedTuple):
         pairs: Any = zip(self, other, strict=True)
         return Sums(*(one.merge(two) for one, two in pairs))
 
-    def along(self, smoother: Smoother) -> Cells:
-        """Cells of (1, P), P the rows in the basis of the smoother."""
+    def along(self, smoother: Smoother) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes, and sums in their cells of (1, P), P the rows in the basis of the smoother."""
         counts, own = np.hsplit(self.cells.sums, [1])
         if smoother.centre is not None:
             own = own - counts * smoother.centre
-        return replace(self.cells, sums=np.hstack([counts, own @ smoother.grid.vectors]))
+        return self.cells.points, np.hstack([counts, own @ smoother.grid.vectors])
 
 
 def _sums_of(X, Y, step: np.ndarray, features: FeatureMap, location: Location | None, bend) -> Sums:

@@ -7,18 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
 from ..core.checks import (
     Array,
     as_floats,
     as_new_points,
-    as_points,
-    check_lengths,
-    check_library,
+    as_pairs,
     check_positive,
-    check_target,
     column_names,
     frozen,
     pairs_wanted,
@@ -47,8 +44,9 @@ from . import bending, rival
 from .atoms import atoms_of
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
-from .fit import Draft, Fit, Plan, better
+from .fit import Fit
 from .laws import MovedLaws
+from .plan import Plan
 from .standard import Standard
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
@@ -83,15 +81,14 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     When λ is chosen, five things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
-    nothing. A location, where rows left out are clearly more likely with it, or else where it has
-    the smaller score: the density is that of residuals around a smooth mean m(x),
-    q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out residuals
-    e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression, a distribution that
-    moves along need not be learned anew at every x. Widths, where rows left out are clearly more
-    likely with them: residuals are over s(x), a smooth function of x that also grows with what is
-    not known of m. Where the bandwidth is chosen, too, Gaussian
-    kernels stand at residuals drawn towards their mean by (1 − γ²/σ²)^½, σ² their variance, so that
-    laws are no wider than they are; moments are of residuals as they came. A bent scale, where y is
+    nothing. A location, where rows left out are more likely with it: the density is that of
+    residuals around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the
+    leave-one-out residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression,
+    a distribution that moves along need not be learned anew at every x. Widths, where rows left out
+    are clearly more likely with them: residuals are over s(x), a smooth function of x that also
+    grows with what is not known of m. Where the bandwidth is chosen, too, Gaussian kernels stand
+    at residuals drawn towards their mean by (1 − γ²/σ²)^½, σ² their variance, so that laws are
+    no wider than they are; moments are of residuals as they came. A bent scale, where y is
     skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s
     is small, times B′(y); c and s are those under which rows left out of a regression are most
     likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
@@ -136,10 +133,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         "auto" compares both where λ and the bandwidth are chosen, and is False where one is given.
         A bent scale is looked for where "auto" compares; True and False leave y as it is.
     tune_lengthscale : "auto" or bool
-        Whether the lengthscales of X are scaled: all by one factor, or each column by its own, as
-        loosely tied to the others as what is found on half of the rows says for the other half
-        (ten rows a column are needed for that). "auto" does so for
-        kernels given by name, where λ is chosen.
+        Whether the lengthscales of X are scaled: all by one factor, or, with ten rows a column,
+        each column by its own, loosely tied to the others. "auto" does so for kernels given by
+        name, where λ is chosen.
     wide : "auto" or float in [0, 1)
         Share a of a wide law (Laplace, 1.5 mean deviations of Y, or of the residuals, about their
         median) in every density: p = (1 − a) max(q, 0)/∫max(q, 0) + a·wide. "auto" is the share
@@ -243,7 +239,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         rows, X, y = few_of(SEARCH_ROWS, X=X, y=y)
         points_x, points_y = self._check_pairs(X, y)
         rows = enough(rows, points_y.shape[1], "y")
-        if rows is None and len(self._locations()) > 1:
+        if rows is None and self._choice:
             points_x, points_y = once(points_x, points_y)
         order = canonical_order(points_x, points_y)
         rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
@@ -251,7 +247,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
             order = order[evenly(len(order), SEARCH_ROWS)]
             rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=Rows(rows_x), y=rows_y)
         plan, bent = self._plan(rows_x, rows_y, column_names(X)).bent(rows_x, rows_y)
-        fit = plan.finish(self._search(plan, rows_x, bent), rows_x, bent, rows)
+        for draft in track([plan.draft(rows_x, bent)], description="Scales", verbose=self.verbose):
+            fit = plan.finish(plan.refined(draft, rows_x, bent), rows_x, bent, rows)
         self._adopt(fit.in_order(order, points_x))
         self.atoms_ = None
         if self.reg is None and self.bandwidth is None:
@@ -484,15 +481,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
     # ------------------------------------------------------------ inside
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
-        points_x = as_points(X, "X", min_rows=5, one_d=False)
-        validate_data(self, X, skip_check_array=True)
-        check_target(y)
-        points_y = as_points(y, "y")
-        check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
-        check_library(points_y, points_x, "y", "the rows of X")
-        self._one_output, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
         check_parameters(self)
-        return frozen(points_x), frozen(points_y)
+        pairs = as_pairs(self, X, y, min_rows=5)
+        self._one_output, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
+        return pairs
 
     def _plan(self, X, Y, names) -> Plan:
         kernel_x = fitted_kernel(
@@ -514,28 +506,18 @@ class ConditionalDensity(Saveable, BaseEstimator):
         if tune == "auto":
             tune = chosen and is_tuned(self.kernel_x) and not learns_from_pairs(self.features)
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)
-        choice = len(self._locations()) > 1
+        location = None if self._choice else self.location is True
         wide = (None if chosen else 0.0) if self.wide == "auto" else float(self.wide)
         leans = chosen and self.bandwidth is None and Y.shape[1] > 1 and self.kernel_y == "gaussian"
         return Plan(
-            kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, choice, wide,
+            kernel_x, kernel_y, self.bandwidth, reg, self.features, intercept, tune, location, wide,
             leans,
         )  # fmt: skip
 
-    def _locations(self) -> list[bool]:
-        """Whether to try without a location, with one, or both."""
-        if self.location == "auto":
-            return [False, True] if self.reg is None and self.bandwidth is None else [False]
-        return [bool(self.location)]
-
-    def _search(self, plan: Plan, X, Y) -> Draft:
-        """Drafts on few rows, then a round for the better one on more of them."""
-        found = [plan.draft(X, Y, where) for where in self._locations()]
-        drafts = [draft for draft in found if draft is not None]
-        best = drafts[0] if len(drafts) == 1 else better(*drafts)
-        for draft in track([best], description="Scales", verbose=self.verbose):
-            best = plan.refined(draft, X, Y)
-        return best
+    @property
+    def _choice(self) -> bool:
+        """Whether all is left to the rows."""
+        return self.location == "auto" and self.reg is None and self.bandwidth is None
 
     def _adopt(self, fit: Fit) -> None:
         self._fit = fit

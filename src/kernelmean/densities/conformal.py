@@ -73,12 +73,11 @@ class ConformalDensity(Saveable):
         a = _corrected(self.intervals, level)
         laws = self.density._laws(X)
         if a >= 1:
-            everywhere = arrays.to_numpy(laws.mean()) * 0.0 + np.inf
-            ends = [arrays.like(end, laws.embedding.points) for end in (-everywhere, everywhere)]
+            everywhere = laws.mean() * 0.0 + math.inf
+            ends = Interval(-everywhere, everywhere)
         else:
-            both = laws.quantile([0.5 * (1 - a), 0.5 * (1 + a)])
-            ends = [both[:, 0, :], both[:, 1, :]]
-        return Interval(*(self.density._outward(end) for end in ends))
+            ends = laws.interval(max(a, 1e-12))
+        return Interval(*map(self.density._outward, ends))
 
     def predict_region(self, X, level: float = 0.95) -> list[np.ndarray]:
         """For each row of X disjoint intervals (k, 2), of one column of y."""

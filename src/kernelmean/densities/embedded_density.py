@@ -124,7 +124,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
         kernel: Any = fitted_kernel(start, points, names=column_names(X))
-        few, kernels = _thinned(points, weights, ROWS), [kernel]
+        few, kernels = _thinned(points, weights), [kernel]
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
                 kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
@@ -164,7 +164,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         kernel = m.kernel
         if bandwidth is not None:
             kernel = with_bandwidth(kernel, bandwidth, arrays.to_numpy(m.points), "kernel")
-        return _score(m.points, m.weights, kernel, _left_out(m.points, m.weights, kernel))
+        return _judged(m.points, m.weights, kernel)[0]
 
     def pdf(self, X) -> Array:
         """p(x) at each row, (m,)."""
@@ -226,50 +226,38 @@ def _normalised(weights, points) -> Array:
 
 
 def _judged(points, weights, kernel: Any) -> tuple[float, Array, Any]:
-    """M, densities of rows left out, and the kernel that they are of."""
-    left_out = _left_out(points, weights, kernel)
-    return _score(points, weights, kernel, left_out), left_out, kernel
+    """M, Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i, and the kernel that they are of.
+
+    Gram matrices are formed in blocks of rows.
+    """
+    xp, wide = arrays.namespace(points), kernel.self_convolved(points.shape[1])
+    own = kernel.density(points[:1, :], points[:1, :])[0, 0]
+    square, parts = 0.0, []
+    for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
+        square += float(w @ (wide.density(X, points) @ weights))
+        others, left = kernel.density(X, points) @ weights - w * own, 1.0 - w
+        parts.append(others / xp.where(left == 0, 1.0, left))
+    left_out = xp.concat(parts)
+    return square - 2 * float(weights @ left_out), left_out, kernel
 
 
 def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
     """The bandwidth for n rows, as a multiple of that of the kernel, by the score."""
-    d = points.shape[1]
-    X, w = _thinned(points, weights, ROWS)
-    X = arrays.like(spread_ties(arrays.to_numpy(X)), X)
+    rows, d = points.shape
+    X = arrays.like(spread_ties(arrays.to_numpy(points)), points)
 
     def score(factor: float) -> float:
-        scaled = kernel.scaled(factor)
-        return _score(X, w, scaled, _left_out(X, w, scaled))
+        return _judged(X, weights, kernel.scaled(factor))[0]
 
     factor, _ = minimise_log10(score, *FIRST, 9)
-    return factor * (X.shape[0] / n) ** (1.0 / (d + 4))
+    return factor * (rows / n) ** (1.0 / (d + 4))
 
 
-def _thinned(points, weights, limit: int) -> tuple[Array, Array]:
-    if points.shape[0] <= limit:
-        return points, weights
-    rows = evenly(points.shape[0], limit)
+def _thinned(points, weights) -> tuple[Array, Array]:
+    """At most `ROWS` of them, evenly spaced."""
+    rows = evenly(points.shape[0], ROWS)
     few = arrays.take(weights, rows, axis=0)
     return arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few)
-
-
-def _score(points, weights, kernel: Kernel, left_out) -> float:
-    """M, given densities of rows left out; the Gram matrix in blocks of rows."""
-    wide, total = kernel.self_convolved(points.shape[1]), 0.0
-    for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
-        total += float(w @ (wide.density(X, points) @ weights))
-    return total - 2 * float(weights @ left_out)
-
-
-def _left_out(points, weights, kernel: Kernel) -> Array:
-    """Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i, the Gram matrix in blocks of rows."""
-    xp, parts = arrays.namespace(points), []
-    own = kernel.density(points[:1, :], points[:1, :])[0, 0]
-    for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
-        left = 1.0 - w
-        others = kernel.density(X, points) @ weights - w * own
-        parts.append(others / xp.where(left == 0, 1.0, left))
-    return xp.concat(parts)
 
 
 def _of_numpy(mixed: Callable, p, points) -> Array:

@@ -1,4 +1,4 @@
-"""How a conditional density is fitted: parameters sought on some rows, then learned from all."""
+"""A fitted conditional density, as a value: points, weights as functions of x, and a move."""
 
 from __future__ import annotations
 
@@ -10,43 +10,26 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, frozen, hushed, warn_numerical
-from ..core.minimise import largest, minimise_log10
+from ..core.checks import Array, frozen, warn_numerical
 from ..core.moments import evenly
-from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.solves import kept
-from ..core.stages import stage
 from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.move import Move
-from ..embedding.wide import MOST, Wide
+from ..embedding.wide import Wide
 from ..features.base import FeatureMap
-from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
-from ..features.landmarks import Exact, Nystroem
-from ..kernels import CorrelatedGaussian, Gaussian, Kernel, fitted_kernel
-from ..regression.bandwidth import spread_ties, with_bandwidth
-from ..regression.lengthscales import ROWS_PER_SCALE
+from ..kernels import Kernel
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
-from .bending import chosen_bend
-from .cells import Cells, Sums, shares
-from .embedded_density import EmbeddedDensity
+from .cells import shares
 from .laws import MovedLaws
-from .location import TUNED_RANK, Location, LocationSearch, Weights
-from .rival import gain, linear_normal
-from .score import DensityScore, Target
-from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
-from .standard import EvidenceSearch, Standard, clearly, log_sizes
+from .location import Location
+from .score import DensityScore
+from .standard import Standard
 
-FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
-REGS = (-9.0, 2.0)  # of log10 λ
 TINY = 1e-300
 OUTSIDE = "laws are those at the nearest point of its box, around a mean that goes on as a line"
-WIDE_ROWS = 500  # whose densities choose the share of the wide law
-REG_STEP = 10**0.25  # towards larger λ
-REG_ROWS = 4_000  # whose score chooses λ
-WEIGHED = 4_000  # whose residuals choose weights of the rows of a location
 
 
 @dataclass(frozen=True)
@@ -86,10 +69,7 @@ class Fit(Saveable):
         back = np.argsort(order)
         smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
         points = frozen(arrays.take(self.points, back, axis=0))
-        location = self.location
-        if location is not None:
-            location = location.with_residuals(points)
-        return replace(self, X=X, points=points, smoother=smoother, location=location)
+        return replace(self, X=X, points=points, smoother=smoother)
 
     def laws(self, points) -> MovedLaws:
         """At rows of X."""
@@ -138,10 +118,8 @@ class Fit(Saveable):
 
     def score_at(self, smoother: Smoother, kernel: Any, what: str) -> DensityScore:
         """The score with other parameters."""
-        points = self.own_points(what)
-        if self.gathered is None:
-            return DensityScore.of(smoother, Target.of(points, kernel, exact=self.exact))
-        return DensityScore.among(smoother, points, self.points, self.gathered, kernel)
+        cells = None if self.gathered is None else (self.points, self.gathered)
+        return DensityScore.on(smoother, self.own_points(what), kernel, cells, self.exact)
 
     def _along(self, sums: Array) -> Array:
         """Sums in cells, their counts left out where the rows have no ones."""
@@ -193,17 +171,6 @@ class Fit(Saveable):
         return xp.concat([(lost / self.smoother.n)[:, None], kept], axis=1)
 
 
-def drawn_together(e: np.ndarray, kernel: Any) -> np.ndarray | None:
-    """By what residuals come nearer to their mean, so that Gaussian kernels there are no wider.
-
-    A kernel adds γ² to their variance σ²: (1 − γ²/σ²)^½ (Silverman 1986, §6.4.1).
-    """
-    if not isinstance(kernel, Gaussian):
-        return None
-    share = np.asarray(kernel.lengthscale) ** 2 / np.maximum(e.var(axis=0), TINY)
-    return np.sqrt(np.clip(1.0 - share, 0.5, None))
-
-
 def kernel_part(left, smoother: Smoother) -> Array:
     """Σ_j (w_j − 1/n)² of weights left Pᵀ that sum to one, (m,)."""
     values = arrays.namespace(left).clip(smoother.grid.values, 0.0, None)
@@ -214,303 +181,3 @@ def longest(smoother: Smoother, reg: float) -> float:
     """The largest of them at a training row."""
     left = smoother.P * (smoother.shrink(reg) / smoother.n)[None, :]
     return max(float(arrays.namespace(left).max(kernel_part(left, smoother))), TINY)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """Parameters sought on some of the rows."""
-
-    search: DensitySearch
-    line: LocationSearch | None = None  # that of the location, if there is one
-    sizes: EvidenceSearch | None = None  # that of how wide laws are, if that varies
-    weights: Weights | None = None  # under which the location was sought
-    log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
-    plain: Draft | None = None  # the same without widths
-    location: Location | Standard | None = None  # learned from the rows of the search
-
-    @cached_property
-    def log_densities(self) -> np.ndarray:
-        """Of rows left out, as the search stands when first asked."""
-        return self.search.log_densities() - self.log_size
-
-    def bandwidth(self, n: int) -> tuple[float, ...]:
-        """For n rows: the one found falls at the rate n^{−1/(d+4)}; one given stays."""
-        rows, d = self.search.Y.shape
-        factor = self.search.factor
-        if self.search.bandwidth is None:
-            factor *= (rows / n) ** (1.0 / (d + 4))
-        start: Any = self.search.kernel_y
-        return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
-
-
-def likelier(one: Draft, other: Draft) -> bool:
-    """Whether rows left out clearly are."""
-    return clearly(one.log_densities - other.log_densities)
-
-
-def better(plain: Draft, moved: Draft) -> Draft:
-    """By log densities of rows left out, where they differ by a standard error, or else by M.
-
-    M is a matter of where the density is high: a few values that are often the same decide it.
-    With widths it is of something else: they are taken if clearly likelier.
-    """
-    more, error = gain(moved.log_densities, plain.log_densities)
-    if abs(more) > error:
-        return moved if more > 0 else plain
-    if moved.plain is not None:
-        return better(plain, moved.plain)
-    return min(plain, moved, key=lambda draft: draft.search.score())
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked for, kernels resolved."""
-
-    kernel_x: Kernel
-    kernel_y: Kernel
-    bandwidth: Any
-    reg: float | None
-    features: Any
-    intercept: bool
-    tune: bool
-    choice: bool  # whether a location is compared with none
-    wide: Any  # share of the wide law; None is sought
-    leans: bool  # whether the kernel of y may lean
-    bend: Bend | None = None  # what follows is on its scale
-
-    def bent(self, X, Y) -> tuple[Plan, Array]:
-        """With a bent scale for Y, if rows left out are clearly more likely on it; and Y on it."""
-        d, whole = X.shape[1], arrays.to_numpy(Y)
-        kernel = self.kernel_x.scaled(np.full(d, d**0.5)) if self.tune else self.kernel_x
-        found = chosen_bend(*self._few(FEW, X, Y), kernel) if self.choice else None
-        if found is None:
-            return self, Y
-        bend = replace(found, low=whole.min(axis=0), high=whole.max(axis=0))
-        return replace(self, bend=bend), arrays.like(bend(whole), Y)
-
-    @stage("scales on few rows")
-    def draft(self, X, Y, with_location: bool) -> Draft | None:
-        """Scales and bandwidth, sought on a few hundred rows.
-
-        None where a location is up for choice but explains nothing.
-        """
-        X, Y = self._few(FEW, X, Y)
-        if not with_location:
-            return Draft(self._searched(X, Y))
-        line = self._seek_location(X, Y)
-        location = self._mean(X, Y, line)
-        if self.choice and not location.explains:
-            return None
-        draft = Draft(self._searched(X, arrays.to_numpy(location.residuals)), line)
-        told = log_sizes(arrays.to_numpy(location.residuals))
-        if not self.choice or not line.location(X, told, self._feature_map()).explains:
-            return draft
-        sizes = EvidenceSearch.of(X, told)
-        standard, log_s = self._standard(X, Y, line, sizes)
-        if not standard.varies:
-            return draft
-        search = self._further(draft.search, X, arrays.to_numpy(standard.residuals))
-        moved = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1), draft)
-        return moved if likelier(moved, draft) else draft
-
-    def _standard(
-        self, X, Y, line: LocationSearch, sizes: EvidenceSearch, rows: Rows | None = None
-    ) -> tuple[Standard, np.ndarray]:
-        """m and s; what weights rows have is decided on some of them."""
-        whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)
-        some = evenly(len(whole), WEIGHED)
-        few, those = arrays.take(X, some, axis=0), arrays.take(Y, some, axis=0)
-
-        def learn(weights: Weights | None) -> Location:
-            return self._mean(few, those, line, weights=weights)
-
-        found = Standard.weighed(learn, whole[some], outcomes[some], sizes)
-        if rows is None and len(some) == len(whole):
-            return found
-        location = self._mean(X, Y, line, rows, found[0].where.weights)
-        return Standard.of(location, whole, outcomes, sizes)
-
-    def _searched(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
-        """With a kernel that leans if that scores better."""
-        search = self._search(X, Y, self.kernel_y)
-        if self.leans:
-            kernel = EmbeddedDensity(wide=0.0).fit(Y).embedding_.kernel
-            if isinstance(kernel, CorrelatedGaussian):
-                search = min(search, self._search(X, Y, kernel), key=lambda found: found.score())
-        return search
-
-    def _search(self, X: np.ndarray, Y: np.ndarray, kernel_y: Kernel) -> DensitySearch:
-        search = DensitySearch(
-            self.kernel_x,
-            with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y"),
-            X,
-            Y,
-            self.intercept,
-            self.tune,
-            None if self.bandwidth is None else 1.0,
-            self.reg,
-            DRAFT_RANK,
-        )
-        search.draft()
-        return search
-
-    @stage("scales")
-    def refined(self, draft: Draft, X, Y) -> Draft:
-        """The draft taken further: ties between columns, then at most `ROWS` rows."""
-        if draft.search.idle:
-            return draft
-        plain = draft.plain or draft
-        plain.search.choose_columns()
-        X, Y = self._few(ROWS, X, Y)
-        if draft.plain is not None:
-            draft.search.tie_as(plain.search)
-            found = self._widths_refined(draft, plain, X, Y)
-            if found is not None:
-                return found
-        draft = plain
-        if draft.line is None:
-            return Draft(self._further(draft.search, X, Y))
-        line = self._seek_location(X, Y, draft.line)
-        location = self._mean(X, Y, line)
-        search = self._further(draft.search, X, arrays.to_numpy(location.residuals))
-        return Draft(search, line, location=location)
-
-    def _widths_refined(self, draft: Draft, plain: Draft, X, Y) -> Draft | None:
-        """None without widths: few rows may take what m missed for noise, so that more are asked.
-
-        Both are as the draft left them when they are compared.
-        """
-        assert plain.line is not None
-        assert draft.sizes is not None
-        location = self._mean(X, Y, plain.line)
-        without = Draft(plain.search.on(X, arrays.to_numpy(location.residuals)))
-        line = self._seek_location(X, Y, draft.line, draft.weights)
-        standard, log_s = self._standard(X, Y, line, draft.sizes)
-        search = draft.search.on(X, arrays.to_numpy(standard.residuals))
-        found = Draft(search, line, draft.sizes, log_size=log_s.sum(axis=1), location=standard)
-        if not standard.varies or not likelier(found, without):
-            return None
-        search.finish()
-        return found
-
-    @staticmethod
-    def _further(search: DensitySearch, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
-        search = search.on(X, Y)
-        search.finish()
-        return search
-
-    @staticmethod
-    def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
-        """At most so many evenly spaced rows, and ten to each column, ties of Y drawn apart."""
-        X, Y = arrays.to_numpy(X), arrays.to_numpy(Y)
-        some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
-        return X[some], spread_ties(Y[some])
-
-    def _all_searched(self, X, Y) -> bool:
-        """Whether the last search was of these rows as they are."""
-        return arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
-
-    @stage("all rows")
-    def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
-        """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
-        location: Any = None
-        if draft.location is not None and rows is None and self._all_searched(X, Y):
-            location = draft.location
-        elif draft.sizes is not None and draft.line is not None:
-            location, _ = self._standard(X, Y, draft.line, draft.sizes, rows)
-        elif draft.line is not None:
-            location = self._mean(X, Y, draft.line, rows)
-        points = Y if location is None else frozen(location.residuals)
-        scales = draft.search.scales
-        kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
-        kernel_y: Any = draft.search.kernel_y
-        kernel_y = kernel_y.smoothing(draft.bandwidth(rows.n if rows else Y.shape[0]))
-        features, Phi = self._coordinates(X, kernel_x, Y)
-        exact, support, cells = isinstance(features, Exact), Support.of(X), None
-        if rows is None:
-            smoother = Smoother.of(Phi, self.intercept)
-            score = DensityScore.of(smoother, Target.of(points, kernel_y, exact=exact))
-        else:
-            sums = Sums.of(rows, kernel_y, features, location, self.bend)
-            smoother, support = Smoother.among(Phi, self.intercept, sums.moments), sums.support
-            cells = sums.along(smoother)
-            score = DensityScore.among(smoother, points, cells.points, cells.sums, kernel_y)
-            location = location and location.within(support)
-        reg = self._choose_reg(score, points, Y, kernel_y, cells) if self.reg is None else self.reg
-        if rows is None and isinstance(location, Location):
-            location = location.bare()
-        chosen = location is not None and self.reg is None and self.bandwidth is None
-        fit = Fit(
-            X, points, kernel_x, kernel_y, features, smoother, reg, score(reg),
-            scales, self.intercept, location, exact, arrays.namespace(Y).std(Y, axis=0),
-            support, longest(smoother, reg) if self.intercept else math.inf, bend=self.bend,
-            drawn=drawn_together(arrays.to_numpy(points), kernel_y) if chosen else None,
-        )  # fmt: skip
-        if cells is not None:
-            nodes, sums = frozen(cells.points), frozen(cells.sums)
-            fit = replace(fit, points=nodes, gathered=sums, outcomes=frozen(points))
-        if self.wide == 0:
-            return fit
-        return self._widened(fit, score.thinned(WIDE_ROWS), *map(arrays.to_numpy, (points, Y)))
-
-    def _widened(self, fit: Fit, score: DensityScore, points: np.ndarray, Y: np.ndarray) -> Fit:
-        """With a wide law, its share by the densities of rows left out, and what these gain."""
-        rows = evenly(len(Y), WIDE_ROWS)
-        laws = fit.laws(arrays.take(fit.X, rows, axis=0))
-        left_out = np.maximum(arrays.to_numpy(score.own(fit.reg)), 0.0) / laws.whole(ROUGH_MASS)
-        wide = Wide.of(points, self.wide or MOST)
-        if self.wide is None:
-            wide = wide.chosen(left_out, points[rows])
-        Y = Y if fit.bend is None else fit.bend.back(Y)
-        ours = wide.log_mixed(left_out, points[rows])
-        ours += laws.move.steepness(Y[rows]).sum(axis=1)
-        simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
-        return replace(fit, wide=wide, gain=gain(ours, simple))
-
-    @staticmethod
-    def _choose_reg(score: DensityScore, points, Y, kernel_y, cells: Cells | None) -> float:
-        """λ by the score, ties drawn apart as they were in the search.
-
-        Of those that score alike the largest: with short lengthscales any λ gives rows left out
-        the marginal density, and a small one gives each row its own.
-        """
-        nudges = spread_ties(arrays.to_numpy(Y)) - arrays.to_numpy(Y)
-        if nudges.any():
-            apart = points + arrays.like(nudges, points)
-            if cells is None:
-                score = DensityScore.of(score.smoother, Target.of(apart, kernel_y))
-            else:
-                sums = cells.points, cells.sums
-                score = DensityScore.among(score.smoother, apart, *sums, kernel_y)
-        few = score.thinned(REG_ROWS)
-        reg, _ = minimise_log10(few, *REGS, 12, precision=1e-2)
-        return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
-
-    def _seek_location(
-        self,
-        X: np.ndarray,
-        Y: np.ndarray,
-        start: LocationSearch | None = None,
-        weights: Weights | None = None,
-    ) -> LocationSearch:
-        line = LocationSearch(self.kernel_x, X, Y, start, self.tune, weights)
-        if self.tune:
-            line.round()
-        return line
-
-    def _mean(
-        self, X, Y, line: LocationSearch, rows: Rows | None = None, weights: Weights | None = None
-    ) -> Location:
-        return line.location(X, Y, self._feature_map(), self.bend, rows, weights)
-
-    def _feature_map(self) -> FeatureMap:
-        if self.features is None or learns_from_pairs(self.features):
-            return Nystroem(max_rank=TUNED_RANK)
-        return as_feature_map(self.features)
-
-    def _coordinates(self, X, kernel: Kernel, Y) -> tuple[FeatureMap, Array]:
-        if self.features is not None:
-            return fit_pairs(self.features, X, kernel, Y, fitted_kernel("gaussian", Y))
-        features = self._feature_map()
-        with hushed():  # the search did with fewer
-            return features, features.fit_transform(X, kernel)

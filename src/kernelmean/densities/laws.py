@@ -12,9 +12,7 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import (
     Array,
-    as_levels,
     as_points,
-    check_choice,
     check_columns,
     check_count,
     check_level,
@@ -23,16 +21,17 @@ from ..core.checks import (
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows, row_blocks
+from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
-from ..embedding.line import NEGLIGIBLE, STILL, Line
+from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
 from ..embedding.move import Move
 from ..embedding.wide import Wide
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
 
-class MovedLaws(Law):
+class MovedLaws(Saveable, Law):
     """A batch of m laws Σ_j w_bj k̄_γ(e_j, ·) of e, the points e_j common, each moved in its way.
 
     Parameters
@@ -81,31 +80,14 @@ class MovedLaws(Law):
     @overload
     def __getitem__(self, index: int) -> MeanEmbedding: ...
     @overload
-    def __getitem__(self, index: list[int]) -> MovedLaws: ...
+    def __getitem__(self, index: slice | list[int] | np.ndarray) -> MovedLaws: ...
 
     def __getitem__(self, index):
-        """One of the laws, on points of its own, without its share of the wide law; or a few.
-
-        From a bent scale B the bandwidth of one is γ/Σ_i w_i B′(y_i). There is but one for all
-        points, where γ/B′(y_i) would suit each: it keeps Σ_i w_i k̄_i(y_i), what kernels add at the
-        points, and so the heights of the density where most of its mass is. A few, or `[[0]]`, are
-        a batch as this is, exact.
-        """
-        m = self._embedding[index]
-        if isinstance(index, list):
-            return MovedLaws(m, self.move.of(index), self.wide, self.drawn)
-        if self.move.idle:
-            return m
-        move, points = self.move.of([index]), arrays.to_numpy(m.points)
-        wider = None if move.widths is None else move.widths[0]
-        to = move(points[None])[0]
-        shift = to - (points if wider is None else points * wider)
-        one = m.moved(arrays.like(shift, m.points), wider)
-        if move.bend is None or one.bandwidth is None:
-            return one
-        above = np.maximum(arrays.to_numpy(m.weights), 0.0)
-        steep = np.average(np.exp(move.bend.log_steepness(to)), axis=0, weights=above)
-        return one.altered(_bandwidth=tuple((np.asarray(one.bandwidth) / steep).tolist()))
+        """One of the laws, a `MovedLaw` on points of its own; or a smaller batch."""
+        chosen = np.arange(len(self))[index].tolist()
+        if isinstance(chosen, int):
+            return MovedLaw.of(self[[chosen]])
+        return MovedLaws(self._embedding[chosen], self.move.of(chosen), self.wide, self.drawn)
 
     def marginal(self, columns) -> MovedLaws:
         """The laws of some columns, in the order asked for."""
@@ -149,19 +131,10 @@ class MovedLaws(Law):
         return cov if widths is None else cov * self._like(widths[:, :, None] * widths[:, None, :])
 
     def quantile(self, q) -> Array:
-        levels = as_levels(q)
-        lines = [line.quantile(np.atleast_1d(levels)) for line in self._lines()]
-        found = np.stack(lines, axis=-1)
-        return self._like(found[:, 0] if levels.ndim == 0 else found)
+        return self._like(quantiles(self._lines(), q))
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
-        level = check_level(level)
-        if check_choice(kind, "kind", ["central", "shortest"]) == "central":
-            both = self.quantile([(1 - level) / 2, (1 + level) / 2])
-        else:
-            ends = [line.shortest(level) for line in self._lines()]
-            both = self._like(np.stack(ends, axis=-1))
-        return Interval(both[:, 0, :], both[:, 1, :])
+        return Interval.between(self._like(ends(self._lines(), level, kind)))
 
     def region(self, level: float = 0.95) -> list[np.ndarray]:
         """Highest-density regions of one column: disjoint intervals (k, 2) of each law."""
@@ -362,3 +335,80 @@ class MovedLaws(Law):
             return self._line.normaliser
         mass, _ = self._kernels.negative_mass(error=error)
         return 1.0 + arrays.to_numpy(mass)
+
+
+class MovedLaw(MeanEmbedding):
+    """One of `MovedLaws`: weighted points where these were moved to, with all that it answers.
+
+    From a bent scale B every point has a kernel of its own there. What has a bandwidth is that of
+    the batch, unless another bandwidth is asked for; `bandwidth` is γ/Σ_i w_i B′(y_i), which keeps
+    Σ_i w_i k̄_i(y_i), what kernels add at the points. With other weights or points it is a
+    `MeanEmbedding` of that bandwidth.
+    """
+
+    _laws: MovedLaws  # a batch of one
+
+    @classmethod
+    def of(cls, laws: MovedLaws) -> MeanEmbedding:
+        """Of a batch of one; where nothing is moved or mixed, its embedding."""
+        m, move = laws.embedding[0], laws.move
+        if move.idle and laws.wide is None and laws.drawn is None:
+            return m
+        widths = None if move.widths is None else move.widths[0]
+        points = arrays.to_numpy(m.points)
+        to = move(points[None])[0]
+        shift = to - (points if widths is None else points * widths)
+        m = m.moved(arrays.like(shift, m.points), widths)
+        if move.bend is not None and m.bandwidth is not None:
+            above = np.maximum(arrays.to_numpy(m.weights), 0.0)
+            steep = np.average(np.exp(move.bend.log_steepness(to)), axis=0, weights=above)
+            m = m.altered(_bandwidth=tuple((np.asarray(m.bandwidth) / steep).tolist()))
+        one = cls.__new__(cls)
+        vars(one).update(vars(m), _laws=laws)
+        return one
+
+    def altered(self, **parts) -> MeanEmbedding:  # type: ignore[override]
+        m = MeanEmbedding.__new__(MeanEmbedding)
+        vars(m).update({k: v for k, v in vars(self).items() if k != "_laws"}, **parts)
+        return m
+
+    def marginal(self, columns) -> MeanEmbedding:  # type: ignore[override]
+        return self._laws.marginal(columns)[0]
+
+    def tilted(self, factor: Callable) -> MeanEmbedding:
+        return self._laws.tilted(factor)[0]
+
+    def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
+        own = _own(bandwidth) and not signed
+        return self._laws.density(Y)[0] if own else super().density(Y, bandwidth, signed)
+
+    def log_density(self, Y, bandwidth=None) -> Array:
+        own = _own(bandwidth)
+        return self._laws.log_density(Y)[0] if own else super().log_density(Y, bandwidth)
+
+    def cdf(self, Y, bandwidth="own") -> Array:
+        return self._laws.cdf(Y, False)[0] if _own(bandwidth) else super().cdf(Y, bandwidth)
+
+    def quantile(self, q, bandwidth="own") -> Array:
+        return self._laws.quantile(q)[0] if _own(bandwidth) else super().quantile(q, bandwidth)
+
+    def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
+        if _own(bandwidth):
+            return Interval(*(end[0] for end in self._laws.interval(level, kind)))
+        return super().interval(level, bandwidth, kind)
+
+    def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
+        return self._laws.region(level)[0] if _own(bandwidth) else super().region(level, bandwidth)
+
+    def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
+        if _own(bandwidth):
+            return self._laws.sample(n, random_state)[0]
+        return super().sample(n, random_state, bandwidth)
+
+    def mode(self, n_starts: int = 10) -> Array:
+        return self._laws.mode()[0]
+
+
+def _own(bandwidth) -> bool:
+    """Whether it is the law's own that is meant."""
+    return bandwidth is None or (isinstance(bandwidth, str) and bandwidth == "own")

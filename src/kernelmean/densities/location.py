@@ -21,15 +21,14 @@ from ..regression.lengthscales import (
     REG_DECADES,
     SCALE_DECADES,
     Scaled,
-    best_tie,
     stage1_loss,
+    tie_of,
     tied,
 )
 from ..regression.smoother import Smoother, weighed
 from ..regression.support import Support
 
 STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
-ROUGHLY = 10, 1e-4  # the same while ties are compared
 RANK = 100  # landmarks of the search
 TUNED_RANK = 500  # the same afterwards
 START = -3.0  # log10 of λ
@@ -149,7 +148,7 @@ class Location(Saveable):
     beyond : Beyond or None
         What it goes over to outside the data; a file of an earlier version has none.
     residuals : array of shape (n, d_y)
-        y_i − m⁻ⁱ(x_i), each from the fit without its own row.
+        y_i − m⁻ⁱ(x_i), each from the fit without its own row: while fitting.
     loss : float
         Their mean square, in variances of the columns of Y.
     explains : bool
@@ -167,7 +166,7 @@ class Location(Saveable):
     residuals: Array
     explains: bool
     beyond: Beyond | None = None
-    smoother: Smoother | None = None  # without its rows: while fitting, and of rows elsewhere
+    smoother: Smoother | None = None  # without its rows: while fitting
     doubt: Array | None = None  # −log(1 − h)/2 of rows, h the leverage: while fitting
     weights: Weights | None = None
 
@@ -179,10 +178,10 @@ class Location(Saveable):
         kernel: Kernel,
         features: FeatureMap,
         size: float,
+        reg: float | None = None,
         bend: Bend | None = None,
         rows: Rows | None = None,
         weights: Weights | None = None,
-        reg: float | None = None,
     ) -> Location:
         """At a fixed kernel and size of the line, λ by leave-one-out if it is not given.
 
@@ -231,11 +230,7 @@ class Location(Saveable):
 
     def bare(self) -> Location:
         """What answers need."""
-        return replace(self, smoother=None, doubt=None)
-
-    def with_residuals(self, residuals) -> Location:
-        """The same with these."""
-        return replace(self, residuals=residuals)
+        return replace(self, residuals=None, smoother=None, doubt=None)
 
     def within(self, support: Support) -> Location:
         """The same where data are elsewhere too."""
@@ -300,6 +295,8 @@ class LocationSearch:
     round in which the scales of all columns keep in step. `weights` are those of the rows.
     """
 
+    TIE = 10.0  # between the scales of columns, times the number of rows
+
     def __init__(
         self,
         kernel: Kernel,
@@ -318,65 +315,39 @@ class LocationSearch:
         self._u = np.append(np.full(self.d, middle), [0.0, START])
         self._tie = np.inf
         if start is not None:
-            self._u, self._tie = start._u, start._tie * len(start.Y) / len(Y)
+            self._u = start._u
         elif free and self.d > 1:
             self.round()
-            self._tie = self.tie()
+        self._tie = tie_of(self.d, len(self.Y), self.TIE)
 
     def round(self) -> None:
         """Landmarks for the scales as they stand, and a descent."""
         self.scaled.choose(self._u[: self.d])
-        self._u = self._descend_on(np.arange(len(self.Y)), None, self._tie, (STEPS, TOL))
+        self._u = descend(self._loss, self._u, self._bounds, STEPS, TOL)
+        self._u = self._u.round(DIGITS - 1)  # its loss is flatter still
 
     @property
-    def found(self) -> tuple[np.ndarray, float]:
-        """Factors of the lengthscales, and the size of the line."""
-        return 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
-
-    @property
-    def reg(self) -> float:
-        """λ found."""
-        return float(10.0 ** self._u[-1])
+    def reg(self) -> float | None:
+        """λ, where it is the one found; None is chosen by the rows that m is learned from."""
+        return None
 
     def location(self, X, Y, features: FeatureMap, *given) -> Location:
         """m as found, learned from rows in coordinates of this map."""
-        scales, size = self.found
+        scales, size = 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
         kernel = self.kernel.scaled(scales) if self.free else self.kernel
-        return Location.of(X, Y, kernel, features, size, *given)
+        return Location.of(X, Y, kernel, features, size, self.reg, *given)
 
-    def _descend_on(self, rows, start, tie: float, how=ROUGHLY) -> np.ndarray:
-        """From `start`, or from where the search is, on some of the rows."""
-        line, scaled, Y, d = self.line[rows], self.scaled.of(rows), self.Y[rows], self.d
-        weights = None if self.weights is None else self.weights[rows]
+    def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+        d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]
+        Theta = np.hstack([size * self.line, self.scaled(u[:d])])
+        value, on_Theta, on_reg = self.judged(Theta, reg)
+        price, on_scales = tied(u[:d], self.scaled.pullback(on_Theta[:, d:]), self._tie)
+        on_line = size * float((on_Theta[:, :d] * self.line).sum())
+        rest = np.log(10) * np.array([on_line, reg * on_reg])
+        return value + price, np.append(on_scales, rest)
 
-        def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
-            reg, size = 10.0 ** u[-1], 10.0 ** u[d]
-            Theta = np.hstack([size * line, scaled(u[:d])])
-            value, on_Theta, on_reg = self.judged(Theta, Y, reg, weights)
-            price, on_scales = tied(u[:d], scaled.pullback(on_Theta[:, d:]), tie)
-            on_line = size * float((on_Theta[:, :d] * line).sum())
-            rest = np.log(10) * np.array([on_line, reg * on_reg])
-            return value + price, np.append(on_scales, rest)
-
-        u = self._u if start is None else start
-        return descend(loss, u, self._bounds, *how).round(DIGITS - 1)  # its loss is flatter still
-
-    def judged(self, Theta, Y, reg: float, weights) -> tuple[float, np.ndarray, float]:
+    def judged(self, Theta, reg: float) -> tuple[float, np.ndarray, float]:
         """What is minimised, with its gradients with respect to Θ and λ."""
-        value, on_Theta, on_reg = stage1_loss(Theta, Y, reg, True, weights)
+        value, on_Theta, on_reg = stage1_loss(Theta, self.Y, reg, True, self.weights)
         value = max(value, 1e-300)
         return float(np.log(value)), on_Theta / value, on_reg / value
-
-    def tie(self) -> float:
-        """How strongly the scales of columns are tied."""
-        return best_tie(self._descend_on, self._held_out, self.d, len(self.Y))
-
-    def _held_out(self, u: np.ndarray, some: np.ndarray, rest: np.ndarray) -> np.ndarray:
-        """Squared errors on rows that m was not learned from."""
-        learned, new = (
-            np.hstack([10.0 ** u[self.d] * self.line[rows], self.scaled.of(rows)(u[: self.d])])
-            for rows in (some, rest)
-        )
-        smoother = Smoother.of(learned, intercept=True)
-        m = smoother.left(new, float(10.0 ** u[-1])) @ (smoother.P.T @ self.Y[some])
-        return ((self.Y[rest] - m) ** 2).mean(axis=1)

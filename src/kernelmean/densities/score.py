@@ -83,9 +83,13 @@ class DensityScore:
         return cls._at(smoother, smoother.P, target, C)
 
     @classmethod
-    def among(cls, smoother: Smoother, points, nodes, sums, kernel: Kernel) -> DensityScore:
-        """At some rows, learned from all, whose sums in cells stand at nodes."""
-        m = points.shape[0]
+    def on(
+        cls, smoother: Smoother, points, kernel: Kernel, cells: tuple | None = None, exact=False
+    ) -> DensityScore:
+        """At points, learned from them; or from all rows, whose sums in cells stand at nodes."""
+        if cells is None:
+            return cls.of(smoother, Target.of(points, kernel, exact=exact))
+        (nodes, sums), m = cells, points.shape[0]
         every = Target.of(np.concatenate([points, nodes]), kernel)
         B = sums if smoother.centre is not None else sums[:, 1:]
         C = tuple(B.T @ Psi[m:] / smoother.n for Psi in every)
@@ -141,15 +145,6 @@ class DensityScore:
             for C, Psi in zip(self.C, self.target, strict=True)
         )
         return xp.sum(wide * wide, axis=1) - 2 * xp.sum(self.target.narrow * narrow, axis=1)
-
-
-def held_out_score(
-    smoother: Smoother, learned: Target, Phi, target: Target, reg: float
-) -> np.ndarray:
-    """∫ q(y|x_i)² dy − 2 q(y_i|x_i) of rows that q was not learned from, (m,)."""
-    left = smoother.left(Phi, reg)
-    F = [left @ (smoother.P.T @ Psi) for Psi in learned]
-    return (F[1] ** 2).sum(axis=1) - 2 * (F[0] * target.narrow).sum(axis=1)
 
 
 def density_loss(Phi, reg: float, target: Target, intercept: bool):

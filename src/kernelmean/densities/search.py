@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,18 +15,17 @@ from ..embedding.wide import Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from ..regression.bandwidth import FIRST, with_bandwidth
-from ..regression.lengthscales import SCALE_DECADES, Scaled, best_tie, tied
+from ..regression.lengthscales import SCALE_DECADES, Scaled, tie_of, tied
 from ..regression.pairs import BandwidthScore, Pairs
 from ..regression.smoother import Smoother
 from .laws import MovedLaws
-from .location import DIGITS, RANK, ROUGHLY, TOL
-from .score import COARSE, MOST, DensityScore, Target, density_loss, held_out_score
+from .location import DIGITS, RANK, TOL
+from .score import COARSE, MOST, DensityScore, Target, density_loss
 
 DRAFT_RANK = 50  # landmarks of X, on few rows
 ROUNDS = 2  # on few rows; each chooses landmarks and the bandwidth afresh
 STEPS = 20  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
-EQUAL = 1.5  # from which on weights differ by a few percent at most
 START = -3.0
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
 LATER = 0.25  # then around the last one: few rows have far minima too
@@ -80,14 +78,14 @@ class DensitySearch:
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
     def on(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
-        """The same search, as far as it has come, on other rows.
+        """The same search, as far as it has come, on other rows; scales of columns may part.
 
         The bandwidth is a multiple of Silverman's, which falls with the number of rows.
         """
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
         other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y, rank=RANK)
         other._u, other.factor = self._u, self.factor
-        other.tie = self.tie * len(self.Y) / len(Y)
+        other.tie = tie_of(X.shape[1], len(X))
         return other
 
     @property
@@ -112,19 +110,12 @@ class DensitySearch:
             self._descend()
 
     def finish(self) -> None:
-        """The same once on more rows, the bandwidth last.
-
-        Under a λ at which all weights are equal scales are of no use: the longest, whose kernel has
-        the fewest coordinates.
-        """
+        """The same once on more rows, the bandwidth last."""
         if self.idle:
             return
         self._scaled.choose(self._u[:-1])
         self._choose_reg()
         self._descend()
-        if self.free and self.reg is None and self._u[-1] > EQUAL:
-            self._u[:-1] = [high for _, high in self._bounds[:-1]]
-            self._scaled.choose(self._u[:-1])
         self._settle()
 
     def score(self) -> float:
@@ -195,48 +186,19 @@ class DensitySearch:
     def _target(self) -> Target:
         return Target.of(self.Y, self.kernel_y.scaled(self.factor), COARSE)
 
-    def choose_columns(self) -> None:
-        """How strongly the scales of columns are tied from here on, by rows held out."""
-        if not self.free or self.X.shape[1] == 1:
-            return
-        self._scaled.choose(self._u[:-1])
-        target = self._target()
-
-        def descend_on(rows, u, tie):
-            loss = self._loss(self._scaled.of(rows), target.take(rows), tie)
-            u = self._u if u is None else u
-            return descend(loss, u, self._bounds, *ROUGHLY).round(DIGITS)
-
-        def held_out(u, some, rest):
-            learned, reg = self._scaled.of(some)(u[:-1]), float(10.0 ** u[-1])
-            smoother, Phi = Smoother.of(learned, self.intercept), self._scaled.of(rest)(u[:-1])
-            return held_out_score(smoother, target.take(some), Phi, target.take(rest), reg)
-
-        self.tie = best_tie(descend_on, held_out, self.X.shape[1], len(self.X))
-
-    def tie_as(self, other: DensitySearch) -> None:
-        """Scales of columns tied as in another search on these rows."""
-        if self.tie != other.tie:
-            self.tie = other.tie
-            self._descend()
-
     def _descend(self) -> None:
         if not self.free and self.reg is not None:
             return
-        loss = self._loss(self._scaled, self._target(), self.tie)
-        self._u = descend(loss, self._u, self._bounds, STEPS, TOL).round(DIGITS)
-
-    def _loss(self, scaled: Scaled, target: Target, tie: float) -> Callable:
-        """The score of those rows, a multiple of it, with its slope."""
+        target = self._target()
         size = float((target.wide**2).sum(axis=1).mean())
 
         def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
             reg = 10.0 ** u[-1]
-            value, on_Phi, on_reg = density_loss(scaled(u[:-1]), reg, target, self.intercept)
-            price, slope = tied(u[:-1], scaled.pullback(on_Phi) / size, tie)
+            value, on_Phi, on_reg = density_loss(self._scaled(u[:-1]), reg, target, self.intercept)
+            price, slope = tied(u[:-1], self._scaled.pullback(on_Phi) / size, self.tie)
             return value / size + price, np.append(slope, np.log(10) * reg * on_reg / size)
 
-        return loss
+        self._u = descend(loss, self._u, self._bounds, STEPS, TOL).round(DIGITS)
 
 
 def _rounded(value: float) -> float:

@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 
 from ..core import arrays
 from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.saving import Saveable
-from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel
 from ..regression.lengthscales import evidence_loss
@@ -32,6 +29,8 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 class EvidenceSearch(LocationSearch):
     """Scales by the evidence, which does not take luck with the rows left out for smoothness."""
 
+    TIE = 1.0
+
     @classmethod
     def of(cls, X: np.ndarray, Y: np.ndarray) -> EvidenceSearch:
         """A round, from the median heuristic."""
@@ -39,16 +38,12 @@ class EvidenceSearch(LocationSearch):
         search.round()
         return search
 
-    def judged(self, Theta, Y, reg: float, weights=None) -> tuple[float, np.ndarray, float]:
-        return evidence_loss(Theta, Y, reg)
+    def judged(self, Theta, reg: float) -> tuple[float, np.ndarray, float]:
+        return evidence_loss(Theta, self.Y, reg)
 
-    def tie(self) -> float:
-        return 1.0 / len(self.Y)
-
-    def location(self, X, Y, features: FeatureMap) -> Location:
-        """m as found, λ too."""
-        scales, size = self.found
-        return Location.of(X, Y, self.kernel.scaled(scales), features, size, reg=self.reg)
+    @property
+    def reg(self) -> float:
+        return float(10.0 ** self._u[-1])
 
 
 def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None) -> Location:
@@ -109,19 +104,6 @@ class NormalErrors(Saveable):
         return rng.standard_normal((n, len(self.root))) @ self.root.T
 
 
-def trusted(off: np.ndarray, z: np.ndarray) -> float:
-    """c in [0, 1] under which |y − m| has the highest likelihood as Laplace, of scale ∝ e^cz.
-
-    Up to a constant −log Σ_i |e_i| e^(−c z_i) − c z̄ a column, which is concave in c.
-    """
-    told = np.log(np.maximum(np.abs(off), TINY))
-
-    def loss(c: float) -> float:
-        return float(logsumexp(told - c * z[:, None], axis=0).mean() + c * z.mean())
-
-    return float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x)
-
-
 def spread(
     X: np.ndarray, off: np.ndarray, search: EvidenceSearch | None = None
 ) -> tuple[Location | None, np.ndarray]:
@@ -150,12 +132,11 @@ def as_normal(standard: np.ndarray, log_s: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Standard(Saveable):
-    """y ↦ (y − m(x))/s(x), log s(x) = g(x) + c z(x), g a line and a kernel part.
+    """y ↦ (y − m(x))/s(x), log s(x) = g(x) + z(x), g a line and a kernel part.
 
     z = log(1 + v)/2 is what is not known of m: v(x) = h(x) + (k(x, x) − ‖φ(x)‖²)/nλ, the variance
     of a Gaussian process over that of its noise, h the leverage; of a row left out 1 + v is
-    1/(1 − h). The residuals say how much of it counts, c. Where z is larger than at any row they
-    say nothing, and what is more of it counts in full.
+    1/(1 − h).
 
     Attributes
     ----------
@@ -165,8 +146,8 @@ class Standard(Saveable):
         g; None is zero.
     known : Smoother or None
         Of m, without its rows; None for z = 0. A file of an earlier version has none.
-    trust, seen : float
-        c, and the largest z of a row.
+    seen : float
+        The largest z of a row.
     least, most : array of shape (d_y,) or None
         That g, and log s, can be.
     """
@@ -174,7 +155,6 @@ class Standard(Saveable):
     where: Location
     size: Location | None
     known: Smoother | None = None
-    trust: float = 1.0
     seen: float = 0.0
     most: np.ndarray | None = None
     least: np.ndarray | float = -np.inf
@@ -186,20 +166,19 @@ class Standard(Saveable):
     ) -> tuple[Standard, np.ndarray]:  # fmt: skip
         """From m and rows among those that it was learned from; and log s of each, left out.
 
-        c is 1 without their Y.
+        Without their Y, s has no upper bound.
         """
-        off, z = arrays.to_numpy(where.residuals), arrays.to_numpy(where.doubt)
-        trust = 1.0 if Y is None else trusted(off, z)
-        off = off * np.exp(-trust * z)[:, None]
+        z = arrays.to_numpy(where.doubt)
+        off = arrays.to_numpy(where.residuals) * np.exp(-z)[:, None]
         size, log_s = spread(X, off, search)
         off, least = off / np.exp(log_s), log_s.min(axis=0)
-        log_s = log_s + trust * z[:, None]
+        log_s = log_s + z[:, None]
         most = None
         if Y is not None:
             widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(off.std(axis=0), TINY))
             most = np.maximum(log_s.max(axis=0), widest)
-        found = cls(where, size, where.smoother, trust, float(z.max()), most, least)
-        return found.with_residuals(arrays.like(off, where.residuals)), log_s
+        standard = replace(where.bare(), residuals=arrays.like(off, where.residuals))
+        return cls(standard, size, where.smoother, float(z.max()), most, least), log_s
 
     @classmethod
     def weighed(
@@ -228,11 +207,11 @@ class Standard(Saveable):
     @property
     def varies(self) -> bool:
         """Whether s does."""
-        return self.size is not None or self.trust * self.seen > NOTICED
+        return self.size is not None or self.seen > NOTICED
 
-    def with_residuals(self, residuals) -> Standard:
-        """The same with these."""
-        return replace(self, where=self.where.bare().with_residuals(residuals))
+    def bare(self) -> Standard:
+        """What answers need."""
+        return replace(self, where=self.where.bare())
 
     def within(self, support: Support) -> Standard:
         """The same where data are elsewhere too."""
@@ -244,9 +223,7 @@ class Standard(Saveable):
 
     def log_size(self, X) -> np.ndarray:
         """log s(x), (m, d_y)."""
-        z = 0.5 * np.log1p(self._unknown(X))
-        z = self.trust * np.minimum(z, self.seen) + np.maximum(z - self.seen, 0.0)
-        return self._bounded(X, z)
+        return self._bounded(X, 0.5 * np.log1p(self._unknown(X)))
 
     def widths(self, X) -> np.ndarray:
         """s(x), (m, d_y)."""
@@ -255,7 +232,7 @@ class Standard(Saveable):
     def left_out(self, X, Y) -> Array:
         """Standardised residuals of any rows that m was learned from, (n, d_y)."""
         off, z = replace(self.where, smoother=self.known).apart(X, Y)
-        return off / arrays.like(np.exp(self._bounded(X, self.trust * arrays.to_numpy(z))), off)
+        return off / arrays.like(np.exp(self._bounded(X, arrays.to_numpy(z))), off)
 
     def _bounded(self, X, z: np.ndarray) -> np.ndarray:
         """g(x) + z."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+
+from .style import legend_above, literal, time_axis
 
 
 class Display:
@@ -26,6 +29,23 @@ class PanelDisplay:
     """A picture of values on several pairs of axes, `axes_` once drawn."""
 
     axes_: Any = None
+
+
+class TimePanels(PanelDisplay):
+    """Panels below each other over the same times, one for each of `names` and perhaps more."""
+
+    times: np.ndarray
+    names: list[str]
+
+    def _over_time(self, axes: np.ndarray, draw: Callable[[Any, int], None]) -> Self:
+        """Draw, label and keep the panels: column j by `draw(axes, j)`."""
+        self.axes_ = axes
+        for j, name in enumerate(self.names):
+            draw(axes[j], j)
+            axes[j].set_ylabel(literal(name))
+        time_axis(axes[-1], self.times)
+        legend_above(axes[0])
+        return self
 
 
 def new_axes(ax) -> Any:
@@ -52,6 +72,20 @@ def panels(
     for unused in axes[count:]:
         unused.set_axis_off()
     return axes[:count]
+
+
+def medians(points: np.ndarray) -> np.ndarray:
+    """The median of each column, among its own values: an indicator stays 0 or 1."""
+    return np.quantile(points, 0.5, axis=0, method="inverted_cdf")
+
+
+def along(points: np.ndarray, column: int, n_grid: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values from the 2.5% to the 97.5% quantile of a column, and rows with the others' medians."""
+    low, high = np.quantile(points[:, column], [0.025, 0.975])
+    grid = np.linspace(low, high, n_grid)
+    path = np.tile(medians(points), (n_grid, 1))
+    path[:, column] = grid
+    return grid, path
 
 
 def as_times(times, n: int) -> np.ndarray:

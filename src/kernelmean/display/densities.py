@@ -13,7 +13,7 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
-from .base import Display, PanelDisplay, new_axes, panels
+from .base import Display, PanelDisplay, along, new_axes, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
 TAILS = (0.005, 0.995)  # quantiles between which densities are drawn
@@ -217,10 +217,8 @@ class DensityMapDisplay(Display):
         shown = model.own if X is None else model.observed
         if shown is not None:
             check_lengths(len(points), len(shown), "X", "y")
-        middle = medians(points)
-        grid = _between(np.quantile(points[:, c], [0.025, 0.975]), n_grid)
-        path = np.tile(middle, (n_grid, 1))
-        path[:, c] = grid
+        grid, path = along(points, c, n_grid)
+        held = {name: float(path[0, i]) for i, name in enumerate(names) if i != c}
         path = _named(path, estimator)
         grid_y, density = model.densities(path, j, 3 * n_grid // 2)
         levels = tuple(map(float, levels))
@@ -232,7 +230,7 @@ class DensityMapDisplay(Display):
             model.quantiles(path, levels)[..., j],
             None if shown is None else points[:, c],
             None if shown is None else shown[:, j],
-            {name: float(middle[i]) for i, name in enumerate(names) if i != c},
+            held,
             names[c],
             model.names[j],
         )
@@ -340,7 +338,7 @@ class DensityContourDisplay(PanelDisplay):
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
         ends = model.ends(X)
-        first, second = (_between(ends[:, j], n_grid) for j in pair)
+        first, second = (np.linspace(ends[0, j], ends[1, j], n_grid) for j in pair)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         return cls(
@@ -414,7 +412,8 @@ class Outcomes:
         if y is not None:
             observed = to_numpy(as_points(y, "y"))
             check_columns(observed, d, "y", "the training y")
-            if len(observed) != estimator.fit_.smoother.n:
+            copies = len(np.unique(observed, axis=0)) <= n < len(observed)  # which count once
+            if len(observed) != estimator.fit_.smoother.n and not copies:
                 check_lengths(n, len(observed), "the training y", "y")
         return cls(estimator, names, observed)
 
@@ -422,8 +421,10 @@ class Outcomes:
     def own(self) -> np.ndarray | None:
         """Observations of the rows of `points_x_`, which may be some of all."""
         fit, observed = self.model.fit_, self.observed
-        if observed is None or fit.kept is None:
-            return observed
+        if observed is None:
+            return None
+        if fit.kept is None:
+            return None if len(observed) > len(fit.points) else observed  # which rows are copies?
         whole = len(observed) == fit.smoother.n
         return observed[fit.kept if whole else np.argsort(np.argsort(fit.kept))]
 
@@ -451,10 +452,8 @@ class Outcomes:
         """Density of two columns on a grid, (batch, a, b)."""
         a, b = np.meshgrid(first, second, indexing="ij")
         grid = np.column_stack([a.ravel(), b.ravel()])
-        widths = tuple(self.model.bandwidth_[pair].tolist())
-        laws = self.model.at(X)
-        found = [laws[i].marginal(pair).density(grid, widths) for i in range(len(laws))]
-        return np.stack([to_numpy(p).reshape(a.shape) for p in found])
+        found = to_numpy(self.model.at(X).marginal(pair).density(grid))
+        return found.reshape(-1, *a.shape)
 
     def near(self, rows: np.ndarray, count: int, columns) -> list[np.ndarray] | None:
         """Where x is most like each row, in standard units of its columns, the columns of y."""
@@ -474,15 +473,6 @@ def x_names(estimator: ConditionalDensity) -> list[str]:
     names = getattr(estimator, "feature_names_in_", None)
     count = estimator.n_features_in_
     return [f"x{i}" for i in range(count)] if names is None else [str(name) for name in names]
-
-
-def medians(points: np.ndarray) -> np.ndarray:
-    """The median of each column, among its own values: an indicator stays 0 or 1."""
-    return np.quantile(points, 0.5, axis=0, method="inverted_cdf")
-
-
-def _between(ends: np.ndarray, count: int) -> np.ndarray:
-    return np.linspace(float(ends[0]), float(ends[1]), count)
 
 
 def _named(rows: np.ndarray, estimator: ConditionalDensity) -> Any:

@@ -16,8 +16,8 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
-from .base import Display, PanelDisplay, as_times, panels
-from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, legend_above, literal, time_axis
+from .base import Display, PanelDisplay, TimePanels, as_times, panels
+from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, literal
 
 STATES = (CURVE, "#e69138", "#6aa84f", "#a61c00", "#8e7cc3", "#45818e", "#f1c232", "#741b47")
 NUMBERS = 15  # singular values or correlations in a picture
@@ -105,7 +105,7 @@ class SpectrumDisplay(Display):
 
 
 @dataclass
-class RegimeDisplay(PanelDisplay):
+class RegimeDisplay(TimePanels):
     """Probabilities of the hidden states over time, with the observations above.
 
     Each observation has the colour of its most probable state.
@@ -195,15 +195,11 @@ class RegimeDisplay(PanelDisplay):
             As many as `axes_` then has; new ones when left out.
         """
         count = len(self.names) + 1
-        self.axes_ = panels(ax, count, "one per column and one for the probabilities")
-        for j, axes in enumerate(self.axes_[:-1]):
-            self._draw_series(axes, j)
-        self._draw_probabilities(self.axes_[-1])
-        for axes in self.axes_:
-            axes.margins(x=0)
-        time_axis(self.axes_[-1], self.times)
-        legend_above(self.axes_[0])
-        return self
+        axes = panels(ax, count, "one per column and one for the probabilities")
+        self._draw_probabilities(axes[-1])
+        for panel in axes:
+            panel.margins(x=0)
+        return self._over_time(axes, self._draw_series)
 
     def _draw_series(self, axes, j: int) -> None:
         many = len(self.times) > DRAWN  # as a picture, or the file would be large
@@ -217,7 +213,6 @@ class RegimeDisplay(PanelDisplay):
             axes.plot(self.times[here], self.series[here, j], ".", color=_colour(k), **dots)
             large = {"marker": "s", "ls": "", "label": in_legend(label)}  # enough for the legend
             axes.plot([], [], color=_colour(k), **large)
-        axes.set_ylabel(literal(self.names[j]))
 
     def _draw_probabilities(self, axes) -> None:
         colours = [_colour(k) for k in range(len(self.labels))]

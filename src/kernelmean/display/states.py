@@ -13,9 +13,9 @@ from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
 from ..statespace.results import latent_names
-from .base import Display, PanelDisplay, as_times, panels
+from .base import Display, PanelDisplay, TimePanels, as_times, panels
 from .regimes import HistoryDisplay, densities_along
-from .style import CURVE, DATA, PLAIN, legend_above, literal, shade, time_axis
+from .style import CURVE, DATA, PLAIN, literal, shade
 
 HALF = 0.5  # level of the inner band of a fan
 RANGE = (0.005, 0.995)  # quantiles of the latent law between which laws are drawn
@@ -25,7 +25,7 @@ TERMS = ("pairs of rows", "mean of y", "mean of x")  # of the loss
 
 
 @dataclass
-class ForecastDisplay(PanelDisplay):
+class ForecastDisplay(TimePanels):
     """A series with its one-step forecasts, and what comes after its end.
 
     One panel per column. Each row has the mean and the central interval that the rows before it
@@ -123,14 +123,7 @@ class ForecastDisplay(PanelDisplay):
         ax : Axes or array of Axes, optional
             As many as there are columns; new ones when left out.
         """
-        self.axes_ = panels(ax, len(self.names), "one per column")
-        for j, axes in enumerate(self.axes_):
-            self._draw(axes, j)
-            self._draw_ahead(axes, j)
-            axes.set_ylabel(literal(self.names[j]))
-        time_axis(self.axes_[-1], self.times)
-        legend_above(self.axes_[0])
-        return self
+        return self._over_time(panels(ax, len(self.names), "one per column"), self._draw)
 
     def _draw(self, axes, j: int) -> None:
         band = {"color": CURVE, "alpha": 0.15, "lw": 0, "label": f"{100 * self.level:g}% interval"}
@@ -140,10 +133,10 @@ class ForecastDisplay(PanelDisplay):
             axes.plot(t, self.series[s, j], ".", **dots)
             axes.fill_between(t, self.lower[s, j], self.upper[s, j], **band)
             axes.plot(t, self.mean[s, j], color=CURVE, lw=1.2, label="forecast one row ahead")
+        if len(self.ahead_times):
+            self._draw_ahead(axes, j)
 
     def _draw_ahead(self, axes, j: int) -> None:
-        if not len(self.ahead_times):
-            return
         low, inner_low, mean, inner_high, high = self.ahead[:, :, j]
         for lower, upper in ((low, high), (inner_low, inner_high)):
             axes.fill_between(self.ahead_times, lower, upper, color=PLAIN, alpha=0.18, lw=0)

@@ -11,8 +11,8 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_vector, check_column
 from ..instruments.inference import confidence_limits, ridge_coefficients
 from ..instruments.kernel_iv import KernelIV
-from .base import Display, new_axes
-from .style import CURVE, DATA, DRAWN, PLAIN, literal
+from .base import Display, along, new_axes
+from .style import CURVE, DATA, DRAWN, PLAIN, legend_above, literal
 
 
 @dataclass
@@ -84,10 +84,7 @@ class StructuralCurveDisplay(Display):
         points, outcome = _data(estimator, X, y, C)
         names = estimator.roles_.regressors
         number = check_column(column, names)
-        x = points[:, number]
-        grid = np.linspace(np.quantile(x, 0.025), np.quantile(x, 0.975), n_grid)
-        path = np.tile(np.quantile(points, 0.5, axis=0, method="inverted_cdf"), (n_grid, 1))
-        path[:, number] = grid
+        grid, path = along(points, number, n_grid)
         rows, coef = estimator.basis_x_.transform(path), estimator.coef_
         band = confidence_limits(rows, coef, estimator.band_covariance_, level, simultaneous=True)
         return cls(
@@ -95,7 +92,7 @@ class StructuralCurveDisplay(Display):
             to_numpy(rows @ coef),
             to_numpy(rows) @ ridge_coefficients(estimator.basis_x_, points, outcome),
             np.column_stack([to_numpy(end) for end in band]),
-            x,
+            points[:, number],
             outcome,
             names[number],
             estimator.target_name_,
@@ -114,7 +111,7 @@ class StructuralCurveDisplay(Display):
         if self.plain is not None:
             ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
         ax.set(xlabel=literal(self.x_name), ylabel=literal(self.y_name))
-        ax.legend(frameon=False)
+        legend_above(ax)
         return self
 
     def _draw_data(self, ax) -> None:

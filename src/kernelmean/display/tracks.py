@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +13,8 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_floats, check_lengths
 from ..core.sequences import check_sequences
 from ..filtering.results import FilterResult
-from .base import Display, PanelDisplay, as_times, new_axes, panels
-from .style import CURVE, DATA, GAP, PLAIN, TRUTH, in_legend, legend_above, literal, time_axis
+from .base import Display, TimePanels, as_times, new_axes, panels
+from .style import CURVE, DATA, GAP, PLAIN, TRUTH, in_legend, legend_above, time_axis
 
 
 @dataclass
@@ -62,7 +63,7 @@ class _Followed:
 
 
 @dataclass
-class TrackDisplay(_Followed, PanelDisplay):
+class TrackDisplay(_Followed, TimePanels):
     """A state followed over time: mean and interval at each step, one panel per state.
 
     Shaded columns are steps without news: missing observations, and (marked ×) observations
@@ -142,12 +143,8 @@ class TrackDisplay(_Followed, PanelDisplay):
         label : str
             What the line is called in the legend.
         """
-        self.axes_ = panels(ax, len(self.names), "one per state")
-        for j, axes in enumerate(self.axes_):
-            self._draw(axes, j, label)
-        time_axis(self.axes_[-1], self.times)
-        legend_above(self.axes_[0])
-        return self
+        axes = panels(ax, len(self.names), "one per state")
+        return self._over_time(axes, partial(self._draw, label=label))
 
     def _draw(self, axes, j: int, label: str) -> None:
         self._shade_gaps(axes)
@@ -167,7 +164,6 @@ class TrackDisplay(_Followed, PanelDisplay):
         lost = self.collapsed
         if lost.any():
             axes.plot(self.times[lost], self.mean[lost, j], "x", color=PLAIN, label="collapsed")
-        axes.set_ylabel(literal(self.names[j]))
 
 
 @dataclass

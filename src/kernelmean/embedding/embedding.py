@@ -61,6 +61,7 @@ class MeanEmbedding(Scored, WeightedPoints):
     _labels = UNNAMED
     _extrapolated: np.ndarray | None = None
     _steps = False
+    _smooth: Kernel | None = None  # of densities, where it is of another kind than the kernel
     _asked: Kernel | None = None  # the kernel before its lengthscale was chosen from the points
 
     def __init__(self, points, weights=None, kernel="gaussian"):
@@ -83,14 +84,20 @@ class MeanEmbedding(Scored, WeightedPoints):
         labels: Labels = UNNAMED,
         extrapolated: np.ndarray | None = None,
         steps: bool = False,
+        smooth: Kernel | None = None,
     ) -> MeanEmbedding:
         """The same with what an estimator knows of it.
 
         The bandwidth chosen, names of columns and rows, which laws were asked for outside the
-        training data, and whether distribution functions stay steps beside the bandwidth.
+        training data, whether distribution functions stay steps beside the bandwidth, and of which
+        kind the kernel of densities is, if not as that of the embedding.
         """
         return self.altered(
-            _bandwidth=bandwidth, _labels=labels, _extrapolated=extrapolated, _steps=steps
+            _bandwidth=bandwidth,
+            _labels=labels,
+            _extrapolated=extrapolated,
+            _steps=steps,
+            _smooth=smooth,
         )
 
     def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
@@ -288,7 +295,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> m.density([-1.0, 3.0], bandwidth=0.5).round(4)
         array([0.1299, 0.    ])
         """
-        return recovery.density(self.normalised(), Y, self._width(bandwidth), signed)
+        return recovery.density(self._proper(), Y, self._width(bandwidth), signed)
 
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the positive part is zero, shape (m,) or (batch, m).
@@ -298,7 +305,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         Y, bandwidth
             As for `density`.
         """
-        return recovery.log_density(self.normalised(), Y, self._width(bandwidth))
+        return recovery.log_density(self._proper(), Y, self._width(bandwidth))
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
@@ -328,7 +335,7 @@ class MeanEmbedding(Scored, WeightedPoints):
             If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N), or
             over what is asked.
         """
-        return recovery.negative_mass(self.normalised(), self._width(bandwidth), error)
+        return recovery.negative_mass(self._proper(), self._width(bandwidth), error)
 
     def cdf(self, Y, bandwidth="own") -> Array:
         """Distribution function of each column at the rows of Y.
@@ -355,7 +362,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> m.cdf([0.0, 0.5, 1.0], bandwidth=0.5)[:, 0].round(4)
         array([0.1421, 0.3292, 0.6193])
         """
-        return recovery.cdf(self.normalised(), Y, self._width(bandwidth))
+        return recovery.cdf(self._proper(), Y, self._width(bandwidth))
 
     def quantile(self, q, bandwidth="own") -> Array:
         """Quantiles of each column: where the distribution function reaches `q`.
@@ -381,7 +388,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         Chernozhukov, Fernández-Val, Galichon (2010), Quantile and probability curves without
         crossing.
         """
-        return recovery.quantile(self.normalised(), q, self._width(bandwidth))
+        return recovery.quantile(self._proper(), q, self._width(bandwidth))
 
     def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
         """Interval of each column that holds the probability `level`.
@@ -400,7 +407,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
-        return recovery.interval(self.normalised(), level, self._width(bandwidth), kind)
+        return recovery.interval(self._proper(), level, self._width(bandwidth), kind)
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
@@ -428,7 +435,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         array([[-0.641,  0.641],
                [ 4.359,  5.641]])
         """
-        return recovery.region(self.normalised(), level, self._width(bandwidth))
+        return recovery.region(self._proper(), level, self._width(bandwidth))
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         """Draws from the `density`.
@@ -459,7 +466,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         ----------
         Spiteri (2023), Lemma 4.7, corrected (MATH §12).
         """
-        return recovery.sample(self.normalised(), n, random_state, self._width(bandwidth))
+        return recovery.sample(self._proper(), n, random_state, self._width(bandwidth))
 
     def mode(self, n_starts: int = 10) -> Array:
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
@@ -472,7 +479,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         `Periodic`, `Rotation` and `Frobenius(rotations=True)` it stays on the circle or among
         rotations.
         """
-        return recovery.mode(self, n_starts, self._bandwidth)
+        m = self if self._bandwidth is None else self._proper()
+        return recovery.mode(m, n_starts, self._bandwidth)
 
     def to_frame(self, level: float = 0.95):
         """A pandas DataFrame, a row for each law: mean, std and interval of every column.
@@ -544,6 +552,11 @@ class MeanEmbedding(Scored, WeightedPoints):
             check_choice(bandwidth, "bandwidth", ["own"])
             return 0.0 if self._bandwidth is None or self._steps else self._bandwidth
         return self._bandwidth if bandwidth is None else bandwidth
+
+    def _proper(self) -> MeanEmbedding:
+        """Of sum one, with the kernel of densities."""
+        m = self.normalised()
+        return m if self._smooth is None else m.altered(_kernel=self._smooth)
 
     def _sq_norm(self) -> Array:
         xp = arrays.namespace(self._points)

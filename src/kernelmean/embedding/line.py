@@ -8,14 +8,14 @@ closed form. Where q has one sign its mass in the cell is the difference of F: e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import warn_numerical
+from ..core.checks import as_levels, check_choice, check_level, warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..core.threads import side_by_side
 from ..kernels import Gaussian, Kernel
@@ -93,14 +93,6 @@ class Line:
 
     # ------------------------------------------------------------ functions of points
 
-    def signed(self, y: np.ndarray) -> np.ndarray:
-        """q at points (m,) common to all members, before any shift, (batch, m)."""
-        return arrays.to_numpy(
-            self.m.smooth(
-                arrays.like(y[:, None], self.m.points), lambda X, Y: self.kernel.density(X, Y)
-            )
-        )
-
     def pdf(self, y: np.ndarray) -> np.ndarray:
         """Densities (batch, m) at points common to all, (m,), or each member's own, (batch, m).
 
@@ -108,7 +100,8 @@ class Line:
         1e-4 of its height.
         """
         if self.move.idle and y.ndim == 1:
-            p = np.maximum(self.signed(y), 0.0) / _whole(self.normaliser)[:, None]
+            q = self.m.smooth(arrays.like(y[:, None], self.m.points), self.kernel.density)
+            p = np.maximum(arrays.to_numpy(q), 0.0) / _whole(self.normaliser)[:, None]
             return p if self.wide is None else self.wide.mixed(p, y[:, None])
         y, e = self._inward(y)
         p = self._each(self._signed, _Cells.pdf, e)
@@ -197,6 +190,21 @@ class Line:
         """Points of every member, (batch, k), and where they were before any move."""
         y = np.broadcast_to(y, (len(self.m), y.shape[-1]))
         return y, self.move.back(y)
+
+
+def quantiles(lines: Iterable[Any], q) -> np.ndarray:
+    """Of every column, (batch, d) for a number, (batch, k, d) for a list."""
+    levels = as_levels(q)
+    found = np.stack([line.quantile(np.atleast_1d(levels)) for line in lines], axis=-1)
+    return found[:, 0] if levels.ndim == 0 else found
+
+
+def ends(lines: Iterable[Any], level: float, kind: str) -> np.ndarray:
+    """Of the central or the shortest interval of every column, (batch, 2, d)."""
+    level = check_level(level)
+    if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+        return quantiles(lines, [(1 - level) / 2, (1 + level) / 2])
+    return np.stack([line.shortest(level) for line in lines], axis=-1)
 
 
 def _whole(mass: np.ndarray) -> np.ndarray:

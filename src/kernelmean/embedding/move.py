@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.saving import Saveable
 from .bend import Bend
 
 
 @dataclass(frozen=True)
-class Move:
+class Move(Saveable):
     """e ↦ y = B⁻¹(shift_b + width_b e) of members b, in every column.
 
     Rows are (m, d), a row of each member, or (m, k, d); for all members alike also (1, k, d).

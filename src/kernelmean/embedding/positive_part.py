@@ -7,7 +7,6 @@ a sum over a grid on the line, around a circle and in the plane, and elsewhere a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -113,36 +112,27 @@ def _in_the_plane(
 def _sum_over_grid(
     m: WeightedPoints, columns: list[Kernel], cells: int, offset: float
 ) -> np.ndarray:
-    """A strip of the grid, as wide as the kernel there fits in memory, at a time."""
+    """A strip of the grid, as wide as the kernel there fits in memory, at a time.
+
+    Line by line of it, by the points near that line.
+    """
     order = np.argsort(m.points[:, 0], kind="stable")
     x, y = m.points[order, :1], m.points[order, 1:]
-    weights = ordered_factors(m, order)
+    factors: tuple[Any, Any] = ordered_factors(m, order)
+    left, rows = factors if factors[1] is not None else (None, factors[0].T)
     across, along = (
         even_nodes(z[:, 0], k, cells, offset) for z, k in zip((x, y), columns, strict=True)
     )
-    total = np.zeros(len(m))
+    far, total = reach(columns[0], NEGLIGIBLE), np.zeros(len(m))
     for t, width in row_blocks(*along, rows=block_rows(len(x))):
         K = columns[1].density(y, t[:, None])
         K[K < TINY] = 0.0
-        for q, height in _lines(weights, x, columns[0], across, K):
+        for at, height in zip(*across, strict=True):
+            near = slice(*np.searchsorted(x[:, 0], [at - far, at + far]))
+            q = (rows[near] * columns[0].density(x[near], np.array([[at]]))).T @ K[near]
+            q = q if left is None else left @ q
             total -= height * (np.minimum(q, 0.0, out=q) @ width)
     return total
-
-
-def _lines(weights, x, kernel: Kernel, nodes, K) -> Iterator[tuple[np.ndarray, float]]:
-    """q along each line of a strip, (batch, nodes of the strip), by the points near that line."""
-    left, rows = weights
-    far = reach(kernel, NEGLIGIBLE)
-    for at, height in row_blocks(*nodes, rows=block_rows(len(x))):
-        k = kernel.density(x, at[:, None])
-        ends = np.searchsorted(x[:, 0], [at - far, at + far]).T
-        for j, (start, stop) in enumerate(ends):
-            near = slice(start, stop)
-            if rows is None:
-                yield (left[:, near] * k[near, j]) @ K[near], height[j]
-            else:
-                q = (rows[near] * k[near, j, None]).T @ K[near]
-                yield (q if left is None else left @ q), height[j]
 
 
 def even_nodes(

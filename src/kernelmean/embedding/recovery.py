@@ -13,8 +13,6 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import (
     Array,
-    as_levels,
-    check_choice,
     check_count,
     check_level,
     check_positive,
@@ -23,7 +21,7 @@ from ..core.checks import (
 from ..core.interval import Interval
 from ..core.moments import normal_bandwidth
 from . import positive_part, preimage
-from .line import Line
+from .line import Line, ends, quantiles
 from .weighted import WeightedPoints
 
 
@@ -100,10 +98,7 @@ def cdf(m: WeightedPoints, Y, bandwidth) -> Array:
 
 def quantile(m: WeightedPoints, q, bandwidth=0.0) -> Array:
     """Quantiles per column of a normalised embedding."""
-    levels = as_levels(q)
-    found = [line.quantile(np.atleast_1d(levels)) for line in _lines(m, bandwidth)]
-    values = np.stack(found, axis=-1)  # (batch, k, d)
-    return _returned(m, values[:, 0] if levels.ndim == 0 else values)
+    return _returned(m, quantiles(_lines(m, bandwidth), q))
 
 
 def _returned(m: WeightedPoints, values: np.ndarray) -> Array:
@@ -119,16 +114,6 @@ def _lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
         else:
             column = WeightedPoints(every.points[:, [j]], *every.factors, m.kernel.on([j], d))
             yield Line(column, default_bandwidth(column) if width is None else width)
-
-
-def _smooth_lines(m: WeightedPoints, bandwidth) -> list[Line]:
-    lines = list(_lines(m, bandwidth))
-    if any(isinstance(line, _Steps) for line in lines):
-        raise ValueError(
-            f"bandwidth is {bandwidth}; shortest intervals and regions are those of a density: a "
-            "positive number, or None for the default, is needed"
-        )
-    return lines
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
@@ -164,16 +149,19 @@ class _Steps:
         at = np.stack([np.searchsorted(F, levels - 1e-12) for F in self._rows()])
         return self.x[np.minimum(at, len(self.x) - 1)]
 
+    def shortest(self, level: float) -> np.ndarray:
+        """There is none without a density."""
+        raise ValueError(
+            "bandwidth is 0; shortest intervals and regions are those of a density: a positive "
+            "number, or None for the default, is needed"
+        )
+
+    regions = shortest
+
 
 def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
     """Central or shortest interval per column of a normalised embedding."""
-    check_level(level)
-    if check_choice(kind, "kind", ["central", "shortest"]) == "central":
-        both = quantile(m, [(1 - level) / 2, (1 + level) / 2], bandwidth)
-        return Interval(both[..., 0, :], both[..., 1, :])
-    ends = [line.shortest(level) for line in _smooth_lines(m, bandwidth)]
-    lower, upper = (_returned(m, np.stack(ends, axis=-1)[:, i]) for i in (0, 1))
-    return Interval(lower, upper)
+    return Interval.between(_returned(m, ends(_lines(m, bandwidth), level, kind)))
 
 
 def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
@@ -182,7 +170,7 @@ def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
     d = m.points.shape[1]
     if d != 1:
         raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
-    (line,) = _smooth_lines(m, bandwidth)
+    (line,) = _lines(m, bandwidth)
     found = [arrays.like(ends, m.points) for ends in line.regions(level)]
     return found if m.batch is not None else found[0]
 
@@ -193,7 +181,7 @@ def mode(m: WeightedPoints, n_starts: int, bandwidth) -> Array:
     if bandwidth is None:
         return preimage.mode(m, n_starts)
     if positive_part.has_line(m):
-        (line,) = _smooth_lines(m.normalised(), bandwidth)
+        (line,) = _lines(m.normalised(), bandwidth)
         return _returned(m, line.mode()[:, None])
     return preimage.mode(m.altered(_kernel=m.kernel.smoothing(bandwidth)), n_starts)
 

@@ -56,9 +56,8 @@ class Landmarks(FeatureMap):
         # of many rows a product takes a third of the time of a solve, and is as accurate here
         inverse = solves.solve_lower(self.factor_, arrays.like(np.eye(self.rank_), self.factor_))
         rows = block_rows(self.rank_ * (CACHED_SHARE if isinstance(X, np.ndarray) else 1))
-        grams = (
-            self.kernel_.gram_of(*block, self.landmarks_) for block in row_blocks(X, rows=rows)
-        )
+        blocks = row_blocks(X, rows=rows)
+        grams = (self.kernel_.gram_of(block, self.landmarks_) for (block,) in blocks)
         parts = [solves.times_transposed(K, inverse) for K in grams]
         return parts[0] if len(parts) == 1 else arrays.namespace(X).concat(parts)
 
@@ -84,12 +83,8 @@ class Further:
     @classmethod
     def of(cls, features: Landmarks, points, Phi_s) -> Further:
         residual = arrays.to_numpy(features.kernel_.gram_of(points, points) - Phi_s @ Phi_s.T)
-        floor = (
-            len(residual)
-            * arrays.EPS
-            * float(arrays.namespace(points).max(features.kernel_.diag_of(points)))
-        )
-        pivots, F = solves.pivoted_cholesky(residual, 10 * floor)
+        size = float(arrays.namespace(points).max(features.kernel_.diag_of(points)))
+        pivots, F = solves.pivoted_cholesky(residual, 10 * (len(residual) * arrays.EPS * size))
         new = arrays.like(F, points)
         return cls(
             features,

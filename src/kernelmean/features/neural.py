@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
@@ -18,7 +18,6 @@ from ..core.checks import (
     Array,
     as_points,
     as_vector,
-    check_lengths,
     column_names,
     generator,
     warn_numerical,
@@ -41,9 +40,10 @@ from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
 from .fourier import RandomFourier, even
 from .landmarks import Nystroem
-from .training import Training, as_training
+from .training import Training, as_training, seeded
 
 torch = require("torch", "kernelmean.Neural", "pip install 'torch>=2.3', or 'kernelmean[nn]'")
+nn = torch.nn
 
 FEWEST = 10  # pairs
 BLOCK = 1024  # rows per evaluation of the network
@@ -188,8 +188,7 @@ class Neural(FeatureMap):
         """
         check_parameters(self)
         points_x = arrays.to_numpy(as_points(X, "X", min_rows=FEWEST))
-        points_z = arrays.to_numpy(as_points(Z, "Z"))
-        check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+        points_z = arrays.to_numpy(as_points(Z, "Z", n=len(points_x)))
         weights = _check_weights(weights, points_x.shape[0])
         kernel_z = fitted_kernel(kernel_z, points_z, names=column_names(Z), name="kernel_z")
         self._check_image(points_x.shape[1])
@@ -238,7 +237,7 @@ class Neural(FeatureMap):
         """The trained torch module: standardised observations to features, before scaling."""
         check_is_fitted(self)
         state = {name: torch.from_numpy(np.array(w)) for name, w in self.weights_.items()}
-        with _seeded(0, torch.device("cpu")):
+        with seeded(0):
             network = self._build(self.rank_)
         network.load_state_dict(state)
         return network.eval()
@@ -304,7 +303,7 @@ class Neural(FeatureMap):
         device = _device(self.device)
         pairs = _Pairs(self, X, targets, weights, device)
         train, held_out = _split(len(X), as_training(self.training).validation_fraction, rng)
-        with _seeded(int(rng.integers(2**31)), device):
+        with seeded(int(rng.integers(2**31)), device):
             network = self._build(self.n_features).to(device)
             self.rank_ = _output_width(network, pairs)
             best = _Best(*pairs.held_out_loss(network, train, held_out), network)
@@ -418,9 +417,8 @@ class _Pairs:
 
     def features_of(self, network, rows) -> Iterator[tuple]:
         """Blocks of rows, each with its features."""
-        for i in range(0, len(rows), BLOCK):
-            block = rows[i : i + BLOCK]
-            yield block, self.features._evaluate(network, self.X[block], self.device)
+        for some in gen_batches(len(rows), BLOCK):
+            yield rows[some], self.features._evaluate(network, self.X[rows[some]], self.device)
 
 
 class _Best:
@@ -492,7 +490,6 @@ def _standards(X: np.ndarray, image_shape) -> tuple[np.ndarray, np.ndarray]:
 
 def _layers(d: int, r: int) -> Any:
     """The default network for vectors."""
-    nn = torch.nn
     return nn.Sequential(
         *(nn.Linear(d, HIDDEN), nn.ReLU()),
         *(nn.Linear(HIDDEN, HIDDEN), nn.ReLU()),
@@ -502,7 +499,6 @@ def _layers(d: int, r: int) -> Any:
 
 def convolutions(image_shape, r: int) -> Any:
     """The default network for images."""
-    nn = torch.nn
     (c, h, w), layers = image_shape, []
     for width in CHANNELS:
         layers += [nn.Conv2d(c, width, 3, stride=2, padding=1), nn.ReLU()]
@@ -522,16 +518,3 @@ def _device(device) -> Any:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device!r}, but torch finds no CUDA device; set 'cpu'")
     return found
-
-
-@contextmanager
-def _seeded(seed: int, device) -> Iterator[None]:
-    """Torch's generators seeded inside, and as they were outside."""
-    cuda = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if cuda else []):
-        # not torch.manual_seed, which would seed every CUDA device, for good
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield

@@ -1,7 +1,9 @@
-"""How a network is trained: options of `Neural` that need no PyTorch."""
+"""How a network is trained: options of `Neural`, and seeds; nothing imports PyTorch before use."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -51,3 +53,18 @@ class Training(Options):
 def as_training(training: Any) -> Any:
     """Options of training; None is the defaults."""
     return Training() if training is None else training
+
+
+@contextmanager
+def seeded(seed: int, device: Any = None) -> Iterator[None]:
+    """Torch's generators seeded inside, those of a CUDA device too, and as they were outside."""
+    import torch
+
+    cuda = device is not None and device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if cuda else []):
+        # not torch.manual_seed, which would seed every CUDA device, for good
+        torch.default_generator.manual_seed(seed)
+        if cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield

@@ -1,4 +1,12 @@
-"""How a filter is fitted: dynamics from the states, then the update; and what it chooses."""
+"""How a filter is fitted: dynamics from the states, then the update; and what it chooses.
+
+`KernelBayesFilter.fit`, in its order: `Plan.draft` learns from the states alone how they move
+(λ' by leave-one-out), what share each has in a belief (η), and the way back; `Plan.finish` learns
+the update from pairs (λ by leave-one-out under typical beliefs) and the smoother's λ by smoothing
+a stretch. Both end in a `machine.Machine`, whose steps are those of `steps`. By densities
+`Plan.nodes` makes a `nodes.NodeMachine` of two learned laws instead. `filter`, `smooth` and
+`forecast` run either machine (`machine.Recursion`), and results hold it with the steps it made.
+"""
 
 from __future__ import annotations
 

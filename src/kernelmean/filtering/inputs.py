@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..bayes.supervision import each_strength, unpack_supervision
+from ..chains.rows import observed
 from ..core import arrays
 from ..core.checks import (
     Array,
@@ -22,14 +23,11 @@ from .steps import Squared
 
 
 def observations(machine: Recursion, X, name: str) -> tuple[Array, np.ndarray]:
-    """Rows, and which are missing (any NaN in them): those are filled by a training row."""
-    points = as_points(X, name, one_d=False, gaps=True)
+    """Rows, and which are missing (any NaN in them)."""
+    points, seen = observed(X, name)
     check_library(points, machine.points_x, name)
     check_columns(points, machine.points_x.shape[1], name, "the training X")
-    xp = arrays.namespace(points)
-    missing = xp.any(xp.isnan(points), axis=1)
-    points = xp.where(missing[:, None], machine.points_x[:1, :], points)
-    return points, arrays.to_numpy(missing)
+    return points, ~seen
 
 
 def belief(machine: Recursion, prior) -> MeanEmbedding:

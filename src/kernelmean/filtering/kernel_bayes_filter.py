@@ -295,7 +295,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             rows, or None.
         """
         steps, missing, _ = self._track(X, lengths, prior, supervision)
-        return FilterResult(self.machine_, tuple(steps), missing, labels=self._labels(Labels.of(X)))
+        return self._result(X, steps, missing)
 
     def smooth(self, X, lengths=None, prior=None, supervision=None) -> FilterResult:
         """Beliefs about z_t given all of its trajectory, x_1, ..., x_T.
@@ -313,10 +313,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             As for `filter`.
         """
         steps, missing, sequences = self._track(X, lengths, prior, supervision)
-        smoothed = self.machine_.backward(steps, sequences)
-        return FilterResult(
-            self.machine_, tuple(smoothed), missing, labels=self._labels(Labels.of(X))
-        )
+        return self._result(X, self.machine_.backward(steps, sequences), missing)
 
     def forecast(self, X, steps: int, lengths=None, prior=None) -> Forecast:
         """Beliefs about the states and observations 1, ..., `steps` rows after `X`.
@@ -405,6 +402,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         steps = self.machine_.advance(first, points, missing, sequences, supervise)
         inputs.warn_of_collapse(steps)
         return steps, missing, sequences
+
+    def _result(self, X, steps: list[Step], missing: np.ndarray) -> FilterResult:
+        return FilterResult(self.machine_, tuple(steps), missing, labels=self._labels(Labels.of(X)))
 
     def _supervisor(self, supervision, n: int) -> Callable | None:
         """Row number, observation, prediction ↦ checked supervision of that step, or None."""

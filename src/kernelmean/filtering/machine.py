@@ -6,8 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,28 +23,25 @@ from .steps import COLLAPSE, FADED, Importance, Shares, Squared, Transition
 
 @dataclass(frozen=True)
 class Step:
-    """The belief at one time, and what its weights on the training states are made of.
-
-    kind "start": `origin` holds the weights on the training states, `further` those on other
-    points; "predicted": from the belief `origin`; "updated": kernel Bayes' rule with the
-    prediction `origin`; "smoothed": the belief `filtered`, whose coordinates are `origin`, and
-    what came to be known later. In the last two the weights follow from `origin` and `u`.
-    """
+    """The belief at one time, and how its weights on the training states are formed if asked."""
 
     belief: Array  # m, (r,)
     read: Array  # Σ_i w_i [1, z_i], (1 + d,)
-    kind: str
-    origin: Array
-    u: Array | None = None
+    kind: str  # "start", "predicted", "updated" or "smoothed"
+    formed: Callable[[], Array] | None = None  # w, (n,); None where the belief holds them
     collapsed: bool = False
     further: tuple[Array, Array] | None = None  # points other than the training states, weights
     previous: Array | None = None  # mean of the step before a prediction, (d,)
-    filtered: Step | None = None
 
     @property
     def mean(self) -> Array:
         """Σ_i w_i z_i / Σ_i w_i, shape (d,)."""
         return self.read[1:] / self.read[0]
+
+    @property
+    def weights(self) -> Array:
+        """w on the training states or nodes, (n,)."""
+        return self.belief if self.formed is None else self.formed()
 
     @property
     def scaled(self) -> Array:
@@ -82,10 +78,6 @@ class Recursion(Saveable, ABC):
     @abstractmethod
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
-
-    @abstractmethod
-    def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
-        """The batch of embeddings of the states."""
 
     @abstractmethod
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
@@ -154,6 +146,16 @@ class Recursion(Saveable, ABC):
         """The next predictions."""
         return [step := self.predicted(step) for _ in range(count)]
 
+    def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
+        """The batch of embeddings of the states."""
+        points, xp = self.points, arrays.namespace(self.points)
+        W = xp.stack([step.weights for step in steps])
+        further, weights = _further(steps)
+        if further:
+            points = xp.concat([points, *further], axis=0)
+            W = xp.concat([W, arrays.like(weights, W)], axis=1)
+        return MeanEmbedding.of_parts(points, W, None, self.kernel_z)
+
 
 @dataclass(frozen=True, eq=False)
 class Machine(Recursion):
@@ -196,15 +198,20 @@ class Machine(Recursion):
         xp = arrays.namespace(self.points)
         read = xp.concat([prior.total()[None], prior.apply_weights(prior.points)])
         if prior.points is self.points:
-            return Step(prior.apply_weights(self.shares.Q), read, "start", prior.weights)
+            return Step(
+                prior.apply_weights(self.shares.Q),
+                read,
+                "start",
+                partial(getattr, prior, "weights"),
+            )
         belief = prior.apply_weights(self.features_z.transform(prior.points))
         if float(self.mass @ belief) < FADED * float(read[0]):
             warn_numerical(
                 "prior lies where there are few training states or none: the filter cannot "
                 "follow it there",
             )
-        nothing = xp.zeros_like(self.points[:, 0])
-        return Step(belief, read, "start", nothing, further=(prior.points, prior.weights))
+        nothing, further = partial(xp.zeros_like, self.points[:, 0]), (prior.points, prior.weights)
+        return Step(belief, read, "start", nothing, further=further)
 
     def coordinates(self, X) -> Array:
         """φ(x)."""
@@ -216,7 +223,8 @@ class Machine(Recursion):
         read = m @ self.transition.outlook
         if not float(read[0]) > COLLAPSE:  # a state that nothing ever followed: anything may
             return replace(self.first(self.everywhere()), previous=step.mean)
-        return Step(self.transition.operator @ m, read, "predicted", m, previous=step.mean)
+        weights = partial(self.transition.weights, m)
+        return Step(self.transition.operator @ m, read, "predicted", weights, previous=step.mean)
 
     def restored(self, m) -> Array:
         """A belief whose mass has faded over many steps without news, brought back to one."""
@@ -252,18 +260,21 @@ class Machine(Recursion):
                 belief=step.belief + mass * read[:r],
                 read=step.read + mass * read[r:],
                 kind="smoothed",
-                origin=step.belief,
-                u=mass * u,
-                filtered=step,
+                formed=partial(self._revised, step, mass * u),
             )
 
         return revised
+
+    def _revised(self, step: Step, u) -> Array:
+        """Weights of a filtered step, and what `u` adds to them."""
+        return step.weights + self.smoother.covariances(step.belief).weights(u)
 
     def believe(self, step: Step, u, read, further=None) -> Step:
         """The step with the weights that `u` stands for, unless they come to nothing."""
         r = step.belief.shape[0]
         if float(read[r]) > COLLAPSE and math.isfinite(float(read @ read)):
-            return Step(read[:r], read[r:], "updated", step.belief, u, further=further)
+            weights = partial(self.rule.weights, step.belief, u)
+            return Step(read[:r], read[r:], "updated", weights, further=further)
         return replace(step, collapsed=True)
 
     def guided(self, step: Step, x, phi, supervision) -> Step:
@@ -281,38 +292,6 @@ class Machine(Recursion):
         w, w_s = d * (Phi @ u), strength * (Phi_s @ u)
         read = w @ rule.readout + w_s @ readout(self.features_z.transform(z_s), z_s)
         return self.believe(step, u[: rule.Phi.shape[1]], read, (z_s, w_s))
-
-    # ------------------------------------------------------------ what steps stand for
-
-    def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
-        """The batch of embeddings of the states."""
-        points, W = self.points, self._weights(steps)
-        further, weights = _further(steps)
-        if further:
-            xp = arrays.namespace(W)
-            points = xp.concat([points, *further], axis=0)
-            W = xp.concat([W, arrays.like(weights, W)], axis=1)
-        return MeanEmbedding.of_parts(points, W, None, self.kernel_z)
-
-    def _weights(self, steps: Sequence[Step]) -> Array:
-        """Weights on the training states, (len(steps), n)."""
-        runs = groupby(steps, key=lambda step: step.kind)
-        parts = [self._weights_of(kind, list(run)) for kind, run in runs]
-        return arrays.namespace(self.points).concat(parts, axis=0)
-
-    def _weights_of(self, kind: str, steps: list[Any]) -> Array:
-        """Of steps of one kind."""
-        xp = arrays.namespace(self.points)
-        origin = xp.stack([step.origin for step in steps])
-        if kind == "start":
-            return origin
-        if kind == "predicted":
-            return self.transition.weights(origin)
-        u = xp.stack([step.u for step in steps])
-        if kind == "updated":
-            return self.rule.weights(origin, u)
-        moved = [self.smoother.covariances(s.origin).weights(s.u) for s in steps]
-        return self._weights([s.filtered for s in steps]) + xp.stack(moved)
 
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
         """The batch of embeddings of what is observed then, by the shares of the training pairs."""

@@ -137,14 +137,7 @@ class NodeMachine(Recursion):
         """Weights in proportion to these; the usual ones where they come to nothing."""
         total = weights.sum()
         w = weights / total if total > 0 else self.usual
-        return Step(w, np.concatenate([[1.0], w @ self.points]), kind, w)
-
-    # ------------------------------------------------------------ what steps stand for
-
-    def embed(self, steps) -> MeanEmbedding:
-        """The batch of embeddings of the states."""
-        W = np.stack([step.belief for step in steps])
-        return MeanEmbedding.of_parts(self.points, W, None, self.kernel_z)
+        return Step(w, np.concatenate([[1.0], w @ self.points]), kind)
 
     def observations(self, steps) -> MeanEmbedding:
         """The batch of embeddings of what is observed then: each node has its observation."""

@@ -8,11 +8,13 @@ from typing import Self
 
 import numpy as np
 
+from ..chains.results import as_observation
 from ..core import arrays
-from ..core.checks import Array, as_floats, warn_caller
+from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows
+from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from . import inputs
@@ -29,17 +31,12 @@ class _Steps(Law):
     steps: tuple[Step, ...]
     labels: Labels = field(kw_only=True)
     stem = "z"
+    embeddings = attribute("embeddings", "embedding")
 
     @cached_property
     def embedding(self) -> MeanEmbedding:
         """A batch of embeddings on the training states (and any supervision's), formed once."""
         return self.machine.embed(self.steps)
-
-    @property
-    def embeddings(self) -> MeanEmbedding:
-        """The old name of `embedding`."""
-        warn_caller("embeddings is now embedding", FutureWarning)
-        return self.embedding
 
     def mean(self) -> Array:
         """Σ_i w_i z_i / Σ_i w_i, (m, d_z). (For angles or rotations use `mode()`.)"""
@@ -95,18 +92,19 @@ class FilterResult(_Steps):
         return f"FilterResult({len(self)} steps, {self._states} state(s), {flags})"
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Observations(Law):
-    """A batch of laws of what is observed."""
+    """A batch of laws of what is observed.
 
+    Attributes
+    ----------
+    embedding : MeanEmbedding
+        On the training observations.
+    """
+
+    embedding: MeanEmbedding
+    labels: Labels
     stem = "x"
-
-    def __init__(self, embedding: MeanEmbedding, labels: Labels):
-        self._embedding, self.labels = embedding, labels
-
-    @property
-    def embedding(self) -> MeanEmbedding:
-        """The batch of embeddings on the training observations."""
-        return self._embedding
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -159,16 +157,12 @@ class Belief(Law):
         supervision : tuple (x_s, z_s, strength), optional
             As for `KernelBayesFilter.filter`.
         """
-        x = as_floats(x, "x")
-        if x.ndim > 1:
-            raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d_x,), is needed")
-        row = x[None, None] if x.ndim == 0 else x[None, :]
-        points, missing = inputs.observations(self.machine, row, "x")
+        point, seen = as_observation(x, self.machine.points_x)
         given = None if supervision is None else inputs.pairs(self.machine, supervision)
-        if missing[0]:
-            self.step = replace(self.step, collapsed=False)
+        if seen[0]:
+            self.step = self.machine.observed(self.step, point, given)
         else:
-            self.step = self.machine.observed(self.step, points, given)
+            self.step = replace(self.step, collapsed=False)
         inputs.warn_of_collapse([self.step])
         return self
 

@@ -41,8 +41,8 @@ class Transition(Saveable):
         return cls(before, gain, forward[:, :r].T, forward[:, r:])
 
     def weights(self, m) -> Array:
-        """Weights of Vm on the training states, for beliefs m (batch, r)."""
-        return (m @ self.gain) @ self.before.T
+        """Weights of Vm on the training states, (n,)."""
+        return self.before @ (self.gain @ m)
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,8 @@ class Importance(Saveable):
         return u, (d * (Phi @ u)) @ readout
 
     def weights(self, m, u) -> Array:
-        """The weights on all rows that `u` stands for, (batch, n)."""
-        kept = [self.kept(m[b, :]) for b in range(m.shape[0])]
-        return arrays.namespace(m).stack(kept) * (u @ self.Phi.T)
+        """The weights on all rows that `u` stands for, (n,)."""
+        return self.kept(m) * (self.Phi @ u)
 
     def kept(self, m) -> Array:
         """The diagonal of D for one belief, (n,)."""
@@ -209,8 +208,8 @@ class Squared(Saveable):
         return xp.stack([(beta[:, b, None] * self.Phi).T @ right for b in range(c.shape[0])])
 
     def weights(self, m, u) -> Array:
-        """The weights on all rows that `u` stands for, (batch, n)."""
-        return (m @ (self.shares.gain @ self.shares.Q.T)) * (u @ self.Phi.T)
+        """The weights on all rows that `u` stands for, (n,)."""
+        return (self.shares.Q @ (self.shares.gain @ m)) * (self.Phi @ u)
 
 
 def _tensor(Q, Phi, readout) -> Array:

@@ -1,4 +1,17 @@
-"""From a draft to a fitted chain: starts, refinement by EM, the regulariser of the filter."""
+"""From a draft to a fitted chain: starts, refinement by EM, the regulariser of the filter.
+
+`KernelHMM.fit`, in its order:
+
+1. `chains.draft`: rows, coordinates and moments of neighbours (`Draft`); `Plan.fit` has the rest;
+2. `chains.order`: the number of states, where it is not given;
+3. `hmm.spectral`: chain and laws from moments, without EM the answer (`chains.draft.of_moments`);
+4. `refine`: EM (`chains.em`) on some rows, from that and from random starts; then by rows held out
+   the bandwidth, one for each state, shares of normal laws, and whether inputs drive the chain
+   (`chains.driven`); then EM on all rows (`chains.draft.on_all`);
+5. `Plan.climbed`: laws from probabilities of states (`chains.emission`), λ of kernel Bayes' rule
+   (`chains.draft.choose_bayes`), all in a `chains.model.FittedChain`, which answers all that is
+   asked later, by the recursions of `chains.markov`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..chains import draft as drafts
-from ..chains.draft import REGS, STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
+from ..chains.draft import STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
 from ..chains.driven import driven
 from ..chains.em import AnySmoothing, Climb, random_starts
 from ..chains.emission import SHARES, Shrunken, SmoothingByState
@@ -170,11 +183,11 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
     """
     _, few = draft.rows.stretches(PREDICTED, STRETCHES)
     features, O = draft.coordinates.features, fit.embeddings
-    rule = ModelBayes(features, O, 1.0)
-    evaluations, shares = rule.evaluations(few.points), rule.shares_of(few.points, few.seen)
-    losses = []
-    for alpha in rule.compared(rule.size * REGS, shares, fit.chain, few.sequences):
+    evaluations, gram = ModelBayes(features, O, 1.0).evaluations(few.points), O.T @ O
+
+    def error(alpha: np.ndarray) -> float:
         p = predicted(alpha, fit.chain, few.sequences)
-        off = -2 * (evaluations * p).sum(axis=1) + ((p @ rule.gram) * p).sum(axis=1)
-        losses.append(off[few.seen].sum())
-    return ModelBayes(features, O, float(rule.size * REGS[int(np.argmin(losses))]))
+        off = -2 * (evaluations * p).sum(axis=1) + ((p @ gram) * p).sum(axis=1)
+        return off[few.seen].sum()
+
+    return drafts.best_rule(features, O, few, fit.chain, error)[1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from ..chains.markov import Chain, nearest_simplex, nearest_stochastic, stationary
 from ..chains.moments import Moments, numerical_rank
@@ -17,6 +18,7 @@ from ..core import arrays
 
 STARTS = 5  # rotations that are looked at: the best is a start of the joint diagonalisation
 ROUNDS = 100  # of the joint diagonalisation
+HUGE = 1e6  # off-diagonals where R cannot be inverted
 SMALL = 1e-3  # least stationary probability that the moments are divided by
 
 
@@ -138,17 +140,11 @@ def smallest_gap(Theta: np.ndarray, B: np.ndarray) -> float:
 def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:
     """R whose R⁻¹B(θ_i)R are as diagonal as can be, all together, and what is left beside.
 
-    Starts at the eigenvectors of each B(θ_i), keeps the best. A pair of complex eigenvalues (which
-    estimates have where two states are hardly told apart) starts at the real plane it spans.
+    Starts at the eigenvectors of the B(θ_i) that do best for all. A pair of complex eigenvalues
+    (which estimates have where two states are hardly told apart) starts at the real plane it spans.
     """
-    candidates = []
-    for Bi in np.tensordot(Theta, B, axes=1):
-        R = real_eigenvectors(Bi)
-        if np.linalg.cond(R) < 1 / np.sqrt(arrays.EPS):
-            candidates.append(improve(R, B))
-    if not candidates:
-        candidates.append(improve(np.eye(len(B)), B))
-    R, left = min(candidates, key=lambda found: found[1])
+    starts = [np.eye(len(B)), *map(real_eigenvectors, np.tensordot(Theta, B, axes=1))]
+    R, left = improve(min(starts, key=lambda R: float((off_diagonal(R, B) ** 2).sum())), B)
     return R, left / max(float((B * B).sum()), np.finfo(float).tiny)
 
 
@@ -160,50 +156,28 @@ def real_eigenvectors(A: np.ndarray) -> np.ndarray:
 
 
 def improve(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
-    """Levenberg-Marquardt on the off-diagonal squares of D_b = R⁻¹B_bR, R of unit columns.
+    """Least squares of the off-diagonals, over R(I + E) of unit columns, E_jj = 0."""
+    free = ~np.eye(len(R), dtype=bool)
 
-    With R ← R(I + E), E zero on its diagonal, and then columns of unit length again, D_b changes
-    by D_bF − FD_b to first order, F_jk = E_jk and F_kk = −Σ_l r_kᵀr_l E_lk.
-    """
-    off, f = _off_diagonal(R, B)
-    damping = 1e-3
-    for _ in range(ROUNDS if len(R) > 1 else 0):
-        E = _step(R, B, off, damping)
-        trial = R @ (np.eye(len(R)) + E)
-        trial /= np.linalg.norm(trial, axis=0)
-        off_trial, f_trial = _off_diagonal(trial, B)
-        if f_trial < f:
-            settled = f - f_trial < 1e-14 * f
-            R, off, f, damping = trial, off_trial, f_trial, damping / 10
-            if settled:
-                break
-        elif damping > 1e6:
-            break
-        else:
-            damping *= 10
-    return R, f
+    def moved(E: np.ndarray) -> np.ndarray:
+        S = np.eye(len(R))
+        S[free] = E
+        return R @ S / np.linalg.norm(R @ S, axis=0)
+
+    def off(E: np.ndarray) -> np.ndarray:
+        return off_diagonal(moved(E), B)
+
+    E, tight = np.zeros(free.sum()), dict.fromkeys(("ftol", "xtol", "gtol"), 1e-15)
+    if len(E):
+        E = least_squares(off, E, method="lm", max_nfev=ROUNDS * len(E), **tight).x
+    return moved(E), float((off(E) ** 2).sum())
 
 
-def _step(R: np.ndarray, B: np.ndarray, off: np.ndarray, damping: float) -> np.ndarray:
-    """The E of damped least squares of off + DF − FD, off the diagonals."""
-    D, G, one = np.linalg.solve(R[None], B @ R), R.T @ R, np.eye(len(R))
-    free = one == 0
-    J = np.einsum("bjl,km->bjklm", D, one) - np.einsum("bmk,jl->bjklm", D, one)
-    J += np.einsum("bjk,jl,jm->bjklm", D, G, one) - np.einsum("bjk,kl,km->bjklm", D, G, one)
-    J = J[:, free][:, :, free].reshape(-1, int(free.sum()))
-    JJ = J.T @ J
-    system = JJ + damping * np.trace(JJ) / len(JJ) * np.eye(len(JJ))
-    E = np.zeros_like(R)
-    E[free] = -np.linalg.lstsq(system, J.T @ off[:, free].ravel(), rcond=None)[0]
-    return E
-
-
-def _off_diagonal(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
-    if np.linalg.cond(R) > 1 / arrays.EPS:
-        return np.zeros_like(B), np.inf
-    D = np.linalg.solve(R[None], B @ R)
-    D[:, np.arange(len(R)), np.arange(len(R))] = 0.0
-    return D, float((D * D).sum())
+def off_diagonal(R: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """What is beside the diagonals of all R⁻¹B_bR."""
+    singular = np.linalg.cond(R) > 1 / np.sqrt(arrays.EPS)
+    D = np.full_like(B, HUGE) if singular else np.linalg.solve(R[None], B @ R)
+    return D[:, ~np.eye(len(R), dtype=bool)].ravel()
 
 
 def eigenvalues(R: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..chains.order import Order, Spectrum
 from ..chains.rows import Rows
 from ..chains.search import Judge, best_fit, factors, next_error
 from ..core import arrays
-from ..core.checks import as_vector, check_count, check_lengths
+from ..core.checks import as_vector, check_count, check_lengths, generator
 from ..core.minimise import mean_and_error
 from ..core.progress import Verbose
 
@@ -41,7 +41,7 @@ def tune(
     kernel = model.draft(X, lengths).kernel
     if kernel.scaled(2.0) == kernel:
         scales = [1.0]  # there is no lengthscale
-    seeds = np.random.SeedSequence(_entropy(model.random_state)).generate_state(n_fits)
+    seeds = generator(model.random_state).integers(2**31, size=n_fits)
     grid = [{"scale": scale, "random_state": int(seed)} for scale in scales for seed in seeds]
     candidates = [
         clone(model).set_params(kernel=kernel.scaled(p["scale"]), random_state=p["random_state"])
@@ -53,14 +53,6 @@ def tune(
     if isinstance(judge, Named):
         tuned.renumber(judge.matched(tuned)[0])
     return tuned
-
-
-def _entropy(random_state: Any) -> int | None:
-    if random_state is None:
-        return None
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(np.random.default_rng(random_state).integers(2**31))
 
 
 @dataclass(frozen=True)
@@ -97,10 +89,14 @@ def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
     cuts = [s.start + max(1, round(TRAINING * (s.stop - s.start))) for s in rows.sequences]
     early = [slice(s.start, cut) for s, cut in zip(rows.sequences, cuts, strict=True)]
     late = [slice(cut, s.stop) for s, cut in zip(rows.sequences, cuts, strict=True) if cut < s.stop]
-    past, future = (_stretches(rows, parts, names) for parts in (early, late))
+    (_, past), (_, future) = rows.at(early), rows.at(late)
+    lengths = [cut - s.start for s, cut in zip(rows.sequences, cuts, strict=True)]
+    draft = replace(model.drafted(past.points, past.seen, lengths, names), rows=past)
     told: dict[int, np.ndarray] = {}
     for K in range(1, spectrum.limit + 1):
-        told[K] = clone(model).set_params(n_components=K).fit(*past).log_predictive(*future)
+        one = clone(model).set_params(n_components=K)
+        one.adopt(one.learned(draft, generator(one.random_state)))
+        told[K] = one.chain_.log_predictive(future)
         best = max(told, key=lambda k: np.mean(told[k]))
         if K - best >= PATIENCE:
             break
@@ -110,16 +106,3 @@ def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
     enough = min(K for K in loss if loss[K].mean() <= SLACK * errors[K])
     found = spectrum.singular_values
     return Order(enough, "likelihood", found, scores=scores, errors=errors)
-
-
-def _stretches(rows: Rows, parts: list[slice], names) -> tuple[Any, list[int]]:
-    """Some stretches of rows, gaps where they were, and their lengths."""
-    numbers = np.concatenate([np.arange(s.start, s.stop) for s in parts] or [np.arange(0)])
-    points, xp = arrays.take(rows.points, numbers, axis=0), arrays.namespace(rows.points)
-    gaps = (~rows.seen[:, None] if rows.gaps is None else rows.gaps)[numbers]
-    points = xp.where(arrays.like(gaps, points), float("nan"), points) if gaps.any() else points
-    if names is not None:
-        import pandas as pd
-
-        points = pd.DataFrame(points, columns=list(names))
-    return points, [s.stop - s.start for s in parts]

@@ -13,6 +13,8 @@ from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
 
+LEVELS = 10  # different values of a column, and rows for each, that are few
+
 
 def trend_penalty(columns: int, n: int) -> np.ndarray:
     """δ = 1/n for every column of unit variance and none for the constant.
@@ -22,13 +24,21 @@ def trend_penalty(columns: int, n: int) -> np.ndarray:
     return np.r_[0.0, np.full(columns, 1.0 / n)][:columns]
 
 
+def few_values(column: np.ndarray) -> tuple[float, ...]:
+    """The different values of a column, where they are few; otherwise none."""
+    values = np.unique(column)
+    few = len(values) <= max(2, min(LEVELS, len(column) // LEVELS))
+    return tuple(map(float, values)) if few else ()
+
+
 @dataclass(frozen=True)
 class Polynomial(Saveable):
     """Columns [1, v, u, u², …]: what enters in a straight line, then powers, no interactions.
 
     u are the standardised columns; v those of them that are `straight`, and indicators of every
     level but the first of `categories`. `powers` is 0 for no columns at all, 1 for the constant
-    and v, 2 for a plane, ….
+    and v, 2 for a plane, …. `few` are the columns of few values, and these; some columns may be
+    `exogenous`, instruments too.
     """
 
     powers: int
@@ -36,14 +46,19 @@ class Polynomial(Saveable):
     spread: Array
     straight: tuple[int, ...] = ()
     categories: tuple[tuple[int, tuple[float, ...]], ...] = ()  # a column and its levels
+    few: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    exogenous: bool = False
 
     @classmethod
-    def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
+    def of(cls, points, powers: int, straight=(), categories=(), exogenous=False) -> Polynomial:
         """Standardised by the mean and deviation of `points`."""
         xp = arrays.namespace(points)
         spread = xp.std(points, axis=0)
         spread = xp.where(spread > 0, spread, xp.ones_like(spread))
-        return cls(powers, xp.mean(points, axis=0), spread, tuple(straight), tuple(categories))
+        each = enumerate(map(few_values, arrays.to_numpy(points).T))
+        few = tuple((j, values) for j, values in each if values)
+        middle = xp.mean(points, axis=0)
+        return cls(powers, middle, spread, tuple(straight), tuple(categories), few, exogenous)
 
     def with_degree(self, degree: int | None) -> Polynomial:
         """The same columns up to another power."""
@@ -152,6 +167,21 @@ class Basis(Saveable):
         return self.polynomial.width
 
     @property
+    def curves(self) -> slice:
+        """Columns that λ of stage 1 is chosen for: the kernel's, or the slopes of a plane alone."""
+        return slice(self.trends if self.features.rank_ else 1, None)
+
+    @property
+    def lines(self) -> slice | None:
+        """Columns that have a λ of their own.
+
+        Curves tell how their slopes are to be learned. But of lines without a kernel they tell
+        nothing, nor do those of exogenous columns, which instruments explain whatever there is.
+        """
+        own = self.polynomial.once or self.polynomial.exogenous
+        return slice(1, self.trends) if own and self.trends > 1 and self.features.rank_ else None
+
+    @property
     def width(self) -> int:
         return self.trends + self.features.rank_
 
@@ -171,6 +201,23 @@ class Basis(Saveable):
         return arrays.namespace(Phi).concat([self.polynomial(points), Phi], axis=1)
 
     def derivative(self, points, column: int) -> Array:
-        """∂/∂x_column of every coordinate, (n, width)."""
+        """∂/∂x_column of every coordinate, (n, width).
+
+        Of few values that of the line between the neighbours of each: what a curve does in between
+        they do not tell.
+        """
+        values = np.array(dict(self.polynomial.few).get(column, ()))
+        if len(values) > 1:
+            return self._between(points, column, values)
         slopes = [part.derivative(points, column) for part in (self.polynomial, self.features)]
         return arrays.namespace(points).concat(slopes, axis=1)
+
+    def _between(self, points, column: int, values: np.ndarray) -> Array:
+        rows, last = arrays.to_numpy(points), len(values) - 1
+        below = np.searchsorted(values, rows[:, column], "left") - 1
+        above = np.searchsorted(values, rows[:, column], "right")
+        ends = values[np.clip(below, 0, last - 1)], values[np.clip(above, 1, last)]
+        own = np.arange(rows.shape[1]) == column
+        moved = (np.where(own, end[:, None], rows).astype(rows.dtype) for end in ends)
+        zero, one = (self.transform(arrays.like(part, points)) for part in moved)
+        return (one - zero) / arrays.like((ends[1] - ends[0]).astype(rows.dtype), points)[:, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from ..core import arrays
 from ..core.checks import Array, as_points, check_lengths, column_names
 from ..core.saving import Saveable
 from ..kernels.named import as_kernel, on_columns
+from .basis import few_values
 from .groups import Part, together
 
 LINEAR, CATEGORY, OTHERS = "linear", "category", "*"
-LEVELS = 10  # different values of a column, and rows for each, that may be categories unasked
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,12 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
     return forms, _form_of_each(told, kernel_z, roles.instruments)
 
 
+def shared_columns(X, Z) -> list[tuple[int, int]]:
+    """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
+    pairs = product(range(X.shape[1]), range(Z.shape[1]))
+    return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
+
+
 def plainer_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> list[tuple[Forms, Forms]]:
     """Of all columns, where some bend less: those of few values, then all exogenous ones.
 
@@ -168,12 +175,12 @@ def plainer_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> list[tuple[Forms,
     and lines along the other exogenous ones, too. Without those in which no column, or every one,
     bends.
     """
-    n, d = X.shape
+    d = X.shape[1]
 
     def form(j: int, otherwise) -> Any:
-        values = len(np.unique(X[:, j]))
-        few = j >= d - exogenous and values <= min(LEVELS, n // LEVELS)
-        return LINEAR if values <= 2 else CATEGORY if few else otherwise
+        values = len(few_values(X[:, j]))
+        few = values > 2 and j >= d - exogenous
+        return LINEAR if values in (1, 2) else CATEGORY if few else otherwise
 
     found: list[tuple[Forms, Forms]] = []
     for controls in (kernel_x, LINEAR):

@@ -54,9 +54,44 @@ class FirstStage(Saveable):
         return xp.clip(xp.vecdot(half, half), 0.0, 1.0 - 1e-10)
 
 
+@dataclass(frozen=True)
+class LinesAndCurves(Saveable):
+    """Stage 1 of the first columns, which have a λ of their own, beside that of the others."""
+
+    lines: FirstStage
+    curves: FirstStage
+    reg: float  # λ of the lines
+
+    @property
+    def E(self) -> Array:
+        return arrays.namespace(self.lines.E).concat([self.lines.E, self.curves.E], axis=1)
+
+    def rows(self, Phi, Theta, own: bool) -> Array:
+        """M, as of one stage."""
+        k = self.lines.E.shape[1]
+        sides = self.lines.rows(Phi[:, :k], Theta, own), self.curves.rows(Phi[:, k:], Theta, own)
+        return arrays.namespace(Theta).concat(sides, axis=1)
+
+    def hat(self, Theta) -> Array:
+        """The larger leverage of each row."""
+        return arrays.namespace(Theta).maximum(self.lines.hat(Theta), self.curves.hat(Theta))
+
+
+def stage_of(
+    grid: solves.EigenGrid, cross, n: int, reg: float, lines: int, own: float | None
+) -> FirstStage | LinesAndCurves:
+    """With λ, or with another for so many lines."""
+    if own is None:
+        return FirstStage.of(grid, cross, reg, n)
+    straight = FirstStage.of(grid, cross[:, :lines], own, n)
+    return LinesAndCurves(straight, FirstStage.of(grid, cross[:, lines:], reg, n), own)
+
+
 def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, float, int]:
     """Give every group the stage 1 that embeds its rows; λ, its loss and the rows learned from."""
     teachers = [g for g in groups if g.teaches]
+    if not groups[0].basis_z.features.rank_:
+        reg = reg or 0.0  # least squares
     if all(g.own for g in teachers) and split != "share":
         stage, reg, loss = jackknife_stage(teachers, reg)
         stages = [stage] * len(groups)
@@ -67,28 +102,25 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
     return reg, loss, sum(g.n for g in teachers)
 
 
-def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage, float, float]:
-    """Stage 1 on all rows of the groups, with λ and its leave-one-out loss."""
-    moments = merged(group.moments for group in groups)
-    grid = solves.EigenGrid.of(moments.mean("zz"))
-    cross = moments.mean("zx")
-    loss = _leave_one_out(groups, grid, cross, moments.n)
-    if not groups[0].basis_z.features.rank_:
-        reg = reg or 0.0  # least squares
-    reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
-    value = loss(reg) * moments.n / loss.P.shape[0]  # a mean over the rows looked at
-    return FirstStage.of(grid, cross, reg, moments.n), reg, value
+def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage | LinesAndCurves, float, float]:
+    """Stage 1 on all rows of the groups, with λ and its leave-one-out loss.
 
+    The loss, Σ‖φ_i − F_i‖²/(1 − h_i)²/n, is of a few rows, its moments those of all.
+    """
+    moments, basis = merged(group.moments for group in groups), groups[0].basis_x
+    grid, cross, n = solves.EigenGrid.of(moments.mean("zz")), moments.mean("zx"), moments.n
+    few = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / basis.width**2)))
+    Phi, Theta, *_ = put_together([g.few(few // len(groups)) for g in groups])
 
-def _leave_one_out(groups, grid, cross, n: int) -> LeaveOneOut:
-    """Σ‖φ_i − F_i‖²/(1 − h_i)²/n over a few rows, the moments being those of all; trends apart."""
-    rows = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / cross.shape[0] ** 2)))
-    Phi, Theta, *_ = put_together([g.few(rows // len(groups)) for g in groups])
-    trends = groups[0].basis_x.trends
-    if trends == cross.shape[1]:
-        trends = 1  # of a plane alone: its slopes
-    Phi = Phi[:, trends:]
-    return LeaveOneOut.of(Theta, Phi, grid, n=n, C=grid.vectors.T @ cross[:, trends:])
+    def best(columns: slice, reg: float | None) -> tuple[float, float]:
+        C = grid.vectors.T @ cross[:, columns]
+        loss = LeaveOneOut.of(Theta, Phi[:, columns], grid, n=n, C=C)
+        reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
+        return reg, loss(reg) * n / len(Theta)  # a mean over the rows looked at
+
+    own = best(basis.lines, None)[0] if basis.lines and reg is None else None
+    reg, value = best(basis.curves, reg)
+    return stage_of(grid, cross, n, reg, basis.trends, own), reg, value
 
 
 @dataclass(frozen=True)
@@ -107,36 +139,41 @@ class SplitStage1:
     n: int
 
     @classmethod
-    def of(cls, first: Moments, second: Moments, group: Group) -> SplitStage1:
+    def of(cls, first: Moments, second: Moments, group: Group, columns: slice) -> SplitStage1:
         """Learned from the moments `first`; its loss is measured on `second`, those of `group`."""
-        grid, trends = solves.EigenGrid.of(first.mean("zz")), group.basis_x.trends
-        Q, cross = grid.vectors, first.mean("zx")
-        A = Q.T @ cross[:, trends:]
-        c = arrays.namespace(A).sum(A * (Q.T @ second.mean("zx")[:, trends:]), axis=1)
+        grid, cross = solves.EigenGrid.of(first.mean("zz")), first.mean("zx")
+        A, Q = grid.vectors.T @ cross[:, columns], grid.vectors
+        c = arrays.namespace(A).sum(A * (Q.T @ second.mean("zx")[:, columns]), axis=1)
         G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
-        return cls(grid, cross, group.mean_norm(), c, G, first.n)
+        return cls(grid, cross, group.mean_norm(columns), c, G, first.n)
 
     def __call__(self, reg: float) -> float:
         d = self.grid.shrink(reg)
         return float(self.constant - 2 * self.c @ d + d @ self.G @ d)
 
 
-def split_stages(groups: list[Group], reg) -> tuple[list[FirstStage], float, float]:
+def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
-    moments = [g.moments for g in groups]
+    moments, basis = [g.moments for g in groups], groups[0].basis_x
     if groups[0].outcome:
         rest = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
-        stages = [SplitStage1.of(*three) for three in zip(rest, moments, groups, strict=True)]
+        sides = list(zip(rest, moments, groups, strict=True))
     else:
-        stages = [SplitStage1.of(moments[0], moments[1], groups[1])]
-    share = [m.n for m in moments[-len(stages) :]]
+        sides = [(moments[0], moments[1], groups[1])]
+    share = [second.n for _, second, _ in sides]
 
-    def loss(reg: float) -> float:
-        return sum(s(reg) * n for s, n in zip(stages, share, strict=True)) / sum(share)
+    def best(columns: slice, reg: float | None) -> tuple[list[SplitStage1], float, float]:
+        stages = [SplitStage1.of(*side, columns) for side in sides]
+        values = stages[0].grid.values
 
-    values = stages[0].grid.values
-    reg, value = choose(reg, loss, float(arrays.namespace(values).sum(values)))
-    return [FirstStage.of(s.grid, s.cross, reg, s.n) for s in stages], reg, value
+        def loss(reg: float) -> float:
+            return sum(s(reg) * n for s, n in zip(stages, share, strict=True)) / sum(share)
+
+        return stages, *choose(reg, loss, float(arrays.namespace(values).sum(values)))
+
+    own = best(basis.lines, None)[1] if basis.lines and reg is None else None
+    stages, reg, value = best(basis.curves, reg)
+    return [stage_of(s.grid, s.cross, s.n, reg, basis.trends, own) for s in stages], reg, value
 
 
 def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:

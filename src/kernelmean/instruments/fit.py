@@ -23,7 +23,7 @@ from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Bare, Basis, Polynomial
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
-from .columns import Roles
+from .columns import Roles, shared_columns
 from .first_stage import embed
 from .groups import Group, Part, complete, together
 from .search import ROWS, seek_scales
@@ -62,6 +62,7 @@ class StructuralFit(Saveable):
     gain: tuple[float, float] | None = None  # over two-stage least squares, see `Choice`
     band: Array | None = None  # the covariance for bands of h, where something was chosen,
     mean: Array | None = None  # and for averages of its slopes
+    reg_lines: float | None = None  # λ of lines in stage 1, where it is another
 
     @property
     def basis(self) -> Basis:
@@ -154,9 +155,8 @@ class Plan:
     @cached_property
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too."""
-        X, Z = self.rows
-        pairs = product(self.plain[0].bent, self.plain[1].bent)
-        return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
+        bent = set(product(self.plain[0].bent, self.plain[1].bent))
+        return [pair for pair in shared_columns(*self.rows) if pair in bent]
 
     @property
     def tell_no_more_than_a_line(self) -> bool:
@@ -303,7 +303,8 @@ class Plan:
         kept = complete(few, self.split) or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
-        return StructuralFit(draft, self.roles, *told)
+        own = getattr(groups[-1].stage, "reg", None)
+        return StructuralFit(draft, self.roles, *told, reg_lines=own)
 
     @stage("lengthscales")
     def _scales(self, rows: Sequence[int]) -> Pair:

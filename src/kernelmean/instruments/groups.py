@@ -250,10 +250,12 @@ class Group:
         """The same of columns of (Φ, Θ, y, M), as the rows looked at tell them."""
         return accumulate(self.blocks(), names, columns).scaled_to(self.n)
 
-    def mean_norm(self) -> float:
-        """Mean of k(x, x), part of the stage-1 loss on these rows."""
-        diagonal = self.basis_x.features.kernel_.diag_of(self.part.X)
-        return float(arrays.namespace(diagonal).mean(diagonal))
+    def mean_norm(self, columns: slice) -> float:
+        """Mean square of these coordinates, k(x, x) of the kernel's: part of the stage-1 loss."""
+        basis, xp = self.basis_x, arrays.namespace(self.part.X)
+        if columns.start >= basis.trends:
+            return float(xp.mean(basis.features.kernel_.diag_of(self.part.X)))
+        return float(xp.mean(xp.sum(basis.polynomial(self.part.X)[:, columns] ** 2, axis=1)))
 
     def few(self, limit: int) -> tuple:
         """(Φ, Θ, y, M) at evenly spaced rows, at most `limit`."""

@@ -19,7 +19,7 @@ from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
 from .basis import Basis
-from .first_stage import FirstStage
+from .first_stage import stage_of
 from .fit import StructuralFit
 from .second_stage import CausalLeaveOneOut, SecondStage, weighted_chi2
 
@@ -202,7 +202,8 @@ class StructuralInference:
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.
 
-        Along a column that has two values, the difference of h between them over their distance.
+        Along a column of few values (two, or at most ten with ten rows for each) it is the slope of
+        the line between the neighbours of each; what a curve does in between is not told.
 
         Parameters
         ----------
@@ -218,7 +219,8 @@ class StructuralInference:
         Raises
         ------
         ValueError
-            If the kernel has no derivative (Laplace, Delta), or the column does not exist.
+            If the kernel has no derivative (Laplace, Delta) and values are not few, or the column
+            does not exist.
         """
         check_is_fitted(self)
         columns = range(len(self._fit.roles.regressors)) if column is None else [column]
@@ -295,8 +297,9 @@ class StructuralInference:
         targets = X[:, :d] - X[:, :d].mean(0)
         frozen, own = Z.copy(), slice(len(fit.roles.z))
         frozen[:, own] = Z[:, own].mean(0)
-        sse, df = _ridge_errors(basis.numbers(Z), targets, fit.regs[0])
-        sse0, df0 = _ridge_errors(basis.numbers(frozen), targets, fit.regs[0])
+        reg = fit.regs[0] if fit.reg_lines is None else fit.reg_lines
+        sse, df = _ridge_errors(basis.numbers(Z), targets, reg)
+        sse0, df0 = _ridge_errors(basis.numbers(frozen), targets, reg)
         gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
         per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
         n = max(fit.sizes[0], len(X))
@@ -361,7 +364,8 @@ class StructuralInference:
             )
         fit = self._fit
         Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
-        return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs)
+        told = fit.sample[2], fit.basis.trends, *fit.regs, fit.reg_lines
+        return endogeneity(Phi, Theta, *told)
 
     def _coordinates(self, X, C) -> Array:
         check_is_fitted(self)
@@ -369,22 +373,13 @@ class StructuralInference:
         return basis.by_blocks(basis.transform, self.regressors(X, C))
 
     def _slopes(self, points, column) -> Array:
-        """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category.
-
-        Between two values nothing is seen of a slope but the difference over their distance.
-        """
+        """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
         check_library(points, self._fit.coef, "X")
         basis, j = self._fit.basis, check_column(column, self._fit.roles.regressors)
         if j in dict(basis.polynomial.categories):
             Phi = basis.by_blocks(basis.transform, points)
             return arrays.namespace(points).full_like(Phi, np.nan)
-        values = np.unique(self._fit.sample[0][:, j])
-        if len(values) != 2:
-            return basis.by_blocks(lambda block: basis.derivative(block, j), points)
-        own = arrays.like(np.eye(points.shape[1])[j], points)
-        low, high = (points * (1.0 - own) + float(v) * own for v in values)
-        rise = basis.by_blocks(basis.transform, high) - basis.by_blocks(basis.transform, low)
-        return rise / float(values[1] - values[0])
+        return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
 def _rest(columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -402,10 +397,13 @@ def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
 
-def endogeneity(Phi, Theta, y, trends: int, lam: float, xi: float) -> Endogeneity:
+def endogeneity(
+    Phi, Theta, y, trends: int, lam: float, xi: float, own: float | None = None
+) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`, from rows in coordinates."""
     n = len(y)
-    first = FirstStage.of(solves.EigenGrid.of(Theta.T @ Theta / n), Theta.T @ Phi / n, lam, n)
+    grid = solves.EigenGrid.of(Theta.T @ Theta / n)
+    first = stage_of(grid, Theta.T @ Phi / n, n, lam, trends, own)
     M = first.rows(Phi, Theta, own=True)
     second = Phi.T @ Phi / n
     regression, reg = plain_regression(Phi, y, trends)

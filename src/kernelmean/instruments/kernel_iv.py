@@ -33,7 +33,7 @@ from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
-from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
+from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms, shared_columns
 from .fit import Plan, StructuralFit
 from .formula import read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
@@ -368,11 +368,16 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """The columns beside either kernel, of degree 0."""
         teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
         sides = zip("XZ", forms, (roles.regressors, roles.instruments), strict=True)
+        exogenous = bool(shared_columns(*(arrays.to_numpy(together(teachers, i)) for i in "XZ")))
         return tuple(
             Polynomial.of(
-                together(teachers, side), 1, form.those(LINEAR), form.levels(parts, side, names)
+                together(teachers, i),
+                1,
+                form.those(LINEAR),
+                form.levels(parts, i, names),
+                exogenous,
             )
-            for side, form, names in sides
+            for i, form, names in sides
         )
 
     def _kernel(self, side: str, points, roles: Roles, form: Forms) -> Kernel | None:

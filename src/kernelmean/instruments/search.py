@@ -72,6 +72,7 @@ def seek_scales(
             free,
             regs,
             at,
+            beside[0].once,
         ).found()
     found = beside[0].scales, beside[1].scales
     for scales, u, polynomial in zip(found, at, beside, strict=True):
@@ -153,6 +154,8 @@ class Search:
         ξ and λ that do not move.
     at : pair of arrays, optional
         log10 of scales and regularisers, from which to go on.
+    lines : int
+        How many of T, after the constant, stage 1 is judged by beside the kernel's coordinates.
     """
 
     regressors: Scaled
@@ -163,6 +166,7 @@ class Search:
     free: tuple[bool, bool] = (True, True)
     regs: Pair = (None, None)
     at: Pair = (None, None)
+    lines: int = 0
 
     def found(self) -> tuple[np.ndarray, np.ndarray]:
         """Scales of the instruments, then of the regressors, as far as they are free."""
@@ -176,7 +180,8 @@ class Search:
         return ux, uz
 
     def _first(self, ux: np.ndarray) -> Callable:
-        Phi, q = self.regressors(ux[:-1]), self.U.shape[1]
+        lines, q = self.T[:, 1 : 1 + self.lines], self.U.shape[1]
+        Phi = np.hstack([lines, self.regressors(ux[:-1])])
 
         def loss(u):
             Theta = np.hstack([self.U, self.instruments(u[:-1])])

@@ -44,10 +44,13 @@ class Kernel(Saveable):
 
     def __call__(self, X, Y=None) -> Array:
         """Gram matrix k(x_i, y_j) of shape (n, m); `Y` defaults to `X`."""
-        X = self.checked(X, "X")
-        Y = X if Y is None else self.checked(Y, "Y")
+        return self.gram_of(*self._pair(X, X if Y is None else Y))
+
+    def _pair(self, X, Y) -> tuple[Array, Array]:
+        """Both checked, of as many columns."""
+        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
         check_columns(Y, X.shape[1], "Y", "X")
-        return self.gram_of(X, Y)
+        return X, Y
 
     def diag(self, X) -> Array:
         """k(x_i, x_i), shape (n,)."""
@@ -84,8 +87,7 @@ class Kernel(Saveable):
         ValueError
             If the kernel has no derivative (Laplace, Delta, a function of the user's).
         """
-        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
-        check_columns(Y, X.shape[1], "Y", "X")
+        X, Y = self._pair(X, Y)
         return self.derivative_of(X, Y, check_column(column, X.shape[1]))
 
     def density(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
@@ -102,8 +104,7 @@ class Kernel(Saveable):
         ValueError
             If the kernel is not integrable (linear kernels, sums, ...).
         """
-        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
-        check_columns(Y, X.shape[1], "Y", "X")
+        X, Y = self._pair(X, Y)
         k = self.smoothing(bandwidth)
         log_height = -k.log_normaliser(X.shape[1])
         if log_height > 700:
@@ -134,8 +135,7 @@ class Kernel(Saveable):
         >>> km.Laplace(1.0).cdf([0.0], [-1.0, 0.0, 1.0]).round(4)
         array([[0.1839, 0.5   , 0.8161]])
         """
-        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
-        check_columns(Y, X.shape[1], "Y", "X")
+        X, Y = self._pair(X, Y)
         if X.shape[1] != 1:
             raise ValueError(
                 f"X has {X.shape[1]} columns; a distribution function is that of one column"
@@ -144,7 +144,7 @@ class Kernel(Saveable):
 
     def self_convolution(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """∫ k̄(x_i, u) k̄(u, y_j) du, shape (n, m): the first term of the score of MATH §8."""
-        X, Y = self.checked(X, "X"), self.checked(Y, "Y")
+        X, Y = self._pair(X, Y)
         return self.smoothing(bandwidth).self_convolved(X.shape[1]).density(X, Y)
 
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -156,11 +156,9 @@ class Kernel(Saveable):
         return self
 
     def __add__(self, other) -> Kernel:
-
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other) -> Kernel:
-
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def checked(self, X, name: str) -> Array:

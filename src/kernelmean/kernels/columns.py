@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import mul
+from typing import Any
 
 import numpy as np
 
@@ -31,34 +34,37 @@ class OnColumns(Kernel):
     def bind(self, names) -> Kernel:
         return OnColumns(tuple((_bind(cols, names), k) for cols, k in self.parts))
 
+    def _each(self, name: str, *tables: Array) -> list:
+        """What a method of every kernel answers for its columns of some tables."""
+        mine = ([self._take(X, cols) for X in tables] for cols, _ in self.parts)
+        return [getattr(k, name)(*some) for (_, k), some in zip(self.parts, mine, strict=True)]
+
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        frequencies = np.zeros((n, d))
+        return self._drawn("spectrum", n, d, rng)
+
+    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return self._drawn("noise", n, d, rng)
+
+    def _drawn(self, name: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        drawn = np.zeros((n, d))
         for cols, k in self.parts:
-            frequencies[:, list(cols)] = k.spectrum(n, len(cols), rng)
-        return frequencies
+            drawn[:, list(cols)] = getattr(k, name)(n, len(cols), rng)
+        return drawn
 
     def gram_of(self, X, Y) -> Array:
-        (cols, k), *rest = self.parts
-        K = k.gram_of(self._take(X, cols), self._take(Y, cols))
-        for cols, k in rest:
-            K = K * k.gram_of(self._take(X, cols), self._take(Y, cols))
-        return K
+        return reduce(mul, self._each("gram_of", X, Y))
 
     def derivative_of(self, X, Y, column: int) -> Array:
-        if not any(column in cols for cols, _ in self.parts):
-            return arrays.namespace(X).zeros_like(X[:, :1] * Y[:, 0][None, :])
-        factors = []
-        for cols, k in self.parts:
-            mine, theirs = self._take(X, cols), self._take(Y, cols)
+        factors = self._each("gram_of", X, Y)
+        for i, (cols, k) in enumerate(self.parts):
             if column in cols:
-                factors.append(k.derivative_of(mine, theirs, cols.index(column)))
-            else:
-                factors.append(k.gram_of(mine, theirs))
-        return math.prod(factors[1:], start=factors[0])
+                mine, theirs = self._take(X, cols), self._take(Y, cols)
+                factors[i] = k.derivative_of(mine, theirs, cols.index(column))
+                return reduce(mul, factors)
+        return arrays.namespace(X).zeros_like(factors[0])
 
     def diag_of(self, X) -> Array:
-        diagonals = [k.diag_of(self._take(X, cols)) for cols, k in self.parts]
-        return math.prod(diagonals[1:], start=diagonals[0])
+        return reduce(mul, self._each("diag_of", X))
 
     def smoothing(self, bandwidth) -> Kernel:
         if bandwidth is None or np.ndim(bandwidth) == 0:
@@ -69,24 +75,21 @@ class OnColumns(Kernel):
         return sum(k.log_normaliser(len(cols)) for cols, k in self.parts)
 
     def distribution(self, X, Y) -> Array:
-        kernel = self._alone()
-        return super().distribution(X, Y) if kernel is None else kernel.distribution(X, Y)
+        return self._alone().distribution(X, Y)
 
     def reach(self, mass: float) -> float | None:
-        kernel = self._alone()
-        return None if kernel is None else kernel.reach(mass)
+        return self._alone().reach(mass)
+
+    def turn(self) -> float | None:
+        return self._alone().turn()
+
+    def _alone(self) -> Any:
+        """The kernel of a single column, where there is no other; else what all kernels say."""
+        (cols, kernel), *rest = self.parts
+        return super() if rest or cols != (0,) else kernel
 
     def is_product(self) -> bool:
         return all(len(cols) == 1 or k.is_product() for cols, k in self.parts)
-
-    def turn(self) -> float | None:
-        kernel = self._alone()
-        return None if kernel is None else kernel.turn()
-
-    def _alone(self) -> Kernel | None:
-        """The kernel of a single column, where there is no other."""
-        (cols, kernel), *rest = self.parts
-        return None if rest or cols != (0,) else kernel
 
     def on(self, columns: Sequence[int], d: int) -> Kernel:
         parts = []
@@ -104,37 +107,27 @@ class OnColumns(Kernel):
     def self_convolved(self, d: int) -> Kernel:
         return self._map(lambda cols, k: k.self_convolved(len(cols)))
 
-    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        noise = np.zeros((n, d))
-        for cols, k in self.parts:
-            noise[:, list(cols)] = k.noise(n, len(cols), rng)
-        return noise
-
     @property
     def _gaussian(self) -> bool:  # type: ignore[override]
         return all(k._gaussian for _, k in self.parts)
 
     def lift(self, X) -> Array:
-        lifted = [k.lift(self._take(X, cols)) for cols, k in self.parts]
-        return arrays.namespace(X).concat(lifted, axis=1)
+        return arrays.namespace(X).concat(self._each("lift", X), axis=1)
+
+    def _lifted(self, U, d: int) -> list[Array]:
+        """The columns of U that each kernel lifts points to."""
+        stops = np.cumsum([part.shape[1] for part in self._each("lift", np.zeros((1, d)))]).tolist()
+        return [U[..., i:j] for i, j in pairwise([0, *stops])]
 
     def land(self, U, total, X) -> Array:
-        landed, start = [], 0
-        for cols, k in self.parts:
-            mine = self._take(X, cols)
-            stop = start + k.lift(mine[:1, :]).shape[1]
-            landed.append(k.land(U[:, start:stop], total, mine))
-            start = stop
-        return self._put(X, landed)
+        parts = zip(self.parts, self._lifted(U, X.shape[1]), strict=True)
+        return self._put(X, [k.land(u, total, self._take(X, cols)) for (cols, k), u in parts])
 
     def project(self, X) -> Array:
-        return self._put(X, [k.project(self._take(X, cols)) for cols, k in self.parts])
+        return self._put(X, self._each("project", X))
 
     def clipped(self, X, low, high) -> Array:
-        def part(cols: tuple, kernel: Kernel) -> Array:
-            return kernel.clipped(*(self._take(A, cols) for A in (X, low[None, :], high[None, :])))
-
-        return self._put(X, [part(*each) for each in self.parts])
+        return self._put(X, self._each("clipped", X, low[None, :], high[None, :]))
 
     def _put(self, X, values: Sequence[Array]) -> Array:
         """`X` with the columns of each part replaced."""
@@ -145,12 +138,10 @@ class OnColumns(Kernel):
         return arrays.namespace(X).concat(columns, axis=1)
 
     def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
-        spread, start = spread.copy(), 0
-        for cols, k in self.parts:
-            mine = spread[..., list(cols)]
-            stop = start + k.lift(np.zeros((1, len(cols)))).shape[1]
-            spread[..., list(cols)] = k.spread_of(mine, lifted[..., start:stop])
-            start = stop
+        spread = spread.copy()
+        parts = self._lifted(lifted, spread.shape[-1])
+        for (cols, k), part in zip(self.parts, parts, strict=True):
+            spread[..., list(cols)] = k.spread_of(spread[..., list(cols)], part)
         return spread
 
     def _map(self, change: Callable[[tuple, Kernel], Kernel]) -> OnColumns:

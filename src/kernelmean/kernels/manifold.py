@@ -13,7 +13,7 @@ from scipy.special import i0e
 from ..core import arrays
 from ..core.checks import Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
-from .radial import Gaussian, _each_positive, _pick, median_lengthscale
+from .radial import Gaussian, _pick, _positive, median_lengthscale
 
 __all__ = ["Periodic", "Rotation"]
 
@@ -59,8 +59,7 @@ class Periodic(Gaussian, named=True, tuned=True):
         columnwise: bool = False,
     ):
         super().__init__(lengthscale, columnwise)
-        check = check_positive if np.ndim(period) == 0 else _each_positive
-        object.__setattr__(self, "period", check(period, "period"))
+        object.__setattr__(self, "period", _positive(period, "period"))
 
     period: float | tuple[float, ...] = 2 * math.pi
     boxed = False
@@ -111,8 +110,7 @@ class Periodic(Gaussian, named=True, tuned=True):
 
     def derivative_of(self, X, Y, column: int) -> Array:
         # k = exp(−Σ_j (1 − cos Δ_j)/ℓ_j²), Δ_j = 2π(x_j − y_j)/p_j
-        scale = self._resolved("differentiate")
-        width = scale if isinstance(scale, float) else scale[column]
+        width = self._along(column)
         turn = 2 * math.pi / float(self._periods(X.shape[1])[column])
         angle = turn * (Y[:, column][None, :] - X[:, column][:, None])
         return self.gram_of(X, Y) * arrays.namespace(X).sin(angle) * (turn / width**2)

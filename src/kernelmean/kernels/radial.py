@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,10 +62,8 @@ class _Radial(Kernel):
     def __post_init__(self) -> None:
         if isinstance(self.lengthscale, str):
             check_choice(self.lengthscale, "lengthscale", ["median"])
-        elif np.ndim(self.lengthscale) == 0:
-            object.__setattr__(self, "lengthscale", check_positive(self.lengthscale, "lengthscale"))
         else:
-            object.__setattr__(self, "lengthscale", _each_positive(self.lengthscale, "lengthscale"))
+            object.__setattr__(self, "lengthscale", _positive(self.lengthscale, "lengthscale"))
 
     def resolve(self, X, name: str = "X") -> Kernel:
         if self.lengthscale != "median":
@@ -73,8 +71,7 @@ class _Radial(Kernel):
         return replace(self, lengthscale=median_lengthscale(X, self.columnwise, name))
 
     def scaled(self, factor) -> Kernel:
-        scaled = np.asarray(self._resolved("scale")) * np.asarray(factor, dtype=float)
-        return replace(self, lengthscale=float(scaled) if scaled.ndim == 0 else tuple(scaled))
+        return replace(self, lengthscale=_times(self._resolved("scale"), factor))
 
     def _profile(self, sq) -> Array:
         """f as a function of the squared scaled distance; may overwrite it."""
@@ -110,6 +107,11 @@ class _Radial(Kernel):
             )
         return self.lengthscale
 
+    def _along(self, column: int) -> float:
+        """ℓ of a column."""
+        scale = self._resolved("differentiate")
+        return scale if isinstance(scale, float) else scale[column]
+
     def scale_gradient(self, X, Y, W) -> np.ndarray:
         # ∂k/∂log ℓ_j = −f'(r)/r (x_j − y_j)²/ℓ_j²
         pull = self.pull(X, Y)
@@ -123,18 +125,15 @@ class _Radial(Kernel):
     def smoothing(self, bandwidth) -> Kernel:
         if bandwidth is None:
             return self
-        if np.ndim(bandwidth) == 0:
-            return replace(self, lengthscale=check_positive(bandwidth, "bandwidth"))
-        return replace(self, lengthscale=_each_positive(bandwidth, "bandwidth"))
+        return replace(self, lengthscale=_positive(bandwidth, "bandwidth"))
 
     def log_normaliser(self, d: int) -> float:
         scale = np.broadcast_to(self._resolved("normalise"), d)
         shape = d * self._log_volume(1) if self.columnwise else self._log_volume(d)
         return float(np.log(scale).sum()) + shape
 
-    def _log_volume(self, d: int) -> float:
-        """log ∫ f(‖u‖) du over R^d, where a kernel gives it."""
-        return Kernel.log_normaliser(self, d)
+    # what a kernel writes at ℓ = 1: log ∫ f(‖u‖) du, and draws; the errors are those of any kernel
+    _log_volume, _unit_spectrum, _unit_noise = Kernel.log_normaliser, Kernel.spectrum, Kernel.noise
 
     def distribution(self, X, Y) -> Array:
         X, Y = self.in_units(X), self.in_units(Y)
@@ -159,14 +158,14 @@ class _Radial(Kernel):
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return self._unit_spectrum(n, d, rng) / np.broadcast_to(self._resolved("draw from"), d)
 
-    def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        return Kernel.spectrum(self, n, d, rng)
-
     def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return self._unit_noise(n, d, rng) * np.broadcast_to(self._resolved("draw from"), d)
 
-    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        return Kernel.noise(self, n, d, rng)
+
+def _times(lengthscale, factor) -> Any:
+    """The product, one number or one per column."""
+    scaled = np.asarray(lengthscale) * np.asarray(factor, dtype=float)
+    return float(scaled) if scaled.ndim == 0 else tuple(scaled)
 
 
 def _pick(values: Any, columns: Sequence[int]) -> Any:
@@ -174,7 +173,10 @@ def _pick(values: Any, columns: Sequence[int]) -> Any:
     return tuple(values[c] for c in columns) if isinstance(values, tuple) else values
 
 
-def _each_positive(values, name: str) -> tuple[float, ...]:
+def _positive(values, name: str) -> float | tuple[float, ...]:
+    """One positive number, or one per column."""
+    if np.ndim(values) == 0:
+        return check_positive(values, name)
     values = np.asarray(values)
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(
@@ -212,10 +214,8 @@ class Gaussian(_Radial, named=True, tuned=True):
         return False  # the product over columns is the same function
 
     def derivative_of(self, X, Y, column: int) -> Array:
-        scale = self._resolved("differentiate")
-        width = scale if isinstance(scale, float) else scale[column]
         difference = Y[:, column][None, :] - X[:, column][:, None]
-        return self.gram_of(X, Y) * difference / width**2
+        return self.gram_of(X, Y) * difference / self._along(column) ** 2
 
     def _log_volume(self, d: int) -> float:
         return 0.5 * d * math.log(2 * math.pi)
@@ -229,8 +229,7 @@ class Gaussian(_Radial, named=True, tuned=True):
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal((n, d))
 
-    def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-        return rng.standard_normal((n, d))
+    _unit_noise = _unit_spectrum
 
 
 class _MaternFamily(_Radial):
@@ -251,10 +250,9 @@ class _MaternFamily(_Radial):
 
     def derivative_of(self, X, Y, column: int) -> Array:
         # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
-        nu, scale = self.nu, self._resolved("differentiate")
+        nu, width = self.nu, self._along(column)
         if nu <= 1:
             raise ValueError(f"{self!r} has no derivative at zero distance: nu above 1 is needed")
-        width = scale if isinstance(scale, float) else scale[column]
         own = slice(column, column + 1) if self.columnwise else slice(None)
         U, V = self.in_units(X), self.in_units(Y)
         root = arrays.namespace(U).sqrt
@@ -279,8 +277,8 @@ class _MaternFamily(_Radial):
     def self_convolved(self, d: int) -> Kernel:
         # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
         nu = 2 * self.nu + 0.5 * (1 if self.columnwise else d)
-        wider = np.asarray(self._resolved("convolve")) * math.sqrt(nu / self.nu)
-        return Matern(nu, float(wider) if wider.ndim == 0 else tuple(wider), self.columnwise)
+        wider = _times(self._resolved("convolve"), math.sqrt(nu / self.nu))
+        return Matern(nu, wider, self.columnwise)
 
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         # multivariate Student t with 2ν degrees of freedom
@@ -354,10 +352,20 @@ class Matern(_MaternFamily, named=True, tuned=True):
 
 def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
+    return _closed(t, nu, _half_integer_coefficients, _bessel_matern)
+
+
+def _matern_tail(t, nu: float) -> Array:
+    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero: the chance beyond t ≥ 0."""
+    return _closed(t, nu, _half_integer_tail, _mixture_tail)
+
+
+def _closed(t, nu: float, coefficients: Callable, otherwise: Callable) -> Array:
+    """exp(−t) times a polynomial at half-integer ν; elsewhere by a function of NumPy's arrays."""
     order = nu - 0.5
     if order == int(order) and order <= 20:
-        return _damped(t, _half_integer_coefficients(int(order)))
-    return arrays.like(_bessel_matern(arrays.to_numpy(t), nu), t)
+        return _damped(t, coefficients(int(order)))
+    return arrays.like(otherwise(arrays.to_numpy(t), nu), t)
 
 
 def _half_integer_coefficients(p: int) -> list[float]:
@@ -376,14 +384,6 @@ def _damped(t, coefficients: Sequence[float]) -> Array:
         poly = poly * t + c
     K *= poly
     return K
-
-
-def _matern_tail(t, nu: float) -> Array:
-    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero: the chance beyond t ≥ 0."""
-    order = nu - 0.5
-    if order == int(order) and order <= 20:
-        return _damped(t, _half_integer_tail(int(order)))
-    return arrays.like(_mixture_tail(arrays.to_numpy(t), nu), t)
 
 
 def _half_integer_tail(p: int) -> list[float]:

@@ -8,26 +8,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
 from ..core.checks import (
     Array,
     as_floats,
     as_new_points,
-    as_points,
-    check_lengths,
-    check_library,
+    as_pairs,
     check_positive,
-    check_target,
     column_names,
-    frozen,
 )
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, canonical_order, evenly, how_often
+from ..core.moments import Moments, how_often
 from ..core.parameters import auto, check_parameters, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -37,10 +33,10 @@ from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
 from ..kernels import fitted_kernel
-from .leave_one_out import SCALE_ROWS, LeaveOneOut, best_scale
+from .leave_one_out import LeaveOneOut, best_scale
 from .smoother import with_ones
 from .support import Support, support_of
-from .width import width_of
+from .width import smoothing, width_of
 
 OUTSIDE = "answers are those at the nearest point of its box"
 
@@ -190,11 +186,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
             refuse_lengthscale(self.features)
-            some = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
-            few, those = (arrays.take(A, some, axis=0) for A in (points_x, points_y))
-            targets = as_target_map(self.features).fit_transform(those, self.kernel_y_)
-            own = how_often(few, those)
-            kernel_x = kernel_x.scaled(best_scale(kernel_x, few, targets, self.intercept_, own))
+            own = how_often(points_x, points_y)
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, Psi, self.intercept_, own))
         self.features_x_, Phi = fit_pairs(
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
@@ -224,7 +217,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             A batch on the training points of Y.
         """
         law, labels = self._law(X), Labels.of(X, self.target_names_)
-        return law.carrying(self._bandwidth(), labels, law.extrapolated, steps=True)
+        known = smoothing(self.kernel_y_, self._bandwidth())
+        return law.carrying(labels=labels, extrapolated=law.extrapolated, steps=True, **known)
 
     def _law(self, X) -> MeanEmbedding:
         """As far as expectations and quantiles need it."""
@@ -338,14 +332,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
         check_parameters(self)
-        points_x = as_points(X, "X", min_rows=2, one_d=False)
-        validate_data(self, X, skip_check_array=True)
-        check_target(y)
-        points_y = as_points(y, "y")
-        check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
-        check_library(points_y, points_x, "y", "the rows of X")
+        pairs = as_pairs(self, X, y)
         self.one_output_, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
-        return frozen(points_x), frozen(points_y)
+        return pairs
 
     def _moments(self, rows: Rows | None, Phi, Psi) -> Moments:
         """Sums over all rows, of which Φ and Ψ may be a few."""

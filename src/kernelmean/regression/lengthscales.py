@@ -10,7 +10,6 @@ import scipy.linalg
 
 from ..core.arrays import EPS
 from ..core.checks import hushed
-from ..core.minimise import SLACK
 from ..core.solves import kept, small_inverse
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
@@ -18,7 +17,6 @@ from ..kernels import Kernel
 SCALE_DECADES = 1.5  # a scale stays within 10**±1.5 of where it starts
 REG_DECADES = (-9.0, 1.0)  # of λ and ξ, relative to the kernel's mean diagonal
 ROWS_PER_SCALE = 10  # fewer can be fitted by scales of their own, whatever is left out
-TIES = (np.inf, 10.0, 1.0, 0.1)  # tried between the scales of columns, times the number of rows
 RANK = 120  # landmarks of the search
 JITTER = 1e-8  # of the landmarks' Gram matrix, relative to its diagonal
 
@@ -31,10 +29,6 @@ class Scaled:
     points: np.ndarray
     rank: int = RANK
     landmarks: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))  # none before `choose`
-
-    def of(self, rows: np.ndarray) -> Scaled:
-        """The same map of some of the points."""
-        return Scaled(self.kernel, self.points[rows], self.rank, self.landmarks)
 
     def choose(self, u: np.ndarray) -> None:
         """Landmarks for the kernel at these scales, to a trace of 1e-6."""
@@ -155,38 +149,10 @@ def tied(u: np.ndarray, slope: np.ndarray, tie: float) -> tuple[float, np.ndarra
     return tie * float(apart @ apart), slope + 2 * tie * apart
 
 
-def best_tie(descend_on: Callable, held_out: Callable, scales: int, n: int) -> float:
-    """How strongly scales are tied, by what is found on half of the rows for the other half.
+def tie_of(scales: int, n: int, strength: float = 1.0) -> float:
+    """How strongly so many scales are tied in the search on n rows.
 
-    Parameters
-    ----------
-    descend_on : callable
-        (rows, parameters or None for those with scales in step, tie) to the parameters found.
-    held_out : callable
-        (parameters, rows learned from, other rows) to the loss of each of the other rows.
-    scales, n : int
-        How many scales and rows there are.
-
-    Returns
-    -------
-    tie : float
-        For a loss of all rows; infinite where there are fewer than ten rows to each scale. Many
-        scales are found by searching, and what the search was glad of is not there in other rows:
-        the tightest tie whose loss on these is within half a standard error of the least.
+    Many scales are found by searching, and what the search was glad of is not there in other rows:
+    with fewer than ten rows to each they keep in step.
     """
-    if n < ROWS_PER_SCALE * scales:
-        return np.inf
-    order = np.random.default_rng(0).permutation(n)
-    halves = order[: n // 2], order[n // 2 :]
-
-    def losses(some: np.ndarray, rest: np.ndarray) -> np.ndarray:
-        found, u = np.zeros((len(TIES), n)), None
-        for i, tie in enumerate(TIES):
-            u = descend_on(some, u, tie / len(some))
-            found[i, rest] = held_out(u, some, rest)
-        return found
-
-    worse = losses(*halves) + losses(*halves[::-1])
-    worse = worse - worse[np.argmin(worse.mean(axis=1))]
-    within = worse.mean(axis=1) <= SLACK * worse.std(axis=1) / n**0.5
-    return TIES[int(np.argmax(within))] / n
+    return strength / n if n >= ROWS_PER_SCALE * scales else np.inf

@@ -95,7 +95,7 @@ class SpaceAnswers(ChainEstimator):
             what = "rows of X" if self.backbone_ is None else "innovations of X"
             warn_numerical(
                 f"{out.sum()} of {len(out)} {what} lie outside the range that was learned from: "
-                "forecasts are those of the guard, a straight line",
+                "forecasts are those of the guard, a straight line"
             )
 
     def filter(self, X, lengths=None, inputs=None) -> LatentResult:
@@ -213,13 +213,9 @@ class SpaceAnswers(ChainEstimator):
         if course is None:
             return found
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
-        wide = np.flatnonzero(course.seen & ~rows.seen)
-        if len(wide):
-            laws, Y = (
-                self._laws_of(rows, course).at(wide),
-                arrays.to_numpy(self.points_like(X, "X")[0]),
-            )
-            found[wide] = [laws.at([i]).log_density(Y[[t]])[0, 0] for i, t in enumerate(wide)]
+        laws, Y = self._laws_of(rows, course), arrays.to_numpy(self.points_like(X, "X")[0])
+        for t in np.flatnonzero(course.seen & ~rows.seen):
+            found[t] = laws.at([t]).log_density(Y[[t]])[0, 0]
         return found
 
     def forecast(

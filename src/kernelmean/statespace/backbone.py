@@ -15,7 +15,7 @@ from scipy.linalg.blas import dtbsv
 from ..core.saving import Saveable
 from .options import Backbone
 
-NEAR_ONE = 11.0  # in rows: how near to one a root may be that is not one (Dickey, Fuller: 10%)
+FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
 
 
@@ -80,9 +80,9 @@ class Form(Saveable):
 
     @property
     def numbers(self) -> int:
-        """How many are estimated, beside inputs."""
+        """How many are estimated, beside inputs and what a season has for each of its rows."""
         memories = (self.memory != 0) + (self.by_difference and self.seasonal_memory != 0)
-        return self.order + self.terms(np.zeros(1)).shape[1] + memories
+        return self.order + {"n": 0, "ct": 2}.get(self.trend, 1) + memories
 
     def filtered(self, y: np.ndarray) -> np.ndarray:
         """u of one sequence, (n, d); zero where it begins."""
@@ -112,18 +112,12 @@ def lag(k: int, weight: float) -> np.ndarray:
 
 def times(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
     """Coefficients of c(B)A(B), c of numbers and A of matrices."""
-    found = np.zeros((len(weights) + len(A) - 1, *A.shape[1:]))
-    for j, weight in enumerate(weights):
-        found[j : j + len(A)] += weight * A
-    return found
+    return np.apply_along_axis(np.convolve, 0, A, weights)
 
 
 def delayed(weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Σ_l c_l y_{t−l}, (n, d), nothing being before the first row."""
-    found = np.zeros_like(y)
-    for k in np.flatnonzero(weights[: len(y)]):
-        found[k:] += weights[k] * y[: len(y) - k]
-    return found
+    return times(weights, y)[: len(y)]
 
 
 def undelayed(weights: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -240,13 +234,12 @@ class PastState(Saveable):
     time : int
         Number of the next row.
     mean : array of shape (r, d)
-    cov : array of shape (r d, r d) or None
-        None is zero.
+    cov : array of shape (r d, r d)
     """
 
     time: int
     mean: np.ndarray
-    cov: np.ndarray | None
+    cov: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -312,11 +305,11 @@ class FittedBackbone(Saveable):
         free = self.form.trend == "n" and self.form.lost < 2
         return self if free else self.with_drift(-mean)
 
-    def stays(self, n: int, near: float = NEAR_ONE) -> bool:
-        """Whether it stays in the range of n rows: no real root is within `near`/n of one."""
+    def stays(self, n: int) -> bool:
+        """Whether it stays in the range of n rows: no real root is near one."""
         roots = np.linalg.eigvals(self.unseen)
         root = roots.real[abs(roots.imag) < 1e-6].max(initial=0.0)
-        return bool(root < 1 - near / n) and self.form.trend != "ct"
+        return bool(root < 1 - FAR_FROM_ONE / n) and self.form.trend != "ct"
 
     def settled(self, wide: np.ndarray) -> np.ndarray:
         """Rows whose forecast is as if the whole past were known: `wide` of a track."""
@@ -346,15 +339,13 @@ class FittedBackbone(Saveable):
         gone, state, t = np.append(np.flatnonzero(~seen), n), self.first, 0
         while t < n:
             stop = gone[np.searchsorted(gone, t)]
-            if state.cov is None and stop > t:
+            if stop > t and not state.cov.any():
                 means[t : stop + 1] = self.settled_means(state.mean, Y[t:stop])
-                state, t = PastState(state.time + int(stop) - t, means[stop], None), int(stop)
+                state = PastState(state.time + int(stop) - t, means[stop], state.cov)
+                t = int(stop)
                 continue
-            means[t] = state.mean
-            wide[t] = 0.0 if state.cov is None else state.cov[:d, :d]
-            state = (
-                self.moved(state, Y[t], known[t]) if seen[t] else self.moved(state, None, own[t])
-            )
+            means[t], wide[t] = state.mean, state.cov[:d, :d]
+            state = self.moved(state, *((Y[t], known[t]) if seen[t] else (None, own[t])))
             t += 1
         means[n] = state.mean
         return known, means, wide, state
@@ -390,53 +381,33 @@ class FittedBackbone(Saveable):
 
     def moved(self, state: PastState, y: np.ndarray | None, known: np.ndarray) -> PastState:
         """One row on: y was seen, or (None) it was not and its own part had the mean `known`."""
-        mean, cov = state.mean, state.cov
+        mean, cov, d = state.mean.ravel(), state.cov, len(known)
         if y is None:
-            ahead = _shifted(mean) + self.coef @ mean[0] + (self._gain @ known)
-            noise = self._flat @ self.cov @ self._flat.T
-            cov = noise if cov is None else self.unseen @ cov @ self.unseen.T + noise
-            return PastState(state.time + 1, ahead, cov)
-        if cov is not None:
-            d = len(y)
+            mean = self.unseen @ mean + self._gain @ known
+            cov = self.unseen @ cov @ self.unseen.T + self._gain @ self.cov @ self._gain.T
+        else:
             gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
-            off = y - mean[0] - known
-            mean = mean + (gain @ off).reshape(mean.shape)
-            cov = cov - gain @ cov[:d]
-            cov = self._seen @ cov @ self._seen.T
-            small = np.trace(cov[:d, :d]) <= 1e-9 * np.trace(self.cov)
-            if small and np.trace(cov) <= 1e-8 * np.trace(self.cov):
-                cov = None
-        ahead = _shifted(mean) - self.memory[:, None] * mean[0] + self._gain @ y
-        return PastState(state.time + 1, ahead, cov)
+            mean = self._seen @ (mean + gain @ (y - mean[:d] - known)) + self._gain @ y
+            cov = self._seen @ (cov - gain @ cov[:d]) @ self._seen.T
+            least = 1e-9 * np.trace(self.cov)
+            if np.trace(cov[:d, :d]) <= least and np.trace(cov) <= 10 * least:
+                cov = np.zeros_like(cov)
+        return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
     @cached_property
     def _gain(self) -> np.ndarray:
-        """A + C, (r, d, d)."""
-        return self.coef + self.memory[:, None, None] * np.eye(self.cov.shape[0])
-
-    @cached_property
-    def _flat(self) -> np.ndarray:
-        return self._gain.reshape(-1, self.cov.shape[0])
+        """What is added to the state by a row, (r d, d): A + C."""
+        return (self.unseen - self._seen)[:, : len(self.cov)]
 
     @cached_property
     def unseen(self) -> np.ndarray:
         """Of the state where y is not seen."""
-        return _shift(len(self.coef), self.cov.shape[0], self.coef)
+        return _shift(self.coef)
 
     @cached_property
     def _seen(self) -> np.ndarray:
         """Of the state where y is."""
-        d = self.cov.shape[0]
-        return _shift(len(self.coef), d, -self.memory[:, None, None] * np.eye(d))
-
-    def far(self, mean: np.ndarray, times: np.ndarray, steps: int, inputs=None) -> np.ndarray:
-        """E y_{t+steps} for means of states before y_t, were innovations normal: (m, d)."""
-        every = (times + k for k in range(steps + 1))
-        known = [self.known(at, None if inputs is None else inputs[at]) for at in every]
-        found = self.onward(mean, np.stack(known, axis=1))[:, -1]
-        R = self.responses(steps + 1)
-        cov = (R @ self.cov @ R.swapaxes(1, 2)).sum(axis=0)
-        return self.transform.mean(found, cov)
+        return _shift(-self.memory[:, None, None] * np.eye(len(self.cov)))
 
     def widest(self, steps: int) -> np.ndarray:
         """Variances of rows 1, ..., `steps` ahead that are believed: 2s² max(1, 6h/n), (steps, d).
@@ -454,7 +425,7 @@ class FittedBackbone(Saveable):
         """Series with the innovations `e`, (n, steps, d), from draws of a state on."""
         n, steps, _ = e.shape
         mean = np.tile(past.mean, (n, 1, 1))
-        if past.cov is not None:
+        if past.cov.any():
             off = rng.multivariate_normal(np.zeros(len(past.cov)), past.cov, n, method="eigh")
             mean = mean + off.reshape(mean.shape)
         known = self.known(past.time + np.arange(steps), inputs)
@@ -462,30 +433,25 @@ class FittedBackbone(Saveable):
 
     def onward(self, mean: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Rows from means of states on, (n, r, d), with parts of their `own`: (n, steps, d)."""
-        found = np.empty_like(own)
+        found, mean = np.empty_like(own), mean.reshape(len(mean), -1)
         for t in range(own.shape[1]):
-            y = found[:, t] = mean[:, 0] + own[:, t]
-            mean = np.concatenate([mean[:, 1:], np.zeros_like(mean[:, :1])], axis=1)
-            mean = mean + np.einsum("rab,nb->nra", self.coef, y)
-            mean += self.memory[:, None] * own[:, t, None]
+            found[:, t] = mean[:, : own.shape[2]] + own[:, t]
+            mean = mean @ self.unseen.T + own[:, t] @ self._gain.T
         return found
 
     def responses(self, steps: int) -> np.ndarray:
         """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
-        d = self.cov.shape[0]
-        found, part = [np.eye(d)], self._flat
+        d = len(self.cov)
+        found, part = [np.eye(d)], self._gain
         for _ in range(1, steps):
             found.append(part[:d])
             part = self.unseen @ part
         return np.stack(found)
 
 
-def _shifted(mean: np.ndarray) -> np.ndarray:
-    return np.concatenate([mean[1:], np.zeros_like(mean[:1])])
-
-
-def _shift(r: int, d: int, first: np.ndarray) -> np.ndarray:
+def _shift(first: np.ndarray) -> np.ndarray:
     """The matrix that moves blocks up by one, and adds `first` times the block that leaves."""
+    r, d, _ = first.shape
     found = np.eye(r * d, k=d)
     found[:, :d] += first.reshape(-1, d)
     return found

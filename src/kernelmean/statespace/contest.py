@@ -10,25 +10,20 @@ from ..chains.em import HeldOut
 from ..chains.rows import Rows
 from ..core import arrays
 from ..core.saving import Saveable
-from .lines import Found, clear, normal
+from .lines import CLEAR, Found, beyond, normal
 
 AWAY = 0.1  # nats a row by which EM's starts may be behind, and still win
-HELP, DOUBT = 2.0, 4.0  # standard errors by which states are better, with and without the line
+DOUBT = 4.0  # standard errors by which states must be better that end where the rows did
 STATES, BOTH, ALONE = "states of the series", "states beside the backbone", "the backbone alone"
 PLAIN, NAIVE = "autoregression by AIC", "no change"
 
 
 @dataclass(frozen=True)
 class Held:
-    """Numbers of some rows, and forecasts of them by laws that have not seen them.
-
-    These have a bandwidth, a factor of the kernel's, and a guard that counts as so many rows.
-    """
+    """Numbers of some rows, and forecasts of them by laws that have not seen them."""
 
     numbers: np.ndarray
     forecasts: HeldOut
-    factor: float = 1.0
-    guard: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,23 +97,22 @@ class Contest:
     def with_states(self, held: Held) -> bool:
         """Whether states of the series are taken.
 
-        Where the series stays in its range, the likelier of the two; in place of a line of
-        transformed numbers states must be clearly so. Where it does not stay, they must be better
-        beyond doubt: they end where the rows did.
+        They must be clearly better; where the series does not stay in its range, beyond doubt: they
+        end where the rows did.
         """
         forecasts, rows = held.forecasts, self.judged
-        ours = forecasts.loglik[self.at]
-        self.entries[STATES] = ours, (self.Y[rows] - forecasts.mean[self.at]) ** 2
-        gain, line = ours - self.entries[ALONE][0], self.found.line
-        if not self.found.stays:
-            return gain.sum() > DOUBT * gain.std() * len(gain) ** 0.5
-        return gain.sum() > 0 if line.transform.name is None else clear(gain)
+        squares = (self.Y[rows] - forecasts.mean[self.at]) ** 2
+        self.entries[STATES] = forecasts.loglik[self.at], squares
+        return self._better(STATES, CLEAR if self.found.stays else DOUBT)
 
     def with_both(self, held: Held) -> bool:
         """Whether states of the innovations help, beyond chance."""
         self._enter_left(BOTH, held.forecasts)
-        gain = self.entries[BOTH][0] - self.entries[ALONE][0]
-        return gain.sum() > HELP * gain.std() * len(gain) ** 0.5
+        return self._better(BOTH, CLEAR)
+
+    def _better(self, name: str, errors: float) -> bool:
+        """Whether rows are likelier than by the line alone, by so many standard errors."""
+        return beyond(self.entries[name][0] - self.entries[ALONE][0], errors)
 
     @property
     def rivals(self) -> dict[str, Rival]:

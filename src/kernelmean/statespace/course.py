@@ -42,11 +42,10 @@ class Course:
         if seen.any():
             Z[seen] = line.transform.along(Y[seen])
         track = line.track(Z, seen, rows.sequences, inputs)
-        course = cls(left(line, track, Z, rows), line, track, Z, seen)
-        if seen.all():
-            return course
-        gaps = chain.predicted(course.rows) @ arrays.to_numpy(chain.emissions.mean())
-        track = line.track(Z, seen, rows.sequences, inputs, gaps)
+        if not seen.all():
+            before = chain.predicted(left(line, track, Z, rows))
+            gaps = before @ arrays.to_numpy(chain.emissions.mean())
+            track = line.track(Z, seen, rows.sequences, inputs, gaps)
         return cls(left(line, track, Z, rows), line, track, Z, seen)
 
     @property
@@ -59,12 +58,10 @@ class Course:
 
         `states` are probabilities of the K states at each step, (sequences, steps, K).
         """
-        found = [
-            ahead(self.line, past, chain, p, x)
-            for past, p, x in zip(
-                self.track.last, states, _each(inputs, len(states), states.shape[1]), strict=True
-            )
-        ]
+        count, steps, _ = states.shape
+        known = [None] * count if inputs is None else inputs.reshape(count, steps, -1)
+        each = zip(self.track.last, states, known, strict=True)
+        found = [ahead(self.line, past, chain, p, x) for past, p, x in each]
         return tuple(np.concatenate(part) for part in zip(*found, strict=True))
 
 
@@ -72,10 +69,6 @@ def left(line: FittedBackbone, track: Track, Z: np.ndarray, rows: Rows) -> Rows:
     """The innovations."""
     usable = rows.seen & line.settled(track.wide)
     return Rows.of(arrays.like(Z - track.mean, rows.points), usable, rows.sequences)
-
-
-def _each(inputs, count: int, steps: int):
-    return [None] * count if inputs is None else np.asarray(inputs).reshape(count, steps, -1)
 
 
 def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) -> tuple:
@@ -97,12 +90,10 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
     R = blocks.reshape(steps * d, steps * d)
     total = ((R @ joint) * R).sum(axis=1).reshape(steps, d)
     own = np.diagonal(joint).reshape(steps, d)
-    begun = np.zeros((steps, d))
-    if past.cov is not None:
-        T, cov = line.unseen, past.cov
-        for h in range(steps):
-            begun[h] = np.diag(cov)[:d]
-            cov = T @ cov @ T.T
+    begun, cov = np.empty((steps, d)), past.cov
+    for h in range(steps):
+        begun[h] = np.diag(cov)[:d]
+        cov = line.unseen @ cov @ line.unseen.T
     return shift, np.maximum(np.minimum(total + begun, line.widest(steps)) - own, 0.0)
 
 

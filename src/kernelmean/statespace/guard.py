@@ -108,11 +108,3 @@ def _shape(y: np.ndarray, means: np.ndarray, s: float, weights: np.ndarray) -> n
     counts = np.bincount(bins.astype(int).ravel(), weights.ravel(), minlength=BINS)
     step, n = 2 * SPAN / BINS, max(counts.sum(), 1.0)
     return gaussian_filter1d(counts, SHAPE_WIDTH * n**-0.2 / step, mode="constant") / (n * step)
-
-
-def _inverse_root(S: np.ndarray) -> np.ndarray:
-    """S^(-1/2), with what has no variance left out."""
-    values, vectors = np.linalg.eigh(S)
-    keep = values > 1e-10 * max(values[-1], np.finfo(float).tiny)
-    inverse = np.where(keep, 1 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
-    return (vectors * inverse) @ vectors.T

@@ -13,16 +13,7 @@ from ..chains.draft import Draft
 from ..chains.emission import one_or_each
 from ..chains.options import EM, as_em
 from ..core import arrays
-from ..core.parameters import (
-    count,
-    either,
-    flag,
-    into,
-    moved,
-    optional,
-    options,
-    standing_for,
-)
+from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
 from ..core.progress import Verbose
 from ..core.summary import Block, Line
 from ..core.threads import doors
@@ -33,13 +24,8 @@ from .backbone import FittedBackbone
 from .learn import Fit, Plan
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
 
-DEFAULTS = {
-    "n_init": 4,
-    "max_iter": 60,
-    "tol": 1e-4,
-    "guard": (200.0, 1000.0),
-    "penalty": (1, 1),
-}  # of EM
+# of EM
+DEFAULTS = {"n_init": 4, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
 DIMENSIONS = (1, 2, 3)  # that "auto" compares
 
 
@@ -346,13 +332,9 @@ class KernelStateSpace(SpaceAnswers):
         """What the summary says of the states."""
         m, d = self.nodes_.shape
         law, way = as_latent(self.latent), as_filter(self.inference)
-        lines = [
-            Line("dimension", d, str(d)),
-            Line("latent law", law, repr(law)),
-            Line("nodes", m, str(m)),
-            Line("filter", way, repr(way)),
-            Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"),
-        ]
+        said = {"dimension": d, "latent law": law, "nodes": m, "filter": way}
+        lines = [Line(name, value, str(value)) for name, value in said.items()]
+        lines.append(Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"))
         lines += [
             Line(f"log-likelihood of rows held out, dimension {k}", v, f"{v:.4g}")
             for k, v in self.dimensions_.items()

@@ -14,7 +14,6 @@ from ..chains.markov import Chain, stationary
 from ..core import arrays
 from ..core.checks import LARGEST, as_floats
 from ..core.saving import Saveable
-from .guard import _inverse_root
 
 NODES = (51, 120, 200)  # by default, in one, two, and three or more dimensions
 JITTER = 0.3  # bandwidth of the transition density between nodes, in their spacing
@@ -144,3 +143,11 @@ def check_draws(x, shape: tuple[int, ...], name: str) -> np.ndarray:
 def _spaced(m: int, d: int) -> np.ndarray:
     """Evenly spread points of the unit cube, the same at every call."""
     return qmc.Halton(d, scramble=True, rng=0).random(m)
+
+
+def _inverse_root(S: np.ndarray) -> np.ndarray:
+    """S^(-1/2), with what has no variance left out."""
+    values, vectors = np.linalg.eigh(S)
+    keep = values > 1e-10 * max(values[-1], np.finfo(float).tiny)
+    inverse = np.where(keep, 1 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
+    return (vectors * inverse) @ vectors.T

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -38,8 +39,7 @@ ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats 
 EFFORT = Effort(short=(5,), finalists=1, half_iter=4, more=2, patience=6)
 START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
-STRONGER = 10.0  # from one strength of the emission guard to the next that is tried,
-STRENGTHS = 2  # so many times
+STRONGER = (10.0, 100.0)  # multiples of the emission guard's strength, tried one after the other
 
 
 # ------------------------------------------------------------ from what is asked for to a fit
@@ -71,8 +71,7 @@ class Fit(drafts.Fit):
 class Candidate:
     """States as a search on some rows found them, and how they are learned from all rows."""
 
-    held: Held | None
-    space: Space
+    held: Any  # Held, or None where moments are all
     learned: Callable[[], Fit]
     tried: dict[int, float] = field(default_factory=dict)
 
@@ -103,10 +102,10 @@ class Plan(drafts.Plan):
         contest = Contest.of(rows, found, self.without_states(left))
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
-            if plain is not None and contest.with_states(cast(Held, plain.held)):
+            if plain is not None and contest.with_states(plain.held):
                 return replace(plain.fit(), rivals=contest.rivals)
         both = cast(Candidate, self.states(left, spaces))
-        helps, other = contest.with_both(cast(Held, both.held)), both.fit()
+        helps, other = contest.with_both(both.held), both.fit()
         other = other if helps else other.without_memory
         chain = other.chain
         far = chain.chain.startprob @ arrays.to_numpy(chain.emissions.mean())
@@ -159,47 +158,30 @@ class Plan(drafts.Plan):
 
     @stage("states")
     def states(self, draft: Draft, spaces, hopeless: float = -np.inf) -> Candidate | None:
-        """Of the fewest dimensions, unless rows held out are clearly likelier with more.
-
-        More are judged at the bandwidth and with the guard of fewer; those taken get their own.
-        """
-        if len(spaces) == 1:
-            space, known = spaces[0]
-            return self.of_dimension(draft, space, known, hopeless)
+        """Of the fewest dimensions, unless rows held out are clearly likelier with more."""
         best: Candidate | None = None
         tried: dict[int, float] = {}
         for space, known in spaces:
-            near = None if best is None else best.held
-            found = self.of_dimension(draft, space, known, hopeless, near)
+            found = self.of_dimension(draft, space, known, hopeless)
+            if len(spaces) == 1:
+                return found
             if found is None or found.held is None:
                 continue
             logs = found.held.forecasts.loglik
             seen = draft.rows.seen[found.held.numbers]
             tried[space.latent.nodes.shape[1]] = float(logs[seen].mean())
-            if near is not None and not clear(logs - near.forecasts.loglik):
+            if best is not None and not clear(logs - best.held.forecasts.loglik):
                 break
             best = found
-        if best is None:
-            return None
-        if len(tried) > 1 and best.space is not spaces[0][0]:
-            best = cast(Candidate, self.of_dimension(draft, best.space, None))
-        return replace(best, tried=tried)
+        return best and replace(best, tried=tried)
 
     def of_dimension(
-        self,
-        draft: Draft,
-        space: Space,
-        known: Chain | None,
-        hopeless: float = -np.inf,
-        near: Held | None = None,
+        self, draft: Draft, space: Space, known: Chain | None, hopeless: float
     ) -> Candidate | None:
         """Pairings, moments from each of these, EM; None where that is hopeless."""
-        latent = space.latent
-        variates = self.variates(draft)
-        guard = np.atleast_1d(self.em.guard)
-        guards = float(guard[0]) if near is None else near.guard, float(guard[-1])
-        settings = self.settings(draft, variates)
-        learner = Learner(draft, latent, variates, guards, known, settings)
+        variates, guard = self.variates(draft), np.atleast_1d(self.em.guard)
+        guards, settings = (float(guard[0]), float(guard[-1])), self.settings(draft, variates)
+        learner = Learner(draft, space.latent, variates, guards, known, settings)
         pairings = learner.pairings()
         iterations = START_ITER if self.refine else self.em.max_iter
         fits = [
@@ -208,15 +190,15 @@ class Plan(drafts.Plan):
         ]
         best = min(fits, key=lambda fit: fit.loss)
         if not self.refine:
-            return Candidate(None, space, lambda: self.by_moments(learner, space, best))
+            return Candidate(None, lambda: self.by_moments(learner, space, best))
         starts = [(p.log_shares, p.chain) for p in pairings]
         ratios = draft.density_ratios(best.U @ space.Psi.T, draft.rows.points)
         starts.append((np.log(ratios), known or space.chain_of(best.V)))
-        refined = learner.refine(starts, hopeless, near)
+        refined = learner.refine(starts, hopeless)
         if refined is None:
             return None
         held, learned = refined
-        return Candidate(held, space, lambda: self.by_em(learner, space, best, *learned()))
+        return Candidate(held, lambda: self.by_em(learner, space, best, *learned()))
 
     def space(self, law, rng: np.random.Generator) -> tuple[Space, Chain | None]:
         """The nodes, and the chain on them if the transition is known."""
@@ -358,35 +340,29 @@ class Learner:
         windows: list[float | None] = list(WINDOWS[: self.settings.n_init])
         if self.latent.nodes.shape[1] > 1 and len(windows) > 1:
             windows[-1] = None
-        found = [
-            Pairing.of(self.draft.rows, self.moves, window, sign)
-            for window in windows
-            for sign in signs
-        ]
+        pairs, rows = product(windows, signs), self.draft.rows
+        found = [Pairing.of(rows, self.moves, window, sign) for window, sign in pairs]
         return found if self.chain is None else [replace(p, chain=self.chain) for p in found]
 
     def refine(
-        self, starts, hopeless: float = -np.inf, near: Held | None = None
+        self, starts, hopeless: float = -np.inf
     ) -> tuple[Held, Callable[[], tuple[Climb, Smoothing]]] | None:
         """EM on some rows from all starts, (log-densities, chain), and how it goes on on all rows.
 
-        None if the best start ends at a mean log-likelihood that is `hopeless`. The bandwidth is
-        searched for, or that of another dimension.
+        None if the best start ends at a mean log-likelihood that is `hopeless`.
         """
         rows = in_space(self.draft.rows, self.variates)
         kernel = self.draft.kernel if self.variates is None else Gaussian()
         rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
         numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
-        if near is not None:
-            search = replace(search, bandwidth=near.factor)
         found, factor = search.best_start([(logb[numbers], chain) for logb, chain in starts])
         if found.value < hopeless:
             return None
         factor, held = search.over_bandwidths(found, factor)
         if search.searched:
-            search, held = search.guarded(self.stronger(), found, factor, held)
-        strength = cast(LinearGuard, search.guard_of).strength
-        judged = Held(numbers, held, factor, strength * len(self.latent.nodes))
+            guard = self.guard_of
+            stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
+            search, held = search.guarded(stronger, found, factor, held)
         if self.settings.bandwidth is None:
             factor = search.narrowed(factor)
 
@@ -396,11 +372,4 @@ class Learner:
             climbed, smoothing = on_all(few, rows, begun, factor, self.settings)
             return replace(climbed, converged=begun.converged), smoothing
 
-        return judged, learned
-
-    def stronger(self) -> Iterator[LinearGuard]:
-        """The emission guard ever stronger."""
-        guard = self.guard_of
-        for _ in range(STRENGTHS):
-            guard = replace(guard, strength=STRONGER * guard.strength)
-            yield guard
+        return Held(numbers, held), learned

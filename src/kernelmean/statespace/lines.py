@@ -24,10 +24,7 @@ MOST = 0.9  # leverage of a row
 BLANK = 1e4  # variance of a state of which nothing is known, relative to the series
 CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
 SURE = 4.0  # or nats
-FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
-HORIZON = 11  # rows between two of which one is forecast from those up to the other,
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
-WORSE = 1.05  # and by how much the error may be above the autoregression's
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
 SAME = 1e-12  # of the variance of all columns, the least there is along any direction
@@ -78,8 +75,8 @@ class Design:
         terms = np.concatenate(known)
         terms = terms if inputs is None else np.c_[terms, inputs]
         X = np.concatenate([terms, np.concatenate(parts)], axis=1)
-        levels = not (form.difference or form.by_difference)
-        return cls(X, U, terms.shape[1], usable & seen, levels and form.memory == 0, form.loose)
+        walks = not (form.difference or form.by_difference)
+        return cls(X, U, terms.shape[1], usable & seen, walks, form.loose)
 
     def prior(self, rows: np.ndarray) -> np.ndarray:
         """Rows of X and U that shrink lag l as l² rows do whose only regressor is an innovation's
@@ -158,27 +155,20 @@ def leverages(X: np.ndarray) -> np.ndarray:
 
 
 def forms(order: int, options: Any) -> Iterator[Form]:
-    """All that are compared, at their largest order; the plain autoregression comes first.
-
-    A difference has lags or a memory, not both unless asked for: together they are a local trend,
-    which goes on after a break.
-    """
-    season = options.season or 0
-    seasonal = [("n", 0.0)]
+    """All that are compared, at their largest order; the plain autoregression comes first."""
+    season, seasonal = options.season or 0, [("n", 0.0)]
     if season:
         seasonal = [("dummies", 0.0), *(("difference", m) for m in SEASONS)]
     differences = (0, 1) if options.difference == "auto" else (options.difference,)
     for d, (kind, memory) in product(differences, seasonal):
-        # without a constant levels are zero; a line in time is drawn where it is asked for, as is
-        # what a constant is in seasonal differences: that of few years, or a parabola
-        usual = ("n",) if kind == "difference" else (("c",), ("c", "n"))[d]
-        asked = {"auto": usual, "drift": ("n",)}
-        for trend in asked.get(options.trend, (options.trend,)):
-            for theta in LEVELS if d else MEMORIES:
-                level = d and theta and options.order == "auto"
-                yield Form(0 if level else order, trend, d, theta, season, kind, memory)
-                if not theta:
-                    yield Form(order, trend, d, theta, season, kind, memory, loose=True)
+        # without a constant levels are zero, but one in a difference goes on for ever: a drift is
+        # looked for in what is left; a line in time is drawn where it is asked for
+        usual = "n" if d or kind == "difference" else "c"
+        trend = {"auto": usual, "drift": "n"}.get(options.trend, options.trend)
+        for theta in LEVELS if d else MEMORIES:
+            yield Form(order, trend, d, theta, season, kind, memory)
+            if not theta:
+                yield Form(order, trend, d, theta, season, kind, memory, loose=True)
 
 
 @dataclass(frozen=True)
@@ -223,6 +213,8 @@ class Series:
     transform : Transform
     slopes : array of shape (n,)
         Logarithm of the derivative of the transform.
+    whole : bool
+        Whether gaps hold the forecasts of a line, else what is straight between their ends.
     """
 
     Y: np.ndarray
@@ -231,12 +223,13 @@ class Series:
     inputs: np.ndarray | None
     transform: Transform
     slopes: np.ndarray
+    whole: bool = False
 
     @classmethod
     def of(cls, Y, seen, sequences, inputs, name: str | None) -> Series:
         change = Transform.of(name, Y[seen])
         Z = np.where(seen[:, None], change(np.where(seen[:, None], Y, Y[seen][0])), 0.0)
-        return cls(filled(Z, seen, sequences), seen, sequences, inputs, change, change.slope(Z))
+        return cls(filled(Z, seen), seen, sequences, inputs, change, change.slope(Z))
 
     @property
     def typical(self) -> float:
@@ -250,23 +243,24 @@ class Series:
         return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, self.typical / 4, room)))
 
     def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray]:
-        """By least squares, gaps filled by a first fit; and what it leaves of each row."""
-        line = self._once(form)
-        if self.seen.all():
-            return line, self.left(line)
-        means = line.track(self.Y, self.seen, self.sequences, self.inputs).mean
-        whole = replace(self, Y=np.where(self.seen[:, None], self.Y, means))
-        line = whole._once(form)
-        return line, whole.left(line)
+        """By least squares, gaps filled by a first fit.
 
-    def _once(self, form: Form) -> FittedBackbone:
+        And what it leaves of each row, which is left out of the least squares.
+        """
         design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs)
         rows, d = np.flatnonzero(design.usable), self.Y.shape[1]
         coef, share = design.least_squares
         loo = (design.U[rows] - design.X[rows] @ coef) / (1 - share)
         phi = coef[design.k :].reshape(form.order, d, d).transpose(0, 2, 1)
         A = times(form.ahead, np.concatenate([np.eye(d)[None], -phi]))
-        return self.begun(form, *lags(A, form.behind), coef[: design.k], loo)
+        line = self.begun(form, *lags(A, form.behind), coef[: design.k], loo)
+        means = self.track(line).mean
+        if not (self.seen.all() or self.whole):
+            filled = np.where(self.seen[:, None], self.Y, means)
+            return replace(self, Y=filled, whole=True).fitted(form)
+        off = self.Y - means
+        off[rows] /= 1 - share
+        return line, off
 
     def begun(self, form: Form, coef, memory, terms, off: np.ndarray) -> FittedBackbone:
         """A line, with what it leaves of some rows, and the law of states that rows begin in."""
@@ -281,9 +275,9 @@ class Series:
         """Of a line, along these rows."""
         return line.track(self.Y, self.seen, self.sequences, self.inputs)
 
-    def usable(self, line: FittedBackbone, track: Track | None = None) -> np.ndarray:
+    def usable(self, line: FittedBackbone) -> np.ndarray:
         """Rows seen whose past is as good as known; the better half of them, where fewer are."""
-        wide = (track or self.track(line)).wide
+        wide = self.track(line).wide
         sizes = np.trace(wide, axis1=1, axis2=2)
         return self.seen & (line.settled(wide) | (sizes <= np.median(sizes[self.seen])))
 
@@ -292,8 +286,6 @@ class Series:
         found = [self.fitted(judged.form) for judged in chosen]
         if drifts:
             found = [self.drifted(*pair) for pair in found]
-        if len(found) == 1:
-            return found[0]
         shares = np.exp([judged.score - chosen[0].score for judged in chosen])
         shares /= shares.sum()
         off = np.tensordot(shares, [off for _, off in found], 1)
@@ -305,31 +297,6 @@ class Series:
         if line.form.lost != 1 or line.form.trend != "n":
             return line, off
         return drifting(line, off, self.usable(line))
-
-    def left(self, line: FittedBackbone) -> np.ndarray:
-        """Innovations, each row left out of the least squares."""
-        design = Design.of(line.form, self.Y, self.seen, self.sequences, self.inputs)
-        rows = np.flatnonzero(design.usable)
-        off = self.Y - line.track(self.Y, self.seen, self.sequences, self.inputs).mean
-        off[rows] /= 1 - design.least_squares[1]
-        return off
-
-    def errors_ahead(self, form: Form) -> float:
-        """Root mean square in the later half, `HORIZON` rows ahead, of a line from the first."""
-        back, off = self.transform.back, []
-        halves = [(s.stop - s.start + 1) // 2 for s in self.sequences]
-        cut = zip(self.sequences, halves, strict=True)
-        first = np.concatenate([np.arange(s.stop - s.start) < half for s, half in cut])
-        line = replace(self, seen=self.seen & first)._once(form)
-        for s, half in zip(self.sequences, halves, strict=True):
-            times = np.arange(half, s.stop - s.start - HORIZON)
-            means = line.along(self.Y, self.seen, s, self.inputs)[1]
-            inputs, numbers = None if self.inputs is None else self.inputs[s], s.start + times
-            ahead = line.far(means[times], times, HORIZON, inputs)
-            there = self.seen[numbers + HORIZON]
-            off.append((back(self.Y[numbers + HORIZON]) - ahead)[there])
-        errors = np.concatenate(off)
-        return float((errors**2).sum() / max(errors.size, 1)) ** 0.5
 
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
@@ -363,17 +330,10 @@ def normal(errors: np.ndarray, floor: float) -> np.ndarray:
     return -0.5 * (squares + np.linalg.slogdet(S)[1] + d * LOG_2PI)
 
 
-def filled(Y: np.ndarray, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+def filled(Y: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Straight lines through gaps."""
-    if seen.all():
-        return Y
-    Y, every = Y.copy(), Y[seen].mean(axis=0)
-    for s in sequences:
-        there = np.flatnonzero(seen[s])
-        for j in range(Y.shape[1]):
-            known, at = Y[s, j][there], np.arange(s.stop - s.start)
-            Y[s, j] = np.interp(at, there, known) if len(there) else every[j]
-    return Y
+    at, there = np.arange(len(Y)), np.flatnonzero(seen)
+    return np.stack([np.interp(at, there, column[there]) for column in Y.T], axis=1)
 
 
 @dataclass(frozen=True)
@@ -407,17 +367,16 @@ class Found:
 
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
-    """The mean of the lines that rows held out like best, of those that are no worse far ahead."""
+    """The mean of the lines that rows held out like best."""
     chosen = compared(options, *recent(Y, seen, sequences, inputs))
     if chosen is None:
         return None
     plain, kept = chosen
     series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
     line, off = series.averaged(kept, options.trend != "n")
-    track = series.track(line)
     simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
-    stays = simple.stays(int(seen.sum()), FAR_FROM_ONE)
-    return Found(line, off, series.usable(line, track), series.slopes, left, track, stays)
+    stays = simple.stays(int(seen.sum()))
+    return Found(line, off, series.usable(line), series.slopes, left, series.track(line), stays)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:
@@ -441,7 +400,7 @@ def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, list[Jud
         for form in forms(p, options)
         if (judged := series.judged(form, burn, fixed)) is not None
     ]
-    return (tried[0], lasting(tried, every)) if tried else None
+    return (tried[0], alike(believed(tried))) if tried else None
 
 
 def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbone, np.ndarray]:
@@ -456,18 +415,21 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
 
 def clear(gain: np.ndarray) -> bool:
     """Whether differences of log-likelihoods, row by row, are more than chance."""
-    return bool(gain.sum() > min(CLEAR * gain.std() * len(gain) ** 0.5, SURE))
+    return bool(gain.sum() > SURE) or beyond(gain, CLEAR)
 
 
-def lasting(tried: list[Judged], every: dict[str | None, Series]) -> list[Judged]:
-    """The likeliest forms of one kind that are no worse far ahead than the autoregression."""
-    first = wandering(tried, every)
-    most, kept = WORSE * every[first.transform].errors_ahead(first.form), list[Judged]()
-    for j in believed(tried):
-        near = all(kept[0].score - j.score <= FAINT and j.like(other) for other in kept)
-        if near and every[j.transform].errors_ahead(j.form) <= most:
+def beyond(gain: np.ndarray, errors: float) -> bool:
+    """Whether their sum is more than so many standard errors."""
+    return bool(gain.sum() > errors * gain.std() * len(gain) ** 0.5)
+
+
+def alike(likely: list[Judged]) -> list[Judged]:
+    """The likeliest, and those next to it whose mean with it is a line of one kind."""
+    kept = likely[:1]
+    for j in likely[1:]:
+        if likely[0].score - j.score <= FAINT and all(j.like(other) for other in kept):
             kept.append(j)
-    return kept or [first]
+    return kept
 
 
 def believed(tried: list[Judged]) -> list[Judged]:
@@ -481,21 +443,6 @@ def believed(tried: list[Judged]) -> list[Judged]:
     plain = best[tried[0].transform]
     doubted = {name for name, j in best.items() if not clear(j.loglik - plain.loglik)}
     return [j for j in likely if j.form.season or j.transform not in doubted - {plain.transform}]
-
-
-def wandering(tried: list[Judged], every: dict[str | None, Series]) -> Judged:
-    """The autoregression; of differences, where it has a root that may be one."""
-    first = tried[0]
-    series = every[first.transform]
-    if series.fitted(first.form)[0].stays(int(series.seen.sum())):
-        return first
-    differences = (
-        j
-        for j in tried
-        if j.form.difference and j.form.memory == 0 and j.form.trend == "n"
-        if j.form.seasonal == first.form.seasonal and j.transform == first.transform
-    )
-    return next(differences, first)
 
 
 def transforms(options: Any, Y: np.ndarray) -> list[str | None]:

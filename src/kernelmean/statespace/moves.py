@@ -68,7 +68,8 @@ class SmoothMoves:
         """
         D, d = self._design, means.shape[1]
         line, imagined = D[:, : 1 + d], mass + 1
-        slope = _least_squares(line, mass, means)
+        own = line.T * mass
+        slope = np.linalg.pinv(own @ line, rcond=1e-12, hermitian=True) @ (own @ means)
         means = (mass[:, None] * means + line @ slope) / imagined[:, None]
         mass = imagined
         n = max(mass.sum(), np.finfo(float).tiny)
@@ -103,11 +104,6 @@ class SmoothMoves:
     def _volume(self) -> np.ndarray:
         """Of the space around each node, up to a factor."""
         return 1 / _bumps(self.latent.standard, 2 * self.latent.spacing).sum(axis=1)
-
-
-def _least_squares(D: np.ndarray, mass: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    weighted = D * mass[:, None]
-    return np.linalg.pinv(weighted.T @ D, rcond=1e-12, hermitian=True) @ (weighted.T @ targets)
 
 
 def _bumps(z: np.ndarray, width: float) -> np.ndarray:

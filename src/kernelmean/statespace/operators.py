@@ -128,7 +128,8 @@ class PairMoments:
                 for left, right in zip(powers, reversed(powers), strict=True)
             )
             powers.append(powers[-1] @ V.T)
-        return Terms(off, first * _square(left_y), second * _square(left_x)), on_U, on_V
+        terms = Terms(off, first * float(left_y @ left_y), second * float(left_x @ left_x))
+        return terms, on_U, on_V
 
 
 def minimise(
@@ -187,10 +188,6 @@ def _roots(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = solves.eigh(A)
     values = np.sqrt(np.maximum(values, len(A) * arrays.EPS * values[-1]))
     return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
-
-
-def _square(v: np.ndarray) -> float:
-    return float(v @ v)
 
 
 # ------------------------------------------------------------ moments

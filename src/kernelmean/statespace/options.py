@@ -91,11 +91,6 @@ def as_latent(latent: Any) -> Normal:
 # ------------------------------------------------------------ what is a line in the past
 
 
-def lags(value, name: str) -> None:
-    """A whole number from 0, or "auto"."""
-    either(count(0), "auto")(value, name)
-
-
 @dataclass(frozen=True, repr=False)
 class Backbone(Options):
     """A linear model of the series, whose innovations the states are then learned from.
@@ -103,10 +98,9 @@ class Backbone(Options):
     u_t = D_t + Σ_l Φ_l u_{t−l} + e_t by least squares, where u is the series, its differences, or
     what these leave beyond an average of the past that decays. What is "auto" is judged by
     forecasts of the later half of the rows, stretch by stretch, from lines fitted to the rows
-    before it. Of forms that are no worse twelve rows ahead than the autoregression by AIC (of
-    differences where a root may be one), up to four of one season, memory and transform are
-    averaged, the likelier having more of the mean, which is a line again. Lags are shrunk towards
-    no change, the longer the more (Litterman 1986), or not at all.
+    before it. Forms near the likeliest, of one season, memory and transform, are averaged, the
+    likelier having more of the mean, which is a line again. Lags are shrunk towards no change, the
+    longer the more (Litterman 1986), or not at all.
 
     Parameters
     ----------
@@ -139,7 +133,7 @@ class Backbone(Options):
     transform: str | None = "auto"
 
     ALLOWED: ClassVar = {
-        "order": lags,
+        "order": either(count(0), "auto"),
         "trend": choice("auto", "n", "c", "ct", "drift"),
         "difference": either(choice("auto"), 0, 1),
         "season": optional(count(2)),

@@ -247,6 +247,5 @@ class LineBelief(ShiftedLaw, LatentBelief):
         past = self._past
         inputs = None if inputs is None else np.atleast_2d(np.asarray(inputs, dtype=float))
         self._known = self._line.known(np.array([past.time]), inputs)[0]
-        d = len(self._known)
         self.shift = self._known + past.mean[0]
-        self.extra = np.zeros(d) if past.cov is None else np.diag(past.cov)[:d].copy()
+        self.extra = np.diag(past.cov)[: len(self.shift)].copy()

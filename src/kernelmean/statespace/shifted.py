@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -51,12 +50,11 @@ class ShiftedLaw(ObservationLaw):
 
     def cov(self) -> Array:
         """Covariance of the columns, (m, d, d)."""
-        cov, std = arrays.to_numpy(super().cov()), arrays.to_numpy(self.std())
-        own = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
-        own = std / np.maximum(own, np.finfo(float).tiny)
+        cov = arrays.to_numpy(super().cov())
         if self.transform.name is None:  # what widens is independent between columns
-            cov = cov + arrays.to_numpy(self.extra)[..., None] * np.eye(cov.shape[-1])
-            return self._like(cov)
+            return self._like(cov + self.extra[..., None] * np.eye(cov.shape[-1]))
+        own = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+        own = arrays.to_numpy(self.std()) / np.maximum(own, np.finfo(float).tiny)
         return self._like(cov * own[..., None, :] * own[..., :, None])
 
     def quantile(self, q) -> Array:
@@ -141,16 +139,12 @@ class ShiftedLaw(ObservationLaw):
 
 def by_width(laws: MeanEmbedding, q, widths: np.ndarray) -> Array:
     """Quantiles of a batch of laws, each with its bandwidths: those of (nearly) one together."""
-    if (widths == widths[0]).all():
-        return laws.quantile(q, one_or_each(widths[0]))
     cells = np.round(np.log(np.maximum(widths, np.finfo(float).tiny)) / ALIKE)
-    found: Any = None
-    for cell in np.unique(cells, axis=0):
-        rows = np.flatnonzero((cells == cell).all(axis=1))
-        part = arrays.to_numpy(laws[rows].quantile(q, one_or_each(widths[rows].mean(axis=0))))
-        found = np.empty((len(widths), *part.shape[1:])) if found is None else found
-        found[rows] = part
-    return arrays.like(found, laws.points)
+    _, cell = np.unique(cells, axis=0, return_inverse=True)
+    alike = [np.flatnonzero(cell.ravel() == k) for k in range(cell.max() + 1)]
+    parts = [laws[rows].quantile(q, one_or_each(widths[rows].mean(axis=0))) for rows in alike]
+    found = np.concatenate([arrays.to_numpy(part) for part in parts])
+    return arrays.like(found[np.argsort(np.concatenate(alike))], laws.points)
 
 
 def gathered(laws: MeanEmbedding, column: int, width: float, many: int = MANY) -> MeanEmbedding:

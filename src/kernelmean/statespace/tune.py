@@ -26,7 +26,6 @@ def tune(
     See `KernelStateSpace.tune`. The model has `fit`, `near`, `log_predictive` and `one_step`.
     """
     check_choice(score, "score", SCORES)
-    penalties = [None] if penalties is None else list(penalties)
     if not observed(X_val, "X_val")[1].any():
         raise ValueError("X_val has no row without NaN; observations are needed")
     if scales is None:

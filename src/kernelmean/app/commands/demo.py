@@ -7,30 +7,29 @@ import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
-import typer
-
-from ..command import Command, Writing
+from ..command import Command, Writing, option
 from ..demos import JOBS
 from ..demos.job import Job
 from ..errors import UserError
 from ..files import write_all
 from ..page import html
-from ..report import Block, Code, Prose, Report, Section
+from ..report import Code, Prose, Report, Section
 from ..terminal import out
+from ..words import Texts
 
 INDEX = "index.html"
+SAY = Texts("demo")
 
 
 @dataclass(frozen=True)
 class Settings(Writing):
     """How much to do, and how to show it."""
 
-    open: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page, where there is a display.")
-    ] = True
-    quick: Annotated[bool, typer.Option("--quick", help="Without the rivals.")] = False
+    open: Annotated[bool, option(SAY, "--open/--no-open")] = True
+    quick: Annotated[bool, option(SAY, "--quick")] = False
 
 
 def jobs() -> list[Job]:
@@ -56,17 +55,10 @@ def run(settings: Settings) -> Report:
 def page(sections: list[Section], count: int, settings: Settings) -> Report:
     """What is there so far."""
     rest = "" if len(sections) == count else f" ({len(sections)} of {count}; reload for the rest)"
-    lead: list[Block] = [
-        Prose(
-            "Each section is a question, the command that answers it, and how others do on the "
-            "same rows. The tables lie beside this page; yours go through the same commands:"
-        ),
-        Code(f"cd {settings.out}\nkernelmean --help"),
-    ]
     return Report(
-        "kernelmean on real data",
-        f"What the library does, on data you can look up{rest}",
-        lead,
+        SAY("title"),
+        SAY("subtitle", rest=rest),
+        [Prose(SAY("lead")), Code(f"cd {quote(str(settings.out))}\nkernelmean --help")],
         list(sections),
         page=INDEX,
         contents=True,

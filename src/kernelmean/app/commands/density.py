@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
-from ...display.densities import medians
+from ...display.base import medians
 from ...kernels import Linear
 from ...regression.bandwidth import silverman
 from .. import words
-from ..command import GAUSSIAN, Command, Data, Kernel, Names, Shared, columns, option
+from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, hushed, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column
@@ -57,9 +56,9 @@ class Settings(Shared):
 
     y: Annotated[Names, columns("--y", "Column(s) to describe")]
     x: Annotated[Names, columns("--x", "Column(s) known")]
-    kernel: Kernel = GAUSSIAN
-    bandwidth: Annotated[Widths | None, option(SAY, "--bandwidth", read_bandwidth)] = None
-    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+    kernel: Annotated[KernelName, option(SAY, "--kernel")] = GAUSSIAN
+    bandwidth: Annotated[Widths | None, typed(SAY, "--bandwidth", read_bandwidth)] = None
+    tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
     def model(self, verbose: Verbose) -> ConditionalDensity:
         """The estimator, not fitted."""
@@ -97,31 +96,22 @@ class Rows:
     def representative(cls, x: pd.DataFrame) -> Rows:
         """Quantiles of a single column; of several, the medians, and one of them high or low."""
         if x.shape[1] == 1:
-            return cls._distinct(x, {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE})
-        moved = {
-            f"{name} at {100 * q:g}%": {name: q} for name in x.columns[:VARIED] for q in SEVERAL
-        }
-        return cls._distinct(x, {"medians": {}, **moved})
-
-    @classmethod
-    def _distinct(cls, x: pd.DataFrame, quantiles: dict[str, dict[str, float]]) -> Rows:
-        """Each column at the quantile given, or its median; rows that are the same once."""
+            moves = {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE}
+        else:
+            some = [(name, q) for name in x.columns[:VARIED] for q in SEVERAL]
+            moves = {"medians": {}} | {f"{c} at {100 * q:g}%": {c: q} for c, q in some}
         middle = dict(zip(x.columns, medians(x.to_numpy()), strict=True))
+        quantile = partial(np.quantile, method="inverted_cdf")
         rows = {
-            label: {**middle, **{c: _quantile(x[c], q) for c, q in at.items()}}
-            for label, at in quantiles.items()
+            label: middle | {c: float(quantile(x[c], q)) for c, q in at.items()}
+            for label, at in moves.items()
         }
         frame = pd.DataFrame.from_dict(rows, orient="index")
         middle_first = sorted(frame.index, key=lambda label: label != "50%")  # which name stays
         distinct = frame.loc[middle_first].drop_duplicates().index
         frame = frame.loc[frame.index.isin(distinct)]
-        moved = (frame.loc[label, list(quantiles[label])] for label in frame.index)
-        labels = [words.values_words(row) for row in moved]
+        labels = [words.values_words(frame.loc[label, list(moves[label])]) for label in frame.index]
         return cls(frame, tuple(text or "medians" for text in labels), True)
-
-
-def _quantile(column: pd.Series, q: float) -> float:
-    return float(np.quantile(column, q, method="inverted_cdf"))
 
 
 @dataclass(frozen=True)
@@ -182,15 +172,16 @@ class Densities:
         """Of the intervals, in words."""
         return words.level_words(self.settings.level)
 
-    @property
-    def X(self) -> pd.DataFrame:
-        """The columns conditioned on, in the rows learned from."""
-        return self.data[self.x]
+    @cached_property
+    def shown(self) -> pd.DataFrame:
+        """The rows in pictures: copies once, where the model counts them once."""
+        once = self.data.drop_duplicates([*self.x, *self.y])
+        return once if len(once) == len(self.model.points_x_) else self.data
 
     @property
     def target(self) -> pd.DataFrame | pd.Series:
-        """What the model was fitted to."""
-        return target(self.data, self.y)
+        """What the model was fitted to, of the rows shown."""
+        return target(self.shown, self.y)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -209,7 +200,8 @@ class Densities:
         if len(self.y) == 1:  # of several columns together a mode says little about each
             answers["mode"] = self.model.mode(X)
         columns = by_column(self.y, answers)
-        outside = X.lt(self.X.min()).any(axis=1) | X.gt(self.X.max()).any(axis=1)
+        low, high = self.data[self.x].min(), self.data[self.x].max()
+        outside = X.lt(low).any(axis=1) | X.gt(high).any(axis=1)
         return X.assign(**columns, extrapolated=outside)
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -234,7 +226,7 @@ class Densities:
 
     @cached_property
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        ends = self.model.predict_interval(self.X, self.settings.level)
+        ends = self.model.predict_interval(self.data[self.x], self.settings.level)
         lower, upper = (np.reshape(end, (len(self.data), -1)) for end in ends)
         return lower, upper
 
@@ -291,7 +283,9 @@ def headline(a: Densities, name: str) -> str:
     row, share = a.table.iloc[a.rows.middle], a.narrowing[a.y.index(name)]
     ends = {"middle": "median", "low": "lower", "high": "upper"}
     texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
-    told = "" if np.isnan(share) else " " + SAY("told", x=names(a.x), share=percent(share))
+    told = ""
+    if not np.isnan(share):
+        told = " " + SAY("told" if share < 1 else "untold", x=names(a.x), share=percent(share))
     known = {"where": _where(a), "name": name, "level": a.level, "told": told}
     return SAY("headline", **known, **dict(zip(ends, texts, strict=True)))
 
@@ -390,7 +384,7 @@ def along(a: Densities, column: str, name: str) -> Figure:
     """The density of one outcome as one column moves: a map, or ridges where it has few values."""
     values, file = np.unique(a.data[column]), f"along-{column}-{name}"
     display = DensityMapDisplay.from_estimator(
-        a.model, a.X, a.target, column=column, output=a.y.index(name)
+        a.model, a.shown[a.x], a.target, column=column, output=a.y.index(name)
     )
     others = words.values_words(display.held)
     held = " " + SAY("held", others=others) if others else ""
@@ -441,7 +435,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
-        {**answered("density", a.table, asked, a.at), words.MODEL: a.model.save},
+        {**answered("density", asked, a.at, a.table), words.MODEL: a.model.save},
     )
 
 
@@ -460,12 +454,10 @@ def _fit(a: Densities, source: str) -> str:
     )
 
 
-AtFile = Annotated[
-    Path | None, typer.Option(help="A file of rows of X; when left out, a few that stand for DATA.")
-]
+At = Annotated[Path | None, option(SAY, "--at")]
 
 
-def run(settings: Settings, data: Data, at: AtFile = None) -> Report:
+def run(settings: Settings, data: Data, at: At = None) -> Report:
     """The whole distribution of Y given X: densities, quantiles and intervals.
 
     Writes density.csv, model.km and report.html into the folder --out.

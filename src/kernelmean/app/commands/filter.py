@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +19,10 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from ...kernels import Gaussian
 from .. import series, words
-from ..command import Command, Names, Rule, RuleName, Shared, columns, option
+from ..command import Command, Names, Shared, columns, option
 from ..errors import UserError, hushed, noted
-from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..series import DRAWN, Rows, SequenceColumn, Steps, average, by_column, rmse, with_ends
+from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
+from ..series import DRAWN, Apart, Rows, Steps, average, by_column, rmse, with_ends
 from ..tables import Table, check_enough, check_varying
 from ..words import level_words, names, number, percent
 
@@ -30,6 +31,8 @@ SMALLEST = 20  # rows of training
 TUNED = 1000  # rows of training up to which settings are searched without being asked for
 SHORTEST = 10  # rows of a trajectory whose tail can be held out
 
+RuleName = StrEnum("RuleName", ["importance", "squared"])
+
 
 @dataclass(frozen=True)
 class Settings(Shared):
@@ -37,14 +40,14 @@ class Settings(Shared):
 
     state: Annotated[Names, columns("--state", "Column(s) to follow")]
     observe: Annotated[Names, columns("--observe", "Column(s) observed")]
-    sequence: SequenceColumn = None
+    sequence: Apart = None
     smooth: Annotated[bool, option(SAY, "--smooth")] = False
     forecast: Steps = 0
-    rule: Rule = RuleName.importance
-    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+    rule: Annotated[RuleName, option(SAY, "--rule")] = RuleName.importance
+    tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     densities: Annotated[bool, option(SAY, "--densities")] = False
 
-    at_once = "a filter weighs every row it learned from anew at every step"
+    say = SAY
 
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
         """The rows of both files; in `test` values may be missing, and the states too."""
@@ -110,19 +113,17 @@ class Tracks:
         return {name: result for name, result in both.items() if result is not None}
 
     @cached_property
-    def intervals(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Lower and upper ends, (n, d) each, by what they are called."""
-        return {name: r.interval(self.settings.level) for name, r in self.results.items()}
+    def answers(self) -> dict[str, dict[str, np.ndarray]]:
+        """Means, lower and upper ends, (n, d) each, by what they are called."""
+        return {name: with_ends(r, self.settings.level) for name, r in self.results.items()}
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """Mean and interval of each state, one row per observation."""
         columns: dict[str, np.ndarray] = {}
-        for name, result in self.results.items():
+        for name, answer in self.answers.items():
             suffix = "" if name == "filtered" else "_smoothed"
-            lower, upper = self.intervals[name]
-            answers = {"mean": result.mean(), "lower": lower, "upper": upper}
-            columns |= by_column(self.settings.state, answers, suffix)
+            columns |= by_column(self.settings.state, answer, suffix)
         flags = {"missing": self.filtered.missing, "collapsed": self.filtered.collapsed}
         return self.test.by_row({**columns, **flags})
 
@@ -140,13 +141,12 @@ class Tracks:
         """Root mean squared errors and coverage of each state known in the test file."""
         if self.truth is None:
             return None
-        rivals = {"line": self._line(), "mean": np.broadcast_to(self._average(), self.truth.shape)}
-        means = {name: r.mean() for name, r in self.results.items()}
-        rows = {name: rmse(m, self.truth) for name, m in {**means, **rivals}.items()}
-        for name, (lower, upper) in self.intervals.items():
-            inside = np.where(np.isnan(self.truth), np.nan, 0.0)
-            inside += (lower <= self.truth) & (self.truth <= upper)
-            rows[f"{name} inside"] = average(inside)
+        truth, found = self.truth, self.answers
+        rows = {name: rmse(answer["mean"], truth) for name, answer in found.items()}
+        rows |= {"line": rmse(self._line(), truth), "mean": rmse(self._average(), truth)}
+        for name, answer in found.items():
+            inside = (answer["lower"] <= truth) & (truth <= answer["upper"])
+            rows[f"{name} inside"] = average(np.where(np.isnan(truth), np.nan, inside))
         return pd.DataFrame(rows, index=self.settings.state).dropna()
 
     def _average(self) -> np.ndarray:
@@ -161,12 +161,6 @@ class Tracks:
         targets = past[self.settings.state].to_numpy() - level
         slopes = np.linalg.lstsq(inputs - middle, targets, rcond=None)[0]
         return level + np.nan_to_num((X - middle) @ slopes)
-
-    @cached_property
-    def outside(self) -> pd.Series:
-        """Share of the test rows outside the range of training, by observed column."""
-        past, now = (rows.frame[self.settings.observe] for rows in (self.train, self.test))
-        return ((now < past.min()) | (now > past.max())).mean()
 
 
 def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBayesFilter:
@@ -188,8 +182,7 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
 
 def to_tune(settings: Settings, train: Rows) -> bool:
     """Whether to search for settings: as asked, or where it is quick."""
-    if settings.tune and settings.densities:
-        raise UserError("--tune is of kernel Bayes' rule; --densities choose everything themselves")
+    settings.refuse({"--densities": bool(settings.tune) and settings.densities})
     short = max(train.lengths) < SHORTEST
     if settings.tune and short:
         raise UserError(
@@ -237,7 +230,9 @@ def notes(a: Tracks) -> list[str]:
     """What the reader must not overlook in these very files."""
     nothing = a.filtered.missing.all()
     gaps = [SAY("nothing")] if nothing else a.test.partial(a.settings.observe, "observed columns")
-    far = [f"{k} {percent(share)}" for k, share in a.outside[a.outside > OUTSIDE].items()]
+    past, now = (rows.frame[a.settings.observe] for rows in (a.train, a.test))
+    outside = ((now < past.min()) | (now > past.max())).mean()
+    far = [f"{k} {percent(share)}" for k, share in outside[outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
     return [*a.caught, *a.train.backwards, *gaps, *strangers, *_errors_notes(a)]
 
@@ -265,15 +260,17 @@ def errors(a: Tracks) -> Grid:
     """Errors of each state where the test file knows it, beside two rivals."""
     table = a.errors
     assert table is not None
-    names = [*a.results, "line", "mean"]
-    words = {"line": "straight line", "mean": "average of training"}
-    header = ["RMSE of", *(words.get(name, name) for name in names)]
-    header += [f"{name} in {level_words(a.settings.level)}" for name in a.results]
-    rows = []
-    for state, row in table.iterrows():
-        shares = [percent(row[f"{name} inside"]) for name in a.results]
-        rows.append([str(state), *(number(row[name]) for name in names), *shares])
-    return Grid(header, rows, "Errors where the state is known")
+    rivals = {"line": "straight line", "mean": "average of training"}
+    columns = [("RMSE of", list(table.index))]
+    columns += [
+        (title, [*map(number, table[name])])
+        for name, title in {**{name: name for name in a.results}, **rivals}.items()
+    ]
+    columns += [
+        (f"{name} in {level_words(a.settings.level)}", [*map(percent, table[f"{name} inside"])])
+        for name in a.results
+    ]
+    return Grid.of(columns, "Errors where the state is known")
 
 
 def answers(a: Tracks) -> Grid:
@@ -295,6 +292,12 @@ def answers(a: Tracks) -> Grid:
     if part[flags].any(axis=None):
         columns += [("", np.select([part[flag] for flag in flags], flags, ""))]
     return Grid.of(columns, f"Where the states are: {where}")
+
+
+def forecast(a: Tracks) -> Grid:
+    """Means and intervals of states and observations, after the file."""
+    names = [*a.settings.state, *a.settings.observe]
+    return series.forecast_grid(a.forecasts, a.settings.level, names)
 
 
 # ---------------------------------------------------------------- figures
@@ -354,10 +357,6 @@ def headline(a: Tracks) -> str:
 def report(a: Tracks, source: str) -> Report:
     """The answer."""
     s = a.settings
-    ahead: list[Block] = []
-    if a.ahead is not None:
-        table = series.forecast_grid(a.forecasts, s.level, [*s.state, *s.observe])
-        ahead = [*forecast_figures(a), table]
     one = f"[{', '.join('...' for _ in s.observe)}]"
     return analysis(
         SAY,
@@ -368,7 +367,7 @@ def report(a: Tracks, source: str) -> Report:
         {
             "The track": [*figures(a), answers(a)],
             "How far from the truth": [] if a.errors is None else [errors(a), _explained(a)],
-            "What comes next": ahead,
+            "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
         },
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
@@ -382,10 +381,8 @@ def _explained(a: Tracks) -> Prose:
     return Prose(SAY("errors", known=known, level=level_words(a.settings.level)))
 
 
-Train = Annotated[
-    Path, typer.Argument(help="A CSV or Parquet file with states in sight.", show_default=False)
-]
-Test = Annotated[Path, typer.Argument(help="A file of observations.", show_default=False)]
+Train = Annotated[Path, typer.Argument(help=SAY("options", "TRAIN"), show_default=False)]
+Test = Annotated[Path, typer.Argument(help=SAY("options", "TEST"), show_default=False)]
 
 
 def run(settings: Settings, train: Train, test: Test) -> Report:

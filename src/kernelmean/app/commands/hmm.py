@@ -21,10 +21,10 @@ from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisp
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
-from ..command import Command, Data, Names, Shared, columns, option
-from ..errors import UserError, noted
+from ..command import Command, Data, Names, columns, option, typed
+from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
-from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn
+from ..series import COLUMNS, DRAWN, Rows
 from ..tables import ROW, complete
 from ..words import names, number, percent
 
@@ -44,27 +44,18 @@ def read_states(text: str) -> int | str:
 
 
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(series.Settings):
     """What to do."""
 
-    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
-    states: Annotated[Any, option(SAY, "--states", read_states, "NUMBER")] = "correlations"
-    sequence: SequenceColumn = None
-    time: TimeColumn = None
-    forecast: Steps = 0
+    states: Annotated[Any, typed(SAY, "--states", read_states, "NUMBER")] = "correlations"
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
-    refine: Refine = True
-    inputs: Annotated[Names | None, columns("--inputs", SAY.content["options"]["inputs"])] = None
+    inputs: Annotated[Names | None, columns("--inputs", SAY("options", "inputs"))] = None
 
-    at_once = (
-        "--refine (EM, which goes along all rows many times), --sequence and --time need all rows "
-        "at once; --no-refine learns from sums over neighbours"
-    )
+    say = SAY
 
     def in_blocks(self, data: Path) -> tuple[Rows, Every]:
         """The last rows of a file, to be asked about, and all of them, to learn from."""
-        if self.refine or self.sequence is not None or self.time is not None:
-            self.refuse_blocks()
+        self.refuse_blocks(self.refine or self.sequence is not None or self.time is not None)
         every = self.blocks(data, {"--columns": self.columns})
         numbers = np.arange(max(0, every.n - SEARCH_ROWS), every.n)
         last = every.take(numbers).set_axis(pd.Index(numbers + 1, name=ROW))
@@ -73,13 +64,10 @@ class Settings(Shared):
     def in_order(self, data: Path) -> Rows:
         """The rows of a file, with the inputs of each."""
         table = self.table(data)
-        rows = series.read_series(self, table)
+        rows = self.read(table)
         if self.inputs is None:
             return rows
-        clashes = {"--no-refine": not self.refine, "--forecast": self.forecast > 0}
-        for name, clash in clashes.items():
-            if clash:
-                raise UserError(SAY(name))
+        self.refuse({"--no-refine": not self.refine, "--forecast": self.forecast > 0})
         table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
         inputs = table.numbers_with_gaps({"--inputs": self.inputs}).loc[rows.frame.index]
         return replace(rows, inputs=complete(inputs, data, self.drop_missing))
@@ -163,19 +151,13 @@ class Regimes:
         return self.model.n_components_
 
     @cached_property
-    def likely(self) -> np.ndarray:
-        """The most probable state of each row, (n,)."""
-        return self.smoothed.argmax(axis=1)
-
-    @cached_property
     def table(self) -> pd.DataFrame:
         """States and probabilities, one row per observation."""
-        states = range(self.n_states)
         columns = {
-            "state": self.likely,
+            "state": self.smoothed.argmax(axis=1),
             "path": self.path,
-            **{f"probability_{k}": self.smoothed[:, k] for k in states},
-            **{f"filtered_{k}": self.filtered[:, k] for k in states},
+            **series.numbered("probability", self.smoothed),
+            **series.numbered("filtered", self.filtered),
             "log_predictive": np.where(self.rows.whole, self.log_predictive, np.nan),
             "missing": ~self.rows.whole,
         }
@@ -184,18 +166,11 @@ class Regimes:
     @cached_property
     def forecasts(self) -> pd.DataFrame:
         """States, and mean and interval of each column, at the rows after each sequence."""
-        ahead: Any = self.ahead
-        columns = {
-            **{f"probability_{k}": ahead.states[:, k] for k in range(self.n_states)},
-            **series.by_column(self.settings.columns, series.with_ends(ahead, self.settings.level)),
-        }
-        return self.rows.by_step(columns, self.settings.forecast)
-
-    @cached_property
-    def laws(self) -> dict[str, np.ndarray]:
-        """Mean and interval of each column in each state, (K, d) each."""
-        level, width = self.settings.level, self.model.bandwidth_
-        return series.with_ends(self.model.emissions_, level, width)
+        ahead, s = self.ahead, self.settings
+        assert ahead is not None
+        columns = series.numbered("probability", ahead.states)
+        columns |= series.by_column(s.columns, series.with_ends(ahead, s.level))
+        return self.rows.by_step(columns, s.forecast)
 
     @property
     def stays(self) -> np.ndarray:
@@ -254,15 +229,12 @@ RULES = SAY.content["rules"]  # how each rule counts, for readers
 # ---------------------------------------------------------------- words
 
 
-def count_words(a: Regimes) -> str:
-    """'3 hidden states'."""
-    return f"{a.n_states} hidden state{'s' if a.n_states > 1 else ''}"
-
-
 def headline(a: Regimes) -> str:
     """One sentence for each of the first states, and one on where the file ends."""
-    held = enumerate(zip(a.model.startprob_, a.stays, strict=True))
-    said = [SAY("state", k=k, share=percent(p), stay=number(stay, 2)) for k, (p, stay) in held]
+    said = [
+        SAY("state" if np.isfinite(stay) else "kept", k=k, share=percent(p), stay=number(stay, 2))
+        for k, (p, stay) in enumerate(zip(a.model.startprob_, a.stays, strict=True))
+    ]
     last = a.filtered[-1]
     return " ".join([*said[:SENTENCES], SAY("end", k=last.argmax(), share=percent(last.max()))])
 
@@ -305,21 +277,19 @@ def states(a: Regimes) -> Grid:
     columns: list[tuple[str, Any]] = [
         ("state", [str(k) for k in range(a.n_states)]),
         ("share of rows", [f"{100 * share:.1f}%" for share in a.model.startprob_]),
-        ("rows at a time", [number(stay) for stay in a.stays]),
+        ("rows at a time", [number(s) if np.isfinite(s) else "all" for s in a.stays]),
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
-    laws = pd.DataFrame(series.by_column(a.settings.columns, a.laws))
-    columns += series.with_intervals(laws, a.settings.columns[:COLUMNS], a.settings.level)
+    s, m = a.settings, a.model
+    laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.bandwidth_))
+    columns += series.with_intervals(pd.DataFrame(laws), s.columns[:COLUMNS], s.level)
     return Grid.of(columns, "The states, from the most to the least frequent")
 
 
 def chain(a: Regimes) -> Grid:
     """Transition probabilities."""
-    header = ["from", *(f"to state {k}" for k in range(a.n_states))]
-    rows = [
-        [f"state {k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(a.model.transmat_)
-    ]
-    return Grid(header, rows, "Where the next row's state is, given this row's")
+    rows = _steps("state ", a.model.transmat_)
+    return Grid(_header(a), rows, "Where the next row's state is, given this row's")
 
 
 def at_inputs(a: Regimes) -> list[Grid]:
@@ -327,15 +297,21 @@ def at_inputs(a: Regimes) -> list[Grid]:
     inputs = a.rows.inputs
     if inputs is None or not a.model.slopes_.any():
         return []
-    header = ["from", *(f"to state {k}" for k in range(a.n_states))]
     middle, ends = inputs.mean(), inputs.quantile([0.1, 0.9])
     rows = []
     for name in inputs:
         known = pd.concat([middle, middle], axis=1).T.assign(**{name: ends[name].to_numpy()})
         for end, Q in zip(known[name], a.model.transitions(known), strict=True):
-            at = f"{name} at {number(end)}, state "
-            rows += [[f"{at}{k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(Q)]
-    return [Grid(header, rows, SAY("at_inputs"))]
+            rows += _steps(f"{name} at {number(end)}, state ", Q)
+    return [Grid(_header(a), rows, SAY("at_inputs"))]
+
+
+def _header(a: Regimes) -> list[str]:
+    return ["from", *(f"to state {k}" for k in range(a.n_states))]
+
+
+def _steps(start: str, Q: np.ndarray) -> list[list[str]]:
+    return [[f"{start}{k}", *(f"{100 * p:.1f}%" for p in row)] for k, row in enumerate(Q)]
 
 
 def orders(a: Regimes) -> list[Fact]:
@@ -432,7 +408,7 @@ def report(a: Regimes, source: str) -> Report:
     s = a.settings
     return analysis(
         SAY,
-        f"{names(s.columns)}: {count_words(a)}",
+        f"{names(s.columns)}: {a.n_states} hidden state{'s' if a.n_states > 1 else ''}",
         f"Hidden Markov model · {source} · {a.n:,} rows",
         [headline(a)],
         a.notes,

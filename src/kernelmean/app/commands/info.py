@@ -105,7 +105,7 @@ def advice(
     for extra, packages in found.items():
         missing = ", ".join(name for name, present in packages.items() if present is None)
         if missing:
-            gives = SAY.content["extras"][extra]
+            gives = SAY("extras", extra)
             hints.append(SAY("missing", missing=missing, extra=extra, gives=gives))
     return hints
 

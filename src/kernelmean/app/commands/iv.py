@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...core.interval import Interval
 from ...core.moments import block_rows, row_blocks
@@ -24,10 +23,10 @@ from ...instruments.kernel_iv import KernelIV
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
 from .. import words
-from ..command import Command, Data, KernelName, Names, Shared, columns, option
+from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..tables import Table, check_enough, check_varying, complete, free_name, split_names, to_csv
+from ..tables import Table, answered, check_enough, check_varying, complete, free_name, split_names
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -75,10 +74,11 @@ class Settings(Shared):
     z: Annotated[Names | None, columns("--z", "Instrument(s)")] = None
     c: Annotated[Names | None, columns("--c", "Exogenous column(s)")] = None
     formula: Annotated[str | None, option(SAY, "--formula")] = None
-    kernel: Annotated[Any, option(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
-    split: Annotated[Any, option(SAY, "--split", read_split, "SPLIT")] = "loo"
-    trend: Annotated[Any, option(SAY, "--trend", read_trend, "DEGREE")] = "auto"
-    tune: Annotated[bool | None, option(SAY, "--tune")] = None
+    kernel: Annotated[Any, typed(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
+    split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
+    trend: Annotated[Any, typed(SAY, "--trend", read_trend, "DEGREE")] = "auto"
+    tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
+    say = SAY
 
     @property
     def gaps(self) -> bool:
@@ -124,14 +124,10 @@ class Settings(Shared):
             raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")
         return Columns(y[0], x, z, self.c or Names())
 
-    at_once = (
-        "--formula, --split other than loo and --trend none need all rows at once; leave them out"
-    )
-
     def rows(self, data: Path) -> Rows:
         """The rows of a file that are used."""
-        if self.chunksize is not None and (self.split != "loo" or self.centred):
-            self.refuse_blocks()
+        self.refuse({"--trend": self.trend is None and self.straight})
+        self.refuse_blocks(self.split != "loo" or self.centred)
         if self.formula is None:
             columns = self.columns()
             if self.gaps:
@@ -729,10 +725,7 @@ def curve_table(a: Analysis, column: str) -> Grid:
 
 def report(a: Analysis, source: str, rows: Any = None) -> Report:
     """The answer, with predictions for `rows` of a file."""
-    if isinstance(rows, Every):
-        file: dict[str, Any] = {"predictions": rows.answers(a.predictions)}
-    else:
-        file = {"predictions.csv": to_csv(a.predictions(a.frame if rows is None else rows))}
+    asked = a.frame if rows is None else rows
     curves: list[Block] = []
     for column in a.columns.x:
         ends, along = a.ends(column), a.columns.c[:DRAWN_ALONG]
@@ -755,7 +748,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
         },
         [Numbers(facts(a))],
         [_snippet(a)],
-        {**file, words.MODEL: a.model.save},
+        {**answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),
     )
 
@@ -770,9 +763,7 @@ def _snippet(a: Analysis) -> str:
     return SAY.code("code", rows=words.some_rows(columns), mean=mean, level=a.level)
 
 
-At = Annotated[
-    Path | None, typer.Option(help="Predict for the rows of this file, not those of DATA.")
-]
+At = Annotated[Path | None, option(SAY, "--at")]
 
 
 def run(settings: Settings, data: Data, at: At = None) -> Report:

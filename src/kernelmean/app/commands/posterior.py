@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ...bayes.kernel_bayes import KernelBayes
 from ...densities.laws import MovedLaws
@@ -42,7 +41,7 @@ class Settings(Shared):
     latent: Annotated[Names, columns("--latent", "Column(s) to infer")]
     observed: Annotated[Names, columns("--observed", "Column(s) observed")]
     rule: Annotated[RuleName, option(SAY, "--rule")] = RuleName.density
-    tune: Annotated[bool, option(SAY, "--tune")] = False
+    tune: Annotated[bool, option(SAY, "--tune/--no-tune")] = False
 
     def model(self) -> KernelBayes:
         """The estimator, not fitted."""
@@ -93,6 +92,8 @@ class Posteriors:
         """Learn from the pairs, or all of them, and condition on the rows."""
         every = pairs if every is None else every
         check_enough(len(pairs), SMALLEST, "pairs")
+        if prior is not None:
+            check_enough(len(prior), SMALLEST, "samples of the prior")
         with noted() as said:
             model = settings.model().fit(every[settings.observed], every[settings.latent])
             given = None if prior is None else prior[settings.latent].to_numpy()
@@ -118,17 +119,20 @@ class Posteriors:
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table of other observations."""
-        s, given = self.settings, None if self.prior is None else self.before.to_numpy()
         with hushed():
-            law = self.model.posterior(rows[s.observed], given)
+            law = self.model.posterior(rows[self.settings.observed], self.given)
             return replace(self, rows=rows, embedding=law).table
+
+    @property
+    def given(self) -> np.ndarray | None:
+        """Samples of the prior, if any were given."""
+        return None if self.prior is None else self.before.to_numpy()
 
     @cached_property
     def regularisers(self) -> tuple[float | None, float]:
         """η and λ (or δ) used."""
-        given = None if self.prior is None else self.before.to_numpy()
         with hushed():
-            return self.model.regularisers(given)
+            return self.model.regularisers(self.given)
 
     def axis(self, row: int, name: str, n: int) -> np.ndarray:
         """Where a latent lies before anything is observed, and, with its tails, after."""
@@ -140,7 +144,7 @@ class Posteriors:
     def marginal(self, row: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A grid of one latent with the densities of its posterior and its prior."""
         grid = self.axis(row, name, 300)
-        after = self._law(row, [name]).density(grid[:, None])[0]
+        after = self._law(row, [name]).density(grid[:, None])
         before = MeanEmbedding(self.before[name].to_numpy(), kernel=Gaussian(1.0)).density(grid)
         return grid, _proper(after, grid), _proper(before, grid)
 
@@ -148,10 +152,10 @@ class Posteriors:
         """Grids of two latents, and their density together, (len(second), len(first))."""
         across, up = (self.axis(row, name, GRID) for name in pair)
         points = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-        return across, up, self._law(row, pair).density(points)[0].reshape(GRID, GRID)
+        return across, up, self._law(row, pair).density(points).reshape(GRID, GRID)
 
-    def _law(self, row: int, columns: list[str]) -> MeanEmbedding | MovedLaws:
-        return self.embedding[[row]].marginal([self.latent.index(name) for name in columns])
+    def _law(self, row: int, columns: list[str]) -> MeanEmbedding:
+        return self.embedding[row].marginal([self.latent.index(name) for name in columns])
 
 
 def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -163,25 +167,24 @@ def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
 def facts(a: Posteriors) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
     reg_prior, reg = a.regularisers
-    rule, tuned = a.settings.rule, a.settings.tune or a.model.density_ is not None
+    rule, density = a.settings.rule, a.model.density_
+    smoothed, kernel = "Kernel on the latents", a.model.kernel_z_
+    if density is not None:
+        smoothed, kernel = "Smoothing of the latents", density.kernel_y_
     values = {
         "Pairs": number(words.amount(a.every)),
         "Prior": "that of the pairs" if a.prior is None else f"{len(a.prior):,} samples",
         "Kernel on the observations": words.kernel_words(a.model.kernel_x_, a.settings.observed),
-        **_latents(a),
+        smoothed: words.kernel_words(kernel, a.latent),
         "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),
         "Regulariser of the posterior": number(reg),
     }
-    each = "Each was searched." if tuned else "Each is a median distance."
-    return SAY.facts(values, each=each, chosen=SAY.content["chosen"][rule.value])
-
-
-def _latents(a: Posteriors) -> dict[str, str]:
-    """The kernel that smooths the latents, or that they are embedded with."""
-    if a.model.density_ is None:
-        return {"Kernel on the latents": words.kernel_words(a.model.kernel_z_, a.latent)}
-    smoothing = a.model.density_.kernel_y_
-    return {"Smoothing of the latents": words.kernel_words(smoothing, a.latent)}
+    each = (
+        "Each was searched."
+        if a.settings.tune or density is not None
+        else "Each is a median distance."
+    )
+    return SAY.facts(values, each=each, chosen=SAY("chosen", rule.value))
 
 
 def headline(a: Posteriors, name: str) -> str:
@@ -264,14 +267,12 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
-        {**answered("posterior", a.table, asked, a.at), words.MODEL: a.model.save},
+        {**answered("posterior", asked, a.at, a.table), words.MODEL: a.model.save},
     )
 
 
-At = Annotated[
-    Path, typer.Option(help="A file of new rows of the observed columns.", show_default=False)
-]
-Prior = Annotated[Path | None, typer.Option(help="A file of prior samples of the latent columns.")]
+At = Annotated[Path, option(SAY, "--at", show_default=False)]
+Prior = Annotated[Path | None, option(SAY, "--prior")]
 
 
 def run(settings: Settings, pairs: Data, at: At, prior: Prior = None) -> Report:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import typer
 from sklearn.base import clone
 
 from ...core.progress import Verbose
@@ -21,11 +20,10 @@ from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
-from ..command import Command, Data, Names, Shared, columns, option
+from ..command import Command, Data, option
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..series import COLUMNS, DRAWN, Refine, Rows, SequenceColumn, Steps, TimeColumn, average, rmse
-from ..tables import Table
+from ..series import COLUMNS, DRAWN, Rows, average, rmse
 from ..words import names, number, percent
 
 SAY = words.Texts("ssm")
@@ -39,31 +37,27 @@ InferenceName = StrEnum("InferenceName", ["nodes", "particles", "kbr"])
 
 
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(series.Settings):
     """What to do."""
 
-    columns: Annotated[Names, columns("--columns", "Column(s) observed")]
-    sequence: SequenceColumn = None
-    time: TimeColumn = None
-    forecast: Steps = 0
-    latent_dim: Annotated[int, typer.Option(min=1, max=10, help="Size of the latent state.")] = 1
-    season: Annotated[int | None, typer.Option(min=2, help="Rows of a season.")] = None
+    latent_dim: Annotated[int, option(SAY, "--latent-dim", min=1, max=10)] = 1
+    season: Annotated[int | None, option(SAY, "--season", min=2)] = None
     log_squares: Annotated[bool, option(SAY, "--log-squares")] = False
-    tune: Annotated[bool, option(SAY, "--tune")] = False
+    tune: Annotated[bool, option(SAY, "--tune/--no-tune")] = False
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
-    refine: Refine = True
 
-    at_once = "a state-space model goes along all rows, forwards and backwards, many times"
+    say = SAY
 
     @property
     def names(self) -> list[str]:
         """What the model is of."""
         return [f"log {name}²" if self.log_squares else name for name in self.columns]
 
-    def read(self, table: Table) -> Rows:
-        """The rows of a file; values may be missing."""
-        change = log_squares if self.log_squares else None
-        return series.read_series(self, table, change)
+    def changed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """log y² of every column where asked for; missing where y is 0."""
+        if not self.log_squares:
+            return frame
+        return np.log(frame.where(frame != 0) ** 2).set_axis(self.names, axis=1)
 
     @property
     def backbone(self) -> Backbone | str | None:
@@ -82,12 +76,6 @@ class Settings(Shared):
             random_state=self.seed,
             verbose=verbose,
         )
-
-
-def log_squares(frame: pd.DataFrame) -> pd.DataFrame:
-    """log y² of every column; missing where y is 0."""
-    squares = frame.where(frame != 0) ** 2
-    return np.log(squares).rename(columns=lambda name: f"log {name}²")
 
 
 @dataclass(frozen=True)
@@ -161,7 +149,7 @@ class Trial:
         known = {
             "behind": " and ".join(behind),
             "near": " and ".join(near),
-            "rival": SAY.content["rivals"][self.rival],
+            "rival": SAY("rivals", self.rival),
             "n": len(self.truth),
             "level": words.level_words(level),
             "shares": ", ".join(percent(v) for v in inside),
@@ -224,20 +212,15 @@ class Forecasts:
         return cls(settings, rows, trial, model, *answers, said)
 
     @cached_property
-    def volatility(self) -> np.ndarray:
-        """√E[y² | rows before] of every row, (n, d), where the model is of log y²."""
-        return expected(self.model, np.exp, self.rows.frame, self.rows.lengths) ** 0.5
-
-    @cached_property
     def table(self) -> pd.DataFrame:
         """Forecasts and latent states, one row per observation."""
         answers = {"mean": self.mean, "lower": self.lower, "upper": self.upper}
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
-            columns |= series.by_column(self.settings.columns, {"volatility": self.volatility})
-        for name, law in (("filtered", self.filtered), ("smoothed", self.smoothed)):
-            for k in range(self.settings.latent_dim):
-                columns[f"{name}_{k}"] = law.mean()[:, k]
+            squares = expected(self.model, np.exp, self.rows.frame, self.rows.lengths)
+            columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
+        columns |= series.numbered("filtered", self.filtered.mean())
+        columns |= series.numbered("smoothed", self.smoothed.mean())
         columns["log_predictive"] = np.where(self.rows.whole, self.log_predictive, np.nan)
         columns["missing"] = ~self.rows.whole
         return self.rows.by_row(columns)
@@ -394,18 +377,20 @@ def drawn(a: Forecasts) -> list[Figure]:
 
 def _drawn(a: Forecasts, i: int) -> Figure:
     s, rows, kept = a.settings, series.last(a.rows.slices[i], LONGEST), slice(0, COLUMNS)
-    times, ahead = a.rows.axis[rows], slice(i * s.forecast, (i + 1) * s.forecast)
+    times, steps = a.rows.axis[rows], min(s.forecast, series.AFTER)
+    ahead = slice(i * s.forecast, i * s.forecast + steps)
     shown = ForecastDisplay(
         times,
         a.rows.frame.to_numpy()[rows, kept],
         *(part[rows, kept] for part in (a.mean, a.lower, a.upper)),
-        following(times, s.forecast),
+        following(times, steps),
         _fan(a)[:, ahead, kept],
         s.names[kept],
         s.level,
         [slice(0, len(times))],
     )
-    level, after = words.level_words(s.level), " " + SAY("after") if s.forecast else ""
+    after = f" {SAY('after')}{series.drawn_of(s.forecast)}" if steps else ""
+    level = words.level_words(s.level)
     caption = SAY("series", which=a.rows.which(i, LONGEST), level=level, after=after)
     return series.over_time(f"series-{i}", caption, shown, s.time, len(shown.names), each=2.1)
 
@@ -477,6 +462,8 @@ def run(settings: Settings, data: Data) -> Report:
 
     Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
     """
+    if settings.season is not None:
+        settings.refuse({"--no-refine": not settings.refine, "--log-squares": settings.log_squares})
     rows = settings.read(settings.table(data))
     with settings.stage("Learning, first without the rows held out, then from all", bars=True):
         a = Forecasts.of(settings, rows, not settings.quiet)

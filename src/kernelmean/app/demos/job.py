@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,16 +20,13 @@ Tables = Mapping[str, pd.DataFrame]
 class Job:
     """A question about real data.
 
-    Its title, line and what is shown are in its texts, beside `question`, `source` and, where there
-    is one, `note`.
+    Its title, its line (what is typed after `kernelmean`, in the folder of the tables) and what is
+    shown (names of figures, and titles of sections for their tables) are in its texts, beside
+    `question`, `source` and, where there is one, `note`.
 
     Parameters
     ----------
-    title : str
-    line : str
-        What is typed after `kernelmean`, in the folder of the tables.
-    shown : sequence of str
-        Names of the figures, and titles of the sections whose tables are shown.
+    title, line : str
     say : Texts
     tables : callable
         Makes the tables, by the name of their file.
@@ -39,7 +36,6 @@ class Job:
 
     title: str
     line: str
-    shown: Sequence[str]
     say: Texts
     tables: Callable[[], Tables]
     beside: Callable[[Tables], list[Block]] | None
@@ -48,8 +44,8 @@ class Job:
     def of(cls, name: str) -> Job:
         """By the name of its texts, and of the module that makes its tables."""
         say, module = Texts(name), import_module(f".{name}", __package__)
-        title, line, shown = say("title"), say("line"), say.content["shown"]
-        return cls(title, line, shown, say, module.tables, getattr(module, "beside", None))
+        beside = getattr(module, "beside", None)
+        return cls(say("title"), say("line"), say, module.tables, beside)
 
     def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
         """Write the tables, do what the line says, and show the answer."""
@@ -72,4 +68,4 @@ class Job:
         found: dict[str, list[Block]] = {figure.name: [figure] for figure in report.figures()}
         for section in report.sections:
             found[section.title] = [b for b in section.blocks if isinstance(b, Grid | Numbers)]
-        return [block for name in self.shown for block in found[name]]
+        return [block for name in self.say.content["shown"] for block in found[name]]
