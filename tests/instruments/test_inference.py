@@ -415,3 +415,23 @@ def test_an_instrument_of_three_rows_is_told():
     strong = km.KernelIV().fit(x[:, None], x + e, z[:, None]).first_stage()
     assert strong.rows[0] == pytest.approx((z**2).sum() ** 2 / (z**4).sum(), rel=0.1)
     assert "carried" not in str(strong)
+
+
+@pytest.mark.parametrize("seed", [116, 117])
+def test_a_slope_along_two_values_is_their_difference(seed):
+    """At 0 and 1 themselves a kernel's slopes are anything: 0.05 and an error of 6 were found."""
+    rng = np.random.default_rng(seed)
+    z, v, c = (rng.random(400) < 0.5) * 1.0, rng.normal(size=400), rng.normal(size=(400, 2))
+    x = (z - 0.5 + 0.5 * c[:, 0] + v > 0) * 1.0
+    y = x + c[:, 0] + 0.6 * v + 0.8 * rng.normal(size=400)
+    iv = km.KernelIV().fit(x[:, None], y, z, c)
+    one, zero = np.ones((400, 1)), np.zeros((400, 1))
+    rise = iv.contrast(one, zero, c).value
+    assert_allclose(iv.derivative(one, c, column=0), rise, rtol=1e-9, atol=1e-9)
+    columns, given = (np.column_stack([np.ones(400), first, c]) for first in (x, z))
+    plain = np.linalg.solve(given.T @ columns, given.T)  # two-stage least squares
+    error = np.sqrt((plain[1] ** 2 * (y - columns @ (plain @ y)) ** 2).sum())
+    found = iv.average_derivative()
+    assert found.value == pytest.approx(rise.mean(), rel=1e-9)
+    assert abs(found.value - plain[1] @ y) < error
+    assert found.error < 2 * error

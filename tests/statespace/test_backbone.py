@@ -669,12 +669,17 @@ def test_a_dozen_rows_have_a_line(unit):
 
 
 def test_columns_that_are_copies():
-    """The covariance of their errors is singular: they ended in a LinAlgError."""
+    """The covariance of their errors is singular: they ended in a LinAlgError.
+
+    Lags of a column's own are shrunk otherwise than those of others, so that forecasts of a copy
+    are no exact copies: they are within a tenth of their standard deviation.
+    """
     y = 50 + 0.3 * np.arange(80) + np.random.default_rng(0).standard_normal(80)
     Y = np.column_stack([y, 2 * y + 1])
     model = km.KernelStateSpace().fit(Y)
     ahead = model.forecast(Y, 2)
-    assert_allclose(ahead.mean()[:, 1], 2 * ahead.mean()[:, 0] + 1, rtol=1e-4)
+    off = ahead.mean()[:, 1] - 2 * ahead.mean()[:, 0] - 1
+    assert (abs(off) < 0.1 * ahead.std()[:, 1]).all()
     assert np.isfinite(model.log_predictive(Y)).all()
 
 
