@@ -272,6 +272,7 @@ class TestComputation:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("short_searches")
+    @pytest.mark.thorough  # three steps of a search are not yet where it ends
     def test_columns_in_different_units(self):
         """The default kernel has a lengthscale per column."""
         units, observed = [1.0, 1024.0, 2.0**-10], np.array([0.2, 0.1, 0.0])  # without rounding

@@ -89,7 +89,9 @@ class WeightedPoints(Saveable):
         """One member of a batch, or a smaller batch."""
         if self.batch is None:
             raise TypeError("a single embedding cannot be indexed; only batches can")
-        return self.reweighted(self._left[index, ...])
+        several = isinstance(index, np.ndarray) and index.dtype != bool
+        left = arrays.take(self._left, index, axis=0) if several else self._left[index, ...]
+        return self.reweighted(left)
 
     def members(self) -> WeightedPoints:
         """The same as a batch (of one, where it is a single one) of NumPy arrays."""

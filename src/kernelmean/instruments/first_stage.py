@@ -130,7 +130,7 @@ def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage | LinesAndCurv
         told, C = some(Phi, columns), some(cross, columns)
         loss = LeaveOneOut.of(Theta, told, grid, n=n, C=grid.vectors.T @ C)
         reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
-        return reg, loss(reg) * n / len(Theta)  # a mean over the rows looked at
+        return reg, loss(reg) * n / Theta.shape[0]  # a mean over the rows looked at
 
     own = best(basis.lines, None)[0] if basis.lines and reg is None else None
     reg, value = best(basis.curves, reg)
