@@ -38,9 +38,12 @@ def test_demo_on_real_data(demo_run):
         "in_half_a_year",
         "days_ill",
         "State 2 holds in",
-        "The instruments are weak for educ",
+        "The instruments take only 2 different values together",
     ):
         assert words in page
+    strength = re.search(r"First-stage F of educ\s*([0-9.]+)", re.sub("<[^>]*>", " ", page))
+    assert strength is not None
+    assert float(strength[1]) == pytest.approx(10.52, abs=0.1)  # of least squares with age squared
 
 
 @pytest.mark.slow
