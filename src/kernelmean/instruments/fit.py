@@ -178,8 +178,8 @@ class Plan:
     def judged(self, draft: StructuralDraft) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are.
 
-        Where a kernel hardly bends along an endogenous column, beside exogenous ones, the largest
-        alone: a slope in the kernel would be learned by the λ of curves.
+        Where a kernel hardly bends along an endogenous column of few values, beside exogenous ones,
+        the largest alone: a slope in the kernel would be learned by the λ of curves.
         """
         groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
         equations, found = Equations.of(groups), []
@@ -202,8 +202,8 @@ class Plan:
 
         `smooth` are those of the instruments as they were found, and their coordinates. Along
         exogenous columns E[φ(x, c) | z, c] bends as φ does: a smoother stage 1 would leave h free.
-        Of an endogenous column along which φ is nearly a line curves tell nothing: most of them are
-        of exogenous columns then, which instruments explain whatever λ is.
+        Of an endogenous column of few values along which φ is nearly a line curves tell nothing:
+        most of them are of exogenous columns then, which instruments explain whatever λ is.
         """
         trend, (z, basis) = self.trends[-1], smooth
         finer = z.copy()
@@ -212,7 +212,8 @@ class Plan:
         if not np.array_equal(finer, z):
             basis = self.basis(1, trend, finer)
         own, shared = self.basis(0, trend, x), [i for i, _ in self.shared]
-        ends = [j for j in self.plain[0].bent if shared and j not in shared and x[j] > STRAIGHT]
+        few = {j for j, _ in self.plain[0].few if shared and j not in shared}
+        ends = [j for j in self.plain[0].bent if j in few and x[j] > STRAIGHT]
         polynomial = replace(own.polynomial, lines=(*own.polynomial.lines, *ends))
         return self.draft(trend, (x, finer), (replace(own, polynomial=polynomial), basis))
 
