@@ -289,6 +289,25 @@ class TestConditionalDensity:
         assert other.score(new, at) == pytest.approx(ours.score(X, y), abs=1e-2)
 
 
+@pytest.mark.parametrize("index", [0, -1, [0, 2], np.array([2, 0]), slice(1, 3), np.arange(3) < 2])
+def test_some_laws_of_a_batch(index, theirs, xy):
+    X, Y = xy[0], xy[1][:, :1]
+    ours, other = (
+        km.ConditionalDensity(reg=1e-3, bandwidth=0.2, location=True).fit(f(X), f(Y)).at(f(X[:3]))
+        for f in (np.asarray, theirs)
+    )
+    for some, same in (
+        (other[index], ours[index]),
+        (other.embedding[index], ours.embedding[index]),
+    ):
+        check(some.mean(), same.mean(), theirs(X))
+        for ask in (lambda m: m.quantile([0.2, 0.7]), lambda m: m.interval(0.9).lower):
+            check(ask(some), ask(same), theirs(X), atol=1e-6)
+        at = [Y[:4], theirs(Y[:4])]
+        check(some.density(at[1]), same.density(at[0]), theirs(X), atol=1e-6)
+        check(some.log_density(at[1]), same.log_density(at[0]), theirs(X), atol=1e-6)
+
+
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_embedded_density(kernel, weighted, theirs, xy, Y):

@@ -380,21 +380,21 @@ class MovedLaw(MeanEmbedding):
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
         own = _own(bandwidth) and not signed
-        return self._laws.density(Y)[0] if own else super().density(Y, bandwidth, signed)
+        return self._laws.density(Y)[0, ...] if own else super().density(Y, bandwidth, signed)
 
     def log_density(self, Y, bandwidth=None) -> Array:
         own = _own(bandwidth)
-        return self._laws.log_density(Y)[0] if own else super().log_density(Y, bandwidth)
+        return self._laws.log_density(Y)[0, ...] if own else super().log_density(Y, bandwidth)
 
     def cdf(self, Y, bandwidth="own") -> Array:
-        return self._laws.cdf(Y, False)[0] if _own(bandwidth) else super().cdf(Y, bandwidth)
+        return self._laws.cdf(Y, False)[0, ...] if _own(bandwidth) else super().cdf(Y, bandwidth)
 
     def quantile(self, q, bandwidth="own") -> Array:
-        return self._laws.quantile(q)[0] if _own(bandwidth) else super().quantile(q, bandwidth)
+        return self._laws.quantile(q)[0, ...] if _own(bandwidth) else super().quantile(q, bandwidth)
 
     def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
         if _own(bandwidth):
-            return Interval(*(end[0] for end in self._laws.interval(level, kind)))
+            return Interval(*(end[0, ...] for end in self._laws.interval(level, kind)))
         return super().interval(level, bandwidth, kind)
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
@@ -402,11 +402,11 @@ class MovedLaw(MeanEmbedding):
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         if _own(bandwidth):
-            return self._laws.sample(n, random_state)[0]
+            return self._laws.sample(n, random_state)[0, ...]
         return super().sample(n, random_state, bandwidth)
 
     def mode(self, n_starts: int = 10) -> Array:
-        return self._laws.mode()[0]
+        return self._laws.mode()[0, ...]
 
 
 def _own(bandwidth) -> bool:

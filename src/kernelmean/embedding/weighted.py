@@ -89,9 +89,10 @@ class WeightedPoints(Saveable):
         """One member of a batch, or a smaller batch."""
         if self.batch is None:
             raise TypeError("a single embedding cannot be indexed; only batches can")
-        several = isinstance(index, np.ndarray) and index.dtype != bool
-        left = arrays.take(self._left, index, axis=0) if several else self._left[index, ...]
-        return self.reweighted(left)
+        if not isinstance(index, list | np.ndarray):
+            return self.reweighted(self._left[index, ...])
+        chosen = np.arange(self.batch)[index]  # what other libraries do not index by
+        return self.reweighted(arrays.take(self._left, chosen, axis=0))
 
     def members(self) -> WeightedPoints:
         """The same as a batch (of one, where it is a single one) of NumPy arrays."""
