@@ -79,15 +79,12 @@ class _Radial(Kernel):
 
     def gram_of(self, X, Y) -> Array:
         X, Y = self.in_units(X), self.in_units(Y)
-        if not self._by_columns():
+        if not (self.columnwise if self._apart is None else self._apart):
             return self._profile(arrays.sq_dists(X, Y))
         K = self._profile(arrays.sq_dists(X[:, :1], Y[:, :1]))
         for j in range(1, X.shape[1]):
             K *= self._profile(arrays.sq_dists(X[:, j : j + 1], Y[:, j : j + 1]))
         return K
-
-    def _by_columns(self) -> bool:
-        return self.columnwise
 
     def in_units(self, X) -> Array:
         """Points in units of the lengthscale: the kernel is one of their distances."""
@@ -209,9 +206,7 @@ class Gaussian(_Radial, named=True, tuned=True):
         return arrays.exp_in_place(sq)
 
     _gaussian = True
-
-    def _by_columns(self) -> bool:
-        return False  # the product over columns is the same function
+    _apart = False  # the product over columns is the same function
 
     def derivative_of(self, X, Y, column: int) -> Array:
         difference = Y[:, column][None, :] - X[:, column][:, None]
