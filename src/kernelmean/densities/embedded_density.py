@@ -31,7 +31,7 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
-from ..embedding.wide import Wide
+from ..embedding.move import Wide
 from ..kernels import CorrelatedGaussian, Kernel, Periodic, fitted_kernel
 from ..regression.bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 from .cells import enough, weighted

@@ -14,10 +14,8 @@ from ..core.checks import Array, frozen, warn_numerical
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..core.solves import kept
-from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
-from ..embedding.move import Move
-from ..embedding.wide import Wide
+from ..embedding.move import Bend, Move, Wide
 from ..features.base import FeatureMap
 from ..kernels import Kernel
 from ..regression.smoother import Smoother, with_ones
@@ -25,7 +23,7 @@ from ..regression.support import Support
 from .cells import shares
 from .laws import MovedLaws
 from .location import Location
-from .score import DensityScore
+from .search import DensityScore
 from .standard import Standard
 
 TINY = 1e-300

@@ -25,8 +25,7 @@ from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
-from ..embedding.move import Move
-from ..embedding.wide import Wide
+from ..embedding.move import Move, Wide
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 

@@ -14,7 +14,7 @@ from ..core.minimise import descend, minimise_log10
 from ..core.moments import Moments
 from ..core.rows import Rows
 from ..core.saving import Saveable
-from ..embedding.bend import Bend
+from ..embedding.move import Bend
 from ..features.base import FeatureMap
 from ..kernels import Kernel
 from ..regression.lengthscales import (

@@ -15,8 +15,7 @@ from ..core.minimise import largest, minimise_log10
 from ..core.moments import evenly
 from ..core.rows import Rows
 from ..core.stages import stage
-from ..embedding.bend import Bend
-from ..embedding.wide import MOST, Wide
+from ..embedding.move import MOST, Bend, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
@@ -31,8 +30,7 @@ from .embedded_density import EmbeddedDensity
 from .fit import TINY, Fit, longest
 from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .rival import gain, linear_normal
-from .score import DensityScore
-from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
+from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
 from .standard import EvidenceSearch, Standard, clearly, log_sizes
 
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last

@@ -19,12 +19,12 @@ from ..core.checks import (
     check_library,
     column_names,
     frozen,
-    warn_caller,
 )
 from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
+from ..core.old_names import attribute
 from ..kernels import Kernel, as_kernel, fitted_kernel
-from . import preimage, recovery
+from . import recovery
 from .scored import Scored
 from .weighted import WeightedPoints
 
@@ -220,10 +220,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         return recovery.covariance(self.normalised())
 
-    def covariance(self) -> Array:
-        """The old name of `cov`."""
-        warn_caller("covariance is now cov", FutureWarning)
-        return self.cov()
+    covariance = attribute("covariance", "cov")
 
     def std(self) -> Array:
         """Standard deviation of every column, √diag(cov), shape (d,) or (batch, d).
@@ -503,7 +500,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         ----------
         Chen, Welling, Smola (2010), Super-samples from kernel herding.
         """
-        return preimage.herd(self, n)
+        return recovery.herd(self, n)
 
     # ------------------------------------------------------------ geometry
 

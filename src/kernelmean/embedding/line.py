@@ -18,9 +18,8 @@ from ..core.moments import BLOCK_FLOATS, evenly
 from ..core.threads import side_by_side
 from ..kernels import Gaussian, Kernel
 from .gridded import Gridded, divisor
-from .move import Move
+from .move import Move, Wide
 from .weighted import WeightedPoints
-from .wide import Wide
 
 T = TypeVar("T")
 STILL = Move()
