@@ -20,7 +20,6 @@ from ..core.checks import (
     frozen,
     pairs_wanted,
     refuse_far,
-    warn_caller,
     warn_numerical,
 )
 from ..core.elsewhere import by_blocks, few_of
@@ -28,6 +27,7 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import canonical_order, evenly, how_often
+from ..core.old_names import attribute
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.rows import Rows
@@ -275,16 +275,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
         paired : bool, optional
             False: a table with a row for each x, shape (len(X), len(Y)).
         """
-        laws = self._laws(X)
-        Y = laws.rows(Y)
-        paired = pairs_wanted(len(Y), len(laws), paired)
+        laws, Y, paired = self._asked(Y, X, paired)
         return laws.density_of_pairs(Y) if paired else laws.density(Y)
 
     def score_samples(self, X, y) -> Array:
         """log p(y_i | x_i), shape (m,); finite, but −∞ where `wide` is 0 and p is zero."""
-        laws = self._laws(X)
-        Y = laws.rows(y)
-        pairs_wanted(len(Y), len(laws), True)
+        laws, Y, _ = self._asked(y, X, True)
         return laws.log_density_of_pairs(Y)
 
     def score(self, X, y) -> float:
@@ -305,9 +301,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
         Parameters as for `pdf`. With several columns, those of the recovered marginals.
         """
-        laws = self._laws(X)
-        Y = laws.rows(Y)
-        paired = pairs_wanted(len(Y), len(laws), paired)
+        laws, Y, paired = self._asked(Y, X, paired)
         if self.atoms_ is None:
             return self._outward(laws.cdf(Y, paired))
         edges = self.atoms_.edges(Y)
@@ -373,15 +367,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         ends = self._laws(X).interval(level, kind)
         return Interval(*(self._outward(self._snapped(end)) for end in ends))
 
-    def quantile(self, X, q) -> Array:
-        """The old name of `predict_quantile`."""
-        warn_caller("quantile is now predict_quantile", FutureWarning)
-        return self.predict_quantile(X, q)
-
-    def interval(self, X, level: float = 0.95, kind: str = "central") -> Interval:
-        """The old name of `predict_interval`."""
-        warn_caller("interval is now predict_interval", FutureWarning)
-        return self.predict_interval(X, level, kind)
+    quantile = attribute("quantile", "predict_quantile")
+    interval = attribute("interval", "predict_interval")
 
     def region(self, X, level: float = 0.95) -> list[np.ndarray]:
         """Highest-density regions: for each x disjoint intervals (k, 2) of probability `level`."""
@@ -401,11 +388,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         ConformalDensity
         """
         if X is None and y is None:
-            laws, rows = self.fit_.left_out(CALIBRATION_ROWS)
-            return ConformalDensity.of(self, laws, rows, split=False)
-        laws = self._laws(X)
-        rows = laws.rows(y)
-        pairs_wanted(len(rows), len(laws), True)
+            return ConformalDensity.of(self, *self.fit_.left_out(CALIBRATION_ROWS), split=False)
+        laws, rows, _ = self._asked(y, X, True)
         return ConformalDensity.of(self, laws, rows, split=True)
 
     def mode(self, X) -> Array:
@@ -535,6 +519,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
         bandwidth, labels = tuple(self.bandwidth_.tolist()), Labels.of(X, self.target_names_)
         outside = self._fit.outside(points)
         return self._fit.laws(points).carrying(bandwidth, labels, outside)
+
+    def _asked(self, Y, X, paired: bool | None) -> tuple[MovedLaws, np.ndarray, bool]:
+        """The laws at X, rows y, and whether these are pairs."""
+        laws = self._laws(X)
+        rows = laws.rows(Y)
+        return laws, rows, pairs_wanted(len(rows), len(laws), paired)
 
     def _snapped(self, values: Array) -> Array:
         """Rows (..., d) of y, at an atom where they are in its cell."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from typing import overload
+from functools import cached_property, wraps
+from inspect import signature
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from ..core import arrays
 from ..core.checks import (
     Array,
     as_points,
+    check_choice,
     check_columns,
     check_count,
     check_level,
     generator,
 )
-from ..core.interval import Interval
+from ..core.interval import Interval, of_ends
+from ..core.interval import ends as parts_of
 from ..core.labels import Labels
 from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
@@ -76,12 +79,7 @@ class MovedLaws(Saveable, Law):
     def __len__(self) -> int:
         return len(self._embedding)
 
-    @overload
-    def __getitem__(self, index: int) -> MeanEmbedding: ...
-    @overload
-    def __getitem__(self, index: slice | list[int] | np.ndarray) -> MovedLaws: ...
-
-    def __getitem__(self, index):
+    def __getitem__(self, index) -> Any:
         """One of the laws, a `MovedLaw` on points of its own; or a smaller batch."""
         chosen = np.arange(len(self))[index].tolist()
         if isinstance(chosen, int):
@@ -197,7 +195,7 @@ class MovedLaws(Saveable, Law):
         Y = self.rows(Y)
         return self._like(self._log_density(Y, *self._pairs(Y)))
 
-    def cdf(self, Y, paired: bool) -> Array:
+    def cdf(self, Y, paired: bool = False) -> Array:
         """Distribution functions per column: of law b at row b, (m, d), or at all, (m, k, d)."""
         Y = self.rows(Y)
         columns = [
@@ -377,37 +375,25 @@ class MovedLaw(MeanEmbedding):
     def tilted(self, factor: Callable) -> MeanEmbedding:
         return self._laws.tilted(factor)[0]
 
-    def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
-        own = _own(bandwidth) and not signed
-        return self._laws.density(Y)[0, ...] if own else super().density(Y, bandwidth, signed)
-
-    def log_density(self, Y, bandwidth=None) -> Array:
-        own = _own(bandwidth)
-        return self._laws.log_density(Y)[0, ...] if own else super().log_density(Y, bandwidth)
-
-    def cdf(self, Y, bandwidth="own") -> Array:
-        return self._laws.cdf(Y, False)[0, ...] if _own(bandwidth) else super().cdf(Y, bandwidth)
-
-    def quantile(self, q, bandwidth="own") -> Array:
-        return self._laws.quantile(q)[0, ...] if _own(bandwidth) else super().quantile(q, bandwidth)
-
-    def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
-        if _own(bandwidth):
-            return Interval(*(end[0, ...] for end in self._laws.interval(level, kind)))
-        return super().interval(level, bandwidth, kind)
-
-    def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
-        return self._laws.region(level)[0] if _own(bandwidth) else super().region(level, bandwidth)
-
-    def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
-        if _own(bandwidth):
-            return self._laws.sample(n, random_state)[0, ...]
-        return super().sample(n, random_state, bandwidth)
-
     def mode(self, n_starts: int = 10) -> Array:
         return self._laws.mode()[0, ...]
 
 
-def _own(bandwidth) -> bool:
-    """Whether it is the law's own that is meant."""
-    return bandwidth is None or (isinstance(bandwidth, str) and bandwidth == "own")
+def _of_batch(verb: Callable) -> Callable:
+    """A verb of an embedding that its batch answers, unless it is of another bandwidth."""
+
+    @wraps(verb)
+    def answer(self, *args, **kwargs):
+        given = signature(verb).bind(self, *args, **kwargs).arguments
+        width = given.pop("bandwidth", None)
+        if given.pop("signed", False) or not (width is None or isinstance(width, str)):
+            return verb(self, *args, **kwargs)
+        check_choice(width or "own", "bandwidth", ["own"])
+        found = parts_of(getattr(given.pop("self")._laws, verb.__name__)(**given))
+        return of_ends([part[0] if isinstance(part, list) else part[0, ...] for part in found])
+
+    return answer
+
+
+for verb in ("density", "log_density", "cdf", "quantile", "interval", "region", "sample"):
+    setattr(MovedLaw, verb, _of_batch(getattr(MeanEmbedding, verb)))

@@ -99,21 +99,6 @@ class Beyond(Saveable):
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Coordinates (line(x), φ(x))."""
-
-    line: Slopes
-    features: FeatureMap
-
-    @property
-    def rank_(self) -> int:
-        return self.features.rank_ + len(self.line.mean)
-
-    def transform(self, X) -> Array:
-        return arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
-
-
-@dataclass(frozen=True)
 class Weights(Saveable):
     """w(x) = exp(level − 2g(x)): of squared errors that are as large as exp(2g(x)).
 
@@ -190,14 +175,13 @@ class Location(Saveable):
         line = Slopes.of(arrays.to_numpy(X), size)
         with hushed():  # a rank that is used up loses nothing but precision
             Phi = features.fit_transform(X, kernel)
-        both = Beside(line, features)
         Phi = arrays.namespace(X).concat([line(X), Phi], axis=1)
         w = None if weights is None else weights(X)
         if rows is None:
             smoother = Smoother.of(Phi, True, w)
             means = smoother.P.T @ weighed(Y, w) / smoother.n
         else:
-            every = rows.in_slices(_moments, both.rank_, both, bend, weights)
+            every = rows.in_slices(_moments, Phi.shape[1], line, features, bend, weights)
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
         scale, squares = arrays.namespace(Y).std(Y, axis=0), weighed(smoother.P**2, w)
@@ -259,15 +243,20 @@ class Location(Saveable):
 
     def coordinates(self, X) -> Array:
         """(line(x), φ(x)), (m, r)."""
-        return Beside(self.line, self.features).transform(X)
+        return beside(self.line, self.features, X)
 
     def _learned(self, X) -> Array:
         return self.intercept + self.coordinates(X) @ self.coef
 
 
-def _moments(X, Y, both: Beside, bend: Bend | None, weights: Weights | None) -> Moments:
+def beside(line: Slopes, features: FeatureMap, X) -> Array:
+    """(line(x), φ(x)), (m, r)."""
+    return arrays.namespace(X).concat([line(X), features.transform(X)], axis=1)
+
+
+def _moments(X, Y, line: Slopes, features: FeatureMap, bend: Bend | None, weights) -> Moments:
     """Of coordinates and outcomes of rows; their number is the sum of the weights."""
-    Phi, Y = both.transform(X), Y if bend is None else bend.transform(Y)
+    Phi, Y = beside(line, features, X), Y if bend is None else bend(Y)
     if weights is None:
         return Moments("x", "xx", "xy", "y").add(x=Phi, y=Y)
     xp, w = arrays.namespace(Phi), weights(X)

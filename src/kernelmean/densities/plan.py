@@ -129,7 +129,7 @@ class Plan:
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
-        search = self._further(draft.search, X, arrays.to_numpy(standard.residuals))
+        search = draft.search.further(X, arrays.to_numpy(standard.residuals))
         wider = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1))
         return wider if clearly(wider.log_densities - draft.log_densities) else draft
 
@@ -193,14 +193,8 @@ class Plan:
         line = draft.line and self._seek_location(X, Y, draft.line, draft.weights)
         location = self._learned(X, Y, line, draft.sizes, None)
         points = Y if location is None else arrays.to_numpy(location.residuals)
-        search = self._further(draft.search, X, points)
+        search = draft.search.further(X, points)
         return Draft(search, line, draft.sizes, location=location)
-
-    @staticmethod
-    def _further(search: DensitySearch, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
-        search = search.on(X, Y)
-        search.finish()
-        return search
 
     @staticmethod
     def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:

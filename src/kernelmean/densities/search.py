@@ -10,9 +10,9 @@ w⁻ⁱ_j = H_ij/(1 − H_ii), so in coordinates Ψ of Y, K̄_γ = Ψ₁Ψ₁ᵀ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,15 +47,11 @@ ROUGH = 0.02  # the same, of the one that others are compared with
 BANDWIDTH_STEP = 10**0.02  # towards larger bandwidths
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Coordinates of Y under the smoothing kernel and under its self-convolution."""
 
     narrow: Array
     wide: Array
-
-    def __iter__(self) -> Iterator[Array]:
-        yield from (self.narrow, self.wide)
 
     @classmethod
     def of(cls, Y, kernel: Kernel, tol: float = FINE, exact: bool = False) -> Target:
@@ -218,15 +214,21 @@ class DensitySearch:
         self._bounds = [(middle - reach, middle + reach)] * d + [bounds_of_reg]
         self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
-    def on(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
-        """The same search, as far as it has come, on other rows; scales of columns may part.
+    def further(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
+        """The same search, as far as it has come, once on more rows; the bandwidth last.
 
-        The bandwidth is a multiple of Silverman's, which falls with the number of rows.
+        Scales of columns may part; the bandwidth is a multiple of Silverman's, which falls with the
+        number of rows.
         """
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
         other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y, rank=RANK)
         other._u, other.factor = self._u, self.factor
         other.tie = tie_of(X.shape[1], len(X))
+        if not self.idle:
+            other._scaled.choose(other._u[:-1])
+            other._choose_reg()
+            other._descend()
+            other._settle()
         return other
 
     @property
@@ -249,15 +251,6 @@ class DensitySearch:
                 self._choose_reg()
             self._choose_bandwidth(turn)
             self._descend()
-
-    def finish(self) -> None:
-        """The same once on more rows, the bandwidth last."""
-        if self.idle:
-            return
-        self._scaled.choose(self._u[:-1])
-        self._choose_reg()
-        self._descend()
-        self._settle()
 
     def score(self) -> float:
         """The score at the parameters as they stand."""

@@ -121,12 +121,6 @@ class Line:
         """Ends (batch, 2) of the narrowest interval of mass `level`."""
         return self._points(lambda cells: cells.shortest(level))
 
-    def threshold(self, level: float) -> np.ndarray:
-        """The height c at which {y : p(y) ≥ c} has mass `level`, (batch,)."""
-        return self._each(
-            self._own, lambda cells: cells.threshold(level) / divisor(cells.whole[:, 0])
-        )
-
     def regions(self, level: float) -> list[np.ndarray]:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""
         blocks = self._blocks(lambda rows: self._own(rows).regions(level))

@@ -47,12 +47,6 @@ class Bend(Saveable):
         u = (near - self.centre) / self.scale
         return self.scale * np.arcsinh(u) + (Y - near) / np.sqrt(1.0 + u * u)
 
-    transform = __call__  # for sums over rows
-
-    @property
-    def rank_(self) -> int:
-        return len(self.scale)
-
     def back(self, Z: np.ndarray) -> np.ndarray:
         """B⁻¹ at rows (..., d)."""
         near = np.clip(Z, self(self.low), self(self.high))
