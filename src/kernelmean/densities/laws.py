@@ -10,16 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_points,
-    check_choice,
-    check_columns,
-    check_count,
-    check_level,
-    generator,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.interval import Interval, of_ends
 from ..core.interval import ends as parts_of
 from ..core.labels import Labels
@@ -138,7 +130,7 @@ class MovedLaws(Saveable, Law):
         if self._d > 1:
             raise ValueError(f"y has {self._d} columns; regions are for one column")
         (line,) = self._lines()
-        return line.regions(check_level(level))
+        return line.regions(checks.check_level(level))
 
     def mode(self) -> Array:
         if self._d > 1:
@@ -148,8 +140,8 @@ class MovedLaws(Saveable, Law):
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d): by inversion in one column, otherwise by rejection."""
-        check_count(n, "n")
-        rng = generator(random_state)
+        checks.check_count(n, "n")
+        rng = checks.generator(random_state)
         if self._d > 1:
             draws = arrays.to_numpy(self._kernels.sample(n, rng))
             draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
@@ -217,8 +209,8 @@ class MovedLaws(Saveable, Law):
 
     def rows(self, Y) -> np.ndarray:
         """Rows of finite numbers with as many columns as the points, as NumPy array."""
-        Y = arrays.to_numpy(as_points(Y, "Y"))
-        check_columns(Y, self._d, "Y", "the training y")
+        Y = arrays.to_numpy(checks.as_points(Y, "Y"))
+        checks.check_columns(Y, self._d, "Y", "the training y")
         return Y
 
     def _like(self, values: np.ndarray) -> Array:
@@ -388,7 +380,7 @@ def _of_batch(verb: Callable) -> Callable:
         width = given.pop("bandwidth", None)
         if given.pop("signed", False) or not (width is None or isinstance(width, str)):
             return verb(self, *args, **kwargs)
-        check_choice(width or "own", "bandwidth", ["own"])
+        checks.check_choice(width or "own", "bandwidth", ["own"])
         found = parts_of(getattr(given.pop("self")._laws, verb.__name__)(**given))
         return of_ends([part[0] if isinstance(part, list) else part[0, ...] for part in found])
 

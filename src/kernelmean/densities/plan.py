@@ -203,15 +203,12 @@ class Plan:
         some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
         return X[some], spread_ties(Y[some])
 
-    def _all_searched(self, X, Y) -> bool:
-        """Whether the last search was of these rows as they are."""
-        return arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
-
     @stage("all rows")
     def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
         location: Any = draft.location
-        if location is None or rows is not None or not self._all_searched(X, Y):
+        searched = arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
+        if location is None or rows is not None or not searched:  # of these rows as they are
             location = self._learned(X, Y, draft.line, draft.sizes, rows)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales

@@ -6,20 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_floats,
-    as_points,
-    as_vector,
-    check_choice,
-    check_columns,
-    check_finite,
-    check_lengths,
-    check_library,
-    column_names,
-    frozen,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
 from ..core.old_names import attribute
@@ -65,7 +53,7 @@ class MeanEmbedding(Scored, WeightedPoints):
     _asked: Kernel | None = None  # the kernel before its lengthscale was chosen from the points
 
     def __init__(self, points, weights=None, kernel="gaussian"):
-        rows, names = frozen(as_points(points, "points")), column_names(points)
+        rows, names = checks.frozen(checks.as_points(points, "points")), checks.column_names(points)
         asked = as_kernel(kernel).bind(names)
         kernel = fitted_kernel(asked, rows, argument="points")
         n = rows.shape[0]
@@ -73,7 +61,7 @@ class MeanEmbedding(Scored, WeightedPoints):
             xp, device = arrays.namespace(rows), getattr(rows, "device", None)
             weights = xp.full((n,), 1.0 / n, dtype=xp.float64, device=device)
         weights = _check_weights(weights, n)
-        check_library(weights, rows, "weights", "the points")
+        checks.check_library(weights, rows, "weights", "the points")
         super().__init__(rows, weights, None, kernel)
         self._labels = UNNAMED if names is None else Labels(tuple(names))
         self._asked = None if asked == kernel else asked
@@ -199,13 +187,13 @@ class MeanEmbedding(Scored, WeightedPoints):
         -------
         array of shape () or (k,); for a batch (batch,) or (batch, k)
         """
-        values = as_floats(f(self._points), "f(points)")
+        values = checks.as_floats(f(self._points), "f(points)")
         n = self._points.shape[0]
         if values.ndim not in (1, 2) or values.shape[0] != n:
             raise ValueError(
                 f"f returned shape {tuple(values.shape)} for {n} points; (n,) or (n, k) is needed"
             )
-        check_finite(values, "f(points)")
+        checks.check_finite(values, "f(points)")
         return self.apply_weights(values)
 
     def mean(self) -> Array:
@@ -546,7 +534,7 @@ class MeanEmbedding(Scored, WeightedPoints):
     def _width(self, bandwidth) -> Width:
         """The bandwidth meant: None and "own" are the one carried, if there is one."""
         if isinstance(bandwidth, str):
-            check_choice(bandwidth, "bandwidth", ["own"])
+            checks.check_choice(bandwidth, "bandwidth", ["own"])
             return 0.0 if self._bandwidth is None or self._steps else self._bandwidth
         return self._bandwidth if bandwidth is None else bandwidth
 
@@ -566,8 +554,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         """Both with the kernel of either, or, if they asked for the same, with that of both."""
         if not isinstance(other, MeanEmbedding):
             raise ValueError(f"other is {type(other).__name__}; a MeanEmbedding is needed")
-        check_columns(other.points, self._points.shape[1], "other", "this embedding")
-        check_library(other.points, self._points, "other", "the points of this embedding")
+        checks.check_columns(other.points, self._points.shape[1], "other", "this embedding")
+        checks.check_library(other.points, self._points, "other", "the points of this embedding")
         if self._kernel == other._kernel:
             return self, other
         if self._asked is None or self._asked != other._asked:
@@ -582,17 +570,17 @@ class MeanEmbedding(Scored, WeightedPoints):
 
 
 def _check_weights(weights, n: int) -> Array:
-    weights = as_floats(weights, "weights")
+    weights = checks.as_floats(weights, "weights")
     if weights.ndim not in (1, 2):
         raise ValueError(f"weights has shape {tuple(weights.shape)}; (n,) or (batch, n) is needed")
-    check_lengths(n, weights.shape[-1], "points", "weights")
-    check_finite(weights, "weights")
-    return frozen(weights)
+    checks.check_lengths(n, weights.shape[-1], "points", "weights")
+    checks.check_finite(weights, "weights")
+    return checks.frozen(weights)
 
 
 def tilts(factor: Callable, points) -> Array:
     """Checked values of a factor at the rows of points."""
-    values = as_vector(factor(points), "factor(points)", n=points.shape[0])
+    values = checks.as_vector(factor(points), "factor(points)", n=points.shape[0])
     if bool(arrays.namespace(values).any(values < 0)):
         raise ValueError("factor(points) has negative numbers; a density has none")
     return values
@@ -601,6 +589,6 @@ def tilts(factor: Callable, points) -> Array:
 def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
     """An embedding as it is, or samples as one with equal weights; in `d` columns like `where`."""
     if not isinstance(m, MeanEmbedding):
-        m = MeanEmbedding(as_points(m, name), kernel=kernel)
-    check_columns(m.points, d, name, where)
+        m = MeanEmbedding(checks.as_points(m, name), kernel=kernel)
+    checks.check_columns(m.points, d, name, where)
     return m

@@ -65,8 +65,7 @@ class Bend(Saveable):
 
     def on(self, columns) -> Bend:
         """That of one column, or of several."""
-        j = np.atleast_1d(columns)
-        return Bend(self.centre[j], self.scale[j], self.low[j], self.high[j], self.gain)
+        return _at(self, np.atleast_1d(columns))
 
 
 @dataclass(frozen=True)
@@ -99,13 +98,12 @@ class Move(Saveable):
 
     def of(self, members) -> Move:
         """Those of some members."""
-        return replace(self, shift=_of(self.shift, members), widths=_of(self.widths, members))
+        return _at(self, members)
 
     def on(self, columns) -> Move:
         """That of one column, or of several."""
-        at = (..., np.atleast_1d(columns))
-        bend = None if self.bend is None else self.bend.on(columns)
-        return Move(_of(self.shift, at), _of(self.widths, at), bend)
+        bend = self.bend and self.bend.on(columns)
+        return replace(_at(self, (..., np.atleast_1d(columns))), bend=bend)
 
     def straight(self, E: np.ndarray) -> np.ndarray:
         """shift + width e, on the bent scale."""
@@ -129,8 +127,9 @@ class Move(Saveable):
         return found if self.widths is None else found - np.log(_beside(self.widths, Y))
 
 
-def _of(each: np.ndarray | None, at) -> np.ndarray | None:
-    return None if each is None else each[at]
+def _at(value: Any, at) -> Any:
+    """The same of some members, or columns, of all its arrays."""
+    return replace(value, **{k: a[at] for k, a in vars(value).items() if isinstance(a, np.ndarray)})
 
 
 def _beside(each: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -204,8 +203,7 @@ class Wide(Saveable):
 
     def on(self, columns) -> Wide:
         """That of one column, or of several."""
-        j = np.atleast_1d(columns)
-        return Wide(self.share, self.centre[j], self.scale[j])
+        return _at(self, np.atleast_1d(columns))
 
     def nodes(self) -> np.ndarray:
         """Of a grid that holds all but 1e-8 of the mass of one column; its peak is one."""

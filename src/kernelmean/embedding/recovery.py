@@ -10,14 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    check_count,
-    check_level,
-    check_positive,
-    generator,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.moments import block_rows, normal_bandwidth, row_blocks
 from ..kernels import Kernel
@@ -121,13 +115,12 @@ def _lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
-    if bandwidth is None or np.ndim(bandwidth) == 0:
-        one = None if bandwidth is None else check_positive(bandwidth, "bandwidth", zero=True)
-        return [one] * d
-    each = [check_positive(b, "bandwidth", zero=True) for b in np.asarray(bandwidth).tolist()]
+    one = bandwidth is None or np.ndim(bandwidth) == 0
+    given = [bandwidth] * d if one else np.asarray(bandwidth).tolist()
+    each = [b if b is None else checks.check_positive(b, "bandwidth", zero=True) for b in given]
     if len(each) != d:
         raise ValueError(f"bandwidth has {len(each)} entries; one number, or {d}, is needed")
-    return list(each)
+    return each
 
 
 class _Steps:
@@ -170,7 +163,7 @@ def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
 
 def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
     """Highest-density regions of a normalised embedding of one column."""
-    check_level(level)
+    checks.check_level(level)
     d = m.points.shape[1]
     if d != 1:
         raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
@@ -181,7 +174,7 @@ def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
 
 def mode(m: WeightedPoints, n_starts: int, bandwidth) -> Array:
     """The point nearest to each embedding in the RKHS, of the bandwidth if one is given."""
-    check_count(n_starts, "n_starts")
+    checks.check_count(n_starts, "n_starts")
     if bandwidth is None:
         return preimage(m, n_starts)
     if positive_part.has_line(m):
@@ -192,8 +185,8 @@ def mode(m: WeightedPoints, n_starts: int, bandwidth) -> Array:
 
 def sample(m: WeightedPoints, n: int, random_state, bandwidth) -> Array:
     """Draws from the positive part of a normalised embedding's density."""
-    check_count(n, "n")
-    rng = generator(random_state)
+    checks.check_count(n, "n")
+    rng = checks.generator(random_state)
     bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
     every, kernel = m.members(), m.kernel.smoothing(bandwidth)
     if positive_part.has_line(every) and positive_part.is_signed(every):
@@ -263,7 +256,9 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
         G = kernel.pull(X, points) * arrays.take(weights, member[rows], axis=0)
         new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
         new = xp.where(xp.isfinite(new), new, X)
-        moving = arrays.to_numpy(_moved(kernel.lift(X), kernel.lift(new)))
+        old, lift = kernel.lift(X), kernel.lift(new)
+        moving = xp.any(xp.abs(lift - old) > 1e-10 * (1 + xp.abs(old)), axis=1)
+        moving = arrays.to_numpy(moving)
         stopped, left = np.flatnonzero(~moving), np.flatnonzero(moving)
         done.append((rows[stopped], arrays.take(new, stopped, axis=0)))
         rows, X = rows[left], arrays.take(new, left, axis=0)
@@ -274,14 +269,9 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
     return arrays.take(xp.concat([found for _, found in done]), order, axis=0)
 
 
-def _moved(old, new) -> Array:
-    xp = arrays.namespace(old)
-    return xp.any(xp.abs(new - old) > 1e-10 * (1 + xp.abs(old)), axis=1)
-
-
 def herd(m: WeightedPoints, n: int) -> Array:
     """Kernel herding over the embedding's own points."""
-    check_count(n, "n")
+    checks.check_count(n, "n")
     xp = arrays.namespace(m.points)
     if m.batch is None:
         return arrays.take(m.points, _herd_rows(m, n), axis=0)

@@ -266,7 +266,9 @@ class _MaternFamily(_Radial):
 
     def _below(self, t) -> Array:
         xp = arrays.namespace(t)
-        beyond = _matern_tail(xp.abs(t) * math.sqrt(2 * self.nu), self.nu)
+        far = xp.abs(t) * math.sqrt(2 * self.nu)
+        # ∫_far^∞ u^ν K_ν(u) du over twice the same from zero
+        beyond = _closed(far, self.nu, _half_integer_tail, _mixture_tail)
         return xp.where(t < 0, beyond, 1.0 - beyond)
 
     def self_convolved(self, d: int) -> Kernel:
@@ -348,11 +350,6 @@ class Matern(_MaternFamily, named=True, tuned=True):
 def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
     return _closed(t, nu, _half_integer_coefficients, _bessel_matern)
-
-
-def _matern_tail(t, nu: float) -> Array:
-    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero: the chance beyond t ≥ 0."""
-    return _closed(t, nu, _half_integer_tail, _mixture_tail)
 
 
 def _closed(t, nu: float, coefficients: Callable, otherwise: Callable) -> Array:
