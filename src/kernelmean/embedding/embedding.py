@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
 from ..core.old_names import attribute
 from ..kernels import Kernel, as_kernel, fitted_kernel
-from . import recovery
+from . import positive_part, recovery
+from .line import Line, ends, quantiles
 from .scored import Scored
 from .weighted import WeightedPoints
 
@@ -280,7 +282,14 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> m.density([-1.0, 3.0], bandwidth=0.5).round(4)
         array([0.1299, 0.    ])
         """
-        return recovery.density(self._proper(), Y, self._width(bandwidth), signed)
+        m, width = self._smoothed(bandwidth)
+        q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, width))
+        if signed or not positive_part.is_signed(m.members()):
+            return q
+        xp = arrays.namespace(q)
+        total = m.total() + self._like(positive_part.negative_mass(m.members(), width)[0])
+        total = xp.where(total > 0, total, 1.0)
+        return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
 
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the positive part is zero, shape (m,) or (batch, m).
@@ -290,7 +299,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         Y, bandwidth
             As for `density`.
         """
-        return recovery.log_density(self._proper(), Y, self._width(bandwidth))
+        p = self.density(Y, bandwidth)
+        with np.errstate(divide="ignore"):
+            return arrays.namespace(p).log(arrays.at_least(p, 0.0))  # weights may round below zero
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
@@ -320,7 +331,9 @@ class MeanEmbedding(Scored, WeightedPoints):
             If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N), or
             over what is asked.
         """
-        return recovery.negative_mass(self._proper(), self._width(bandwidth), error)
+        m, width = self._smoothed(bandwidth)
+        mass, rough = map(self._like, positive_part.negative_mass(m.members(), width, error))
+        return mass, rough
 
     def cdf(self, Y, bandwidth="own") -> Array:
         """Distribution function of each column at the rows of Y.
@@ -347,7 +360,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> m.cdf([0.0, 0.5, 1.0], bandwidth=0.5)[:, 0].round(4)
         array([0.1421, 0.3292, 0.6193])
         """
-        return recovery.cdf(self._proper(), Y, self._width(bandwidth))
+        Y = arrays.to_numpy(self.checked(Y))
+        found = [line.cdf(y) for line, y in zip(self._lines(bandwidth), Y.T, strict=True)]
+        return self._like(np.stack(found, axis=-1))
 
     def quantile(self, q, bandwidth="own") -> Array:
         """Quantiles of each column: where the distribution function reaches `q`.
@@ -373,7 +388,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         Chernozhukov, Fernández-Val, Galichon (2010), Quantile and probability curves without
         crossing.
         """
-        return recovery.quantile(self._proper(), q, self._width(bandwidth))
+        return self._like(quantiles(self._lines(bandwidth), q))
 
     def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
         """Interval of each column that holds the probability `level`.
@@ -392,7 +407,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
-        return recovery.interval(self._proper(), level, self._width(bandwidth), kind)
+        return Interval.between(self._like(ends(self._lines(bandwidth), level, kind)))
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
@@ -420,7 +435,13 @@ class MeanEmbedding(Scored, WeightedPoints):
         array([[-0.641,  0.641],
                [ 4.359,  5.641]])
         """
-        return recovery.region(self._proper(), level, self._width(bandwidth))
+        checks.check_level(level)
+        d = self._points.shape[1]
+        if d != 1:
+            raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
+        (line,) = self._lines(bandwidth)
+        found = [arrays.like(pieces, self._points) for pieces in line.regions(level)]
+        return found if self.batch is not None else found[0]
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         """Draws from the `density`.
@@ -451,7 +472,12 @@ class MeanEmbedding(Scored, WeightedPoints):
         ----------
         Spiteri (2023), Lemma 4.7, corrected (MATH §12).
         """
-        return recovery.sample(self._proper(), n, random_state, self._width(bandwidth))
+        checks.check_count(n, "n")
+        rng, (m, width) = checks.generator(random_state), self._smoothed(bandwidth)
+        every = m.members()
+        if positive_part.has_line(every) and positive_part.is_signed(every):
+            return self._like(Line(every, width).sample(n, rng)[:, :, None])
+        return self._like(positive_part.rejection(every, m.kernel.smoothing(width), n, rng))
 
     def mode(self, n_starts: int = 10) -> Array:
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
@@ -464,8 +490,14 @@ class MeanEmbedding(Scored, WeightedPoints):
         `Periodic`, `Rotation` and `Frobenius(rotations=True)` it stays on the circle or among
         rotations.
         """
-        m = self if self._bandwidth is None else self._proper()
-        return recovery.mode(m, n_starts, self._bandwidth)
+        checks.check_count(n_starts, "n_starts")
+        if self._bandwidth is None:
+            return recovery.preimage(self, n_starts)
+        m = self._proper()
+        if positive_part.has_line(m):
+            (line,) = self._lines(self._bandwidth)
+            return self._like(line.mode()[:, None])
+        return recovery.preimage(m.altered(_kernel=m.kernel.smoothing(m.bandwidth)), n_starts)
 
     def to_frame(self, level: float = 0.95):
         """A pandas DataFrame, a row for each law: mean, std and interval of every column.
@@ -537,6 +569,19 @@ class MeanEmbedding(Scored, WeightedPoints):
             checks.check_choice(bandwidth, "bandwidth", ["own"])
             return 0.0 if self._bandwidth is None or self._steps else self._bandwidth
         return self._bandwidth if bandwidth is None else bandwidth
+
+    def _smoothed(self, bandwidth) -> tuple[MeanEmbedding, Any]:
+        """Of sum one, with the kernel of densities; and the bandwidth of these."""
+        m, width = self._proper(), self._width(bandwidth)
+        return m, recovery.default_bandwidth(m) if width is None else width
+
+    def _lines(self, bandwidth) -> Iterator[Any]:
+        """The distributions of each column."""
+        return recovery.lines(self._proper(), self._width(bandwidth))
+
+    def _like(self, values: np.ndarray) -> Array:
+        """Answers of a batch as this one's, in its library."""
+        return arrays.like(values if self.batch is not None else values[0], self._points)
 
     def _proper(self) -> MeanEmbedding:
         """Of sum one, with the kernel of densities."""

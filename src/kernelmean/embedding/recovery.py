@@ -1,7 +1,4 @@
-"""From embeddings back to points and numbers.
-
-Moments, densities, quantiles, regions, samples, preimage, herding.
-"""
+"""From embeddings back to points and numbers: covariance, bandwidth, columns, preimage, herding."""
 
 from __future__ import annotations
 
@@ -12,11 +9,9 @@ import numpy as np
 
 from ..core import arrays, checks
 from ..core.checks import Array
-from ..core.interval import Interval
 from ..core.moments import block_rows, normal_bandwidth, row_blocks
 from ..kernels import Kernel
-from . import positive_part
-from .line import Line, ends, quantiles
+from .line import Line, quantiles
 from .weighted import WeightedPoints
 
 FIXED_POINT_STEPS = 200
@@ -43,67 +38,22 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     The spread is half the distance between the 16% and 84% quantiles: weights of both signs can
     leave a variance of zero, or less, where the distribution is wide.
     """
-    m = m.normalised()
-    m = m if m.batch is None else m[slice(0, min(100, m.batch))]  # which stand for all
-    d = m.points.shape[1]
-    low, high = (arrays.to_numpy(quantile(m, q)) for q in (0.159, 0.841))
-    effective = 1.0 / np.maximum((arrays.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
-    effective = np.clip(effective, 1.0, m.points.shape[0])[..., None]
-    points, lifted = arrays.to_numpy(m.points), arrays.to_numpy(m.kernel.lift(m.points))
-    around = m.kernel.spread_of(0.5 * (high - low), arrays.to_numpy(m.weights) @ lifted)
-    rule = np.atleast_2d(normal_bandwidth(effective, d) * around)
+    m = m.normalised().members()
+    m = m[slice(0, 100)]  # which stand for all
+    n, d = m.points.shape
+    low, high = (quantiles(lines(m, 0.0), q) for q in (0.159, 0.841))
+    effective = 1.0 / np.maximum((m.weights**2).sum(-1), np.finfo(float).tiny)
+    effective = np.clip(effective, 1.0, n)[:, None]
+    lifted = arrays.to_numpy(m.kernel.lift(m.points))
+    around = m.kernel.spread_of(0.5 * (high - low), m.weights @ lifted)
+    rule = normal_bandwidth(effective, d) * around
     # an embedding with no spread left is narrow, but not of width zero
-    spread = m.kernel.spread_of(points.std(axis=0), lifted.mean(axis=0))
+    spread = m.kernel.spread_of(m.points.std(axis=0), lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
 
-def density(m: WeightedPoints, Y, bandwidth, signed: bool) -> Array:
-    """Density of a normalised embedding, or of its positive part made to integrate to one."""
-    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, bandwidth))
-    if signed or not positive_part.is_signed(m.members()):
-        return q
-    xp = arrays.namespace(q)
-    total = m.total() + negative_mass(m, bandwidth)[0]
-    total = xp.where(total > 0, total, 1.0)
-    return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
-
-
-def log_density(m: WeightedPoints, Y, bandwidth) -> Array:
-    """Logarithm of the density, −inf where that is zero."""
-    p = density(m, Y, bandwidth, signed=False)
-    with np.errstate(divide="ignore"):
-        return arrays.namespace(p).log(arrays.at_least(p, 0.0))  # weights may round below zero
-
-
-def negative_mass(
-    m: WeightedPoints, bandwidth, aim: float = positive_part.MASS_ERROR
-) -> tuple[Array, Array]:
-    """∫ max(−q, 0) of a normalised embedding, and its standard error."""
-    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    both = positive_part.negative_mass(m.members(), bandwidth, aim)
-    mass, error = (arrays.like(a if m.batch is not None else a[0], m.points) for a in both)
-    return mass, error
-
-
-def cdf(m: WeightedPoints, Y, bandwidth) -> Array:
-    """Distribution functions per column of a normalised embedding."""
-    Y = arrays.to_numpy(m.checked(Y))
-    found = [line.cdf(y) for line, y in zip(_lines(m, bandwidth), Y.T, strict=True)]
-    return _returned(m, np.stack(found, axis=-1))
-
-
-def quantile(m: WeightedPoints, q, bandwidth=0.0) -> Array:
-    """Quantiles per column of a normalised embedding."""
-    return _returned(m, quantiles(_lines(m, bandwidth), q))
-
-
-def _returned(m: WeightedPoints, values: np.ndarray) -> Array:
-    return arrays.like(values if m.batch is not None else values[0], m.points)
-
-
-def _lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
+def lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
     """The distributions of each column: a `Line`, or `_Steps` without a bandwidth."""
     every, d = m.members(), m.points.shape[1]
     for j, width in enumerate(_bandwidths(bandwidth, d)):
@@ -154,46 +104,6 @@ class _Steps:
         )
 
     regions = shortest
-
-
-def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
-    """Central or shortest interval per column of a normalised embedding."""
-    return Interval.between(_returned(m, ends(_lines(m, bandwidth), level, kind)))
-
-
-def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
-    """Highest-density regions of a normalised embedding of one column."""
-    checks.check_level(level)
-    d = m.points.shape[1]
-    if d != 1:
-        raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
-    (line,) = _lines(m, bandwidth)
-    found = [arrays.like(ends, m.points) for ends in line.regions(level)]
-    return found if m.batch is not None else found[0]
-
-
-def mode(m: WeightedPoints, n_starts: int, bandwidth) -> Array:
-    """The point nearest to each embedding in the RKHS, of the bandwidth if one is given."""
-    checks.check_count(n_starts, "n_starts")
-    if bandwidth is None:
-        return preimage(m, n_starts)
-    if positive_part.has_line(m):
-        (line,) = _lines(m.normalised(), bandwidth)
-        return _returned(m, line.mode()[:, None])
-    return preimage(m.altered(_kernel=m.kernel.smoothing(bandwidth)), n_starts)
-
-
-def sample(m: WeightedPoints, n: int, random_state, bandwidth) -> Array:
-    """Draws from the positive part of a normalised embedding's density."""
-    checks.check_count(n, "n")
-    rng = checks.generator(random_state)
-    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    every, kernel = m.members(), m.kernel.smoothing(bandwidth)
-    if positive_part.has_line(every) and positive_part.is_signed(every):
-        drawn = Line(every, bandwidth).sample(n, rng)[:, :, None]
-    else:
-        drawn = positive_part.rejection(every, kernel, n, rng)
-    return _returned(m, drawn)
 
 
 # ---------------------------------------------------------------- points that represent it
