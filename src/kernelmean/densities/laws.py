@@ -377,10 +377,10 @@ def _of_batch(verb: Callable) -> Callable:
     @wraps(verb)
     def answer(self, *args, **kwargs):
         given = signature(verb).bind(self, *args, **kwargs).arguments
-        width = given.pop("bandwidth", None)
-        if given.pop("signed", False) or not (width is None or isinstance(width, str)):
+        signed, width = given.pop("signed", False), given.pop("bandwidth", None)
+        if signed or not (width is None or isinstance(width, str)):
             return verb(self, *args, **kwargs)
-        checks.check_choice(width or "own", "bandwidth", ["own"])
+        checks.check_choice("own" if width is None else width, "bandwidth", ["own"])
         found = parts_of(getattr(given.pop("self")._laws, verb.__name__)(**given))
         return of_ends([part[0] if isinstance(part, list) else part[0, ...] for part in found])
 

@@ -64,7 +64,16 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
 
 
 @moved(**OLD)
-@doors()
+@doors(
+    "tune",
+    "transitions",
+    "filter",
+    "predict_proba",
+    "predict",
+    "decode",
+    "density",
+    "score_samples",
+)
 @dataclass(eq=False, repr=False)
 class KernelHMM(ChainEstimator):
     """x_t a Markov chain on K states, y_t drawn from the law of its state: all learned from y.
