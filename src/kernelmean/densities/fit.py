@@ -99,9 +99,7 @@ class Fit(Saveable):
             W -= h[:, None] * shares(arrays.to_numpy(self.points)[:, 0], points[:, 0])
         W /= kept(h)[:, None]
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
-        if self.bend is None:
-            return MovedLaws(m, wide=self.wide, drawn=self.drawn), points
-        move = self.moves(arrays.take(self.X, some, axis=0))
+        move = Move() if self.bend is None else self.moves(arrays.take(self.X, some, axis=0))
         return MovedLaws(m, move, self.wide, self.drawn), move(points)
 
     def own_points(self, what: str) -> Array:

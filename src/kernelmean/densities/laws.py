@@ -239,9 +239,8 @@ class MovedLaws(Saveable, Law):
         """The densities of each column, at the kernel's own lengthscale, which is γ."""
         m = self._kernels
         for j in range(self._d):
-            own = m if self._d == 1 else m.marginal([j])
-            wide = None if self.wide is None else self.wide.on(j)
-            yield Line(own, None, self._kernel_move.on(j), wide)
+            wide = self.wide and self.wide.on(j)
+            yield Line(m.marginal(j), None, self._kernel_move.on(j), wide)
 
     def _density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
         p = p if self.wide is None else self.wide.mixed(p, e)
