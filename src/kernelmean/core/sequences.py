@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from . import arrays
@@ -27,7 +29,7 @@ def check_forward(X, sequences: list[slice], name: str = "X") -> None:
     Of rows in another order, the newest first or shuffled, no transition means anything. Numbers
     that only jump may be those of a file.
     """
-    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
+    index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
     dated = hasattr(index, "freq")
     if not dated and getattr(getattr(index, "dtype", None), "kind", "O") not in "iuf":
         return
