@@ -29,7 +29,7 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, count, optional, positive
 from ..core.saving import Saveable
-from ..core.sequences import check_sequences
+from ..core.sequences import check_forward, check_sequences
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from . import inputs
@@ -159,6 +159,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         check_library(points_z, points_x, "Z")
         check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
         sequences = check_sequences(lengths, points_x.shape[0])
+        check_forward(X, sequences)
+        check_forward(Z, sequences, "Z")
         if all(s.stop - s.start < 2 for s in sequences):
             raise ValueError(
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
@@ -397,6 +399,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         validate_data(self, X, reset=False, skip_check_array=True)
         points, missing = inputs.observations(self.machine_, points, "X")
         sequences = check_sequences(lengths, len(missing))
+        check_forward(X, sequences)
         supervise = self._supervisor(supervision, len(missing))
         first = self.machine_.first(inputs.belief(self.machine_, prior))
         steps = self.machine_.advance(first, points, missing, sequences, supervise)
