@@ -252,7 +252,10 @@ class KernelBayes(Saveable, BaseEstimator):
         -------
         MeanEmbedding or MovedLaws
             Batch on the training latents (and the supervision's points). `expectation` does not
-            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. Densities, modes and
+            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. The first two are
+            of weights of both signs; quantiles are of distribution functions that are made to
+            increase, and wider where noise is narrower than `kernel_x`, and `std` is at least what
+            a law with these can have. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
             `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
