@@ -76,23 +76,23 @@ def fitted_kernel(
     names: Sequence[str] | None = None,
     name: str = "kernel",
     columnwise: bool = False,
-    in_units: bool = False,
+    in_units: bool | np.ndarray = False,
     argument: str = "X",
 ) -> Kernel:
     """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`.
 
     With `in_units` one asked for by name takes distances of columns over their standard deviations,
-    and their units do not matter.
+    and their units do not matter; these times some numbers, if it is an array, one a column.
     """
     found = as_kernel(kernel, name=name, columnwise=columnwise).bind(names)
-    if in_units and isinstance(kernel, str) and isinstance(found, _Radial):
-        found = _in_units(found, X, argument)
+    if in_units is not False and isinstance(kernel, str) and isinstance(found, _Radial):
+        found = _in_units(found, X, argument, in_units)
     found = found.resolve(X, argument)
     check_size(found, X, argument)
     return found
 
 
-def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
+def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Kernel:
     """At the median distance between columns over their deviations, whatever the rows' order."""
     xp = arrays.namespace(X)
     few = arrays.take(X, canonical_order(X)[evenly(X.shape[0], MEDIAN_ROWS)], axis=0)
@@ -100,6 +100,7 @@ def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
         return kernel.resolve(few, argument)
     spread, still = xp.std(X, axis=0), xp.max(X, axis=0) == xp.min(X, axis=0)
     units = xp.where(still | (spread == 0.0), xp.ones_like(spread), spread)
+    units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
 
 
