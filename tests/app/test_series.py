@@ -97,6 +97,12 @@ def test_dates_go_on_as_they_came(times, ahead):
     np.testing.assert_array_equal(found, np.array(ahead, dtype="datetime64[ns]"))
 
 
+def test_years_with_a_decimal_point_are_years():
+    frame = pd.DataFrame({"year": [1990.0, 1991.0, 1992.0, 1993.0]}, index=range(1, 5))
+    read = read_times(Table(Path("walk.csv"), frame, frozenset()), "year", Rows(frame, [4], []))
+    assert [str(year) for year in times_ahead(read, 2)] == ["1994", "1995"]
+
+
 def test_numbers_go_on_as_they_came():
     assert list(times_ahead(np.array([1990, 2000, 2010]), 2)) == [2020, 2030]
 

@@ -216,7 +216,9 @@ def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
         row = _goes_back(column.iloc[s])
         if row is not None:
             raise UserError(f"{asked} goes back in row {row}; sort the file by time")
-    return column.to_numpy()
+    times = column.to_numpy()
+    whole = times.dtype.kind == "f" and np.array_equal(times, np.round(times))
+    return times.astype(int) if whole else times  # years of a column that had gaps, say
 
 
 def _times(column: pd.Series) -> pd.Series:

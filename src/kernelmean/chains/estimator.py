@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..core import arrays
 from ..core.checks import (
     Array,
+    as_table,
     check_columns,
     check_count,
     check_library,
@@ -78,8 +79,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         """Parameters and rows, checked; names of columns are kept."""
         check_parameters(self)
         draft = self.draft(X, lengths)
-        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, as_table(X), skip_check_array=True)
         return draft
 
     def draft(self, X, lengths=None) -> Draft:
@@ -146,7 +146,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     def rows(self, X, lengths=None, inputs=None) -> Rows:
         """Rows like those of training; a missing one is filled, and not `seen`."""
         points = self.points_like(X, "X")
-        X = X.to_frame() if hasattr(X, "to_frame") else X
+        X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         check_aligned(X, inputs)
         gaps, n = None if points[1].all() else gaps_in(X), len(points[1])

@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import zipfile
+from errno import ENOENT
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -70,12 +71,16 @@ class Saveable:
 
         Raises
         ------
+        FileNotFoundError
+            If there is no folder to write to.
         ValueError
             If the object holds something that cannot be written as data (a Python function).
         """
         arrays: list[np.ndarray] = []
         tree = _encode(self, arrays)
         path = Path(path)
+        if not path.parent.is_dir():
+            raise FileNotFoundError(ENOENT, "there is no such folder", str(path.parent))
         partial = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             _write(partial, tree, arrays)

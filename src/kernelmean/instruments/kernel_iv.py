@@ -14,7 +14,9 @@ from ..core import arrays, old_names
 from ..core.checks import (
     Array,
     as_floats,
+    as_new_points,
     as_points,
+    as_table,
     as_vector,
     check_lengths,
     check_target,
@@ -249,8 +251,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         if self.roles_.c and C is None:
             points = self.roles_.joined(X)
         else:
-            points = as_points(X, "X", one_d=False)
-            validate_data(self, X, reset=False, skip_check_array=True)
+            points = as_new_points(self, X)
             points = points if C is None else self.roles_.beside(points, C)
         if isinstance(self.kernel_x, Mapping):
             self.basis_x_.polynomial.check(points, self.roles_.regressors)
@@ -313,7 +314,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
         points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, as_table(X), skip_check_array=True)
         check_target(y)
         outcome = _outcome(y, points.shape[0], gaps)
         if Z is None:
