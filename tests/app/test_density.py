@@ -157,9 +157,14 @@ class TestNotes:
         assert "The logarithm of size has no such edge" in self.said(low)
         assert "logarithm" not in self.said(low.assign(size=low["size"] - low["size"].min()))
 
+    def test_zeros_are_not_below_zero(self, table):
+        """A third of the rows is 0, and none below: nor is any of the density but its tail."""
+        some = table.assign(size=np.where(np.arange(120) % 3, table["size"], 0.0))
+        assert "below zero" not in self.said(some)
+
     def test_rows_beyond_the_data(self, quick, table):
         at = pd.DataFrame({"age": [5.0, 50.0], "dose": [1.5, 1.5]}, index=[1, 2])
-        assert "X has 1 row(s) outside the training data, row 1 first" in self.said(table, at=at)
+        assert "X has 1 row(s) outside the training data, row 2 first" in self.said(table, at=at)
 
 
 @pytest.mark.parametrize(

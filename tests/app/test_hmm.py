@@ -20,6 +20,7 @@ from kernelmean.app.commands.hmm import (
     read_states,
     regimes,
     report,
+    states,
 )
 from kernelmean.app.page import html
 from kernelmean.app.report import Code
@@ -203,6 +204,17 @@ def test_durations_and_entries_by_hand(table):
     np.testing.assert_allclose(a.stays * (1 - np.diag(a.model.transmat_)), 1.0)
 
 
+def test_shares_are_of_the_rows_where_a_state_that_came_late_stays():
+    """Of Nile's kind: what is never left again would hold for ever, but held in 60 of 200 rows."""
+    noise = np.random.default_rng(5).normal(size=200)
+    a = found(pd.DataFrame({"level": np.repeat([0.0, 5.0], [140, 60]) + noise}))
+    late = a.filtered[-1].argmax()
+    assert a.shares[late] == pytest.approx(0.3, abs=0.02)
+    assert a.model.startprob_[late] > 0.4
+    assert f"State {late} holds in 30% of the rows" in headline(a)
+    assert states(a).rows[late][1] == f"{100 * a.shares[late]:.1f}%"
+
+
 def test_the_past_tells_what_a_likelihood_without_memory_lacks(table):
     a = found(table[["level"]].dropna(), lengths=[20, 175])
     X = a.rows.frame
@@ -302,6 +314,7 @@ def test_files_that_cannot_be_used(refused, table, what, words):
         (("--columns", "level", "--states", "0"), "--states is '0'"),
         (("--columns", "level", "--states", "-2"), "--states is '-2'"),
         (("--columns", "level", "--states", "2.5"), "--states is '2.5'"),
+        (("--columns", "level", "--states", "150"), "error: --states is 150, but observations"),
         (("--columns", "level", "--time", "level"), "--columns and to --time"),
         (("--columns", "level", "--sequence", "site"), "no column 'site'"),
         ((*ASKED, "--forecast", "-1"), "--forecast"),

@@ -331,6 +331,23 @@ def test_missing_values_and_formulas(run, refused, market, tmp_path):
 # ---------------------------------------------------------------- what the page says
 
 
+def test_copies_are_pointed_out(market):
+    once, twice = fitted(market, **HALVES), fitted(pd.concat([market] * 3), **HALVES)
+    assert "copies" not in " ".join(warnings_of(once))
+    assert "400 of 600 rows are copies of others" in " ".join(warnings_of(twice))
+
+
+def test_of_equal_quantiles_the_median_stays(market):
+    few = fitted(market.assign(price=market.price.round(-1)), **HALVES)
+    assert "50%" in [row[0] for row in curve_table(few, "price").rows]
+
+
+def test_help_shows_brackets_and_every_kernel(run):
+    said = " ".join(run("iv", "--help").stdout.replace("│", " ").split())
+    assert "C(c2) + [np.log(x) ~ z1 + z2]'" in said
+    assert "periodic" in said
+
+
 def test_weak_instruments_are_pointed_out(market):
     rng = np.random.default_rng(5)
     weak = fitted(market.assign(storm=rng.normal(size=len(market))), **HALVES)
@@ -416,6 +433,7 @@ def test_predictions_never_hide_a_column_of_the_same_name(market):
         ([*MARKET, "--trend", "²"], "--trend is '²'"),
         ([*MARKET, "--trend", "1000"], "a degree from 0 to 10"),
         ([*MARKET, "--seed", "9" * 30], "--seed"),
+        ([*MARKET, "--level", "95"], "--level is '95'; a number from 0.01 to 0.99, such as 0.95"),
         ([*MARKET, "--out", "a" * 300], "File name too long"),
         ([*MARKET, "--at", "a" * 300], "File name too long"),
         ([*MARKET, "--kernel", "gausian"], "gausian"),

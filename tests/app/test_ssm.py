@@ -423,6 +423,7 @@ def test_files_that_cannot_be_used(refused, table, what, words):
         ((*ASKED, "--inference", "exact"), "exact"),
         ((*ASKED, "--out", "data.csv"), "which is a file"),
         ((*ASKED, "--season", "12", "--no-refine"), "--season is given, and --no-refine"),
+        ((*ASKED, "--season", "500"), "too few rows, 155, for --season 500: the first half"),
         ((*ASKED, "--season", "12", "--log-squares"), "--season is given, and --log-squares"),
     ],
 )

@@ -1233,3 +1233,16 @@ def test_a_text_among_numbers_is_named_with_its_row():
     table = pd.DataFrame({"a": np.arange(20.0), "b": [*map(float, range(19)), "n/a"]})
     with pytest.raises(ValueError, match=r"text columns \['b'\] \('n/a' in row 19, counted from 0"):
         km.ConditionalDensity().fit(table, np.arange(20.0))
+
+
+def test_a_series_is_a_table_of_one_column_in_fit_and_after():
+    pd = pytest.importorskip("pandas")
+    x = pd.Series(np.linspace(0, 1, 60) ** 2, name="age")
+    y, frame = np.sin(3 * x.to_numpy()), x.to_frame()
+    fits: list = [km.ConditionalEmbedding(reg=1e-3).fit(A, y) for A in (x, frame)]
+    fits += [km.KernelIV("linear", "linear").fit(A, y, frame) for A in (x, frame)]
+    for model in fits:
+        assert list(model.feature_names_in_) == ["age"]
+        np.testing.assert_array_equal(model.predict(x[:3]), model.predict(frame[:3]))
+    with pytest.raises(ValueError, match="height"):
+        fits[0].predict(x.rename("height")[:3])

@@ -336,6 +336,11 @@ def test_the_path_may_be_a_string_and_is_overwritten(tmp_path):
     assert os.listdir(tmp_path) == ["k.km"]  # nothing half-written is left
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such folder: .*nowhere'"):
+        km.Gaussian().save(tmp_path / "nowhere" / "kernel.km")
+
+
 def test_the_library_that_reads_is_not_the_one_that_was_pickled(tmp_path, xy):
     """The file is a zip of npy arrays and JSON; no member holds a pickle."""
     path = tmp_path / "c.km"

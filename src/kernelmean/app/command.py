@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
+from rich.markup import escape
 
+from ..core.checks import hushed
 from ..core.minimise import SEARCH_ROWS
 from ..core.rows import Rows
 from ..kernels import TUNED
 from . import terminal
-from .errors import UserError, hushed, refusals
+from .errors import UserError, refusals
 from .files import check_folder, write_all, write_parts
 from .page import html
 from .report import Code, Report, Section
@@ -47,7 +49,8 @@ def columns(name: str, help_: str) -> Any:
 
 def option(say: Texts, *names: str, **more: Any) -> Any:
     """An option by its names (`--a`, or `--a/--no-a`), whose help is in the texts."""
-    return typer.Option(*names, help=say("options", names[0].partition("/")[0]), **more)
+    help_ = say("options", names[0].partition("/")[0], kernels=", ".join(KernelName))
+    return typer.Option(*names, help=escape(help_), **more)
 
 
 def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT") -> Any:
@@ -66,9 +69,18 @@ def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT")
     return option(say, name, parser=parser, metavar=word)
 
 
+def read_level(text: str) -> float:
+    """`--level`: a share, no percentage."""
+    if not 0.01 <= float(text) <= 0.99:
+        raise ValueError
+    return float(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """The options that every command has."""
+
+    say: ClassVar[Texts] = SAY  # `arguments`: what the library's are called here
 
     quiet: Annotated[bool, option(SAY, "--quiet")] = False
     verbose: Annotated[bool, option(SAY, "--verbose")] = False
@@ -76,6 +88,10 @@ class Talk:
     def stage(self, what: str, bars: bool = False) -> AbstractContextManager[None]:
         """Tell what is being done; `bars` where the work has progress bars of its own."""
         return terminal.stage(what, self.quiet, self.verbose, bars)
+
+    def refusals(self) -> AbstractContextManager[None]:
+        """What the library refuses, in the words of the command line."""
+        return refusals(self.say.content.get("arguments", {}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +106,11 @@ class Shared(Writing):
     """The options that commands on tables have in common."""
 
     seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
-    level: Annotated[float, option(SAY, "--level", min=0.01, max=0.99)] = 0.95
+    level: Annotated[float, typed(SAY, "--level", read_level, "SHARE")] = 0.95
     drop_missing: Annotated[bool, option(SAY, "--drop-missing")] = False
     sep: Annotated[str, option(SAY, "--sep")] = ","
     decimal: Annotated[str, option(SAY, "--decimal")] = "."
     chunksize: Annotated[int | None, option(SAY, "--chunksize", min=1)] = None
-    say: ClassVar[Texts]  # of the command; `at_once`: what does not go block by block
 
     def refuse(self, clashes: Mapping[str, bool]) -> None:
         """Options that do not go together, by the name of what is then said."""
@@ -201,7 +216,7 @@ class Command:
         folder = getattr(options, "out", None)
         if folder is not None:
             check_folder(folder)
-        with refusals():
+        with options.refusals():
             report = self.run(options, **given)
         paths = [] if folder is None else write(report, folder, options)
         if not options.quiet:
@@ -219,7 +234,7 @@ class Command:
 
 def write(report: Report, folder: Path, options: Talk) -> list[Path]:
     """The files of a report, and its page."""
-    with options.stage("Drawing the report"), hushed():
+    with options.stage("Drawing the report"), hushed(), options.refusals():
         typed = shlex.join(["kernelmean", *sys.argv[1:]])
         made = Section("The command that made this page", [Code(typed)], folded=True)
         files: dict[str, Any] = {report.page: html(report, made), **report.files}

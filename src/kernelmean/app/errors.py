@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from ..core import checks
+from ..core.checks import NumericalWarning
 
 
 class UserError(Exception):
@@ -23,29 +24,28 @@ class Interrupted(UserError):
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Turn the library's `ValueError`s about the data into a `UserError`."""
+def refusals(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Turn the library's `ValueError`s about the data into a `UserError`.
+
+    What the library calls its `arguments` (patterns) is said in the words of the command line.
+    """
     try:
         yield
     except ValueError as err:
-        raise UserError(str(err)) from err
+        text = str(err)
+        for pattern, word in arguments.items():
+            text = re.sub(pattern, word, text)
+        raise UserError(text) from err
 
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """Refusals, and numerical trouble as a list of sentences that is full at the end."""
+    """Numerical trouble as a list of sentences that is full at the end."""
     said: list[str] = []
-    with refusals(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", checks.NumericalWarning)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NumericalWarning)
         yield said
     said.extend(dict.fromkeys(f"{str(w.message).rstrip('.')}." for w in caught))
-
-
-@contextmanager
-def hushed() -> Iterator[None]:
-    """Refusals; numerical trouble was said already, or will be."""
-    with refusals(), checks.hushed():
-        yield
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -91,6 +91,10 @@ class Table:
         if name not in self.frame.columns:
             known = [str(c) for c in self.frame.columns]
             hint = did_you_mean(name, known) or f"; it has {_listed(known)}"
+            if pd.to_numeric(pd.Series(known), errors="coerce").notna().all():
+                hint = "; its first row has numbers, where names of columns are needed"
+            elif any("," in k and name in k for k in known):
+                hint += "; a name with a comma stands in double quotes: --x '\"a,b\"'"
             raise UserError(f"{self.path} has no column {name!r} (asked for by {option}){hint}")
 
 

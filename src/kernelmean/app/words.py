@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,13 +140,18 @@ def p_words(p: float) -> str:
 
 def names(columns: Sequence[Any], code: bool = False) -> str:
     """'a, b and c', set as code where asked for."""
-    *first, last = (f"`{c}`" if code else str(c) for c in columns)
+    *first, last = [f"`{c}`" if code else str(c) for c in columns] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def given(value: float) -> str:
-    """A value that a column has, which is not rounded to look like an estimate: '39', '33.77'."""
-    return minus(f"{value:.4g}")
+    """A value that a column has, which is not rounded to look like an estimate.
+
+    >>> given(39.0), given(33.773), given(-30_000.0), given(2e-5)
+    ('39', '33.77', '−30,000', '2.000 × 10⁻⁵')
+    """
+    text = f"{value:.4g}"
+    return number(value, 4) if "e" in text else minus(text)
 
 
 def values_words(values: Any) -> str:
@@ -175,9 +181,23 @@ def settled(model: Any) -> str:
     return "settled" if model.converged_ else "was stopped"
 
 
+def of_file(sentences: Iterable[str], index: Any) -> list[str]:
+    """Sentences of the library on some rows, which it counts from 0, with those of a file."""
+    return [
+        re.sub(r"row (\d+) first", lambda m: f"row {index[int(m[1])]} first", said)
+        for said in sentences
+    ]
+
+
 def first_of(table: Any) -> str:
     """' (the first 12 of 40 rows)', where a table is cut."""
     return f" (the first {SHOWN} of {len(table):,} rows)" if len(table) > SHOWN else ""
+
+
+def distinct(table: Any, first: Any) -> Any:
+    """The rows of a table, or numbers of a series, that differ; of the same ones `first` stays."""
+    order = sorted(table.index, key=lambda label: label != first)
+    return table.loc[table.index.isin(table.loc[order].drop_duplicates().index)]
 
 
 def mean_and_interval(table: Any, name: str) -> list[list[str]]:

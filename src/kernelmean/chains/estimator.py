@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..core import arrays
 from ..core.checks import (
     Array,
+    as_table,
     check_columns,
     check_count,
     check_library,
@@ -21,7 +22,7 @@ from ..core.checks import (
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.saving import Saveable
-from ..core.sequences import check_sequences
+from ..core.sequences import check_forward, check_sequences
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from .draft import Draft, Fit
@@ -78,8 +79,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         """Parameters and rows, checked; names of columns are kept."""
         check_parameters(self)
         draft = self.draft(X, lengths)
-        X = X.to_frame() if hasattr(X, "to_frame") else X  # a Series is a table of one column
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, as_table(X), skip_check_array=True)
         return draft
 
     def draft(self, X, lengths=None) -> Draft:
@@ -93,6 +93,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         points, seen = observed(X, "X", min_rows=3)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
+        check_forward(X, check_sequences(lengths, len(seen)))
         return self.drafted(points, seen, lengths, column_names(X))
 
     def drafted(self, points, seen: np.ndarray, lengths, names=None) -> Draft:
@@ -145,11 +146,13 @@ class ChainEstimator(Saveable, BaseEstimator):
     def rows(self, X, lengths=None, inputs=None) -> Rows:
         """Rows like those of training; a missing one is filled, and not `seen`."""
         points = self.points_like(X, "X")
-        X = X.to_frame() if hasattr(X, "to_frame") else X
+        X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         check_aligned(X, inputs)
         gaps, n = None if points[1].all() else gaps_in(X), len(points[1])
-        return Rows.of(*points, check_sequences(lengths, n), gaps, self.given(inputs, n))
+        sequences = check_sequences(lengths, n)
+        check_forward(X, sequences)
+        return Rows.of(*points, sequences, gaps, self.given(inputs, n))
 
     def given(self, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
         """Known inputs of n rows, like those of fitting.

@@ -83,9 +83,7 @@ def as_points(
         Whether NaN, a missing number, may stay.
     """
     _check_names(X, name)
-    if hasattr(X, "to_frame") and not is_dask(X):  # a Series is a table of one column
-        X = X.to_frame()
-    X = as_floats(X, name)
+    X = as_floats(as_table(X), name)
     if X.ndim == 1 and one_d:
         X = X[:, None]
     _check_shape(X, name, min_rows)
@@ -94,6 +92,11 @@ def as_points(
         check_lengths(n, X.shape[0], "X", name)
     # sums over columns that lie one after the other, as in DataFrames, would round otherwise
     return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+
+
+def as_table(X) -> Any:
+    """A Series is a table of one column."""
+    return X.to_frame() if hasattr(X, "to_frame") and not is_dask(X) else X
 
 
 def _check_names(X, name: str) -> None:
@@ -278,7 +281,7 @@ def as_new_points(estimator, X) -> Array:
     """Rows that a fitted estimator is asked about, of as many columns as it was fitted to."""
     check_is_fitted(estimator)
     points = as_points(X, "X", one_d=False)
-    validate_data(estimator, X, reset=False, skip_check_array=True)
+    validate_data(estimator, as_table(X), reset=False, skip_check_array=True)
     return points
 
 
@@ -384,7 +387,7 @@ def check_target(y) -> None:
 def as_pairs(estimator, X, y, min_rows: int = 2) -> tuple[Array, Array]:
     """Rows of X and of a target y for `fit`, which notes the columns of X on the estimator."""
     points_x = as_points(X, "X", min_rows=min_rows, one_d=False)
-    validate_data(estimator, X, skip_check_array=True)
+    validate_data(estimator, as_table(X), skip_check_array=True)
     check_target(y)
     points_y = as_points(y, "y")
     check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")

@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Callable
+from errno import ENOENT
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from .arrays import to_numpy
+from .lazy import importers
 
 FORMAT = "kernelmean"
 VERSION = 2
@@ -37,9 +38,6 @@ SKLEARN = "sklearn.gaussian_process.kernels"
 
 # Classes that are gone or renamed -> what a file that holds them means today.
 RENAMED: dict[str, str] = {}
-
-# How to import a class that a file names and nobody has used yet: handed down by the roof.
-importers: list[Callable[[str], None]] = []
 
 
 class Saveable:
@@ -73,12 +71,16 @@ class Saveable:
 
         Raises
         ------
+        FileNotFoundError
+            If there is no folder to write to.
         ValueError
             If the object holds something that cannot be written as data (a Python function).
         """
         arrays: list[np.ndarray] = []
         tree = _encode(self, arrays)
         path = Path(path)
+        if not path.parent.is_dir():
+            raise FileNotFoundError(ENOENT, "there is no such folder", str(path.parent))
         partial = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             _write(partial, tree, arrays)
@@ -265,8 +267,9 @@ def _class(name: str) -> type[Saveable]:
     """The class that a file names, by its own name; version 1 put its module in front."""
     name = name.rpartition(".")[2]
     name = RENAMED.get(name, name)
-    for importer in importers:
-        importer(name)
+    if name not in Saveable.classes:
+        for importer in importers:
+            importer(name)
     if name not in Saveable.classes:
         raise ValueError(f"the file names a class this version does not have: {name}")
     return Saveable.classes[name]

@@ -14,7 +14,7 @@ from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS, minimise_log10
-from ..core.moments import block_rows, evenly, row_blocks
+from ..core.moments import block_rows, canonical_order, evenly, row_blocks
 from ..core.parameters import check_parameters, either, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -244,8 +244,8 @@ def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
 
 
 def _thinned(points, weights) -> tuple[Array, Array]:
-    """At most `ROWS` of them, evenly spaced."""
-    rows = evenly(points.shape[0], ROWS)
+    """At most `ROWS` of them, evenly spaced in their canonical order."""
+    rows = canonical_order(points, weights[:, None])[evenly(points.shape[0], ROWS)]
     few = arrays.take(weights, rows, axis=0)
     return arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few)
 

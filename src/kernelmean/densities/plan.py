@@ -34,6 +34,7 @@ from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
 from .standard import EvidenceSearch, Standard, clearly, log_sizes
 
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
+SPARE = 12  # rows beyond the columns, below which where laws lie is not learned apart
 REGS = (-9.0, 2.0)  # of log10 λ
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
@@ -115,8 +116,10 @@ class Plan:
     def _around(self, X: np.ndarray, Y: np.ndarray) -> Draft | None:
         """Around a mean, and as wide as x says if rows left out are clearly likelier so.
 
-        None where that is up for choice and the mean explains nothing.
+        None where that is up for choice and the mean explains nothing, or rows are too few to say.
         """
+        if self.choice and len(X) < X.shape[1] + SPARE:
+            return None
         line = LocationSearch(self.kernel_x, X, Y, free=self.tune)
         location = self._mean(X, Y, line)
         if self.choice and not location.explains:

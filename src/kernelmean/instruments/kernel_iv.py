@@ -14,7 +14,9 @@ from ..core import arrays, old_names
 from ..core.checks import (
     Array,
     as_floats,
+    as_new_points,
     as_points,
+    as_table,
     as_vector,
     check_lengths,
     check_target,
@@ -85,7 +87,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         kernels two-stage least squares in powers of the columns, or of C alone, up to the third
         (after which `reg_stage2_` is as good as infinite, 4.5e15), and columns of few values, and
         then all of C, as straight lines and categories (an unseen value counts as the nearest);
-        with fewer than ten rows a column, 0; for a share, None, as in the paper.
+        powers need three rows a column; for a share, None, as in the paper.
     tune_lengthscale : "auto" or bool
         Whether one scale per column, of the regressors and of the instruments, is searched from
         the median lengthscale. "auto" does so for kernels given by name, but not for a share.
@@ -249,8 +251,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         if self.roles_.c and C is None:
             points = self.roles_.joined(X)
         else:
-            points = as_points(X, "X", one_d=False)
-            validate_data(self, X, reset=False, skip_check_array=True)
+            points = as_new_points(self, X)
             points = points if C is None else self.roles_.beside(points, C)
         if isinstance(self.kernel_x, Mapping):
             self.basis_x_.polynomial.check(points, self.roles_.regressors)
@@ -313,7 +314,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
         points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, as_table(X), skip_check_array=True)
         check_target(y)
         outcome = _outcome(y, points.shape[0], gaps)
         if Z is None:
@@ -398,7 +399,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         )
 
     def _trends(self, few: list[Part], straight: bool) -> tuple[int | None, ...]:
-        """The degrees to choose from: a plane needs rows enough, and numbers, in every column."""
+        """The degrees to choose from: a plane needs numbers in every column."""
         if self.trend is None and straight:
             raise ValueError(
                 'trend is None, but columns enter in straight lines or as categories; "auto" or a '
@@ -408,9 +409,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             return (None if self.trend is None else int(self.trend),)
         if kind_of(self.split) == "share":
             return (0,) if straight else (None,)
-        n, columns = sum(p.n for p in few), max(few[0].X.shape[1], few[0].Z.shape[1])
         indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
-        return (0, 1) if n >= 10 * columns and not indexed else (0,)
+        return (0,) if indexed else (0, 1)
 
     def _tuned(self, form: Forms) -> bool:
         """Whether the lengthscales of one side are searched."""

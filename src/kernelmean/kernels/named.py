@@ -174,8 +174,18 @@ def _bind(cols: tuple, names: Sequence[str] | None) -> tuple:
     return tuple(names.index(c) if isinstance(c, str) else c for c in cols)
 
 
+class _Foreign(Kernel):
+    """Somebody else's, of which no more than Gram matrices are known."""
+
+    def diag_of(self, X) -> Array:
+        # each small block has it, and 32 rows keep the waste small
+        xp = arrays.namespace(X)
+        parts = (X[i : min(i + 32, X.shape[0]), :] for i in range(0, X.shape[0], 32))
+        return xp.concat([xp.linalg.diagonal(self.gram_of(part, part)) for part in parts])
+
+
 @dataclass(frozen=True)
-class FromFunction(Kernel):
+class FromFunction(_Foreign):
     """A callable returning the Gram matrix, f(X, Y) -> (n, m), as a kernel."""
 
     function: Callable
@@ -185,12 +195,9 @@ class FromFunction(Kernel):
     def gram_of(self, X, Y) -> Array:
         return _check_gram(self.function(X, Y), X, Y, "the kernel function")
 
-    def diag_of(self, X) -> Array:
-        return _diagonal(self, X)
-
 
 @dataclass(frozen=True)
-class FromSklearn(Kernel):
+class FromSklearn(_Foreign):
     """A scikit-learn kernel object (sklearn.gaussian_process.kernels) as a kernel.
 
     Noise (`WhiteKernel`) is no part of it: it has no value between points, and what it adds to the
@@ -202,16 +209,6 @@ class FromSklearn(Kernel):
     def gram_of(self, X, Y) -> Array:
         K = self.kernel(arrays.to_numpy(X), arrays.to_numpy(Y))
         return arrays.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
-
-    def diag_of(self, X) -> Array:
-        return _diagonal(self, X)  # its own `diag` has the noise that its Gram matrix has not
-
-
-def _diagonal(kernel: Kernel, X) -> Array:
-    """k(x_i, x_i): each small block has it, and 32 rows keep the waste small."""
-    xp = arrays.namespace(X)
-    parts = (X[i : min(i + 32, X.shape[0]), :] for i in range(0, X.shape[0], 32))
-    return xp.concat([xp.linalg.diagonal(kernel.gram_of(part, part)) for part in parts])
 
 
 def _check_gram(K, X, Y, who: str) -> Array:
@@ -284,23 +281,23 @@ def fitted_kernel(
     names: Sequence[str] | None = None,
     name: str = "kernel",
     columnwise: bool = False,
-    in_units: bool = False,
+    in_units: bool | np.ndarray = False,
     argument: str = "X",
 ) -> Kernel:
     """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`.
 
     With `in_units` one asked for by name takes distances of columns over their standard deviations,
-    and their units do not matter.
+    and their units do not matter; these times some numbers, if it is an array, one a column.
     """
     found = as_kernel(kernel, name=name, columnwise=columnwise).bind(names)
-    if in_units and isinstance(kernel, str) and isinstance(found, _Radial):
-        found = _in_units(found, X, argument)
+    if in_units is not False and isinstance(kernel, str) and isinstance(found, _Radial):
+        found = _in_units(found, X, argument, in_units)
     found = found.resolve(X, argument)
     check_size(found, X, argument)
     return found
 
 
-def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
+def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Kernel:
     """At the median distance between columns over their deviations, whatever the rows' order."""
     xp = arrays.namespace(X)
     few = arrays.take(X, canonical_order(X)[evenly(X.shape[0], MEDIAN_ROWS)], axis=0)
@@ -308,6 +305,7 @@ def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
         return kernel.resolve(few, argument)
     spread, still = xp.std(X, axis=0), xp.max(X, axis=0) == xp.min(X, axis=0)
     units = xp.where(still | (spread == 0.0), xp.ones_like(spread), spread)
+    units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
+from ...core.checks import hushed
 from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
@@ -19,7 +20,7 @@ from ...kernels import Linear
 from ...regression.bandwidth import silverman
 from .. import words
 from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
-from ..errors import UserError, hushed, noted
+from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column
 from ..tables import answered, check_enough, check_varying, split_names
@@ -107,9 +108,7 @@ class Rows:
             for label, at in moves.items()
         }
         frame = pd.DataFrame.from_dict(rows, orient="index")
-        middle_first = sorted(frame.index, key=lambda label: label != "50%")  # which name stays
-        distinct = frame.loc[middle_first].drop_duplicates().index
-        frame = frame.loc[frame.index.isin(distinct)]
+        frame = words.distinct(frame, "50%")
         labels = [words.values_words(frame.loc[label, list(moves[label])]) for label in frame.index]
         return cls(frame, tuple(text or "medians" for text in labels), True)
 
@@ -234,7 +233,8 @@ class Densities:
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very data set."""
         said = words.some_of(self.data, self.every)
-        return [*said, *self.caught, *self._spiky(), *self._cut()]
+        caught = words.of_file(self.caught, self.rows.frame.index)
+        return [*said, *caught, *self._spiky(), *self._cut()]
 
     def _spiky(self) -> list[str]:
         out, n = [], len(self.data)
@@ -247,9 +247,9 @@ class Densities:
 
     def _cut(self) -> list[str]:
         """Columns that stop at zero, where densities do not."""
-        zeros, out = np.zeros((1, len(self.y))), []
+        below, out = np.full((1, len(self.y)), np.nextafter(0.0, -1.0)), []
         with hushed():
-            F = self.model.cdf(zeros, self.rows.frame, paired=False).reshape(-1, len(self.y))
+            F = self.model.cdf(below, self.rows.frame, paired=False).reshape(-1, len(self.y))
         for name, most in zip(self.y, F.max(axis=0), strict=True):
             least = self.data[name].min()
             if least >= 0 and most > BELOW:

@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 import typer
 
+from ...core.checks import hushed
 from ...core.progress import Verbose
 from ...core.threads import one_thread
 from ...display import CURVE, PLAIN, SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
-from ...kernels import Gaussian
 from .. import series, words
 from ..command import Command, Names, Shared, columns, option
-from ..errors import UserError, hushed, noted
+from ..errors import UserError, noted
 from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
 from ..series import DRAWN, Apart, Rows, Steps, average, by_column, rmse, with_ends
 from ..tables import Table, check_enough, check_varying
@@ -168,12 +168,9 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
     check_enough(len(train.frame), SMALLEST, "rows to learn from")
     X, Z = train.frame[settings.observe], train.frame[settings.state]
     with hushed():  # what is wrong with the rows will be seen there
-        states = Gaussian(columnwise=True).resolve(Z.to_numpy(), "--state").scaled(0.5)
-        observations = Gaussian(columnwise=True)
         if settings.densities:
-            model = KernelBayesFilter("importance", observations, states, inference="densities")
-            return model.fit(X, Z, train.lengths)
-        model = KernelBayesFilter(settings.rule.value, observations, states)
+            return KernelBayesFilter(inference="densities").fit(X, Z, train.lengths)
+        model = KernelBayesFilter(settings.rule.value)
         if to_tune(settings, train):
             with one_thread():
                 return model.tune(X, Z, train.lengths, verbose=verbose)
@@ -245,7 +242,7 @@ def _errors_notes(a: Tracks) -> list[str]:
     better = [str(n) for n, row in a.errors.iterrows() if row["line"] < 0.98 * row["filtered"]]
     if better:
         advice = "" if hasattr(a.model, "tuning_") else " Try `--tune`."
-        out.append(SAY("rivals", better=" and ".join(better), advice=advice))
+        out.append(SAY("rivals", better=names(better), advice=advice))
     for name, share in a.errors["filtered inside"].items():
         if abs(share - level) > APART:
             word, said = "narrow" if share < level else "wide", percent(share)

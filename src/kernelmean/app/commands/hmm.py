@@ -179,6 +179,11 @@ class Regimes:
             return 1 / (1 - self.model.transmat_.diagonal())
 
     @cached_property
+    def shares(self) -> np.ndarray:
+        """Of the rows in each state; of a state that came late less than in the long run."""
+        return self.smoothed.mean(axis=0)
+
+    @cached_property
     def entries(self) -> np.ndarray:
         """How often the most probable path enters each state."""
         begins = np.diff(self.path, prepend=-1) != 0
@@ -205,7 +210,7 @@ class Regimes:
             "rare": bool(rare),
             "fleeting": bool(few) and self.n_states > 1,
         }
-        known = {"most": MAX_COMPONENTS, "rare": " and ".join(rare), "few": " and ".join(few)}
+        known = {"most": MAX_COMPONENTS, "rare": names(rare), "few": names(few)}
         said = [SAY(key, **known) for key, holds in found.items() if holds]
         counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
         return [*self.caught, *said, *self.rows.partial(self.settings.columns, count=counts)]
@@ -233,7 +238,7 @@ def headline(a: Regimes) -> str:
     """One sentence for each of the first states, and one on where the file ends."""
     said = [
         SAY("state" if np.isfinite(stay) else "kept", k=k, share=percent(p), stay=number(stay, 2))
-        for k, (p, stay) in enumerate(zip(a.model.startprob_, a.stays, strict=True))
+        for k, (p, stay) in enumerate(zip(a.shares, a.stays, strict=True))
     ]
     last = a.filtered[-1]
     return " ".join([*said[:SENTENCES], SAY("end", k=last.argmax(), share=percent(last.max()))])
@@ -276,14 +281,15 @@ def states(a: Regimes) -> Grid:
     """How often each state holds, for how long, and what it emits."""
     columns: list[tuple[str, Any]] = [
         ("state", [str(k) for k in range(a.n_states)]),
-        ("share of rows", [f"{100 * share:.1f}%" for share in a.model.startprob_]),
+        ("share of rows", [f"{100 * share:.1f}%" for share in a.shares]),
+        ("in the long run", [f"{100 * share:.1f}%" for share in a.model.startprob_]),
         ("rows at a time", [number(s) if np.isfinite(s) else "all" for s in a.stays]),
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
     s, m = a.settings, a.model
     laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.bandwidth_))
     columns += series.with_intervals(pd.DataFrame(laws), s.columns[:COLUMNS], s.level)
-    return Grid.of(columns, "The states, from the most to the least frequent")
+    return Grid.of(columns, "The states, from the most to the least frequent in the long run")
 
 
 def chain(a: Regimes) -> Grid:
@@ -350,7 +356,8 @@ def regimes(a: Regimes) -> list[Figure]:
 def emission(a: Regimes, name: str) -> Figure:
     """The density of a column in each state."""
     display = EmissionDisplay.from_estimator(a.model, a.rows.frame, column=name)
-    return Figure(f"emission-{name}", SAY("emission", name=name), display.plot)
+    plot = replace(display, shares=a.shares).plot
+    return Figure(f"emission-{name}", SAY("emission", name=name), plot)
 
 
 def spectrum(a: Regimes) -> Figure:

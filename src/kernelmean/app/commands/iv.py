@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ...core.interval import Interval
-from ...core.moments import block_rows, row_blocks
+from ...core.moments import block_rows, how_often, row_blocks
 from ...core.rows import Rows as Every
 from ...display import CURVE, DATA, StructuralCurveDisplay
 from ...instruments import inference
@@ -500,7 +500,7 @@ def _residual(x: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
 def facts(a: Analysis) -> list[Fact]:
     """Every number of the fit: its name, its value, what it means."""
     m, c, kind = a.model, a.columns, kind_of(a.settings.split)
-    beside = {None: "none", 0: "an intercept", 1: "a plane"}
+    beside = {None: "none", 0: "an intercept", 1: "a plane" if c.regressors[1:] else "a line"}
     values = {
         "Rows": number(words.amount(a.data.all)),
         "Rows in stage 1 and stage 2": f"{m.n_stage1_:,} and {m.n_stage2_:,}",
@@ -597,20 +597,33 @@ def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
     p, support = a.model.specification_p_, len(a.frame[a.columns.z].drop_duplicates())
     weak = [x for x, f in zip(a.columns.x, a.strength.f, strict=True) if f < inference.WEAK]
+    copies = a.frame.duplicated().sum() if _copied(a) else 0
     found = {
         "weak": bool(weak),
         "contradicted": p < 0.05,
         "few": support <= FEW,
         "alone_twice": a.plain is None,
+        "copies": copies > 0,
     }
     known = {
-        "columns": " and ".join(weak),
+        "columns": names(weak),
         "weak": inference.WEAK,
         "p": p_words(p),
         "support": support,
+        "copies": copies,
+        "n": len(a.frame),
     }
     some = words.some_of(a.frame, a.data.all)
     return [*some, *a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
+
+
+def _copied(a: Analysis) -> bool:
+    """Whether rows are copies of others, and not alike by chance."""
+    whole = a.frame.dropna()
+    return (
+        len(whole) > 0
+        and how_often(whole.drop(columns=a.columns.y), whole[[a.columns.y]]) is not None
+    )
 
 
 def caveats(a: Analysis) -> list[str]:
@@ -708,7 +721,7 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
 
 def curve_table(a: Analysis, column: str) -> Grid:
     """The curve at a few quantiles of the column."""
-    at = a.frame[column].quantile(list(LEVELS)).drop_duplicates()
+    at = words.distinct(a.frame[column].quantile(list(LEVELS)), 0.5)
     table = a.partial(column, at.to_numpy())
     header = ["Quantile", column, "Structural", "From", "To"]
     if a.plain is not None:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...bayes.kernel_bayes import KernelBayes
+from ...core.checks import hushed
 from ...densities.laws import MovedLaws
 from ...display import CURVE, PLAIN
 from ...display.densities import heights
@@ -19,7 +20,7 @@ from ...embedding.embedding import MeanEmbedding
 from ...kernels import Gaussian
 from .. import words
 from ..command import Command, Data, Names, Shared, columns, option
-from ..errors import hushed, noted
+from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, analysis
 from ..series import by_column, with_ends, with_intervals
 from ..tables import answered, check_enough
@@ -263,7 +264,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         f"{names(a.latent)} given {names(s.observed)}",
         f"Kernel Bayes' rule · {source} · {words.amount(a.every):,} pairs",
         [headline(a, name) for name in a.latent[:CORNER]],
-        [*words.some_of(a.pairs, a.every), *a.notes],
+        [*words.some_of(a.pairs, a.every), *words.of_file(a.notes, a.rows.index)],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         [Numbers(facts(a))],
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],

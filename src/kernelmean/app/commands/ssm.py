@@ -147,8 +147,8 @@ class Trial:
         behind, near = columns[gain <= 0], columns[(gain > 0) & (gain < 2 * error)]
         apart = (abs(inside - level) > APART).any()
         known = {
-            "behind": " and ".join(behind),
-            "near": " and ".join(near),
+            "behind": names(behind),
+            "near": names(near),
             "rival": SAY("rivals", self.rival),
             "n": len(self.truth),
             "level": words.level_words(level),
