@@ -16,12 +16,11 @@ from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from ...display.base import medians
-from ...kernels import Linear
 from ...regression.bandwidth import silverman
 from .. import words
 from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
-from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
+from ..report import Block, Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import by_column
 from ..tables import answered, check_enough, check_varying, split_names
 from ..words import names, number, percent
@@ -298,31 +297,6 @@ def _where(a: Densities) -> str:
     return f"With {a.x[0]} at {number(a.rows.frame.iloc[a.rows.middle, 0])}"
 
 
-def facts(a: Densities) -> list[Fact]:
-    """Every number of the fit: its name, its value, what it means."""
-    m, given, about_mean = a.model, a.settings.bandwidth, a.model.location_ is not None
-    form = "around" if about_mean else "untried" if given else "itself"
-    alike = "straight" if isinstance(m.kernel_x_, Linear) else a.settings.tune
-    widths = zip(a.y, m.bandwidth_, strict=True)
-    values = {
-        "Rows": number(words.amount(a.every)),
-        "Form": ("around a smooth mean" if about_mean else "of the column itself")
-        + (", on a bent scale" if m.bend_ else ""),
-        "Bandwidth": ", ".join(f"{y} {number(width)}" for y, width in widths),
-        "Kernel on x": words.kernel_words(m.kernel_x_, a.x),
-        "Rank": number(m.features_.rank_),
-        "Regulariser, λ": number(m.reg_),
-        "Leave-one-out score": number(m.loo_score_),
-    }
-    return SAY.facts(
-        values,
-        form=SAY(form, x=names(a.x), y=names(a.y)),
-        around="residuals" if about_mean else names(a.y),
-        chosen="Given." if given else "Chosen by the leave-one-out score.",
-        alike=SAY({"straight": "straight", False: "medial"}.get(alike, "alike")),
-    )
-
-
 def intervals(a: Densities) -> list[Fact]:
     """How good the intervals are, and how much narrower than without x."""
     rows: list[Fact] = []
@@ -433,7 +407,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         [headline(a, name) for name in a.y],
         a.notes,
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
-        [Numbers(facts(a))],
+        account(SAY, a.model),
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
         {**answered("density", asked, a.at, a.table), words.MODEL: a.model.save},
     )
