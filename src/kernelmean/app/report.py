@@ -233,7 +233,7 @@ def account(say: Texts, model: Any, own: Sequence[Fact] = (), **known: str) -> l
 
     Meanings stand among the `facts` of the texts, by how the name of a line begins.
     """
-    texts = [*say.content["facts"].items(), *Texts("shared").content["facts"].items()]
+    texts = [*say.content.get("facts", {}).items(), *Texts("shared").content["facts"].items()]
 
     def told(line: Line) -> Fact:
         meaning = next((text for start, text in texts if line.name.startswith(start)), "")

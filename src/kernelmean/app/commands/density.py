@@ -38,13 +38,9 @@ BELOW = 0.01  # of the mass below zero, from which it is said
 ONE, SEVERAL = (0.1, 0.25, 0.5, 0.75, 0.9), (0.1, 0.9)  # quantiles of representative rows
 
 
-class Widths(tuple[float, ...]):
-    """Bandwidths."""
-
-
-def read_bandwidth(text: str) -> Widths:
+def read_bandwidth(text: str) -> tuple[float, ...]:
     """'0.5' or '0.5,2' as numbers."""
-    widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
+    widths = tuple(float(part) for part in split_names(text, "--bandwidth"))
     if not all(0 < w < np.inf for w in widths):
         raise ValueError
     return widths
@@ -57,7 +53,7 @@ class Settings(Shared):
     y: Annotated[Names, columns("--y", "Column(s) to describe")]
     x: Annotated[Names, columns("--x", "Column(s) known")]
     kernel: Annotated[KernelName, option(SAY, "--kernel")] = GAUSSIAN
-    bandwidth: Annotated[Widths | None, typed(SAY, "--bandwidth", read_bandwidth)] = None
+    bandwidth: Annotated[Any, typed(SAY, "--bandwidth", read_bandwidth)] = None
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
     def model(self, verbose: Verbose) -> ConditionalDensity:

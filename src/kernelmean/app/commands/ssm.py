@@ -15,7 +15,7 @@ from sklearn.base import clone
 from ...core.progress import Verbose
 from ...core.sequences import check_sequences
 from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
-from ...display.states import following
+from ...display.states import fan, following
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
@@ -373,7 +373,9 @@ def _drawn(a: Forecasts, i: int) -> Figure:
         a.rows.frame.to_numpy()[rows, kept],
         *(part[rows, kept] for part in (a.mean, a.lower, a.upper)),
         following(times, steps),
-        _fan(a)[:, ahead, kept],
+        np.empty((5, 0, len(s.names)))
+        if a.ahead is None
+        else fan(a.ahead, s.level)[:, ahead, kept],
         s.names[kept],
         s.level,
         [slice(0, len(times))],
@@ -382,13 +384,6 @@ def _drawn(a: Forecasts, i: int) -> Figure:
     level = words.level_words(s.level)
     caption = SAY("series", which=a.rows.which(i, LONGEST), level=level, after=after)
     return series.over_time(f"series-{i}", caption, shown, s.time, len(shown.names), each=2.1)
-
-
-def _fan(a: Forecasts) -> np.ndarray:
-    if a.ahead is None:
-        return np.empty((5, 0, len(a.settings.names)))
-    (low, high), (inner_low, inner_high) = (a.ahead.interval(v) for v in (a.settings.level, 0.5))
-    return np.stack([low, inner_low, a.ahead.mean(), inner_high, high])
 
 
 def laws(model: KernelStateSpace, columns: Any) -> Figure:
