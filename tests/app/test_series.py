@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kernelmean.app.errors import UserError
 from kernelmean.app.series import Rows, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
 
@@ -20,20 +21,38 @@ def rows(times, name: str = "day", sequence: str | None = None) -> Rows:
     return Rows.of(table.frame[["level"]], table, sequence)
 
 
+SHUFFLED = [DAYS[1], DAYS[0], DAYS[3], DAYS[2]]
+
+
+@pytest.mark.parametrize(
+    ("times", "name"),
+    [
+        (SHUFFLED, "day"),
+        (["30.01.2020", "31.01.2020", "02.02.2020", "01.02.2020"], "Datum"),
+        ([f"{day}T00:00:00+01:00" for day in SHUFFLED], "when"),
+        (pd.to_datetime(SHUFFLED), "when"),
+        ([2003, 2001, 2002, 2000], "Year"),
+    ],
+)
+def test_a_file_whose_dates_go_back_is_spoken_of(times, name):
+    """Its rows are taken in their order: shuffled, nothing can be forecast."""
+    (said,) = rows(times, name).partial(["level"])
+    assert f"column {name!r} of walk.csv goes back in row" in said
+
+
 @pytest.mark.parametrize(
     ("times", "name"),
     [
         (DAYS[::-1], "day"),
-        (["30.01.2020", "31.01.2020", "02.02.2020", "01.02.2020"], "Datum"),
+        (["04.02.2020", "03.02.2020", "02.02.2020", "30.01.2020"], "Datum"),
         ([f"{day}T00:00:00+01:00" for day in DAYS[::-1]], "when"),
         (pd.to_datetime(DAYS[::-1]), "when"),
         ([2003, 2002, 2001, 2000], "Year"),
     ],
 )
-def test_a_file_whose_dates_go_back_is_spoken_of(times, name):
-    """Its rows are taken in their order: shuffled, or the newest first, nothing can be forecast."""
-    (said,) = rows(times, name).partial(["level"])
-    assert f"column {name!r} of walk.csv goes back in row" in said
+def test_a_file_with_the_newest_rows_first_is_refused(times, name):
+    with pytest.raises(UserError, match=rf"column {name!r} of walk.csv runs backwards, from"):
+        rows(times, name)
 
 
 @pytest.mark.parametrize(

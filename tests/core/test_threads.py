@@ -97,6 +97,23 @@ def test_doors():
     assert Model().other() == blas_threads()
 
 
+def test_doors_of_all_that_is_public():
+    @doors()
+    class Model:
+        def one(self):
+            return blas_threads()
+
+        def _inside(self):
+            return blas_threads()
+
+        @property
+        def known(self):
+            return blas_threads()
+
+    assert Model().one() == {1}
+    assert Model()._inside() == Model().known == blas_threads()
+
+
 def test_tasks_in_order_with_their_first_failure():
     assert side_by_side(lambda a: a * a, range(50), n_jobs=3) == [a * a for a in range(50)]
     assert side_by_side(abs, []) == []

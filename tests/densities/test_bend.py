@@ -6,9 +6,7 @@ from numpy.testing import assert_allclose
 
 import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
-from kernelmean.embedding.bend import Bend
-from kernelmean.embedding.move import Move
-from kernelmean.embedding.wide import Wide
+from kernelmean.embedding.move import Bend, Move, Wide
 
 BEND = Bend(*(np.array([a]) for a in (0.5, 0.3, 0.4, 6.0)))
 

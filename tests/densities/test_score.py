@@ -11,8 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
-from kernelmean.densities.score import DensityScore, Target, density_loss
-from kernelmean.densities.search import DensitySearch
+from kernelmean.densities.search import DensityScore, DensitySearch, Target, density_loss
 from kernelmean.regression.bandwidth import silverman, spread_ties
 from kernelmean.regression.lengthscales import stage1_loss
 from kernelmean.regression.smoother import Smoother

@@ -238,3 +238,15 @@ def test_doubt_is_that_of_a_gaussian_process():
     assert_allclose(standard.log_size(at)[:, 0], 0.5 * np.log1p(spread**2 / noise), rtol=1e-2)
     _, spread = process(np.arange(60) != 7).predict(X[[7]] - shift, return_std=True)
     assert_allclose(where.doubt[7], 0.5 * np.log1p(spread[0] ** 2 / noise), rtol=1e-2)
+
+
+def test_a_dozen_rows_are_too_few_to_say_where_laws_lie():
+    """Six slopes and scales of eight rows took one of twelve fits 40 variances away."""
+    for seed in (0, 4):
+        rng = np.random.default_rng(seed)
+        X, new = rng.normal(size=(8, 6)), rng.normal(size=(300, 6))
+        y = 1.4 * np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=8)
+        model = km.ConditionalDensity().fit(X, y)
+        assert model.location_ is None
+        with pytest.warns(km.NumericalWarning, match="outside the training data"):
+            assert abs(model.predict(new)).max() < 2 * abs(y).max()

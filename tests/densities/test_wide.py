@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import kstest, laplace
 
 import kernelmean as km
-from kernelmean.embedding.wide import Wide
+from kernelmean.embedding.move import Wide
 
 EVEN = {"bandwidth": 0.1, "reg": 1e-3, "intercept": True, "kernel_x": km.Gaussian(0.3)}
 

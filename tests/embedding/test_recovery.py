@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, stats
 
 import kernelmean as km
-from kernelmean.embedding import positive_part, preimage, weighted
+from kernelmean.embedding import positive_part, recovery, weighted
 
 RADIAL = [km.Gaussian(0.7), km.Laplace(0.7), km.Matern(1.5, 0.7), km.Matern(2.5, 0.7)]
 
@@ -121,9 +121,9 @@ class TestModesOfABatch:
 
     def test_do_not_depend_on_the_size_of_the_blocks(self, batch, monkeypatch):
         expected = batch.mode()
-        monkeypatch.setattr(preimage, "MODE_FLOATS", 3 * 400)  # three members at a time
+        monkeypatch.setattr(recovery, "MODE_FLOATS", 3 * 400)  # three members at a time
         assert_allclose(batch.mode(), expected, atol=1e-9)
-        monkeypatch.setattr(preimage, "MODE_FLOATS", 1)
+        monkeypatch.setattr(recovery, "MODE_FLOATS", 1)
         monkeypatch.setattr(weighted, "block_rows", lambda width: 5)
         assert_allclose(batch.mode(), expected, atol=1e-9)
 

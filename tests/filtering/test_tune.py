@@ -94,7 +94,8 @@ class TestTune:
     def test_the_errors_are_those_of_filters_fitted_without_the_stretch(self):
         """One row of `tuning_` by hand: the last fifth is tracked by a filter of the rest."""
         best = km.KernelBayesFilter().tune(TRAIN.X, TRAIN.Z, validation=0.2)
-        kernels = km.Gaussian().resolve(TRAIN.X), km.Gaussian().resolve(TRAIN.Z).scaled(0.5)
+        untuned = km.KernelBayesFilter().fit(TRAIN.X, TRAIN.Z)
+        kernels = untuned.kernel_x_, untuned.kernel_z_
         for row in best.tuning_[::17]:
             model = km.KernelBayesFilter(
                 kernel_x=kernels[0].scaled(row["scale_x"]),
@@ -233,6 +234,65 @@ class TestTune:
         assert np.isfinite([row["error"] for row in best.tuning_]).all()
 
 
+def sensor(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise beside states that it does not know of."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, 1)), np.cumsum(rng.standard_normal((n, 1)), axis=0) % 3.0
+
+
+class TestHeldOut:
+    """What was compared on rows held out, and what follows."""
+
+    @pytest.mark.parametrize("validation", [0.3, 3])
+    def test_no_worse_than_where_it_began(self, validation):
+        best = quick().tune(TRAIN.X, TRAIN.Z, validation=validation)
+        held = best.held_out_
+        assert held["tuned"] <= held["untuned"] < held["mean"]
+        untuned = [r for r in best.tuning_ if r["scale_x"] == r["scale_z"] == 1.0]
+        assert held["untuned"] in [r["error"] for r in untuned]
+        assert "rows held out" in best.summary()
+
+    def test_what_is_not_clearly_better_is_left_alone(self):
+        """Noise alone has no better settings."""
+        X, Z = sensor(100, 1)
+        with pytest.warns(km.NumericalWarning, match="cannot follow these states"):
+            best = quick(reg=None).tune(X, Z)
+        untuned = quick(reg=None).fit(X, Z)
+        assert best.held_out_["tuned"] == best.held_out_["untuned"]
+        assert best.reg_ == untuned.reg_
+        assert best.kernel_z_ == untuned.kernel_z_
+
+    def test_the_nearer_inference(self):
+        """Log-volatility: the two laws are nearer than the rule."""
+        rng = np.random.default_rng(31)
+        Z = np.zeros((300, 1))
+        for t in range(1, 300):
+            Z[t] = 0.95 * Z[t - 1] + 0.25 * rng.standard_normal()
+        X = np.exp(Z / 2) * rng.standard_normal(Z.shape)
+        model = km.KernelBayesFilter(inference="auto").fit(X, Z)
+        held = model.held_out_
+        assert set(held) == {"kbr", "densities", "mean"}
+        nodes = held["densities"] < held["kbr"]
+        assert nodes != hasattr(model, "reg_")
+        how = "densities" if nodes else "kbr"
+        plain = km.KernelBayesFilter(inference=how).fit(X, Z)
+        assert_array_equal(model.predict(X[:20]), plain.predict(X[:20]))
+
+    def test_short_or_wide_records_have_the_rule(self):
+        short = km.KernelBayesFilter(inference="auto").fit(TRAIN.X[:30], TRAIN.Z[:30])
+        assert short.held_out_ == {}
+        wide = np.random.default_rng(0).standard_normal((120, 101))
+        assert "densities" not in (
+            km.KernelBayesFilter(inference="auto").fit(TRAIN.X @ wide[:2], TRAIN.Z).held_out_
+        )
+
+    @pytest.mark.slow
+    def test_tuning_takes_the_nearer_of_both(self):
+        best = quick(inference="auto").tune(TRAIN.X, TRAIN.Z, validation=2)
+        nearer = min(("tuned", "densities"), key=lambda how: best.held_out_[how])
+        assert best.inference == {"tuned": "kbr", "densities": "densities"}[nearer]
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         "bad", [None, "x", [0.2], np.nan, 0, 1, 0.0, 1.0, True, -1, -0.2, 1.5, np.inf, 1000]
@@ -296,12 +356,38 @@ class TestDefaults:
     @pytest.mark.parametrize("rule", RULES)
     def test_states_are_seen_at_half_the_median(self, rule):
         model = km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z)
-        half = 0.5 * km.median_lengthscale(TRAIN.Z)
+        spread = TRAIN.Z.std(axis=0)
+        half = 0.5 * km.median_lengthscale(TRAIN.Z / spread) * spread
         assert model.kernel_z_.lengthscale == pytest.approx(half)
-        assert model.kernel_x_ == km.Gaussian().resolve(TRAIN.X)
         for name in ("reg_", "reg_prior_", "reg_transition_", "reg_smoother_"):
             assert 0 < getattr(model, name) < 1
         assert model.reg_smoother_ == 0.2
+
+    @pytest.mark.parametrize("inference", ["kbr", "densities"])
+    def test_units_are_not_heard(self, inference):
+        """A column of states and one of observations, a million times larger or smaller."""
+        x, z = np.array([1.0, 1e-6]), np.array([1e6, 1.0])
+        one, other = (
+            km.KernelBayesFilter(inference=inference).fit(TRAIN.X * by_x, TRAIN.Z * by_z)
+            for by_x, by_z in ((1.0, 1.0), (x, z))
+        )
+        tolerance = 1e-6 if inference == "kbr" else 1e-4
+        assert_allclose(other.predict(TEST.X * x) / z, one.predict(TEST.X), atol=tolerance)
+
+    def test_columns_that_states_do_not_move_count_less(self):
+        noise = np.random.default_rng(0).standard_normal((len(TRAIN.X), 30))
+        X = np.hstack([TRAIN.X, noise])
+        lengthscale = np.array(km.KernelBayesFilter().fit(X, TRAIN.Z).kernel_x_.lengthscale)
+        in_sd = lengthscale / X.std(axis=0)
+        assert in_sd[:2] == pytest.approx(in_sd[0])
+        assert (in_sd[2:] > 1.5 * in_sd[0]).all()
+        assert in_sd[2:].max() < 3.2 * in_sd[0]
+
+    def test_kernels_given_are_as_given(self):
+        model = km.KernelBayesFilter(kernel_x=km.Gaussian(), kernel_z=km.Gaussian())
+        model.fit(TRAIN.X * [1.0, 9.0], TRAIN.Z)
+        assert model.kernel_x_ == km.Gaussian().resolve(TRAIN.X * [1.0, 9.0])
+        assert model.kernel_z_ == km.Gaussian().resolve(TRAIN.Z)
 
     @pytest.mark.parametrize("rule", RULES)
     def test_what_is_chosen_given_changes_nothing(self, rule):

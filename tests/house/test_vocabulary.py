@@ -21,11 +21,9 @@ from version1_questions import LINE, PLANE
 import kernelmean as km
 from kernelmean.core.interval import Interval
 from kernelmean.densities.laws import MovedLaws
-from kernelmean.embedding.bend import Bend
 from kernelmean.embedding.law import Law
-from kernelmean.embedding.move import Move
+from kernelmean.embedding.move import Bend, Move, Wide
 from kernelmean.embedding.scored import Scored
-from kernelmean.embedding.wide import Wide
 from kernelmean.statespace.backbone import Transform
 from kernelmean.statespace.results import LineForecast
 

@@ -558,12 +558,33 @@ def test_units_of_columns_do_not_matter(model):
 
 def test_a_law_is_never_of_width_zero_beside_a_wide_interval():
     """Signed weights may have no variance where the law is wide."""
-    points, weights = np.array([[-4.0], [-1.0], [0.0], [1.0], [4.0]]), [-0.2, 0.5, 0.4, 0.5, -0.2]
+    points = np.array([[-4.0], [-1.0], [0.0], [1.0], [4.0]])
+    weights = np.array([-0.2, 0.5, 0.4, 0.5, -0.2])
     law = km.MeanEmbedding(points, weights, km.Gaussian(1.0))
-    assert law.cov() == 0.0
+    assert weights @ points**2 < (weights @ points) ** 2
     low, high = law.quantile(0.159), law.quantile(0.841)
     assert_allclose(law.std(), 0.5 * (high - low))
     assert law.std() > 0.5
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_the_spread_of_a_law_is_one_that_its_interval_allows(d):
+    """A law with 16% of it beyond either end of an interval has at least that variance."""
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(300, d))
+    law = km.KernelBayes().fit(Z + 0.1 * rng.normal(size=(300, d)), Z).posterior(Z[:80])
+    half = 0.5 * (law.quantile(0.841) - law.quantile(0.159))
+    least = np.sqrt(2 * 0.159) * half
+    assert (law.std() >= least * (1 - 1e-12)).all()
+    weights = law.weights / law.weights.sum(axis=1, keepdims=True)
+    signed = weights @ law.points**2 - (weights @ law.points) ** 2
+    assert (signed < 0.8 * least**2).any()
+
+
+def test_weights_of_one_sign_have_the_spread_of_their_points(rng):
+    points, weights = rng.normal(size=(50, 2)), rng.uniform(size=(4, 50))
+    law = km.MeanEmbedding(points, weights, km.Gaussian(1.0))
+    assert_allclose(law.std() ** 2, np.diagonal(law.cov(), axis1=1, axis2=2))
 
 
 def test_a_loss_from_few_rows_is_the_loss_where_these_stand_for_the_others():

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kernelmean as km
-from kernelmean.densities.score import DensityScore, Target
+from kernelmean.densities.search import DensityScore, Target
 from kernelmean.regression.pairs import BandwidthScore, Pairs
 from kernelmean.regression.smoother import Smoother
 

@@ -235,10 +235,15 @@ def _goes_back(times: pd.Series) -> Any:
     return times.index[back[0] + 1] if len(back) else None
 
 
+def _runs_backwards(times: pd.Series) -> bool:
+    """Whether every row is before the one above it."""
+    return len(times) > 1 and bool((times.to_numpy()[1:] < times.to_numpy()[:-1]).all())
+
+
 def _backwards(table: Table, rows: Rows) -> list[str]:
     """What to say where nobody named the time, and a column of dates, or one called so, goes back.
 
-    Of rows that are in another order, shuffled or the newest first, no forecast means anything.
+    Of rows that are in another order no forecast means anything; the newest first are refused.
     """
     whole = [slice(0, len(rows.frame))] if rows.names == [] else rows.slices
     for name in table.frame.columns:
@@ -250,6 +255,13 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
         if not looks or name in rows.frame:
             continue
         times = _times(column)
+        if all(_runs_backwards(times.iloc[s]) for s in whole):
+            raise UserError(
+                f"column {name!r} of {table.path} runs backwards, from {column.iloc[0]} in row "
+                f"{column.index[0]} to {column.iloc[-1]} in row {column.index[-1]}, and rows are "
+                "taken in the order of the file; sort it by time, the oldest first, or leave the "
+                "column out if it is no time"
+            )
         found = [row for s in whole if (row := _goes_back(times.iloc[s])) is not None]
         if found:
             return [

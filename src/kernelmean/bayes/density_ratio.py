@@ -14,7 +14,7 @@ from ..core import arrays, solves
 from ..core.checks import Array, as_points, column_names
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
-from ..core.moments import evenly
+from ..core.moments import Order, canonical_order, evenly
 from ..core.parameters import check_parameters, optional, positive, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -97,13 +97,15 @@ class DensityRatio(Saveable, BaseEstimator):
         self.kernel_ = fitted_kernel(
             self.kernel, Z, names=column_names(denominator), in_units=True, argument="denominator"
         )
+        order = Order.of(Z)
         m = as_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
         if m.batch is not None:
             raise ValueError(
                 f"numerator is a batch of {m.batch} embeddings; a single one is needed"
             )
         self.features_ = as_feature_map(self.features)
-        Phi = self.features_.fit_transform(Z, self.kernel_)
+        Phi = self.features_.fit_transform(order.sorted(Z), self.kernel_)
+        self.features_.renumber(order)
         U = self.features_.transform(m.points)
         share = float(self.relative)
         n, second = Phi.shape[0], Phi.T @ Phi / Phi.shape[0]
@@ -112,7 +114,7 @@ class DensityRatio(Saveable, BaseEstimator):
             n, second = all_rows.n, all_rows.mean("xx")
         self.coef_, self.reg_, A = solve_ratio(Phi, second, U, m, self.reg, share, n)
         self.loo_score_ = RatioLeftOut.of(Phi, A, U, m.weights, share, n).score(self.reg_)
-        self.weights_ = Phi @ self.coef_ / Phi.shape[0]
+        self.weights_ = order.back(Phi @ self.coef_) / Phi.shape[0]
         return self
 
     def predict(self, Z) -> Array:
@@ -225,7 +227,7 @@ class RatioLeftOut:
         out = alpha if sampled else 0.0 * alpha
         Phi = arrays.take(Phi, evenly(Phi.shape[0], SCORE_ROWS), axis=0)
         if sampled and U.shape[0] > SCORE_ROWS:
-            some = evenly(U.shape[0], SCORE_ROWS)
+            some = canonical_order(U)[evenly(U.shape[0], SCORE_ROWS)]
             U, out = arrays.take(U, some, axis=0), arrays.take(out, some, axis=0)
             alpha = out * (alpha.shape[0] / SCORE_ROWS)
         return cls(grid, m, Phi @ grid.vectors, U @ grid.vectors, alpha, out, share, n)

@@ -30,7 +30,7 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import how_often
+from ..core.moments import Order, how_often
 from ..core.parameters import check_parameters, choice, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -153,6 +153,7 @@ class KernelBayes(Saveable, BaseEstimator):
     density_: ConditionalDensity | None = field(default=None, init=False)  # of the rule "density"
     _far: Rows | None = field(default=None, init=False)  # pairs, where `points_` are some of them
     _of_some = False
+    _order: Order = field(default=Order(), init=False)  # of rows of coordinates and shares
     _copies: np.ndarray | None = field(default=None, init=False)  # how often each pair is there
     _support: Support | None = field(default=None, init=False)  # a file of version 1 has none
 
@@ -209,6 +210,8 @@ class KernelBayes(Saveable, BaseEstimator):
         self.points_ = frozen(points_z)
         self._found: dict[str, tuple[tuple, float]] = {}
         asked = self.kernel_z
+        self._order = Order.of(points_x, points_z)
+        points_x, points_z = map(self._order.sorted, (points_x, points_z))
         kernel_z = fitted_kernel(
             asked, points_z, names=column_names(Z), name="kernel_z", in_units=True, argument="Z"
         )
@@ -249,7 +252,10 @@ class KernelBayes(Saveable, BaseEstimator):
         -------
         MeanEmbedding or MovedLaws
             Batch on the training latents (and the supervision's points). `expectation` does not
-            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. Densities, modes and
+            normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. The first two are
+            of weights of both signs; quantiles are of distribution functions that are made to
+            increase, and wider where noise is narrower than `kernel_x`, and `std` is at least what
+            a law with these can have. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
             `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
@@ -267,7 +273,8 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return self._reweighted(self.density_.at(X), prior, supervision), None
         rows, outside, left, right = self._factors(X, prior, supervision)
-        law = MeanEmbedding.of_parts(rows.points, left, rows.spread(right), self.kernel_z_)
+        points, right = map(self._order.back, (rows.points, rows.spread(right)))
+        law = MeanEmbedding.of_parts(points, left, right, self.kernel_z_)
         return law.carrying(extrapolated=outside), rows
 
     def _width(self, rows: _Rows) -> tuple[float, ...] | None:
@@ -346,7 +353,8 @@ class KernelBayes(Saveable, BaseEstimator):
     def _fit_latents(self, kernel_z: Kernel) -> None:
         self.kernel_z_ = kernel_z
         self.features_z_ = as_target_map(self.features)
-        self._Q = self.features_z_.fit_transform(self.points_, kernel_z)
+        self._Q = self.features_z_.fit_transform(self._latents, kernel_z)
+        self.features_z_.renumber(self._order)
         if self._far is None:
             self._second_z = self._Q.T @ self._Q / self._Q.shape[0]
         else:
@@ -354,12 +362,13 @@ class KernelBayes(Saveable, BaseEstimator):
 
     @stage("observations")
     def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
-        self._copies = how_often(points_x, self.points_)
+        self._copies = how_often(points_x, self._latents)
         if self.tune_lengthscale:
             kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q, copies=self._copies))
         self.features_x_, self._Phi = fit_pairs(
-            self.features, points_x, kernel_x, self.points_, self.kernel_z_
+            self.features, points_x, kernel_x, self._latents, self.kernel_z_
         )
+        self.features_x_.renumber(self._order)
         self.kernel_x_ = self.features_x_.kernel_
 
     @stage("density")
@@ -398,12 +407,17 @@ class KernelBayes(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ the prior
 
+    @property
+    def _latents(self) -> Array:
+        """Sorted, as coordinates are."""
+        return self._order.sorted(self.points_)
+
     def _rows(self, prior, supervision) -> _Rows:
         """The pairs with their shares under the prior, and the supervision below them."""
         m = self._prior(prior)
         _, beta, reg_prior = self._ratio(m)
         every = self._every(m) if self._of_some else None
-        known = self._Phi, beta, m, self._Q, self.points_, reg_prior, self._support
+        known = self._Phi, beta, m, self._Q, self._latents, reg_prior, self._support
         rows = _Rows(*known, every=every)
         return rows if supervision is None else self._append(rows, *unpack_supervision(supervision))
 
@@ -425,7 +439,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _prior(self, prior) -> MeanEmbedding:
         if prior is None:
-            return MeanEmbedding(self.points_, kernel=self.kernel_z_)
+            return MeanEmbedding(self._latents, kernel=self.kernel_z_)
         d, where = self.points_.shape[1], "the training latents"
         m = as_embedding(prior, self.kernel_z_, "prior", d, where)
         if m.batch is not None:
@@ -441,12 +455,13 @@ class KernelBayes(Saveable, BaseEstimator):
             ratio: Callable[[Array], Array] = partial(_ratio_at, self.features_z_, coefficients)
             beta = self._Q @ coefficients / n
         elif self._learns_ratio:
-            fitted = clone(self.ratio).fit(self.points_, m)
+            fitted = clone(self.ratio).fit(self._latents, m)
             ratio, beta, eta = fitted.predict, fitted.weights_, fitted.reg_
         else:
             found = self.ratio(self.points_) if callable(self.ratio) else self.ratio
             given = as_vector(found, "ratio", n=n)
-            ratio, beta = self.ratio if callable(self.ratio) else lambda _: given, given / n
+            ratio = self.ratio if callable(self.ratio) else lambda _: given
+            beta = self._order.sorted(given) / n
         shares = covered_shares(beta, _coverage(U, m, self.kernel_z_))
         return ratio if shares is beta else _even, shares, eta
 

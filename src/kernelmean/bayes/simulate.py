@@ -20,7 +20,7 @@ from ..core.checks import (
     generator,
 )
 from ..core.progress import Verbose, track
-from ..core.threads import at_one_thread
+from ..core.threads import one_thread
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
@@ -44,7 +44,7 @@ PRIOR = 10_000  # draws that its normal scores are learned from
 DRAWS = 2000  # that show where a posterior lies
 
 
-@at_one_thread
+@one_thread()
 def simulate_posterior(
     prior_sampler: Callable,
     simulator: Callable,

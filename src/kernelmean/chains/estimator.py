@@ -22,7 +22,7 @@ from ..core.checks import (
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.saving import Saveable
-from ..core.sequences import check_sequences
+from ..core.sequences import check_forward, check_sequences
 from ..core.summary import Block, Line, Summary, kernel_lines
 from ..core.threads import doors
 from .draft import Draft, Fit
@@ -93,6 +93,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         points, seen = observed(X, "X", min_rows=3)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
+        check_forward(X, check_sequences(lengths, len(seen)))
         return self.drafted(points, seen, lengths, column_names(X))
 
     def drafted(self, points, seen: np.ndarray, lengths, names=None) -> Draft:
@@ -149,7 +150,9 @@ class ChainEstimator(Saveable, BaseEstimator):
         validate_data(self, X, skip_check_array=True, reset=False)
         check_aligned(X, inputs)
         gaps, n = None if points[1].all() else gaps_in(X), len(points[1])
-        return Rows.of(*points, check_sequences(lengths, n), gaps, self.given(inputs, n))
+        sequences = check_sequences(lengths, n)
+        check_forward(X, sequences)
+        return Rows.of(*points, sequences, gaps, self.given(inputs, n))
 
     def given(self, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
         """Known inputs of n rows, like those of fitting.

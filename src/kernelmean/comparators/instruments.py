@@ -17,15 +17,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays
-from ..core.checks import (
-    as_points,
-    as_vector,
-    check_count,
-    check_positive,
-    column_names,
-    generator,
-)
+from ..core import arrays, checks
 from ..core.extras import require
 from ..core.solves import add_to_diagonal
 from ..features.landmarks import Nystroem
@@ -69,7 +61,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
         """
         points, self._names = _joined(X, C, min_rows=4)
         validate_data(self, X, skip_check_array=True)
-        y = arrays.to_numpy(as_vector(y, "y", n=len(points)))
+        y = arrays.to_numpy(checks.as_vector(y, "y", n=len(points)))
         exogenous = points[:, self.n_features_in_ :]
         self._columns_c = exogenous.shape[1]
         self._fit(points, y, np.hstack([self._instruments(Z, len(points)), exogenous]))
@@ -98,7 +90,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
     def _instruments(self, Z, n: int) -> np.ndarray:
         if Z is None:
             raise ValueError(f"Z is None; {type(self).__name__} needs instruments")
-        return arrays.to_numpy(as_points(Z, "Z", n=n))
+        return arrays.to_numpy(checks.as_points(Z, "Z", n=n))
 
     def _check_columns(self, d: int, names: list[str]) -> None:
         expected = self.n_features_in_ + self._columns_c
@@ -121,10 +113,10 @@ class _Comparator(RegressorMixin, BaseEstimator):
 
 def _joined(X, C, min_rows: int = 1) -> tuple[np.ndarray, list[str]]:
     """The columns of X and of C, and the names of those that have any."""
-    points = arrays.to_numpy(as_points(X, "X", min_rows=min_rows, one_d=False))
+    points = arrays.to_numpy(checks.as_points(X, "X", min_rows=min_rows, one_d=False))
     if C is not None:
-        points = np.hstack([points, arrays.to_numpy(as_points(C, "C", n=len(points)))])
-    return points, [*(column_names(X) or []), *(column_names(C) or [])]
+        points = np.hstack([points, arrays.to_numpy(checks.as_points(C, "C", n=len(points)))])
+    return points, [*(checks.column_names(X) or []), *(checks.column_names(C) or [])]
 
 
 # ---------------------------------------------------------------- kernel ridge regression
@@ -321,8 +313,8 @@ class SieveIV(_Comparator):
         return self.iv_.predict(Psi) if self.ridge else Psi @ self.coef_
 
     def _splines(self, X: np.ndarray, name: str) -> list[SplineTransformer]:
-        order = check_count(self.order, "order", minimum=2)
-        knots = check_count(self.knots, "knots", minimum=0)
+        order = checks.check_count(self.order, "order", minimum=2)
+        knots = checks.check_count(self.knots, "knots", minimum=0)
         check_varying(X, name, "spline basis")
         spline = SplineTransformer(n_knots=knots + 2, degree=order - 1, extrapolation="linear")
         return [clone(spline).fit(column[:, None]) for column in X.T]
@@ -343,7 +335,7 @@ def _least_squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _halves(n: int, random_state) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the two stages, as `KernelIV(split=0.5)` divides them."""
-    order = np.arange(n) if random_state is None else generator(random_state).permutation(n)
+    order = np.arange(n) if random_state is None else checks.generator(random_state).permutation(n)
     return order[: round(n / 2)], order[round(n / 2) :]
 
 
@@ -416,7 +408,9 @@ class SmoothIV(_Comparator):
         r = A @ y
         self.bandwidth_x_ = _bandwidth(X, r, self.degree, "(X, C)")
         B = _smoother(X, X, self.bandwidth_x_, self.degree)
-        self.reg_ = _best_alpha(A, B, r) if self.reg is None else check_positive(self.reg, "reg")
+        self.reg_ = (
+            _best_alpha(A, B, r) if self.reg is None else checks.check_positive(self.reg, "reg")
+        )
         self.weights_ = np.linalg.solve(add_to_diagonal(A @ B, self.reg_), r)
         self._points = X
 
@@ -557,7 +551,7 @@ class DeepIV(_Comparator):
 
     def _fit(self, X, y, Z) -> None:
         networks.require_torch("DeepIV")
-        rng = generator(self.random_state)
+        rng = checks.generator(self.random_state)
         first, second = _halves(len(y), rng)
         self._scale_x, self._scale_y, scale_z = map(networks.Standard, (X, y, Z))
         inputs, outcome, instruments = self._scale_x(X), self._scale_y(y), scale_z(Z)
@@ -572,7 +566,7 @@ class DeepIV(_Comparator):
 
     def _fit_treatment(self, X, Z) -> None:
         """Stage 1: maximum likelihood."""
-        k, d = check_count(self.components, "components"), X.shape[1]
+        k, d = checks.check_count(self.components, "components"), X.shape[1]
         self.treatment_ = self._network(Z.shape[1], k * (1 + 2 * d), len(Z))
 
         def loss(rows):
@@ -601,7 +595,7 @@ class DeepIV(_Comparator):
         return networks.perceptron([inputs, *self.hidden], outputs, dropout)
 
     def _descend(self, network, loss, n: int, decay: float) -> None:
-        size = min(check_count(self.batch_size, "batch_size"), n)
+        size = min(checks.check_count(self.batch_size, "batch_size"), n)
         epochs = max(1, STEPS * size // n) if self.epochs is None else self.epochs
         for _ in networks.passes(network, loss, n, self, epochs, decay, "y"):
             pass

@@ -8,6 +8,7 @@ memory, a memory map, an iterator of chunks, or (merged) from several machines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -15,8 +16,9 @@ import numpy as np
 from array_api_compat import array_namespace as namespace
 from sklearn.utils import gen_batches
 
-from .arrays import to_numpy
+from .arrays import take, to_numpy
 from .checks import Array, check_lengths
+from .saving import Saveable
 from .threads import streamed
 
 FAN = 8  # sums that are merged at a time
@@ -68,6 +70,38 @@ def canonical_order(*tables) -> np.ndarray:
     same = order[tied]  # columns decide where distances are equal
     order[tied] = same[np.lexsort((*rows[same].T, far[same]))]
     return order
+
+
+@dataclass(frozen=True)
+class Order(Saveable):
+    """Rows in their canonical order, and the way back to the one they came in.
+
+    Attributes
+    ----------
+    numbers : array of shape (n,) or None
+        Of the rows given, sorted; None is as they came.
+    """
+
+    numbers: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, *tables) -> Order:
+        """That of the first table; where its rows are equal, of the next."""
+        order = np.arange(tables[0].shape[0])
+        for A in reversed(tables):
+            order = order[canonical_order(take(A, order, axis=0))]
+        return cls(order)
+
+    def sorted(self, A) -> Array:
+        """Rows in this order."""
+        return A if self.numbers is None else take(A, self.numbers, axis=0)
+
+    def back(self, A) -> Array:
+        """Sorted rows as they came; further ones below stay there."""
+        if self.numbers is None:
+            return A
+        below = np.arange(len(self.numbers), A.shape[0])
+        return take(A, np.append(np.argsort(self.numbers), below), axis=0)
 
 
 def how_often(X, Y) -> np.ndarray | None:

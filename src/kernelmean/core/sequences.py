@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from . import arrays
@@ -19,6 +21,28 @@ def check_sequences(lengths, n: int) -> list[slice]:
         raise ValueError(f"lengths sums to {int(counts.sum())} but X has {n} rows")
     stops = np.cumsum(counts).astype(int)
     return [slice(int(stop - count), int(stop)) for stop, count in zip(stops, counts, strict=True)]
+
+
+def check_forward(X, sequences: list[slice], name: str = "X") -> None:
+    """Refuse tables whose dates go back within a sequence, or whose numbers fall all along it.
+
+    Of rows in another order, the newest first or shuffled, no transition means anything. Numbers
+    that only jump may be those of a file.
+    """
+    index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
+    dated = hasattr(index, "freq")
+    if not dated and getattr(getattr(index, "dtype", None), "kind", "O") not in "iuf":
+        return
+    for s in sequences:
+        times = index[s].dropna()
+        falls = np.asarray(times[1:] < times[:-1])
+        if falls.any() if dated else falls.size and falls.all():
+            at = int(falls.argmax())
+            raise ValueError(
+                f"the index of {name} goes back, from {times[at]} to {times[at + 1]}; rows in the "
+                f"order of time are needed, as {name}.sort_index() has them, or reset_index(drop="
+                "True) where it is no time"
+            )
 
 
 def consecutive(sequences: list[slice]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ContextDecorator
 from contextvars import ContextVar, copy_context
 from functools import cache, partial
+from inspect import isfunction
 from itertools import chain, islice
 from threading import Event, Lock, get_ident
 from time import perf_counter
@@ -83,21 +84,22 @@ def _controller():
     return Blas()
 
 
-at_one_thread = _Door()  # a decorator
+_DOOR = _Door()
 
 
 def one_thread() -> _Door:
-    """One BLAS thread for what is inside."""
-    return at_one_thread
+    """One BLAS thread for what is inside; also a decorator."""
+    return _DOOR
 
 
 def doors(*names: str) -> Callable[[type[T]], type[T]]:
-    """A class whose public methods `names` run with one BLAS thread; `fit` is timed."""
+    """A class whose methods `names`, or all public ones, run with one BLAS thread, `fit` timed."""
 
     def wrapped(cls: type[T]) -> type[T]:
-        for name in names:
+        public = [k for k, v in vars(cls).items() if isfunction(v) and not k.startswith("_")]
+        for name in names or public:
             method = vars(cls)[name]
-            setattr(cls, name, at_one_thread(timed(method) if name == "fit" else method))
+            setattr(cls, name, _DOOR(timed(method) if name == "fit" else method))
         return cls
 
     return wrapped

@@ -11,15 +11,7 @@ import numpy as np
 from scipy.linalg import toeplitz
 from scipy.special import log_ndtr, logsumexp
 
-from ..core.checks import (
-    as_points,
-    check_choice,
-    check_columns,
-    check_count,
-    check_lengths,
-    check_positive,
-    generator,
-)
+from ..core import checks
 
 __all__ = ["DensityData", "make_conditional_density", "make_triangle"]
 
@@ -112,9 +104,9 @@ def make_conditional_density(
     >>> data.density(data.Y, data.X).shape
     (500,)
     """
-    check_choice(model, "model", MODELS)
+    checks.check_choice(model, "model", MODELS)
     law = _law(model, {**settings} if d is None else {**settings, "d": d})
-    X, Y = law.draw(check_count(n, "n"), generator(random_state))
+    X, Y = law.draw(checks.check_count(n, "n"), checks.generator(random_state))
     return DensityData(X, Y, _Truth(law.log_density, X.shape[1], Y.shape[1]), model)
 
 
@@ -172,13 +164,13 @@ class _Truth:
     d_y: int
 
     def __call__(self, Y, X, paired: bool | None = None) -> np.ndarray:
-        Y, X = as_points(Y, "Y"), as_points(X, "X")
-        check_columns(Y, self.d_y, "Y", "the model")
-        check_columns(X, self.d_x, "X", "the model")
+        Y, X = checks.as_points(Y, "Y"), checks.as_points(X, "X")
+        checks.check_columns(Y, self.d_y, "Y", "the model")
+        checks.check_columns(X, self.d_x, "X", "the model")
         if paired is None:
             paired = len(Y) == len(X)
         if paired:
-            check_lengths(len(X), len(Y), "X", "Y")
+            checks.check_lengths(len(X), len(Y), "X", "Y")
             return np.exp(self.log_density(Y, X))
         repeated = ((Y, np.broadcast_to(x, (len(Y), self.d_x))) for x in X)
         return np.exp([self.log_density(*rows) for rows in repeated])
@@ -222,7 +214,7 @@ def _regression(draw_x, mean: Callable[[np.ndarray], np.ndarray], std: float) ->
 
 
 def _beta(alpha: float = 0.1, beta: float = 0.1) -> _NormalMixture:
-    a, b = check_positive(alpha, "alpha"), check_positive(beta, "beta")
+    a, b = checks.check_positive(alpha, "alpha"), checks.check_positive(beta, "beta")
     return _regression(lambda n, rng: rng.beta(a, b, (n, 1)), _row_mean, 0.1)
 
 
@@ -236,7 +228,7 @@ def _bimodal() -> _NormalMixture:
 
 
 def _dirichlet(d: int = 4, alpha: float = 0.1) -> _NormalMixture:
-    concentrations = np.full(check_count(d, "d"), check_positive(alpha, "alpha"))
+    concentrations = np.full(checks.check_count(d, "d"), checks.check_positive(alpha, "alpha"))
     return _NormalMixture(
         lambda n, rng: rng.dirichlet(concentrations, n),
         lambda X: np.tile(np.arange(1.0, d + 1)[:, None], (len(X), 1, 1)),
@@ -246,7 +238,7 @@ def _dirichlet(d: int = 4, alpha: float = 0.1) -> _NormalMixture:
 
 
 def _linear(d: int = 1, sigma: float = 1.0) -> _NormalMixture:
-    cov = check_positive(sigma, "sigma") ** 2 * np.eye(check_count(d, "d"))
+    cov = checks.check_positive(sigma, "sigma") ** 2 * np.eye(checks.check_count(d, "d"))
     return _regression(_normal(cov), _row_mean, 0.1)
 
 
@@ -277,7 +269,7 @@ def _squares(X: np.ndarray) -> np.ndarray:
 
 
 def _cauchy(gamma: float = 0.5) -> _NormalMixture:
-    scale = check_positive(gamma, "gamma")
+    scale = checks.check_positive(gamma, "gamma")
     return _regression(lambda n, rng: scale * rng.standard_cauchy((n, 1)), _row_mean, 1.0)
 
 
@@ -358,17 +350,17 @@ def _log_between(along: np.ndarray, length: float) -> np.ndarray:
 
 
 def _triangle(vertices=TRIANGLE, sigma: float = 0.2, given: Sequence[str] = ("x",)) -> _Triangle:
-    vertices = as_points(vertices, "vertices", one_d=False)
+    vertices = checks.as_points(vertices, "vertices", one_d=False)
     if vertices.shape != (3, 3):
         raise ValueError(f"vertices has shape {vertices.shape}; three rows (x, y, z) are needed")
     if (vertices == vertices[0]).all():
         raise ValueError("vertices are one point; a triangle with edges is needed")
     for name in given:
-        check_choice(name, "given", ["x", "y", "z"])
+        checks.check_choice(name, "given", ["x", "y", "z"])
     columns = ["xyz".index(name) for name in given]
     if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
         raise ValueError(f"given is {given!r}; one or two of 'x', 'y', 'z' are needed")
-    return _Triangle(vertices, check_positive(sigma, "sigma"), columns)
+    return _Triangle(vertices, checks.check_positive(sigma, "sigma"), columns)
 
 
 # ---------------------------------------------------------------- by name
@@ -379,7 +371,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "bimodal": _bimodal,
     "dirichlet": _dirichlet,
     "linear": _linear,
-    "toeplitz": lambda d=3: _on_toeplitz(check_count(d, "d"), _row_mean),
+    "toeplitz": lambda d=3: _on_toeplitz(checks.check_count(d, "d"), _row_mean),
     "mixture": _mixture,
     "mvn": _mvn,
     "nonlinear1": lambda: _on_toeplitz(10, _waves),

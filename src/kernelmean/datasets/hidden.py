@@ -13,15 +13,7 @@ from sklearn.datasets import fetch_openml, load_digits
 from sklearn.preprocessing import scale
 
 from ..chains import markov
-from ..core.checks import (
-    as_points,
-    as_vector,
-    check_choice,
-    check_columns,
-    check_count,
-    check_lengths,
-    generator,
-)
+from ..core import checks
 from ..core.sequences import check_sequences
 
 __all__ = ["HMMData", "HiddenMarkov", "load_mnist", "make_digit_hmm", "make_hmm"]
@@ -105,15 +97,15 @@ class HiddenMarkov:
 
     def sample(self, n: int = 1000, random_state: Any = None) -> HMMData:
         """A sequence of n steps."""
-        n, rng = check_count(n, "n"), generator(random_state)
+        n, rng = checks.check_count(n, "n"), checks.generator(random_state)
         states = markov.draw(self.chain, n, rng)
         X, images = self.emission.draw(states, rng)
         return HMMData(X, states, self, images)
 
     def log_density(self, X) -> np.ndarray:
         """log p(y | k) of every row and state, (n, K); 0 for rows of NaN: they are missing."""
-        points = as_points(X, "X", gaps=True)
-        check_columns(points, self.means.shape[1], "X", "the model")
+        points = checks.as_points(X, "X", gaps=True)
+        checks.check_columns(points, self.means.shape[1], "X", "the model")
         missing = np.isnan(points).any(axis=1)
         logs = np.zeros((len(points), self.n_states))
         logs[~missing] = self.emission.log_density(points[~missing])
@@ -186,7 +178,7 @@ def make_hmm(design: str = "separated", n: int = 1000, *, random_state: Any = No
     >>> bool((truth == data.states).mean() > 0.8)
     True
     """
-    transmat, shapes = DESIGNS[check_choice(design, "design", DESIGNS)]
+    transmat, shapes = DESIGNS[checks.check_choice(design, "design", DESIGNS)]
     a, b = np.transpose(shapes)
     return HiddenMarkov(np.array(transmat), _Betas(a, b)).sample(n, random_state)
 
@@ -264,7 +256,7 @@ def make_digit_hmm(
     >>> train.model.means.shape  # the mean image of each digit
     (3, 64)
     """
-    if check_count(n_states, "n_states") not in DIGITS:
+    if checks.check_count(n_states, "n_states") not in DIGITS:
         raise ValueError(f"n_states is {n_states}; one of {list(DIGITS)} is needed")
     images, labels = _collection(images, labels)
     transmat, digits = DIGITS[n_states]
@@ -312,14 +304,15 @@ def _collection(images, labels) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"{other} is None but {given} is given; both or neither are needed")
     if images is None:
         images, labels = load_digits(return_X_y=True)
-    images, labels = as_points(images, "images", one_d=False), as_vector(labels, "labels")
-    check_lengths(len(images), len(labels), "images", "labels")
+    images = checks.as_points(images, "images", one_d=False)
+    labels = checks.as_vector(labels, "labels")
+    checks.check_lengths(len(images), len(labels), "images", "labels")
     return images, labels
 
 
 def _members(labels: np.ndarray, digit: int, share: tuple[float, float]) -> np.ndarray:
     """Rows of the images of a digit, of the share that is asked for."""
-    edges = as_vector(share, "share")
+    edges = checks.as_vector(share, "share")
     if len(edges) != 2 or not 0 <= edges[0] < edges[1] <= 1:
         raise ValueError(f"share is {share!r}; two numbers, 0 <= first < last <= 1, are needed")
     rows = np.flatnonzero(labels == digit)

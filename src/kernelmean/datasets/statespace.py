@@ -11,16 +11,7 @@ from scipy import stats
 from sklearn.utils import gen_batches
 
 from ..chains import markov
-from ..core import arrays
-from ..core.checks import (
-    as_points,
-    check_choice,
-    check_columns,
-    check_count,
-    check_level,
-    check_positive,
-    generator,
-)
+from ..core import arrays, checks
 from ..core.sequences import check_sequences
 
 __all__ = ["ScalarStateSpace", "StateSpaceData", "make_state_space"]
@@ -91,7 +82,7 @@ class ScalarStateSpace:
 
     def sample(self, n: int = 1000, random_state: Any = None) -> StateSpaceData:
         """A sequence of n steps."""
-        n, rng = check_count(n, "n"), generator(random_state)
+        n, rng = checks.check_count(n, "n"), checks.generator(random_state)
         states = np.empty((n, 1))
         states[:1] = self.draw_first(1, rng)
         for t in range(1, n):
@@ -151,13 +142,13 @@ class ScalarStateSpace:
 
     def forecast_interval(self, X, level: float = 0.95, lengths=None) -> np.ndarray:
         """The (1 − level)/2 and (1 + level)/2 quantiles of y_t given y_1, ..., y_{t-1}, (n, 2)."""
-        tail = (1 - check_level(level)) / 2
+        tail = (1 - checks.check_level(level)) / 2
         weights = self._predicted(X, lengths)
         return np.column_stack([self._quantile(weights, q) for q in (tail, 1 - tail)])
 
     def _filtered(self, X, lengths) -> tuple[np.ndarray, np.ndarray, list[slice]]:
-        points = arrays.to_numpy(as_points(X, "X", gaps=True))
-        check_columns(points, 1, "X", "the model")
+        points = arrays.to_numpy(checks.as_points(X, "X", gaps=True))
+        checks.check_columns(points, 1, "X", "the model")
         logs, seen = np.zeros((len(points), len(self.nodes))), ~np.isnan(points[:, 0])
         logs[seen] = self.log_emission(points[seen], self.nodes)
         sequences = check_sequences(lengths, len(points))
@@ -311,15 +302,15 @@ def make_state_space(
     >>> bool(abs(((data.X - forecasts) ** 2).mean() - 0.94) < 0.1)  # Kalman: 0.94
     True
     """
-    defaults = DESIGNS[check_choice(design, "design", DESIGNS)]
+    defaults = DESIGNS[checks.check_choice(design, "design", DESIGNS)]
     for name in parameters:
-        check_choice(name, f'a parameter of "{design}"', defaults)
+        checks.check_choice(name, f'a parameter of "{design}"', defaults)
     return _model(design, defaults | parameters).sample(n, random_state)
 
 
 def _model(design: str, parameters: dict[str, Any]) -> ScalarStateSpace:
-    state_noise = check_positive(parameters["state_noise"], "state_noise")
-    noise = check_positive(parameters["noise"], "noise")
+    state_noise = checks.check_positive(parameters["state_noise"], "state_noise")
+    noise = checks.check_positive(parameters["noise"], "noise")
     drift = _Drift(0.5, 25.0) if design == "bimodal" else _Drift(_persistence(parameters))
     if design != "volatility":
         return ScalarStateSpace(drift, state_noise, _Noisy(noise))

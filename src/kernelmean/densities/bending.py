@@ -9,8 +9,7 @@ import numpy as np
 from ..core.minimise import mean_and_error
 from ..core.summary import Line
 from ..core.threads import side_by_side
-from ..embedding.bend import Bend
-from ..embedding.wide import Wide
+from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from ..regression.bandwidth import silverman

@@ -159,6 +159,6 @@ class Sums(NamedTuple):
 
 def _sums_of(X, Y, step: np.ndarray, features: FeatureMap, location: Location | None, bend) -> Sums:
     Phi = features.transform(X)
-    Y = Y if bend is None else bend.transform(Y)
+    Y = Y if bend is None else bend(Y)
     e = Y if location is None else location.left_out(X, Y)
     return Sums(Moments("x", "xx").add(x=Phi), Cells.of(step, e, with_ones(Phi)), Support.of(X))

@@ -9,25 +9,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_floats,
-    as_new_points,
-    as_pairs,
-    check_positive,
-    column_names,
-    frozen,
-    pairs_wanted,
-    refuse_far,
-    warn_caller,
-    warn_numerical,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import canonical_order, evenly, how_often
+from ..core.old_names import attribute
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.rows import Rows
@@ -37,7 +26,7 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map, learns_from_pairs
-from ..kernels import Kernel, Periodic, fitted_kernel, is_tuned
+from ..kernels import Periodic, fitted_kernel, is_tuned
 from ..regression.bandwidth import bandwidth_lines, with_bandwidth
 from ..regression.smoother import Smoother
 from . import bending, rival
@@ -56,21 +45,7 @@ LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard devi
 @by_blocks("predict", "predict_interval", "predict_quantile", "mode")
 @by_blocks("pdf", "cdf", tables=("Y", "X"))
 @by_blocks("score_samples", tables=("X", "y"))
-@doors(
-    "fit",
-    "pdf",
-    "cdf",
-    "score",
-    "score_samples",
-    "predict",
-    "predict_quantile",
-    "predict_interval",
-    "region",
-    "conformalize",
-    "mode",
-    "sample",
-    "loo_score",
-)
+@doors()
 @dataclass(eq=False, repr=False)
 class ConditionalDensity(Saveable, BaseEstimator):
     """p(y | x) ∝ max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
@@ -246,7 +221,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         if rows is None and to_be_summed(rows_x, rows_y):
             order = order[evenly(len(order), SEARCH_ROWS)]
             rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=Rows(rows_x), y=rows_y)
-        plan, bent = self._plan(rows_x, rows_y, column_names(X)).bent(rows_x, rows_y)
+        plan, bent = self._plan(rows_x, rows_y, checks.column_names(X)).bent(rows_x, rows_y)
         for draft in track([plan.draft(rows_x, bent)], description="Scales", verbose=self.verbose):
             fit = plan.finish(plan.refined(draft, rows_x, bent), rows_x, bent, rows)
         self._adopt(fit.in_order(order, points_x))
@@ -275,16 +250,12 @@ class ConditionalDensity(Saveable, BaseEstimator):
         paired : bool, optional
             False: a table with a row for each x, shape (len(X), len(Y)).
         """
-        laws = self._laws(X)
-        Y = laws.rows(Y)
-        paired = pairs_wanted(len(Y), len(laws), paired)
+        laws, Y, paired = self._asked(Y, X, paired)
         return laws.density_of_pairs(Y) if paired else laws.density(Y)
 
     def score_samples(self, X, y) -> Array:
         """log p(y_i | x_i), shape (m,); finite, but −∞ where `wide` is 0 and p is zero."""
-        laws = self._laws(X)
-        Y = laws.rows(y)
-        pairs_wanted(len(Y), len(laws), True)
+        laws, Y, _ = self._asked(y, X, True)
         return laws.log_density_of_pairs(Y)
 
     def score(self, X, y) -> float:
@@ -293,7 +264,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         Without a wide law a density counts as at least 1e-6 in units of standard deviations of the
         training y: the positive part can be zero where data fall, once in a while.
         """
-        refuse_far(X, "X")
+        checks.refuse_far(X, "X")
         found = arrays.to_numpy(self.score_samples(X, y))
         if self._fit.wide is None:
             lowest = LOWEST / np.prod(arrays.to_numpy(self._fit.spread))
@@ -305,9 +276,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
         Parameters as for `pdf`. With several columns, those of the recovered marginals.
         """
-        laws = self._laws(X)
-        Y = laws.rows(Y)
-        paired = pairs_wanted(len(Y), len(laws), paired)
+        laws, Y, paired = self._asked(Y, X, paired)
         if self.atoms_ is None:
             return self._outward(laws.cdf(Y, paired))
         edges = self.atoms_.edges(Y)
@@ -373,15 +342,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         ends = self._laws(X).interval(level, kind)
         return Interval(*(self._outward(self._snapped(end)) for end in ends))
 
-    def quantile(self, X, q) -> Array:
-        """The old name of `predict_quantile`."""
-        warn_caller("quantile is now predict_quantile", FutureWarning)
-        return self.predict_quantile(X, q)
-
-    def interval(self, X, level: float = 0.95, kind: str = "central") -> Interval:
-        """The old name of `predict_interval`."""
-        warn_caller("interval is now predict_interval", FutureWarning)
-        return self.predict_interval(X, level, kind)
+    quantile = attribute("quantile", "predict_quantile")
+    interval = attribute("interval", "predict_interval")
 
     def region(self, X, level: float = 0.95) -> list[np.ndarray]:
         """Highest-density regions: for each x disjoint intervals (k, 2) of probability `level`."""
@@ -401,11 +363,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         ConformalDensity
         """
         if X is None and y is None:
-            laws, rows = self.fit_.left_out(CALIBRATION_ROWS)
-            return ConformalDensity.of(self, laws, rows, split=False)
-        laws = self._laws(X)
-        rows = laws.rows(y)
-        pairs_wanted(len(rows), len(laws), True)
+            return ConformalDensity.of(self, *self.fit_.left_out(CALIBRATION_ROWS), split=False)
+        laws, rows, _ = self._asked(y, X, True)
         return ConformalDensity.of(self, laws, rows, split=True)
 
     def mode(self, X) -> Array:
@@ -435,13 +394,16 @@ class ConditionalDensity(Saveable, BaseEstimator):
             fit.kernel_y, fit.kernel_y.lengthscale if bandwidth is None else bandwidth,
             arrays.to_numpy(points), "kernel_y",
         )  # fmt: skip
-        reg = fit.reg if reg is None else check_positive(reg, "reg", zero=True)
+        reg = fit.reg if reg is None else checks.check_positive(reg, "reg", zero=True)
         smoother = fit.smoother
         if lengthscale is not None:
             if fit.gathered is not None:
                 raise ValueError("lengthscale is for fits whose rows are here; here are their sums")
             features = as_feature_map(self.features)
-            kernel_x = with_lengthscale(fit.kernel_x, lengthscale)
+            kernel_x: Any = fit.kernel_x
+            if not hasattr(kernel_x, "lengthscale"):
+                raise ValueError(f"lengthscale is given, but {kernel_x!r} has none")
+            kernel_x = replace(kernel_x, lengthscale=lengthscale)
             Phi = features.fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
         return fit.score_at(smoother, kernel, "loo_score")(reg)
@@ -482,8 +444,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
         check_parameters(self)
-        pairs = as_pairs(self, X, y, min_rows=5)
-        self._one_output, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
+        pairs = checks.as_pairs(self, X, y, min_rows=5)
+        self._one_output = checks.as_floats(y, "y").ndim == 1
+        self.target_names_ = checks.column_names(y)
         return pairs
 
     def _plan(self, X, Y, names) -> Plan:
@@ -531,10 +494,16 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     def _laws(self, X) -> MovedLaws:
         """For rows of X: their weights, and how far their densities are moved."""
-        points = as_new_points(self, X)
+        points = checks.as_new_points(self, X)
         bandwidth, labels = tuple(self.bandwidth_.tolist()), Labels.of(X, self.target_names_)
         outside = self._fit.outside(points)
         return self._fit.laws(points).carrying(bandwidth, labels, outside)
+
+    def _asked(self, Y, X, paired: bool | None) -> tuple[MovedLaws, np.ndarray, bool]:
+        """The laws at X, rows y, and whether these are pairs."""
+        laws = self._laws(X)
+        rows = laws.rows(Y)
+        return laws, rows, checks.pairs_wanted(len(rows), len(laws), paired)
 
     def _snapped(self, values: Array) -> Array:
         """Rows (..., d) of y, at an atom where they are in its cell."""
@@ -554,12 +523,6 @@ def once(X, Y) -> tuple[Array, Array]:
     both = np.hstack([arrays.to_numpy(X), arrays.to_numpy(Y)])
     first = np.sort(np.unique(both, axis=0, return_index=True)[1])
     n, copies = X.shape[0], X.shape[0] - len(first)
-    warn_numerical(f"{copies:,} of {n:,} rows are copies of others; each row counts once")
-    return frozen(arrays.take(X, first, axis=0)), frozen(arrays.take(Y, first, axis=0))
-
-
-def with_lengthscale(kernel: Any, lengthscale) -> Kernel:
-    """The same kernel with another lengthscale."""
-    if not hasattr(kernel, "lengthscale"):
-        raise ValueError(f"lengthscale is given, but {kernel!r} has none")
-    return replace(kernel, lengthscale=lengthscale)
+    checks.warn_numerical(f"{copies:,} of {n:,} rows are copies of others; each row counts once")
+    X, Y = (checks.frozen(arrays.take(A, first, axis=0)) for A in (X, Y))
+    return X, Y

@@ -65,8 +65,9 @@ class ConformalDensity(Saveable):
     @classmethod
     def of(cls, density, laws: MovedLaws, Y, split: bool) -> ConformalDensity:
         """From laws of rows left out, and the rows Y (m, d) as the laws have them."""
-        intervals, regions = _interval_levels(laws, Y), _region_levels(laws, Y)
-        return cls(density, np.sort(intervals), np.sort(regions), split)
+        F = arrays.to_numpy(laws.cdf(Y, paired=True))
+        intervals = np.abs(2 * F - 1).max(axis=1)
+        return cls(density, np.sort(intervals), np.sort(_region_levels(laws, Y)), split)
 
     def predict_interval(self, X, level: float = 0.95) -> Interval:
         """`Interval(lower, upper)` of each row of X, arrays like y; infinite if m is too small."""
@@ -91,11 +92,6 @@ class ConformalDensity(Saveable):
         """Whether the regions hold the rows of y, (m,) booleans; any number of columns."""
         laws = self.density._laws(X)
         return _region_levels(laws, laws.rows(y)) <= _corrected(self.regions, level)
-
-
-def _interval_levels(laws: MovedLaws, Y) -> np.ndarray:
-    F = arrays.to_numpy(laws.cdf(Y, paired=True))
-    return np.abs(2 * F - 1).max(axis=1)
 
 
 def _region_levels(laws: MovedLaws, Y) -> np.ndarray:

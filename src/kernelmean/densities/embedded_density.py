@@ -9,29 +9,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_new_points,
-    as_points,
-    as_vector,
-    check_count,
-    column_names,
-    frozen,
-    generator,
-    refuse_far,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS, minimise_log10
-from ..core.moments import block_rows, evenly, row_blocks
+from ..core.moments import block_rows, canonical_order, evenly, row_blocks
 from ..core.parameters import check_parameters, either, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
-from ..embedding.wide import Wide
+from ..embedding.move import Wide
 from ..kernels import CorrelatedGaussian, Kernel, Periodic, fitted_kernel
 from ..regression.bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 from .cells import enough, weighted
@@ -40,7 +30,7 @@ ROWS = 2000  # that the search looks at
 
 
 @by_blocks("pdf", "score_samples")
-@doors("fit", "pdf", "score", "score_samples", "sample")
+@doors()
 class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     """p(x) = (1 − a) max(q, 0)/∫max(q, 0) + a·wide(x), q(x) = Σ_i w_i k̄_γ(x_i, x).
 
@@ -117,13 +107,13 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         """
         check_parameters(self)
         rows, X, sample_weight = few_of(SEARCH_ROWS, X=X, sample_weight=sample_weight)
-        points = frozen(as_points(X, "X", min_rows=2, one_d=False))
+        points = checks.frozen(checks.as_points(X, "X", min_rows=2, one_d=False))
         validate_data(self, X, skip_check_array=True)
         weights = _normalised(sample_weight, points)
         rows = enough(rows, points.shape[1], "X", most=2)
         self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
-        kernel: Any = fitted_kernel(start, points, names=column_names(X))
+        kernel: Any = fitted_kernel(start, points, names=checks.column_names(X))
         few, kernels = _thinned(points, weights), [kernel]
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
@@ -134,7 +124,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self._wide = self._widened(*few, kernel, left_out)
         if rows is not None:
             cells = weighted(rows, kernel, points.shape[1])
-            points = frozen(cells.points)
+            points = checks.frozen(cells.points)
             weights = cells.sums[:, 0] / cells.sums.sum()
         self.bandwidth_ = np.broadcast_to(kernel.lengthscale, (points.shape[1],)).copy()
         labels = Labels(Labels.of(X).columns)
@@ -168,13 +158,13 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
 
     def pdf(self, X) -> Array:
         """p(x) at each row, (m,)."""
-        points = as_new_points(self, X)
+        points = checks.as_new_points(self, X)
         p = self.embedding_.density(points, tuple(self.bandwidth_.tolist()))
         return p if self._wide is None else _of_numpy(self._wide.mixed, p, points)
 
     def score_samples(self, X) -> Array:
         """log p(x) at each row, (m,); −∞ where the positive part of q is zero and `wide_` too."""
-        points = as_new_points(self, X)
+        points = checks.as_new_points(self, X)
         width = tuple(self.bandwidth_.tolist())
         if self._wide is None:
             return self.embedding_.log_density(points, width)
@@ -182,15 +172,15 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
 
     def score(self, X, y=None) -> float:
         """Σ log p(x): the log-likelihood of all rows together, as scikit-learn's KernelDensity."""
-        refuse_far(X, "X")
+        checks.refuse_far(X, "X")
         scores = self.score_samples(X)
         return float(arrays.namespace(scores).sum(scores))
 
     def sample(self, n_samples: int = 1, random_state=None) -> Array:
         """Draws from p, (n_samples, d)."""
         check_is_fitted(self)
-        check_count(n_samples, "n_samples")
-        rng = generator(random_state)
+        checks.check_count(n_samples, "n_samples")
+        rng = checks.generator(random_state)
         draws = self.embedding_.sample(n_samples, rng, tuple(self.bandwidth_.tolist()))
         if self._wide is None:
             return draws
@@ -218,7 +208,7 @@ def _normalised(weights, points) -> Array:
     if weights is None:
         device = getattr(points, "device", None)
         return xp.full((n,), 1.0 / n, dtype=points.dtype, device=device)
-    weights = as_vector(weights, "sample_weight", n=n)
+    weights = checks.as_vector(weights, "sample_weight", n=n)
     total = float(xp.sum(weights))
     if abs(total) <= 1e-12 * float(xp.sum(xp.abs(weights))):
         raise ValueError("sample_weight sums to zero; weights with a sum that is not are needed")
@@ -254,8 +244,8 @@ def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
 
 
 def _thinned(points, weights) -> tuple[Array, Array]:
-    """At most `ROWS` of them, evenly spaced."""
-    rows = evenly(points.shape[0], ROWS)
+    """At most `ROWS` of them, evenly spaced in their canonical order."""
+    rows = canonical_order(points, weights[:, None])[evenly(points.shape[0], ROWS)]
     few = arrays.take(weights, rows, axis=0)
     return arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few)
 

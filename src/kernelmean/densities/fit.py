@@ -14,10 +14,8 @@ from ..core.checks import Array, frozen, warn_numerical
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..core.solves import kept
-from ..embedding.bend import Bend
 from ..embedding.embedding import MeanEmbedding
-from ..embedding.move import Move
-from ..embedding.wide import Wide
+from ..embedding.move import Bend, Move, Wide
 from ..features.base import FeatureMap
 from ..kernels import Kernel
 from ..regression.smoother import Smoother, with_ones
@@ -25,7 +23,7 @@ from ..regression.support import Support
 from .cells import shares
 from .laws import MovedLaws
 from .location import Location
-from .score import DensityScore
+from .search import DensityScore
 from .standard import Standard
 
 TINY = 1e-300
@@ -92,7 +90,7 @@ class Fit(Saveable):
         some = evenly(self.smoother.P.shape[0], limit)
         P = arrays.take(self.smoother.P, some, axis=0)
         points = arrays.to_numpy(arrays.take(self.own_points("conformalize"), some, axis=0))
-        right = self.smoother.P if self.gathered is None else self._along(self.gathered)
+        right = self.right if self.intercept else self.right[:, 1:]  # without the ones
         W = arrays.to_numpy(P * (self.smoother.shrink(self.reg) / self.smoother.n) @ right.T)
         h = arrays.to_numpy(self.smoother.leverage(self.reg, P))
         if self.gathered is None:
@@ -120,10 +118,6 @@ class Fit(Saveable):
         """The score with other parameters."""
         cells = None if self.gathered is None else (self.points, self.gathered)
         return DensityScore.on(smoother, self.own_points(what), kernel, cells, self.exact)
-
-    def _along(self, sums: Array) -> Array:
-        """Sums in cells, their counts left out where the rows have no ones."""
-        return sums if self.intercept else sums[:, 1:]
 
     @cached_property
     def right(self) -> Array:

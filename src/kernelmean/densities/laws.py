@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from typing import overload
+from functools import cached_property, wraps
+from inspect import signature
+from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_points,
-    check_columns,
-    check_count,
-    check_level,
-    generator,
-)
-from ..core.interval import Interval
+from ..core import arrays, checks
+from ..core.checks import Array
+from ..core.interval import Interval, of_ends
+from ..core.interval import ends as parts_of
 from ..core.labels import Labels
 from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
-from ..embedding.move import Move
-from ..embedding.wide import Wide
+from ..embedding.move import Move, Wide
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
@@ -77,12 +71,7 @@ class MovedLaws(Saveable, Law):
     def __len__(self) -> int:
         return len(self._embedding)
 
-    @overload
-    def __getitem__(self, index: int) -> MeanEmbedding: ...
-    @overload
-    def __getitem__(self, index: slice | list[int] | np.ndarray) -> MovedLaws: ...
-
-    def __getitem__(self, index):
+    def __getitem__(self, index) -> Any:
         """One of the laws, a `MovedLaw` on points of its own; or a smaller batch."""
         chosen = np.arange(len(self))[index].tolist()
         if isinstance(chosen, int):
@@ -141,7 +130,7 @@ class MovedLaws(Saveable, Law):
         if self._d > 1:
             raise ValueError(f"y has {self._d} columns; regions are for one column")
         (line,) = self._lines()
-        return line.regions(check_level(level))
+        return line.regions(checks.check_level(level))
 
     def mode(self) -> Array:
         if self._d > 1:
@@ -151,8 +140,8 @@ class MovedLaws(Saveable, Law):
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d): by inversion in one column, otherwise by rejection."""
-        check_count(n, "n")
-        rng = generator(random_state)
+        checks.check_count(n, "n")
+        rng = checks.generator(random_state)
         if self._d > 1:
             draws = arrays.to_numpy(self._kernels.sample(n, rng))
             draws = draws if self.wide is None else self.wide.replace_some(draws, rng)
@@ -198,7 +187,7 @@ class MovedLaws(Saveable, Law):
         Y = self.rows(Y)
         return self._like(self._log_density(Y, *self._pairs(Y)))
 
-    def cdf(self, Y, paired: bool) -> Array:
+    def cdf(self, Y, paired: bool = False) -> Array:
         """Distribution functions per column: of law b at row b, (m, d), or at all, (m, k, d)."""
         Y = self.rows(Y)
         columns = [
@@ -220,8 +209,8 @@ class MovedLaws(Saveable, Law):
 
     def rows(self, Y) -> np.ndarray:
         """Rows of finite numbers with as many columns as the points, as NumPy array."""
-        Y = arrays.to_numpy(as_points(Y, "Y"))
-        check_columns(Y, self._d, "Y", "the training y")
+        Y = arrays.to_numpy(checks.as_points(Y, "Y"))
+        checks.check_columns(Y, self._d, "Y", "the training y")
         return Y
 
     def _like(self, values: np.ndarray) -> Array:
@@ -378,37 +367,25 @@ class MovedLaw(MeanEmbedding):
     def tilted(self, factor: Callable) -> MeanEmbedding:
         return self._laws.tilted(factor)[0]
 
-    def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
-        own = _own(bandwidth) and not signed
-        return self._laws.density(Y)[0, ...] if own else super().density(Y, bandwidth, signed)
-
-    def log_density(self, Y, bandwidth=None) -> Array:
-        own = _own(bandwidth)
-        return self._laws.log_density(Y)[0, ...] if own else super().log_density(Y, bandwidth)
-
-    def cdf(self, Y, bandwidth="own") -> Array:
-        return self._laws.cdf(Y, False)[0, ...] if _own(bandwidth) else super().cdf(Y, bandwidth)
-
-    def quantile(self, q, bandwidth="own") -> Array:
-        return self._laws.quantile(q)[0, ...] if _own(bandwidth) else super().quantile(q, bandwidth)
-
-    def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
-        if _own(bandwidth):
-            return Interval(*(end[0, ...] for end in self._laws.interval(level, kind)))
-        return super().interval(level, bandwidth, kind)
-
-    def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
-        return self._laws.region(level)[0] if _own(bandwidth) else super().region(level, bandwidth)
-
-    def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
-        if _own(bandwidth):
-            return self._laws.sample(n, random_state)[0, ...]
-        return super().sample(n, random_state, bandwidth)
-
     def mode(self, n_starts: int = 10) -> Array:
         return self._laws.mode()[0, ...]
 
 
-def _own(bandwidth) -> bool:
-    """Whether it is the law's own that is meant."""
-    return bandwidth is None or (isinstance(bandwidth, str) and bandwidth == "own")
+def _of_batch(verb: Callable) -> Callable:
+    """A verb of an embedding that its batch answers, unless it is of another bandwidth."""
+
+    @wraps(verb)
+    def answer(self, *args, **kwargs):
+        given = signature(verb).bind(self, *args, **kwargs).arguments
+        signed, width = given.pop("signed", False), given.pop("bandwidth", None)
+        if signed or not (width is None or isinstance(width, str)):
+            return verb(self, *args, **kwargs)
+        checks.check_choice("own" if width is None else width, "bandwidth", ["own"])
+        found = parts_of(getattr(given.pop("self")._laws, verb.__name__)(**given))
+        return of_ends([part[0] if isinstance(part, list) else part[0, ...] for part in found])
+
+    return answer
+
+
+for verb in ("density", "log_density", "cdf", "quantile", "interval", "region", "sample"):
+    setattr(MovedLaw, verb, _of_batch(getattr(MeanEmbedding, verb)))

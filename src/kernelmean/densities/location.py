@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from ..core import arrays
 from ..core.checks import Array, hushed
-from ..core.minimise import descend, minimise_log10
+from ..core.minimise import descend, mean_and_error, minimise_log10
 from ..core.moments import Moments
 from ..core.rows import Rows
 from ..core.saving import Saveable
-from ..embedding.bend import Bend
+from ..embedding.move import Bend
 from ..features.base import FeatureMap
 from ..kernels import Kernel
 from ..regression.lengthscales import (
@@ -77,10 +78,9 @@ class Beyond(Saveable):
         """From the training rows and m there."""
         rows, m = arrays.to_numpy(X), arrays.to_numpy(fitted)
         m = m if bend is None else bend.back(m)
-        centre, spread = rows.mean(axis=0), rows.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
-        standard = (rows - centre) / spread
-        slope = np.linalg.lstsq(standard, m - m.mean(axis=0), rcond=HARDLY)[0] / spread[:, None]
+        line, centre = Slopes.of(rows), rows.mean(axis=0)
+        slope = np.linalg.lstsq(line(rows), m - m.mean(axis=0), rcond=HARDLY)[0]
+        slope = line.factor[:, None] * slope
         off = m - (rows - centre) @ slope
         ends = arrays.like(off.min(axis=0), X), arrays.like(off.max(axis=0), X)
         box, middle, slope = Support.of(X), arrays.like(centre, X), arrays.like(slope, X)
@@ -96,21 +96,6 @@ class Beyond(Saveable):
         off = arrays.namespace(X).clip(off, self.low, self.high)
         m = off + (X - self.centre) @ self.slope
         return m if self.bend is None else arrays.like(self.bend(arrays.to_numpy(m)), m)
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Coordinates (line(x), φ(x))."""
-
-    line: Slopes
-    features: FeatureMap
-
-    @property
-    def rank_(self) -> int:
-        return self.features.rank_ + len(self.line.mean)
-
-    def transform(self, X) -> Array:
-        return arrays.namespace(X).concat([self.line(X), self.features.transform(X)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -190,37 +175,37 @@ class Location(Saveable):
         line = Slopes.of(arrays.to_numpy(X), size)
         with hushed():  # a rank that is used up loses nothing but precision
             Phi = features.fit_transform(X, kernel)
-        both = Beside(line, features)
         Phi = arrays.namespace(X).concat([line(X), Phi], axis=1)
         w = None if weights is None else weights(X)
         if rows is None:
             smoother = Smoother.of(Phi, True, w)
             means = smoother.P.T @ weighed(Y, w) / smoother.n
         else:
-            every = rows.in_slices(_moments, both.rank_, both, bend, weights)
+            every = rows.in_slices(_moments, Phi.shape[1], line, features, bend, weights)
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
-        scale, squares = arrays.namespace(Y).std(Y, axis=0), weighed(smoother.P**2, w)
+        xp, n, squares = arrays.namespace(Y), Y.shape[0], weighed(smoother.P**2, w)
+        scale = xp.std(Y, axis=0)
 
-        def residuals(reg: float) -> Array:
-            fitted = smoother.P @ (smoother.shrink(reg)[:, None] * means)
-            left = arrays.at_least(1.0 - squares @ smoother.shrink(reg) / smoother.n, 1e-10)
-            return (Y - fitted) / left[:, None]
+        def left_out(reg: float) -> tuple[Array, Array, Array]:
+            """m at the rows, what it leaves of each without its own, and the leverages."""
+            shrink = smoother.shrink(reg)
+            fitted, h = smoother.P @ (shrink[:, None] * means), squares @ shrink / smoother.n
+            return fitted, (Y - fitted) / arrays.at_least(1.0 - h, 1e-10)[:, None], h
 
         def loss(reg: float) -> float:
-            return float(arrays.namespace(Y).mean(weighed((residuals(reg) / scale) ** 2, w)))
+            return float(xp.mean(weighed((left_out(reg)[1] / scale) ** 2, w)))
 
         reg = minimise_log10(loss, *REG_DECADES)[0] if reg is None else reg
         solved = smoother.shrink(reg)[:, None] * means
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
-        left = residuals(reg)
-        fitted = smoother.P @ solved
-        beyond = Beyond.of(X, features.kernel_, fitted, bend)
-        explains = _explains(Y, left, scale)
+        fitted, left, h = left_out(reg)
+        around = (Y - xp.mean(Y, axis=0)) * (n / (n - 1))
+        explains = clearly(xp.sum((around / scale) ** 2 - (left / scale) ** 2, axis=1))
         return cls(
-            line, features, intercept, coef, reg, loss(reg), left, explains, beyond,
-            smoother.alone(), doubt(squares @ (smoother.shrink(reg) / smoother.n)), weights,
+            line, features, intercept, coef, reg, loss(reg), left, explains,
+            Beyond.of(X, features.kernel_, fitted, bend), smoother.alone(), doubt(h), weights,
         )  # fmt: skip
 
     @property
@@ -234,9 +219,8 @@ class Location(Saveable):
 
     def within(self, support: Support) -> Location:
         """The same where data are elsewhere too."""
-        if self.beyond is None:
-            return self
-        return replace(self, beyond=replace(self.beyond, support=support))
+        beyond: Any = self.beyond
+        return replace(self, beyond=replace(beyond, support=support))
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
@@ -259,15 +243,20 @@ class Location(Saveable):
 
     def coordinates(self, X) -> Array:
         """(line(x), φ(x)), (m, r)."""
-        return Beside(self.line, self.features).transform(X)
+        return beside(self.line, self.features, X)
 
     def _learned(self, X) -> Array:
         return self.intercept + self.coordinates(X) @ self.coef
 
 
-def _moments(X, Y, both: Beside, bend: Bend | None, weights: Weights | None) -> Moments:
+def beside(line: Slopes, features: FeatureMap, X) -> Array:
+    """(line(x), φ(x)), (m, r)."""
+    return arrays.namespace(X).concat([line(X), features.transform(X)], axis=1)
+
+
+def _moments(X, Y, line: Slopes, features: FeatureMap, bend: Bend | None, weights) -> Moments:
     """Of coordinates and outcomes of rows; their number is the sum of the weights."""
-    Phi, Y = both.transform(X), Y if bend is None else bend.transform(Y)
+    Phi, Y = beside(line, features, X), Y if bend is None else bend(Y)
     if weights is None:
         return Moments("x", "xx", "xy", "y").add(x=Phi, y=Y)
     xp, w = arrays.namespace(Phi), weights(X)
@@ -281,11 +270,10 @@ def doubt(leverage: Array) -> Array:
     return -0.5 * arrays.namespace(leverage).log(arrays.at_least(1.0 - leverage, 1e-10))
 
 
-def _explains(Y, residuals, scale) -> bool:
-    xp, n = arrays.namespace(Y), Y.shape[0]
-    around_mean = (Y - xp.mean(Y, axis=0)) * (n / (n - 1))
-    gain = xp.sum((around_mean / scale) ** 2 - (residuals / scale) ** 2, axis=1)
-    return float(xp.mean(gain)) > float(xp.std(gain)) / n**0.5
+def clearly(gain) -> bool:
+    """Whether a mean is above zero by more than its standard error."""
+    mean, error = mean_and_error(arrays.to_numpy(gain))
+    return mean > error
 
 
 class LocationSearch:

@@ -15,8 +15,7 @@ from ..core.minimise import largest, minimise_log10
 from ..core.moments import evenly
 from ..core.rows import Rows
 from ..core.stages import stage
-from ..embedding.bend import Bend
-from ..embedding.wide import MOST, Wide
+from ..embedding.move import MOST, Bend, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
 from ..features.landmarks import Exact, Nystroem
@@ -31,11 +30,11 @@ from .embedded_density import EmbeddedDensity
 from .fit import TINY, Fit, longest
 from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .rival import gain, linear_normal
-from .score import DensityScore
-from .search import DRAFT_RANK, ROUGH_MASS, DensitySearch
+from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
 from .standard import EvidenceSearch, Standard, clearly, log_sizes
 
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
+SPARE = 12  # rows beyond the columns, below which where laws lie is not learned apart
 REGS = (-9.0, 2.0)  # of log10 λ
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
@@ -117,8 +116,10 @@ class Plan:
     def _around(self, X: np.ndarray, Y: np.ndarray) -> Draft | None:
         """Around a mean, and as wide as x says if rows left out are clearly likelier so.
 
-        None where that is up for choice and the mean explains nothing.
+        None where that is up for choice and the mean explains nothing, or rows are too few to say.
         """
+        if self.choice and len(X) < X.shape[1] + SPARE:
+            return None
         line = self._seek_location(X, Y)
         location = self._mean(X, Y, line)
         if self.choice and not location.explains:
@@ -131,7 +132,7 @@ class Plan:
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
-        search = self._further(draft.search, X, arrays.to_numpy(standard.residuals))
+        search = draft.search.further(X, arrays.to_numpy(standard.residuals))
         wider = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1))
         return wider if clearly(wider.log_densities - draft.log_densities) else draft
 
@@ -195,14 +196,8 @@ class Plan:
         line = draft.line and self._seek_location(X, Y, draft.line, draft.weights)
         location = self._learned(X, Y, line, draft.sizes, None)
         points = Y if location is None else arrays.to_numpy(location.residuals)
-        search = self._further(draft.search, X, points)
+        search = draft.search.further(X, points)
         return Draft(search, line, draft.sizes, location=location)
-
-    @staticmethod
-    def _further(search: DensitySearch, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
-        search = search.on(X, Y)
-        search.finish()
-        return search
 
     @staticmethod
     def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
@@ -211,15 +206,12 @@ class Plan:
         some = evenly(len(X), max(rows, 2 * ROWS_PER_SCALE * X.shape[1]))
         return X[some], spread_ties(Y[some])
 
-    def _all_searched(self, X, Y) -> bool:
-        """Whether the last search was of these rows as they are."""
-        return arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
-
     @stage("all rows")
     def finish(self, draft: Draft, X, Y, rows: Rows | None = None) -> Fit:
         """With the parameters of the draft and all rows: X and Y, or `rows` that have them."""
         location: Any = draft.location
-        if location is None or rows is not None or not self._all_searched(X, Y):
+        searched = arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
+        if location is None or rows is not None or not searched:  # of these rows as they are
             location = self._learned(X, Y, draft.line, draft.sizes, rows)
         points = Y if location is None else frozen(location.residuals)
         scales = draft.search.scales

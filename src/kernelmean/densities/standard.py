@@ -10,14 +10,13 @@ import scipy.linalg
 
 from ..core import arrays
 from ..core.checks import Array
-from ..core.minimise import mean_and_error
 from ..core.saving import Saveable
 from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel
 from ..regression.lengthscales import evidence_loss
 from ..regression.smoother import Smoother
 from ..regression.support import Support
-from .location import TUNED_RANK, Location, LocationSearch, Weights
+from .location import TUNED_RANK, Location, LocationSearch, Weights, clearly
 
 SMALLEST = 0.02  # quantile of |y − m(x)| below which its logarithm is that of the quantile
 STEP = (-0.5, 1.5)  # of log s: in normal samples the mean of (r²/s² − 1)/2 is zero
@@ -62,12 +61,6 @@ def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None
     none, off = 0.0 * found.coef, (Y - mean) * (n / (n - 1))
     found = replace(found, intercept=mean, coef=none, residuals=off, beyond=None)
     return replace(found, smoother=None, doubt=np.zeros(n))
-
-
-def clearly(gain: np.ndarray) -> bool:
-    """Whether a mean is above zero by more than its standard error."""
-    mean, error = mean_and_error(gain)
-    return mean > error
 
 
 def log_sizes(off: np.ndarray) -> np.ndarray:

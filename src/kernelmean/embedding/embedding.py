@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_floats,
-    as_points,
-    as_vector,
-    check_choice,
-    check_columns,
-    check_finite,
-    check_lengths,
-    check_library,
-    column_names,
-    frozen,
-    warn_caller,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels, law_frame
+from ..core.old_names import attribute
 from ..kernels import Kernel, as_kernel, fitted_kernel
-from . import preimage, recovery
+from . import positive_part, recovery
+from .line import Line, ends, quantiles
 from .scored import Scored
 from .weighted import WeightedPoints
 
 Width = float | Sequence[float] | None
 UNNAMED = Labels()
+TAIL = 0.159  # of a normal law, beyond a standard deviation
 
 
 class MeanEmbedding(Scored, WeightedPoints):
@@ -65,7 +56,7 @@ class MeanEmbedding(Scored, WeightedPoints):
     _asked: Kernel | None = None  # the kernel before its lengthscale was chosen from the points
 
     def __init__(self, points, weights=None, kernel="gaussian"):
-        rows, names = frozen(as_points(points, "points")), column_names(points)
+        rows, names = checks.frozen(checks.as_points(points, "points")), checks.column_names(points)
         asked = as_kernel(kernel).bind(names)
         kernel = fitted_kernel(asked, rows, argument="points")
         n = rows.shape[0]
@@ -73,7 +64,7 @@ class MeanEmbedding(Scored, WeightedPoints):
             xp, device = arrays.namespace(rows), getattr(rows, "device", None)
             weights = xp.full((n,), 1.0 / n, dtype=xp.float64, device=device)
         weights = _check_weights(weights, n)
-        check_library(weights, rows, "weights", "the points")
+        checks.check_library(weights, rows, "weights", "the points")
         super().__init__(rows, weights, None, kernel)
         self._labels = UNNAMED if names is None else Labels(tuple(names))
         self._asked = None if asked == kernel else asked
@@ -199,13 +190,13 @@ class MeanEmbedding(Scored, WeightedPoints):
         -------
         array of shape () or (k,); for a batch (batch,) or (batch, k)
         """
-        values = as_floats(f(self._points), "f(points)")
+        values = checks.as_floats(f(self._points), "f(points)")
         n = self._points.shape[0]
         if values.ndim not in (1, 2) or values.shape[0] != n:
             raise ValueError(
                 f"f returned shape {tuple(values.shape)} for {n} points; (n,) or (n, k) is needed"
             )
-        check_finite(values, "f(points)")
+        checks.check_finite(values, "f(points)")
         return self.apply_weights(values)
 
     def mean(self) -> Array:
@@ -216,27 +207,33 @@ class MeanEmbedding(Scored, WeightedPoints):
     def cov(self) -> Array:
         """Σ_i w_i (x_i − m)(x_i − m)ᵀ / Σ_i w_i, negative eigenvalues set to zero.
 
+        Weights of both signs can leave a column a variance of zero, or less, where the law is wide:
+        then it is that of half the distance between the 16% and 84% quantiles. And where quantiles
+        are not smoothed it is at least .32 of that: no law with these has a smaller one.
+
         Shape (d, d) or (batch, d, d).
         """
-        return recovery.covariance(self.normalised())
+        xp, C = arrays.namespace(self._points), recovery.covariance(self.normalised())
+        variance = xp.linalg.diagonal(C)
+        share = (
+            2 * TAIL
+            if self._width("own") == 0.0 and positive_part.is_signed(self.members())
+            else 0.0
+        )
+        if share == 0.0 and bool(xp.all(variance > 0)):
+            return C
+        low, high = (self.quantile(q) for q in (TAIL, 1 - TAIL))
+        square = (0.5 * (high - low)) ** 2
+        least = xp.where(variance > 0, share * square, square)
+        more = arrays.at_least(least - variance, 0.0)
+        return C + more[..., None] * arrays.like(np.eye(more.shape[-1]), C)
 
-    def covariance(self) -> Array:
-        """The old name of `cov`."""
-        warn_caller("covariance is now cov", FutureWarning)
-        return self.cov()
+    covariance = attribute("covariance", "cov")
 
     def std(self) -> Array:
-        """Standard deviation of every column, √diag(cov), shape (d,) or (batch, d).
-
-        Weights of both signs can leave a variance of zero, or less, where the law is wide: half the
-        distance between the 16% and 84% quantiles takes its place.
-        """
+        """Standard deviation of every column, √diag(cov), shape (d,) or (batch, d)."""
         xp = arrays.namespace(self._points)
-        spread = xp.sqrt(xp.linalg.diagonal(self.cov()))
-        if bool(xp.all(spread > 0)):
-            return spread
-        low, high = (self.quantile(q) for q in (0.159, 0.841))
-        return xp.where(spread > 0, spread, 0.5 * (high - low))
+        return xp.sqrt(xp.linalg.diagonal(self.cov()))
 
     def probability(self, event: Callable) -> Array:
         """P(event) = Σ_i w_i 1{x_i in the event} / Σ_i w_i, kept within [0, 1].
@@ -295,7 +292,14 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> m.density([-1.0, 3.0], bandwidth=0.5).round(4)
         array([0.1299, 0.    ])
         """
-        return recovery.density(self._proper(), Y, self._width(bandwidth), signed)
+        m, width = self._smoothed(bandwidth)
+        q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, width))
+        if signed or not positive_part.is_signed(m.members()):
+            return q
+        xp = arrays.namespace(q)
+        total = m.total() + self._like(positive_part.negative_mass(m.members(), width)[0])
+        total = xp.where(total > 0, total, 1.0)
+        return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
 
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the positive part is zero, shape (m,) or (batch, m).
@@ -305,7 +309,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         Y, bandwidth
             As for `density`.
         """
-        return recovery.log_density(self._proper(), Y, self._width(bandwidth))
+        p = self.density(Y, bandwidth)
+        with np.errstate(divide="ignore"):
+            return arrays.namespace(p).log(arrays.at_least(p, 0.0))  # weights may round below zero
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
@@ -335,7 +341,9 @@ class MeanEmbedding(Scored, WeightedPoints):
             If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N), or
             over what is asked.
         """
-        return recovery.negative_mass(self._proper(), self._width(bandwidth), error)
+        m, width = self._smoothed(bandwidth)
+        mass, rough = map(self._like, positive_part.negative_mass(m.members(), width, error))
+        return mass, rough
 
     def cdf(self, Y, bandwidth="own") -> Array:
         """Distribution function of each column at the rows of Y.
@@ -362,7 +370,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> m.cdf([0.0, 0.5, 1.0], bandwidth=0.5)[:, 0].round(4)
         array([0.1421, 0.3292, 0.6193])
         """
-        return recovery.cdf(self._proper(), Y, self._width(bandwidth))
+        Y = arrays.to_numpy(self.checked(Y))
+        found = [line.cdf(y) for line, y in zip(self._lines(bandwidth), Y.T, strict=True)]
+        return self._like(np.stack(found, axis=-1))
 
     def quantile(self, q, bandwidth="own") -> Array:
         """Quantiles of each column: where the distribution function reaches `q`.
@@ -388,7 +398,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         Chernozhukov, Fernández-Val, Galichon (2010), Quantile and probability curves without
         crossing.
         """
-        return recovery.quantile(self._proper(), q, self._width(bandwidth))
+        return self._like(quantiles(self._lines(bandwidth), q))
 
     def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
         """Interval of each column that holds the probability `level`.
@@ -407,7 +417,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
-        return recovery.interval(self._proper(), level, self._width(bandwidth), kind)
+        return Interval.between(self._like(ends(self._lines(bandwidth), level, kind)))
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
@@ -435,7 +445,13 @@ class MeanEmbedding(Scored, WeightedPoints):
         array([[-0.641,  0.641],
                [ 4.359,  5.641]])
         """
-        return recovery.region(self._proper(), level, self._width(bandwidth))
+        checks.check_level(level)
+        d = self._points.shape[1]
+        if d != 1:
+            raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
+        (line,) = self._lines(bandwidth)
+        found = [arrays.like(pieces, self._points) for pieces in line.regions(level)]
+        return found if self.batch is not None else found[0]
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         """Draws from the `density`.
@@ -466,7 +482,12 @@ class MeanEmbedding(Scored, WeightedPoints):
         ----------
         Spiteri (2023), Lemma 4.7, corrected (MATH §12).
         """
-        return recovery.sample(self._proper(), n, random_state, self._width(bandwidth))
+        checks.check_count(n, "n")
+        rng, (m, width) = checks.generator(random_state), self._smoothed(bandwidth)
+        every = m.members()
+        if positive_part.has_line(every) and positive_part.is_signed(every):
+            return self._like(Line(every, width).sample(n, rng)[:, :, None])
+        return self._like(positive_part.rejection(every, m.kernel.smoothing(width), n, rng))
 
     def mode(self, n_starts: int = 10) -> Array:
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
@@ -479,8 +500,14 @@ class MeanEmbedding(Scored, WeightedPoints):
         `Periodic`, `Rotation` and `Frobenius(rotations=True)` it stays on the circle or among
         rotations.
         """
-        m = self if self._bandwidth is None else self._proper()
-        return recovery.mode(m, n_starts, self._bandwidth)
+        checks.check_count(n_starts, "n_starts")
+        if self._bandwidth is None:
+            return recovery.preimage(self, n_starts)
+        m = self._proper()
+        if positive_part.has_line(m):
+            (line,) = self._lines(self._bandwidth)
+            return self._like(line.mode()[:, None])
+        return recovery.preimage(m.altered(_kernel=m.kernel.smoothing(m.bandwidth)), n_starts)
 
     def to_frame(self, level: float = 0.95):
         """A pandas DataFrame, a row for each law: mean, std and interval of every column.
@@ -503,7 +530,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         ----------
         Chen, Welling, Smola (2010), Super-samples from kernel herding.
         """
-        return preimage.herd(self, n)
+        return recovery.herd(self, n)
 
     # ------------------------------------------------------------ geometry
 
@@ -549,9 +576,22 @@ class MeanEmbedding(Scored, WeightedPoints):
     def _width(self, bandwidth) -> Width:
         """The bandwidth meant: None and "own" are the one carried, if there is one."""
         if isinstance(bandwidth, str):
-            check_choice(bandwidth, "bandwidth", ["own"])
+            checks.check_choice(bandwidth, "bandwidth", ["own"])
             return 0.0 if self._bandwidth is None or self._steps else self._bandwidth
         return self._bandwidth if bandwidth is None else bandwidth
+
+    def _smoothed(self, bandwidth) -> tuple[MeanEmbedding, Any]:
+        """Of sum one, with the kernel of densities; and the bandwidth of these."""
+        m, width = self._proper(), self._width(bandwidth)
+        return m, recovery.default_bandwidth(m) if width is None else width
+
+    def _lines(self, bandwidth) -> Iterator[Any]:
+        """The distributions of each column."""
+        return recovery.lines(self._proper(), self._width(bandwidth))
+
+    def _like(self, values: np.ndarray) -> Array:
+        """Answers of a batch as this one's, in its library."""
+        return arrays.like(values if self.batch is not None else values[0], self._points)
 
     def _proper(self) -> MeanEmbedding:
         """Of sum one, with the kernel of densities."""
@@ -569,8 +609,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         """Both with the kernel of either, or, if they asked for the same, with that of both."""
         if not isinstance(other, MeanEmbedding):
             raise ValueError(f"other is {type(other).__name__}; a MeanEmbedding is needed")
-        check_columns(other.points, self._points.shape[1], "other", "this embedding")
-        check_library(other.points, self._points, "other", "the points of this embedding")
+        checks.check_columns(other.points, self._points.shape[1], "other", "this embedding")
+        checks.check_library(other.points, self._points, "other", "the points of this embedding")
         if self._kernel == other._kernel:
             return self, other
         if self._asked is None or self._asked != other._asked:
@@ -585,17 +625,17 @@ class MeanEmbedding(Scored, WeightedPoints):
 
 
 def _check_weights(weights, n: int) -> Array:
-    weights = as_floats(weights, "weights")
+    weights = checks.as_floats(weights, "weights")
     if weights.ndim not in (1, 2):
         raise ValueError(f"weights has shape {tuple(weights.shape)}; (n,) or (batch, n) is needed")
-    check_lengths(n, weights.shape[-1], "points", "weights")
-    check_finite(weights, "weights")
-    return frozen(weights)
+    checks.check_lengths(n, weights.shape[-1], "points", "weights")
+    checks.check_finite(weights, "weights")
+    return checks.frozen(weights)
 
 
 def tilts(factor: Callable, points) -> Array:
     """Checked values of a factor at the rows of points."""
-    values = as_vector(factor(points), "factor(points)", n=points.shape[0])
+    values = checks.as_vector(factor(points), "factor(points)", n=points.shape[0])
     if bool(arrays.namespace(values).any(values < 0)):
         raise ValueError("factor(points) has negative numbers; a density has none")
     return values
@@ -604,6 +644,6 @@ def tilts(factor: Callable, points) -> Array:
 def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
     """An embedding as it is, or samples as one with equal weights; in `d` columns like `where`."""
     if not isinstance(m, MeanEmbedding):
-        m = MeanEmbedding(as_points(m, name), kernel=kernel)
-    check_columns(m.points, d, name, where)
+        m = MeanEmbedding(checks.as_points(m, name), kernel=kernel)
+    checks.check_columns(m.points, d, name, where)
     return m

@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .move import Move
-from .wide import Wide
+from .move import Move, Wide
 
 STEPS = 60  # of bisection: to the last bit of a float
 BRACKETS = 4  # nodes around which the shortest interval is sought: kernels may have kinks

@@ -18,9 +18,8 @@ from ..core.moments import BLOCK_FLOATS, evenly
 from ..core.threads import side_by_side
 from ..kernels import Gaussian, Kernel
 from .gridded import Gridded, divisor
-from .move import Move
+from .move import Move, Wide
 from .weighted import WeightedPoints
-from .wide import Wide
 
 T = TypeVar("T")
 STILL = Move()
@@ -121,12 +120,6 @@ class Line:
     def shortest(self, level: float) -> np.ndarray:
         """Ends (batch, 2) of the narrowest interval of mass `level`."""
         return self._points(lambda cells: cells.shortest(level))
-
-    def threshold(self, level: float) -> np.ndarray:
-        """The height c at which {y : p(y) ≥ c} has mass `level`, (batch,)."""
-        return self._each(
-            self._own, lambda cells: cells.threshold(level) / divisor(cells.whole[:, 0])
-        )
 
     def regions(self, level: float) -> list[np.ndarray]:
         """{y : p(y) ≥ c} of mass `level`: disjoint intervals (k, 2) for each member."""

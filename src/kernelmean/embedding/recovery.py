@@ -1,7 +1,4 @@
-"""From embeddings back to points and numbers.
-
-Moments, densities, quantiles, regions, samples, preimage, herding.
-"""
+"""From embeddings back to points and numbers: covariance, bandwidth, columns, preimage, herding."""
 
 from __future__ import annotations
 
@@ -10,19 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    check_count,
-    check_level,
-    check_positive,
-    generator,
-)
-from ..core.interval import Interval
-from ..core.moments import normal_bandwidth
-from . import positive_part, preimage
-from .line import Line, ends, quantiles
+from ..core import arrays, checks
+from ..core.checks import Array
+from ..core.moments import block_rows, normal_bandwidth, row_blocks
+from ..kernels import Kernel
+from .line import Line, quantiles
 from .weighted import WeightedPoints
+
+FIXED_POINT_STEPS = 200
+MODE_FLOATS = 2**20  # entries of the Gram matrix between starts and points, at a time
 
 
 def covariance(m: WeightedPoints) -> Array:
@@ -45,67 +38,22 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     The spread is half the distance between the 16% and 84% quantiles: weights of both signs can
     leave a variance of zero, or less, where the distribution is wide.
     """
-    m = m.normalised()
-    m = m if m.batch is None else m[slice(0, min(100, m.batch))]  # which stand for all
-    d = m.points.shape[1]
-    low, high = (arrays.to_numpy(quantile(m, q)) for q in (0.159, 0.841))
-    effective = 1.0 / np.maximum((arrays.to_numpy(m.weights) ** 2).sum(-1), np.finfo(float).tiny)
-    effective = np.clip(effective, 1.0, m.points.shape[0])[..., None]
-    points, lifted = arrays.to_numpy(m.points), arrays.to_numpy(m.kernel.lift(m.points))
-    around = m.kernel.spread_of(0.5 * (high - low), arrays.to_numpy(m.weights) @ lifted)
-    rule = np.atleast_2d(normal_bandwidth(effective, d) * around)
+    m = m.normalised().members()
+    m = m[slice(0, 100)]  # which stand for all
+    n, d = m.points.shape
+    low, high = (quantiles(lines(m, 0.0), q) for q in (0.159, 0.841))
+    effective = 1.0 / np.maximum((m.weights**2).sum(-1), np.finfo(float).tiny)
+    effective = np.clip(effective, 1.0, n)[:, None]
+    lifted = arrays.to_numpy(m.kernel.lift(m.points))
+    around = m.kernel.spread_of(0.5 * (high - low), m.weights @ lifted)
+    rule = normal_bandwidth(effective, d) * around
     # an embedding with no spread left is narrow, but not of width zero
-    spread = m.kernel.spread_of(points.std(axis=0), lifted.mean(axis=0))
+    spread = m.kernel.spread_of(m.points.std(axis=0), lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
 
-def density(m: WeightedPoints, Y, bandwidth, signed: bool) -> Array:
-    """Density of a normalised embedding, or of its positive part made to integrate to one."""
-    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, bandwidth))
-    if signed or not positive_part.is_signed(m.members()):
-        return q
-    xp = arrays.namespace(q)
-    total = m.total() + negative_mass(m, bandwidth)[0]
-    total = xp.where(total > 0, total, 1.0)
-    return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
-
-
-def log_density(m: WeightedPoints, Y, bandwidth) -> Array:
-    """Logarithm of the density, −inf where that is zero."""
-    p = density(m, Y, bandwidth, signed=False)
-    with np.errstate(divide="ignore"):
-        return arrays.namespace(p).log(arrays.at_least(p, 0.0))  # weights may round below zero
-
-
-def negative_mass(
-    m: WeightedPoints, bandwidth, aim: float = positive_part.MASS_ERROR
-) -> tuple[Array, Array]:
-    """∫ max(−q, 0) of a normalised embedding, and its standard error."""
-    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    both = positive_part.negative_mass(m.members(), bandwidth, aim)
-    mass, error = (arrays.like(a if m.batch is not None else a[0], m.points) for a in both)
-    return mass, error
-
-
-def cdf(m: WeightedPoints, Y, bandwidth) -> Array:
-    """Distribution functions per column of a normalised embedding."""
-    Y = arrays.to_numpy(m.checked(Y))
-    found = [line.cdf(y) for line, y in zip(_lines(m, bandwidth), Y.T, strict=True)]
-    return _returned(m, np.stack(found, axis=-1))
-
-
-def quantile(m: WeightedPoints, q, bandwidth=0.0) -> Array:
-    """Quantiles per column of a normalised embedding."""
-    return _returned(m, quantiles(_lines(m, bandwidth), q))
-
-
-def _returned(m: WeightedPoints, values: np.ndarray) -> Array:
-    return arrays.like(values if m.batch is not None else values[0], m.points)
-
-
-def _lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
+def lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
     """The distributions of each column: a `Line`, or `_Steps` without a bandwidth."""
     every, d = m.members(), m.points.shape[1]
     for j, width in enumerate(_bandwidths(bandwidth, d)):
@@ -117,13 +65,12 @@ def _lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
-    if bandwidth is None or np.ndim(bandwidth) == 0:
-        one = None if bandwidth is None else check_positive(bandwidth, "bandwidth", zero=True)
-        return [one] * d
-    each = [check_positive(b, "bandwidth", zero=True) for b in np.asarray(bandwidth).tolist()]
+    one = bandwidth is None or np.ndim(bandwidth) == 0
+    given = [bandwidth] * d if one else np.asarray(bandwidth).tolist()
+    each = [b if b is None else checks.check_positive(b, "bandwidth", zero=True) for b in given]
     if len(each) != d:
         raise ValueError(f"bandwidth has {len(each)} entries; one number, or {d}, is needed")
-    return list(each)
+    return each
 
 
 class _Steps:
@@ -159,41 +106,94 @@ class _Steps:
     regions = shortest
 
 
-def interval(m: WeightedPoints, level: float, bandwidth, kind: str) -> Interval:
-    """Central or shortest interval per column of a normalised embedding."""
-    return Interval.between(_returned(m, ends(_lines(m, bandwidth), level, kind)))
+# ---------------------------------------------------------------- points that represent it
 
 
-def region(m: WeightedPoints, level: float, bandwidth) -> Array | list[Array]:
-    """Highest-density regions of a normalised embedding of one column."""
-    check_level(level)
-    d = m.points.shape[1]
-    if d != 1:
-        raise ValueError(f"the embedding has {d} columns; one is needed: take marginal(column)")
-    (line,) = _lines(m, bandwidth)
-    found = [arrays.like(ends, m.points) for ends in line.regions(level)]
-    return found if m.batch is not None else found[0]
+def preimage(m: WeightedPoints, n_starts: int) -> Array:
+    """The point nearest to each embedding in the RKHS."""
+    left, _ = m.factors
+    blocks = row_blocks(
+        left if m.batch is not None else left[None, :], rows=block_rows(m.points.shape[0])
+    )
+    parts = [_modes(m.reweighted(some), n_starts) for (some,) in blocks]
+    found = arrays.namespace(m.points).concat(parts)
+    return found if m.batch is not None else found[0, :]
 
 
-def mode(m: WeightedPoints, n_starts: int, bandwidth) -> Array:
-    """The point nearest to each embedding in the RKHS, of the bandwidth if one is given."""
-    check_count(n_starts, "n_starts")
-    if bandwidth is None:
-        return preimage.mode(m, n_starts)
-    if positive_part.has_line(m):
-        (line,) = _lines(m.normalised(), bandwidth)
-        return _returned(m, line.mode()[:, None])
-    return preimage.mode(m.altered(_kernel=m.kernel.smoothing(bandwidth)), n_starts)
+def _modes(m: WeightedPoints, n_starts: int) -> Array:
+    """Modes of as many members as there may be distances to all points in memory."""
+    xp, kernel = arrays.namespace(m.points), m.kernel
+    distance = kernel.diag_of(m.points)[None, :] - 2 * m(m.points)
+    nearest = xp.argsort(distance, axis=-1)[:, : min(n_starts, m.points.shape[0])]
+    if kernel.pull(m.points[:1, :], m.points[:1, :]) is None:
+        return kernel.project(xp.take(m.points, nearest[:, 0], axis=0))
+    rows = max(1, MODE_FLOATS // (m.points.shape[0] * nearest.shape[1]))
+    blocks = row_blocks(m.weights, nearest, rows=rows)
+    return xp.concat([_best(kernel, m.points, weights, near) for weights, near in blocks])
 
 
-def sample(m: WeightedPoints, n: int, random_state, bandwidth) -> Array:
-    """Draws from the positive part of a normalised embedding's density."""
-    check_count(n, "n")
-    rng = generator(random_state)
-    bandwidth = default_bandwidth(m) if bandwidth is None else bandwidth
-    every, kernel = m.members(), m.kernel.smoothing(bandwidth)
-    if positive_part.has_line(every) and positive_part.is_signed(every):
-        drawn = Line(every, bandwidth).sample(n, rng)[:, :, None]
-    else:
-        drawn = positive_part.rejection(every, kernel, n, rng)
-    return _returned(m, drawn)
+def _best(kernel: Kernel, points, weights, nearest) -> Array:
+    """For each row of `weights` the best of its starts and of the fixed points they lead to."""
+    xp = arrays.namespace(points)
+    starts = kernel.project(xp.take(points, xp.reshape(nearest, (-1,)), axis=0))
+    ends = _fixed_points(kernel, points, weights, starts)
+    # both are sorted by member, each with a row per start
+    scores = [_distances(kernel, points, weights, X) for X in (starts, ends)]
+    best = arrays.to_numpy(xp.argmin(xp.concat(scores, axis=1), axis=1))
+    both = [xp.reshape(X, (*nearest.shape, points.shape[1])) for X in (starts, ends)]
+    candidates = xp.reshape(xp.concat(both, axis=1), (-1, points.shape[1]))
+    return arrays.take(candidates, 2 * nearest.shape[1] * np.arange(len(best)) + best, axis=0)
+
+
+def _distances(kernel: Kernel, points, weights, X) -> Array:
+    """‖k(x, ·) − μ_b‖² up to the constant ‖μ_b‖², (batch, starts), each member at its own rows."""
+    xp = arrays.namespace(X)
+    K = xp.reshape(kernel.gram_of(X, points), (weights.shape[0], -1, points.shape[0]))
+    values = xp.reshape(K @ weights[:, :, None], (weights.shape[0], -1))
+    return xp.reshape(kernel.diag_of(X), values.shape) - 2 * values
+
+
+def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
+    """Iterate x ← Σ w_i g(x_i, x) x_i / Σ w_i g(x_i, x) from each row of X, all rows together.
+
+    On a manifold the sum is taken of the lifted points, and the quotient is their projection.
+    """
+    xp, lifted = arrays.namespace(X), kernel.lift(points)
+    rows = np.arange(X.shape[0])
+    member = rows // (X.shape[0] // weights.shape[0])
+    done = []
+    for _ in range(FIXED_POINT_STEPS):
+        G = kernel.pull(X, points) * arrays.take(weights, member[rows], axis=0)
+        new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
+        new = xp.where(xp.isfinite(new), new, X)
+        old, lift = kernel.lift(X), kernel.lift(new)
+        moving = xp.any(xp.abs(lift - old) > 1e-10 * (1 + xp.abs(old)), axis=1)
+        moving = arrays.to_numpy(moving)
+        stopped, left = np.flatnonzero(~moving), np.flatnonzero(moving)
+        done.append((rows[stopped], arrays.take(new, stopped, axis=0)))
+        rows, X = rows[left], arrays.take(new, left, axis=0)
+        if not len(rows):
+            break
+    done.append((rows, X))
+    order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
+    return arrays.take(xp.concat([found for _, found in done]), order, axis=0)
+
+
+def herd(m: WeightedPoints, n: int) -> Array:
+    """Kernel herding over the embedding's own points."""
+    checks.check_count(n, "n")
+    xp = arrays.namespace(m.points)
+    if m.batch is None:
+        return arrays.take(m.points, _herd_rows(m, n), axis=0)
+    return xp.stack([arrays.take(m.points, _herd_rows(m[i], n), axis=0) for i in range(len(m))])
+
+
+def _herd_rows(m: WeightedPoints, n: int) -> list[int]:
+    target = arrays.to_numpy(m(m.points))
+    chosen: list[int] = []
+    covered = np.zeros_like(target)  # Σ_s k(x_s, ·)
+    for t in range(n):
+        chosen.append(int(np.argmax(target - covered / (t + 1))))
+        latest = arrays.take(m.points, chosen[-1:], axis=0)
+        covered += arrays.to_numpy(m.kernel.gram_of(latest, m.points))[0]
+    return chosen

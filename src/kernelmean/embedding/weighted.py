@@ -8,14 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    check_column,
-    check_columns,
-    check_library,
-    warn_numerical,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..kernels import Kernel
@@ -124,7 +118,7 @@ class WeightedPoints(Saveable):
         """
         d = self._points.shape[1]
         asked = [columns] if np.ndim(columns) == 0 else list(columns)
-        chosen = [check_column(c, d, "columns") for c in asked]
+        chosen = [checks.check_column(c, d, "columns") for c in asked]
         if not chosen or len(set(chosen)) != len(chosen):
             raise ValueError(f"columns is {columns!r}; different column numbers are needed")
         points = arrays.take(self._points, chosen, axis=1)
@@ -155,7 +149,7 @@ class WeightedPoints(Saveable):
         total = self.total()
         lost = xp.abs(total) < 1e-12
         if bool(xp.any(lost)):
-            warn_numerical(
+            checks.warn_numerical(
                 "an embedding has weights that sum to zero, so it cannot be normalised; it is "
                 "left as it is",
             )
@@ -178,6 +172,6 @@ class WeightedPoints(Saveable):
     def checked(self, Y) -> Array:
         """Rows that may stand beside the points."""
         Y = self._kernel.checked(Y, "Y")
-        check_columns(Y, self._points.shape[1], "Y", "the embedding")
-        check_library(Y, self._points, "Y", "the points of the embedding")
+        checks.check_columns(Y, self._points.shape[1], "Y", "the embedding")
+        checks.check_library(Y, self._points, "Y", "the points of the embedding")
         return Y

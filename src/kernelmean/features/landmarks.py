@@ -22,7 +22,7 @@ from ..core.checks import (
     warn_numerical,
 )
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import block_rows, evenly, row_blocks
+from ..core.moments import Order, block_rows, evenly, row_blocks
 from ..core.rows import Rows
 from ..core.threads import side_by_side
 from ..kernels import Kernel
@@ -60,6 +60,11 @@ class Landmarks(FeatureMap):
         grams = (self.kernel_.gram_of(block, self.landmarks_) for (block,) in blocks)
         parts = [solves.times_transposed(K, inverse) for K in grams]
         return parts[0] if len(parts) == 1 else arrays.namespace(X).concat(parts)
+
+    def renumber(self, order: Order) -> None:
+        """Number the landmarks by the rows as they came, where those here were sorted."""
+        if self.indices_ is not None and order.numbers is not None:
+            self.indices_ = order.numbers[self.indices_]
 
     def derivative_of(self, X, column: int) -> Array:
         slopes = self.kernel_.derivative_of(X, self.landmarks_, column)

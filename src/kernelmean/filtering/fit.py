@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ..core import arrays, solves
 from ..core.checks import Array
@@ -26,13 +27,15 @@ from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut
-from .machine import Machine, readout
+from .machine import Machine, Recursion, readout
 from .nodes import NodeMachine
 from .steps import Importance, Shares, Squared, Transition, kept_shares
 
 EXACT = 1e-6  # λ below which the backward pass has it too
 SMOOTHERS = (0.01, 0.03, 0.1, 0.2, 0.5)  # λ of the backward pass
 SMOOTHED = 100  # training rows on which it is chosen
+IN_FULL = 0.5  # share of a column of X that states explain, from which on it counts in full,
+LEAST = 0.1  # and what it counts for at least
 TYPICAL = 10  # beliefs that stand for those a filter meets
 
 
@@ -66,6 +69,12 @@ class Plan:
     reg_smoother: float | None
     max_active: int | None
 
+    def learned(self, points_x, points, sequences: list[slice], names=(None, None)) -> Recursion:
+        """The whole fit; `names` are those of the columns of X and Z."""
+        if self.inference == "densities":
+            return self.nodes(points_x, points, sequences, names)
+        return self.finish(self.draft(points, sequences, names[1]), points_x, sequences, names[0])
+
     @stage("densities")
     def nodes(self, points_x, points, sequences: list[slice], names) -> NodeMachine:
         """With densities in place of the kernel rule; `names` are those of X and Z."""
@@ -76,7 +85,7 @@ class Plan:
                 )
             for j in np.flatnonzero(array.max(axis=0) == array.min(axis=0)):
                 raise ValueError(f"column {j} of {name} is constant; densities need it to vary")
-        kernel_x = fitted_kernel(self.kernel_x, points_x, names=names[0], name="kernel_x")
+        kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
         pairs = consecutive(sequences)
         return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
@@ -107,7 +116,7 @@ class Plan:
     @stage("observations and regularisers")
     def finish(self, draft: Dynamics, points_x, sequences: list[slice], names) -> Machine:
         """With the rule of the update, learned from observations and states."""
-        kernel = fitted_kernel(self.kernel_x, points_x, names=names, name="kernel_x")
+        kernel = observed_kernel(self.kernel_x, points_x, draft.points, names)
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
         Phi, shares, read = arrays.row_major(Phi), draft.shares, draft.smoother.readout
         if (reg := self.reg) is None:
@@ -134,8 +143,35 @@ class Plan:
 def state_kernel(kernel, points, names) -> Kernel:
     """The kernel of the states; None is Gaussian at half the median distance."""
     asked = "gaussian" if kernel is None else kernel
-    fitted = fitted_kernel(asked, points, names=names, name="kernel_z", argument="Z")
+    fitted = fitted_kernel(asked, points, names=names, name="kernel_z", in_units=True, argument="Z")
     return fitted.scaled(0.5) if kernel is None else fitted
+
+
+def observed_kernel(kernel, points_x, points, names) -> Kernel:
+    """That of the observations; by name, columns count by what the states explain of them.
+
+    Pixels that show the background count less than those that the states move.
+    """
+    wider: bool | np.ndarray = False
+    if isinstance(kernel, str):
+        wider = np.clip(explained(points_x, points) / IN_FULL, LEAST, 1.0) ** -0.5
+    return fitted_kernel(kernel, points_x, names=names, name="kernel_x", in_units=wider)
+
+
+def explained(points_x, points) -> np.ndarray:
+    """Share of the variance of each column that states explain, (d_x,).
+
+    The rest is half the squared difference between rows whose states are nearest to each other.
+    """
+    some = evenly(points.shape[0], SEARCH_ROWS)
+    X, Z = (arrays.to_numpy(arrays.take(A, some, axis=0)) for A in (points_x, points))
+    spread, variance = Z.std(axis=0), X.var(axis=0)
+    # rounded, so that other units tie as these do
+    U = (Z / np.where(spread > 0, spread, 1.0)).round(9)
+    near = cKDTree(U).query(U, 2)[1]
+    other = np.where(near[:, 0] == np.arange(len(U)), near[:, 1], near[:, 0])
+    left = 0.5 * ((X - X[other]) ** 2).mean(axis=0)
+    return 1.0 - left / np.where(variance > 0, variance, 1.0)
 
 
 def choose_transition_reg(before, after) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,7 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, count, optional, positive
 from ..core.saving import Saveable
-from ..core.sequences import check_sequences
+from ..core.sequences import check_forward, check_sequences
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.law import names_like
@@ -37,7 +37,7 @@ from . import inputs
 from .fit import Plan
 from .machine import Machine, Recursion, Step
 from .results import Belief, FilterResult, Forecast
-from .tune import tune
+from .tune import by_either_inference, tune
 
 REGS = ("reg", "reg_prior", "reg_transition", "reg_smoother")
 
@@ -64,10 +64,12 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         "importance" touches only training rows with a positive share; a step of "squared" costs
         the same however long the training sequence was.
     kernel_x : Kernel, str, scikit-learn kernel or callable
-        For observations.
+        For observations. By name, distances are of columns over their standard deviations, and a
+        column counts by the share of its variance that states explain, a tenth at least.
     kernel_z : Kernel, str, scikit-learn kernel, callable or None
-        For states. None is the Gaussian kernel at half the median distance: beliefs are narrower
-        than the law of all states, and the dynamics are learned through the same kernel.
+        For states; by name, of columns over their standard deviations. None is the Gaussian kernel
+        at half the median distance: beliefs are narrower than the law of all states, and the
+        dynamics are learned through the same kernel.
     reg_prior : float, optional
         η of the shares. None minimises their leave-one-out criterion over typical predictions.
     reg : float, optional
@@ -86,12 +88,13 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         Most training rows that an update of the importance rule touches; more are thinned by
         systematic sampling. None keeps all. Of densities: nodes; None is 1,000, or up to 10,000
         where there are several states and little noise.
-    inference : {"kbr", "densities"}
+    inference : {"kbr", "densities", "auto"}
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
         on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes. They
         are nearer to the exact filter and much nearer to the exact smoother, and take longer to
         learn; they choose everything themselves (`rule` and the regularisers are not used), need
-        NumPy arrays, and cannot be supervised.
+        NumPy arrays, and cannot be supervised. "auto" takes what tracks training rows held out
+        with less error, in `fit` and in `tune`.
 
     Attributes
     ----------
@@ -103,6 +106,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         Training observations and states.
     tuning_ : list of dict
         The candidates that `tune` tried, and their errors.
+    held_out_ : dict
+        Squared errors on rows held out, in units of each state's variance, of what was compared by
+        `tune` or by `inference="auto"`, and of the mean of the states.
 
     References
     ----------
@@ -124,7 +130,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     ALLOWED: ClassVar = {
         "rule": choice("importance", "squared"),
-        "inference": choice("kbr", "densities"),
+        "inference": choice("kbr", "densities", "auto"),
         **dict.fromkeys(REGS, optional(positive(zero=True))),
         "max_active": optional(count(minimum=2)),
     }
@@ -160,17 +166,19 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         check_library(points_z, points_x, "Z")
         check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
         sequences = check_sequences(lengths, points_x.shape[0])
+        check_forward(X, sequences)
+        check_forward(Z, sequences, "Z")
         if all(s.stop - s.start < 2 for s in sequences):
             raise ValueError(
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
         plan, names = Plan(**self.get_params(deep=False)), (column_names(X), column_names(Z))
         points_x, points_z = frozen(points_x), frozen(points_z)
-        if self.inference == "densities":
-            self._adopt(plan.nodes(points_x, points_z, sequences, names))
-        else:
-            draft = plan.draft(points_z, sequences, names[1])
-            self._adopt(plan.finish(draft, points_x, sequences, names[0]))
+        if self.inference == "auto":
+            self.held_out_ = held = by_either_inference(plan, points_x, points_z, sequences, names)
+            if held.get("densities", np.inf) < held.get("kbr", np.inf):
+                plan = replace(plan, inference="densities")
+        self._adopt(plan.learned(points_x, points_z, sequences, names))
         self.one_output_ = as_floats(Z, "Z").ndim == 1
         self.state_names_ = column_names(Z)
         return self
@@ -208,7 +216,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             With the choices as its parameters, and `tuning_` telling what was tried.
         """
         check_parameters(self)
-        self._check_rule("tune")
+        if self.inference == "densities":
+            raise ValueError("tune needs inference='kbr' or 'auto'; densities choose by themselves")
         return tune(self, X, Z, lengths, validation, objective, n_jobs, verbose)
 
     def with_reg(self, reg: float, reg_smoother: float | None = None) -> KernelBayesFilter:
@@ -221,9 +230,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             None leaves it as it is.
         """
         check_is_fitted(self)
-        self._check_rule("with_reg")
         other, m = copy.copy(self), self.machine_
-        assert isinstance(m, Machine)
+        if not isinstance(m, Machine):
+            raise ValueError("with_reg needs inference='kbr'; densities have nothing to choose")
         back = m.smoother.reg if reg_smoother is None else reg_smoother
         other._adopt(m.updating(reg).smoothing(back))
         return other
@@ -259,6 +268,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             Line("states", names, ", ".join(names)),
         ]
         title, told = "Kernel Bayes filter", [Block("Training", training)]
+        if held := getattr(self, "held_out_", None):
+            errors = [Line(name, error, f"{error:.3g}") for name, error in held.items()]
+            told.append(Block("Squared error on rows held out, of the variance", errors))
         if not isinstance(self.machine_, Machine):
             nodes = len(self.machine_.points)
             how = [Line("laws", "densities", "two conditional densities")]
@@ -387,10 +399,6 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ inside
 
-    def _check_rule(self, verb: str) -> None:
-        if self.inference != "kbr":
-            raise ValueError(f"{verb} needs inference='kbr'; densities leave it nothing to choose")
-
     def _track(self, X, lengths, prior, supervision) -> tuple[list[Step], np.ndarray, list[slice]]:
         """Filtered steps of all sequences; which rows are missing; the sequences."""
         check_is_fitted(self)
@@ -398,6 +406,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         validate_data(self, X, reset=False, skip_check_array=True)
         points, missing = inputs.observations(self.machine_, points, "X")
         sequences = check_sequences(lengths, len(missing))
+        check_forward(X, sequences)
         supervise = self._supervisor(supervision, len(missing))
         first = self.machine_.first(inputs.belief(self.machine_, prior))
         steps = self.machine_.advance(first, points, missing, sequences, supervise)

@@ -60,6 +60,8 @@ class NodeMachine(Recursion):
         What x is standardised by.
     share : array of shape (N,), optional
         Of the law of the training states, at each node; None is the same at all.
+    units_x, units : arrays of shape (d_x,) and (d_z,), or 1
+        Standard deviations of observations and states, in units of which the laws are.
     """
 
     points: Array
@@ -71,31 +73,35 @@ class NodeMachine(Recursion):
     least: float
     standard: Standard | None = None
     share: np.ndarray | None = None
+    units_x: np.ndarray | float = 1.0
+    units: np.ndarray | float = 1.0
 
     @classmethod
     def of(cls, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None) -> NodeMachine:
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
+        units_x, units = X.std(axis=0), Z.std(axis=0)
+        X, Z = X / units_x, Z / units
         moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
         least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng, share = np.random.default_rng(0), None
         if Z.shape[1] == 1:
-            points = frozen(np.linspace(*around(Z), limit or NODES))
+            points = np.linspace(*around(Z), limit or NODES)
             transition = thinned(chain_of(moving.at(points).log_density(points), drawn=False))
             share = np.exp(moving.at(Z[evenly(len(Z), NODES)]).log_density(points)).sum(axis=0)
             share /= share.sum()
         else:
-            points = frozen(drawn(moving, Z, limit, rng))
+            points = drawn(moving, Z, limit, rng)
             transition = among(moving.at(points), points)
             warn_of_few(transition)
-        told = frozen(seeing.at(points).sample(rng))
-        both = seeing.density, least, seeing.standard
-        return cls(points, told, kernel_x, kernel_z, transition, *both, share)
+        told = frozen(seeing.at(points).sample(rng) * units_x)
+        laws = seeing.density, least, seeing.standard, share, units_x, units
+        return cls(frozen(points * units), told, kernel_x, kernel_z, transition, *laws)
 
     @cached_property
     def _laws(self) -> LawsAt:
         """Of an observation, at each node."""
-        return StateLaw(self.observing, self.standard).at(self.points)
+        return StateLaw(self.observing, self.standard).at(self.points / self.units)
 
     # ------------------------------------------------------------ one step
 
@@ -115,7 +121,7 @@ class NodeMachine(Recursion):
 
     def coordinates(self, X) -> np.ndarray:
         """log p(x|z_j) of some observations and all nodes, (m, N)."""
-        return self._laws.log_density(X).T
+        return self._laws.log_density(X / self.units_x).T
 
     def updated(self, steps: list[Step], coordinates) -> list[Step]:
         """Bayes' rule; an observation unlike any seen in training changes nothing."""

@@ -19,15 +19,24 @@ from ..core.checks import (
     check_level,
     column_names,
     hushed,
+    warn_numerical,
 )
 from ..core.progress import Verbose, track
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
+from ..densities.standard import clearly
 from ..features.choose import learns_from_pairs
 from ..features.landmarks import Nystroem
-from ..kernels import Kernel, fitted_kernel
-from .fit import Dynamics, Plan, best_smoother, state_kernel, tracking_error
-from .machine import Machine
+from ..kernels import Kernel
+from .fit import (
+    Dynamics,
+    Plan,
+    best_smoother,
+    observed_kernel,
+    state_kernel,
+    tracking_error,
+)
+from .machine import Recursion
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
 FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
@@ -38,6 +47,10 @@ FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
 # until the rest is chosen, where nothing else is given
 MEANWHILE = {"reg_smoother": 0.1, "features": Nystroem(tol=1e-4, max_rank=300)}
 OBJECTIVES = ("filter", "smooth")
+FOLDS, FEWEST = 5, 50  # stretches by which a way of inference is chosen, of sequences so long
+WIDE = 100  # columns observed, beyond which densities take too long
+NO_NEARER = 0.98  # share of the error of the mean, above which what is observed tells nothing
+PARTS = "errors"  # of a candidate, each part's own
 TRACKED = 1_000  # rows at most that a candidate has to track
 
 
@@ -87,6 +100,13 @@ class Split:
         """Mean squared error of these means of the stretches, in units of the states' variances."""
         return tracking_error(means, arrays.to_numpy(self.held.Z), arrays.to_numpy(self.learn.Z))
 
+    def error_by(self, machine: Recursion, objective: str) -> float:
+        """That of the stretches, filtered or smoothed."""
+        steps = machine.track(self.held.X, self.held.slices)
+        if objective == "smooth":
+            steps = machine.backward(steps, self.held.slices)
+        return self.error([arrays.to_numpy(step.mean) for step in steps])
+
 
 def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
     """The tail of every sequence held out, or each of several stretches in turn."""
@@ -126,24 +146,73 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     points_x = as_points(X, "X", min_rows=2, one_d=False)
     points_z = as_points(Z, "Z")
     check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-    parts = splits(points_x, points_z, check_sequences(lengths, points_x.shape[0]), validation)
-    kernel_x = fitted_kernel(model.kernel_x, points_x, names=column_names(X), name="kernel_x")
+    sequences = check_sequences(lengths, points_x.shape[0])
+    parts = splits(points_x, points_z, sequences, validation)
+    kernel_x = observed_kernel(model.kernel_x, points_x, points_z, column_names(X))
     kernel_z = state_kernel(model.kernel_z, points_z, column_names(Z))
     check_choice(objective, "objective", OBJECTIVES)
     params = model.get_params(deep=False)
     filled = {name: value for name, value in MEANWHILE.items() if params[name] is None}
     search = _Search(Plan(**params | filled), kernel_x, kernel_z, parts, objective, n_jobs)
-    tried, best = search.coarse_to_fine(verbose)
-    settings = {
-        "kernel_x": kernel_x.scaled(best["scale_x"]),
-        "kernel_z": kernel_z.scaled(best["scale_z"]),
-        "reg": best["reg"],
-    }
-    if model.reg_smoother is None:
-        settings["reg_smoother"] = search.best_smoother(best)
-    chosen = clone(model).set_params(**settings).fit(X, Z, lengths)
-    chosen.tuning_ = tried
+    with hushed():
+        chosen = clone(model).set_params(inference="kbr").fit(X, Z, lengths)
+    tried, best, begun = search.coarse_to_fine(chosen.reg_, verbose)
+    held = {"tuned": best["error"], "untuned": begun["error"], "mean": error_of_mean(parts)}
+    if model.inference == "auto":
+        held |= search.by_densities()
+    if held.get("densities", np.inf) < held["tuned"]:
+        chosen = clone(model).set_params(inference="densities").fit(X, Z, lengths)
+    else:
+        settings = {
+            "kernel_x": kernel_x.scaled(best["scale_x"]),
+            "kernel_z": kernel_z.scaled(best["scale_z"]),
+            "reg": best["reg"],
+        }
+        if model.reg_smoother is None:
+            settings["reg_smoother"] = search.best_smoother(best)
+        chosen.set_params(**settings).fit(X, Z, lengths)
+    warn_if_as_near(held)
+    chosen.tuning_, chosen.held_out_ = tried, held
     return chosen
+
+
+def by_either_inference(plan: Plan, X, Z, sequences: list[slice], names) -> dict[str, float]:
+    """Errors of "kbr", "densities" and the mean on stretches held out; of none in short records."""
+    if min(s.stop - s.start for s in sequences) < FEWEST:
+        return {}
+    parts = splits(X, Z, sequences, FOLDS)[::THINNED]
+    kernels = (
+        observed_kernel(plan.kernel_x, X, Z, names[0]),
+        state_kernel(plan.kernel_z, Z, names[1]),
+    )
+    search = _Search(plan, *kernels, parts, "filter", None)
+    held = {"kbr": search.as_planned("kbr"), **search.by_densities(), "mean": error_of_mean(parts)}
+    warn_if_as_near(held)
+    return held
+
+
+def nodes_can(rows: Stretches) -> bool:
+    """Whether densities can be learned of these rows, and are worth the time."""
+    tables = rows.X, rows.Z
+    if not all(isinstance(A, np.ndarray) for A in tables) or rows.X.shape[1] > WIDE:
+        return False
+    return all((A.max(axis=0) > A.min(axis=0)).all() for A in tables)
+
+
+def error_of_mean(parts: list[Split]) -> float:
+    """That of the mean of the states, whatever is observed."""
+    means = (np.zeros(p.held.Z.shape) + arrays.to_numpy(p.learn.Z).mean(axis=0) for p in parts)
+    return float(np.mean([p.error(m) for p, m in zip(parts, means, strict=True)]))
+
+
+def warn_if_as_near(held: dict[str, float]) -> None:
+    """Tell of a filter that is out of its depth."""
+    own = min(error for name, error in held.items() if name != "mean")
+    if own > NO_NEARER * held["mean"]:
+        warn_numerical(
+            f"on rows held out the filter is off by {own:.2g} of the states' variance, and their "
+            f"mean, whatever is observed, by {held['mean']:.2g}: it cannot follow these states"
+        )
 
 
 @dataclass(frozen=True)
@@ -158,27 +227,33 @@ class _Search:
     n_jobs: int | None
     drafts: dict = field(default_factory=dict)
 
-    def coarse_to_fine(self, verbose: Verbose) -> tuple[list[dict], dict]:
-        """All candidates tried, and the best.
+    def coarse_to_fine(self, reg: float, verbose: Verbose) -> tuple[list[dict], dict, dict]:
+        """All candidates tried, the best, and what all began with, at the λ given.
 
         First the grid, tracking the beginnings of every other of the parts; then around the best
         of it λ, and one lengthscale after the other, tracking all.
         """
-        begun = [replace(part, held=part.held.begun()) for part in self.parts[::THINNED]]
-        few = replace(self, parts=begun, drafts={})
+        short = [replace(part, held=part.held.begun()) for part in self.parts[::THINNED]]
+        few = replace(self, parts=short, drafts={})
         regs = self._regs(1.0, REGS)
         x = [(scale, regs) for scale in self._steps(self.kernel_x, SCALES)]
         grid = [(scale, x) for scale in self._steps(self.kernel_z, SCALES)]
         coarse = few.tried(grid, "tuning, round 1 of 2", verbose)
         best = min(coarse, key=lambda row: row["error"])
         around = self._regs(best["reg"], FINE_REGS)
-        fine = self.candidates(best["scale_z"], [(best["scale_x"], around)])
+        begun = self.candidates(1.0, [(1.0, [reg])])
+        fine = begun + self.candidates(best["scale_z"], [(best["scale_x"], around)])
         for name, kernel in (("scale_x", self.kernel_x), ("scale_z", self.kernel_z)):
             best = min(fine, key=lambda row: row["error"])
             others = [best | {name: best[name] * f} for f in self._steps(kernel, FINE) if f != 1.0]
             beside = [(row["scale_z"], [(row["scale_x"], [row["reg"]])]) for row in others]
             fine += self.tried(beside, "tuning, round 2 of 2", verbose)
-        return coarse + fine, min(fine, key=lambda row: row["error"])
+        best = min(fine, key=lambda row: row["error"])
+        gain = np.subtract(begun[0][PARTS], best[PARTS])
+        best = best if len(gain) < 2 or clearly(gain) else begun[0]
+        for row in coarse + fine:
+            row.pop(PARTS, None)
+        return coarse + fine, best, begun[0]
 
     def tried(self, grid: list[tuple], title: str, verbose: Verbose) -> list[dict]:
         """Candidates at scales of the states' kernel, each with its own of the other and λ."""
@@ -207,21 +282,33 @@ class _Search:
                 scales = {"scale_x": scale_x, "scale_z": scale_z}
                 made = self._machines(scale_x, scale_z, regs[0])
                 for reg in regs:
-                    errors = [self._error(m.updating(reg), part) for m, part in made]
-                    rows.append({**scales, "reg": reg, "error": float(np.mean(errors))})
+                    parts = [p.error_by(m.updating(reg), self.objective) for m, p in made]
+                    rows.append(
+                        {**scales, "reg": reg, "error": float(np.mean(parts)), PARTS: parts}
+                    )
         return rows
+
+    def by_densities(self) -> dict[str, float]:
+        """Their error, where they can be learned."""
+        if not all(nodes_can(part.learn) for part in self.parts):
+            return {}
+        return {"densities": self.as_planned("densities")}
+
+    def as_planned(self, inference: str) -> float:
+        """The error of filters that choose all of their settings on the rest of the record."""
+        plan = replace(self.plan, kernel_x=self.kernel_x, kernel_z=self.kernel_z)
+        plan, errors = replace(plan, inference=inference), []
+        with one_thread(), hushed():
+            for part in self.parts:
+                machine = plan.learned(part.learn.X, part.learn.Z, part.learn.slices)
+                errors.append(part.error_by(machine, self.objective))
+        return float(np.mean(errors))
 
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
         with one_thread(), hushed():
             made = self._machines(best["scale_x"], best["scale_z"], best["reg"])[::THINNED]
             return best_smoother([(m, p.held.X, p.held.slices, p.error) for m, p in made])
-
-    def _error(self, machine: Machine, part: Split) -> float:
-        steps = machine.track(part.held.X, part.held.slices)
-        if self.objective == "smooth":
-            steps = machine.backward(steps, part.held.slices)
-        return part.error([arrays.to_numpy(step.mean) for step in steps])
 
     def _machines(self, scale_x: float, scale_z: float, reg: float) -> list[tuple]:
         """Filters learned from the rest of the record, each with the part that it is to track."""

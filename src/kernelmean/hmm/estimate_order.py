@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_order
 from ..core.checks import check_choice, check_count, column_names
-from ..core.threads import at_one_thread
+from ..core.threads import one_thread
 from .kernel_hmm import KernelHMM
 from .tune import by_likelihood
 
 
-@at_one_thread
+@one_thread()
 def estimate_order(
     X,
     lengths=None,

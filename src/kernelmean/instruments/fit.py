@@ -40,6 +40,7 @@ FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
 SIZES = tuple(np.logspace(-SIZE_DECADES, SIZE_DECADES, 7))  # of one lengthscale
 POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
+ROWS_PER_COLUMN = 3  # of these, at least
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
 HALVINGS = 5  # at most, of the instruments' lengthscales
@@ -108,12 +109,14 @@ class Plan:
         makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
-        tried = side_by_side(lambda make: self.judged(make()), makers, worth=0)
+        tried = list(chain(*side_by_side(lambda make: self.judged(make()), makers, worth=0)))
+        if all(one.draft.bare for one in tried):
+            return self.finish(self.straight(1), parts)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
-        columns = max(X.shape[1], self.few[0].Z.shape[1])
+        columns = self.columns
         rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
-        choice = Choice.of(list(chain(*tried)), X, columns / rows, len(self.roles.x))
+        choice = Choice.of(tried, X, columns / rows, len(self.roles.x))
         return self.widened(choice, parts)
 
     @property
@@ -128,7 +131,8 @@ class Plan:
         x = x if several or not self.tunes[0] else self.plain[0].scales
         sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
-        powers = POWERS if self.plainer else ()
+        most = max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * self.columns))
+        powers = POWERS[:most] if self.plainer else ()
         beside = powers[1:] if self.roles.c else ()
         lines = range(len(self.roles.x)), range(len(self.roles.z))
         return [
@@ -146,6 +150,11 @@ class Plan:
     def rows(self) -> list[np.ndarray]:
         """The same in NumPy."""
         return [arrays.to_numpy(side) for side in self.points]
+
+    @property
+    def columns(self) -> int:
+        """Of regressors or of instruments, whichever are more."""
+        return max(side.shape[1] for side in self.rows)
 
     @cached_property
     def distinct(self) -> list[int]:
@@ -179,10 +188,14 @@ class Plan:
         """Beside every trend, in the coordinates of the largest; least squares as they are.
 
         Where a kernel hardly bends along an endogenous column of few values, beside exogenous ones,
-        the largest alone: a slope in the kernel would be learned by the λ of curves.
+        the largest alone: a slope in the kernel would be learned by the λ of curves. None, where
+        the instruments tell no more of a kernel than its mean: what then is left in embeddings is
+        the row that was left out.
         """
-        groups, *_ = self._embedded(draft, self.few, _mean_outcome(self.few))
+        groups, _, loss_1, _ = self._embedded(draft, self.few, _mean_outcome(self.few))
         equations, found = Equations.of(groups), []
+        if self.plainer and not draft.bare and loss_1 >= equations.untold(draft.bases[0].curves):
+            return []
         moved = equations.concentration if self.split != "samples" else np.inf
         given = 1.0 if draft.bare else self.regs[1]
         searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1

@@ -319,7 +319,8 @@ class StructuralInference:
         f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
         rows = moved.sum(0) ** 2 / np.maximum((moved**2).sum(0), np.finfo(float).tiny)
         rows *= n / len(X)
-        return Strength(list(fit.roles.x), gain / sse0, f, np.full(d, extra), rows)
+        share = gain / np.maximum(sse0, np.finfo(float).tiny)
+        return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows)
 
     @property
     def params(self):

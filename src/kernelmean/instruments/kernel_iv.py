@@ -87,7 +87,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         kernels two-stage least squares in powers of the columns, or of C alone, up to the third
         (after which `reg_stage2_` is as good as infinite, 4.5e15), and columns of few values, and
         then all of C, as straight lines and categories (an unseen value counts as the nearest);
-        with fewer than ten rows a column, 0; for a share, None, as in the paper.
+        powers need three rows a column; for a share, None, as in the paper.
     tune_lengthscale : "auto" or bool
         Whether one scale per column, of the regressors and of the instruments, is searched from
         the median lengthscale. "auto" does so for kernels given by name, but not for a share.
@@ -399,7 +399,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         )
 
     def _trends(self, few: list[Part], straight: bool) -> tuple[int | None, ...]:
-        """The degrees to choose from: a plane needs rows enough, and numbers, in every column."""
+        """The degrees to choose from: a plane needs numbers in every column."""
         if self.trend is None and straight:
             raise ValueError(
                 'trend is None, but columns enter in straight lines or as categories; "auto" or a '
@@ -409,9 +409,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             return (None if self.trend is None else int(self.trend),)
         if kind_of(self.split) == "share":
             return (0,) if straight else (None,)
-        n, columns = sum(p.n for p in few), max(few[0].X.shape[1], few[0].Z.shape[1])
         indexed = isinstance(self.kernel_x, Precomputed) or isinstance(self.kernel_z, Precomputed)
-        return (0, 1) if n >= 10 * columns and not indexed else (0,)
+        return (0,) if indexed else (0, 1)
 
     def _tuned(self, form: Forms) -> bool:
         """Whether the lengthscales of one side are searched."""

@@ -205,6 +205,12 @@ class Equations:
         rest = (without(slopes[:, ~own], slopes[:, own].T) ** 2).mean(1)
         return self.m * np.max(rest / left[own] - 1.0, initial=0.0) if own.any() else np.inf
 
+    def untold(self, columns: slice) -> float:
+        """Loss of stage 1 where instruments tell nothing: about the other rows' mean, or zero."""
+        Phi = arrays.to_numpy(self.Phi)[:, columns]
+        left = 1.0 - 1.0 / len(Phi)
+        return float(min(Phi.var(axis=0).sum() / left**2, (Phi**2).sum(1).mean()))
+
     def steadied(self, groups: list[Group]) -> Equations:
         """With 1/(m − q) of the moments of v = φ − M, q instruments: Fuller's constant (1977).
 

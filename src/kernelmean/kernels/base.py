@@ -33,6 +33,7 @@ class Kernel(Saveable):
 
     boxed = True  # angles, categories, row numbers and lines know no box
     dips = False  # whether the density is negative somewhere
+    _apart: bool | None = None  # whether it is a product over columns; None is as `columnwise` says
     _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `pull`
 
     def __init_subclass__(cls, named: bool = False, tuned: bool = False, **kwargs) -> None:

@@ -1,22 +1,230 @@
-"""Kernels from what a user writes: names, scikit-learn objects, functions."""
+"""Kernels from what a user writes: names, scikit-learn objects, functions, columns of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import mul
 from typing import Any
 
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import check_choice
+from ..core.checks import Array, check_choice
 from ..core.moments import canonical_order, evenly
 from ..core.saving import is_sklearn_kernel
 from .base import NAMED, TUNED, Kernel
-from .columns import OnColumns
-from .other import FromFunction, FromSklearn
 from .radial import MEDIAN_ROWS, Gaussian, Matern, _Radial
 
 __all__ = ["as_kernel", "on_columns"]
+
+
+@dataclass(frozen=True)
+class OnColumns(Kernel):
+    """The product of kernels that each look at columns of their own; made by `on_columns`."""
+
+    parts: tuple[tuple[tuple, Kernel], ...]
+
+    def resolve(self, X, name: str = "X") -> Kernel:
+        return self._map(lambda cols, k: k.resolve(self._take(X, cols), name))
+
+    def scaled(self, factor) -> Kernel:
+        return self._sized("scaled", np.asarray(factor, dtype=float))
+
+    def bind(self, names) -> Kernel:
+        return OnColumns(tuple((_bind(cols, names), k) for cols, k in self.parts))
+
+    def _each(self, name: str, *tables: Array) -> list:
+        """What a method of every kernel answers for its columns of some tables."""
+        mine = ([self._take(X, cols) for X in tables] for cols, _ in self.parts)
+        return [getattr(k, name)(*some) for (_, k), some in zip(self.parts, mine, strict=True)]
+
+    def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return self._drawn("spectrum", n, d, rng)
+
+    def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        return self._drawn("noise", n, d, rng)
+
+    def _drawn(self, name: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        drawn = np.zeros((n, d))
+        for cols, k in self.parts:
+            drawn[:, list(cols)] = getattr(k, name)(n, len(cols), rng)
+        return drawn
+
+    def gram_of(self, X, Y) -> Array:
+        return reduce(mul, self._each("gram_of", X, Y))
+
+    def derivative_of(self, X, Y, column: int) -> Array:
+        factors = self._each("gram_of", X, Y)
+        for i, (cols, k) in enumerate(self.parts):
+            if column in cols:
+                mine, theirs = self._take(X, cols), self._take(Y, cols)
+                factors[i] = k.derivative_of(mine, theirs, cols.index(column))
+                return reduce(mul, factors)
+        return arrays.namespace(X).zeros_like(factors[0])
+
+    def diag_of(self, X) -> Array:
+        return reduce(mul, self._each("diag_of", X))
+
+    def smoothing(self, bandwidth) -> Kernel:
+        return self._sized("smoothing", bandwidth)
+
+    def _sized(self, name: str, sizes) -> Kernel:
+        """By what a method of every kernel makes of its own of some sizes, or of the one of all."""
+        if np.ndim(sizes) == 0:
+            return self._map(lambda cols, k: getattr(k, name)(sizes))
+        return self._map(lambda cols, k: getattr(k, name)(tuple(sizes[c] for c in cols)))
+
+    def log_normaliser(self, d: int) -> float:
+        return sum(k.log_normaliser(len(cols)) for cols, k in self.parts)
+
+    def distribution(self, X, Y) -> Array:
+        return self._alone().distribution(X, Y)
+
+    def reach(self, mass: float) -> float | None:
+        return self._alone().reach(mass)
+
+    def turn(self) -> float | None:
+        return self._alone().turn()
+
+    def _alone(self) -> Any:
+        """The kernel of a single column, where there is no other; else what all kernels say."""
+        (cols, kernel), *rest = self.parts
+        return super() if rest or cols != (0,) else kernel
+
+    def is_product(self) -> bool:
+        return all(len(cols) == 1 or k.is_product() for cols, k in self.parts)
+
+    def on(self, columns: Sequence[int], d: int) -> Kernel:
+        parts = []
+        for cols, kernel in self.parts:
+            kept = [i for i, c in enumerate(cols) if c in columns]
+            if kept:
+                places = tuple(list(columns).index(cols[i]) for i in kept)
+                parts.append((places, kernel.on(kept, len(cols))))
+        if not parts:
+            raise ValueError(f"{self!r} looks at none of the columns {list(columns)}")
+        (places, alone), *rest = parts
+        whole = not rest and places == tuple(range(len(columns)))
+        return alone if whole else OnColumns(tuple(parts))
+
+    def self_convolved(self, d: int) -> Kernel:
+        return self._map(lambda cols, k: k.self_convolved(len(cols)))
+
+    @property
+    def _gaussian(self) -> bool:  # type: ignore[override]
+        return all(k._gaussian for _, k in self.parts)
+
+    def lift(self, X) -> Array:
+        return arrays.namespace(X).concat(self._each("lift", X), axis=1)
+
+    def _lifted(self, U, d: int) -> list[Array]:
+        """The columns of U that each kernel lifts points to."""
+        stops = np.cumsum([part.shape[1] for part in self._each("lift", np.zeros((1, d)))]).tolist()
+        return [U[..., i:j] for i, j in pairwise([0, *stops])]
+
+    def land(self, U, total, X) -> Array:
+        parts = zip(self.parts, self._lifted(U, X.shape[1]), strict=True)
+        return self._put(X, [k.land(u, total, self._take(X, cols)) for (cols, k), u in parts])
+
+    def project(self, X) -> Array:
+        return self._put(X, self._each("project", X))
+
+    def clipped(self, X, low, high) -> Array:
+        return self._put(X, self._each("clipped", X, low[None, :], high[None, :]))
+
+    def _put(self, X, values: Sequence[Array]) -> Array:
+        """`X` with the columns of each part replaced."""
+        columns = [X[:, j : j + 1] for j in range(X.shape[1])]
+        for (cols, _), new in zip(self.parts, values, strict=True):
+            for i, c in enumerate(cols):
+                columns[c] = new[:, i : i + 1]
+        return arrays.namespace(X).concat(columns, axis=1)
+
+    def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
+        spread = spread.copy()
+        parts = self._lifted(lifted, spread.shape[-1])
+        for (cols, k), part in zip(self.parts, parts, strict=True):
+            spread[..., list(cols)] = k.spread_of(spread[..., list(cols)], part)
+        return spread
+
+    def _map(self, change: Callable[[tuple, Kernel], Kernel]) -> OnColumns:
+        return OnColumns(tuple((cols, change(cols, k)) for cols, k in self.parts))
+
+    def _take(self, X, cols: tuple) -> Array:
+        named = [c for c in cols if isinstance(c, str)]
+        if named:
+            raise ValueError(f"columns {named} are names, but the points are a plain array")
+        if max(cols) >= X.shape[1]:
+            raise ValueError(f"column {max(cols)} is asked for, but the points have {X.shape[1]}")
+        if len(cols) == 1:
+            return X[:, cols[0] : cols[0] + 1]
+        xp = arrays.namespace(X)
+        return xp.stack([X[:, c] for c in cols], axis=1)
+
+
+def _bind(cols: tuple, names: Sequence[str] | None) -> tuple:
+    if names is None:
+        return cols
+    missing = [c for c in cols if isinstance(c, str) and c not in names]
+    if missing:
+        raise ValueError(f"kernel names columns {missing}, but the data have {list(names)}")
+    return tuple(names.index(c) if isinstance(c, str) else c for c in cols)
+
+
+@dataclass(frozen=True)
+class FromFunction(Kernel):
+    """A callable returning the Gram matrix, f(X, Y) -> (n, m), as a kernel."""
+
+    function: Callable
+
+    boxed = False  # which of its points are far apart only the function knows
+
+    def gram_of(self, X, Y) -> Array:
+        return _check_gram(self.function(X, Y), X, Y, "the kernel function")
+
+    def diag_of(self, X) -> Array:
+        return _diagonal(self, X)
+
+
+@dataclass(frozen=True)
+class FromSklearn(Kernel):
+    """A scikit-learn kernel object (sklearn.gaussian_process.kernels) as a kernel.
+
+    Noise (`WhiteKernel`) is no part of it: it has no value between points, and what it adds to the
+    diagonal is what the regulariser λ of an estimator is.
+    """
+
+    kernel: Any
+
+    def gram_of(self, X, Y) -> Array:
+        K = self.kernel(arrays.to_numpy(X), arrays.to_numpy(Y))
+        return arrays.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
+
+    def diag_of(self, X) -> Array:
+        return _diagonal(self, X)  # its own `diag` has the noise that its Gram matrix has not
+
+
+def _diagonal(kernel: Kernel, X) -> Array:
+    """k(x_i, x_i): each small block has it, and 32 rows keep the waste small."""
+    xp = arrays.namespace(X)
+    parts = (X[i : min(i + 32, X.shape[0]), :] for i in range(0, X.shape[0], 32))
+    return xp.concat([xp.linalg.diagonal(kernel.gram_of(part, part)) for part in parts])
+
+
+def _check_gram(K, X, Y, who: str) -> Array:
+    """Somebody else's Gram matrix: of the right shape, and finite."""
+    if tuple(getattr(K, "shape", ())) != (X.shape[0], Y.shape[0]):
+        raise ValueError(
+            f"{who} returned shape {getattr(K, 'shape', None)} for {X.shape[0]} and {Y.shape[0]} "
+            "points; their Gram matrix is needed"
+        )
+    xp = arrays.namespace(K)
+    if not bool(xp.all(xp.isfinite(K))):
+        raise ValueError(f"{who} returned NaN or inf; a finite Gram matrix is needed")
+    return K
 
 
 def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kernel:
@@ -76,23 +284,23 @@ def fitted_kernel(
     names: Sequence[str] | None = None,
     name: str = "kernel",
     columnwise: bool = False,
-    in_units: bool = False,
+    in_units: bool | np.ndarray = False,
     argument: str = "X",
 ) -> Kernel:
     """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`.
 
     With `in_units` one asked for by name takes distances of columns over their standard deviations,
-    and their units do not matter.
+    and their units do not matter; these times some numbers, if it is an array, one a column.
     """
     found = as_kernel(kernel, name=name, columnwise=columnwise).bind(names)
-    if in_units and isinstance(kernel, str) and isinstance(found, _Radial):
-        found = _in_units(found, X, argument)
+    if in_units is not False and isinstance(kernel, str) and isinstance(found, _Radial):
+        found = _in_units(found, X, argument, in_units)
     found = found.resolve(X, argument)
     check_size(found, X, argument)
     return found
 
 
-def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
+def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Kernel:
     """At the median distance between columns over their deviations, whatever the rows' order."""
     xp = arrays.namespace(X)
     few = arrays.take(X, canonical_order(X)[evenly(X.shape[0], MEDIAN_ROWS)], axis=0)
@@ -100,6 +308,7 @@ def _in_units(kernel: _Radial, X, argument: str) -> Kernel:
         return kernel.resolve(few, argument)
     spread, still = xp.std(X, axis=0), xp.max(X, axis=0) == xp.min(X, axis=0)
     units = xp.where(still | (spread == 0.0), xp.ones_like(spread), spread)
+    units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -198,56 +196,3 @@ class Precomputed(Kernel):
     def diag_of(self, X) -> Array:
         xp = arrays.namespace(self.gram)
         return xp.take(xp.linalg.diagonal(self.gram), self._rows(X), axis=0)
-
-
-@dataclass(frozen=True)
-class FromFunction(Kernel):
-    """A callable returning the Gram matrix, f(X, Y) -> (n, m), as a kernel."""
-
-    function: Callable
-
-    boxed = False  # which of its points are far apart only the function knows
-
-    def gram_of(self, X, Y) -> Array:
-        return _check_gram(self.function(X, Y), X, Y, "the kernel function")
-
-    def diag_of(self, X) -> Array:
-        return _diagonal(self, X)
-
-
-@dataclass(frozen=True)
-class FromSklearn(Kernel):
-    """A scikit-learn kernel object (sklearn.gaussian_process.kernels) as a kernel.
-
-    Noise (`WhiteKernel`) is no part of it: it has no value between points, and what it adds to the
-    diagonal is what the regulariser λ of an estimator is.
-    """
-
-    kernel: Any
-
-    def gram_of(self, X, Y) -> Array:
-        K = self.kernel(arrays.to_numpy(X), arrays.to_numpy(Y))
-        return arrays.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
-
-    def diag_of(self, X) -> Array:
-        return _diagonal(self, X)  # its own `diag` has the noise that its Gram matrix has not
-
-
-def _diagonal(kernel: Kernel, X) -> Array:
-    """k(x_i, x_i): each small block has it, and 32 rows keep the waste small."""
-    xp = arrays.namespace(X)
-    parts = (X[i : min(i + 32, X.shape[0]), :] for i in range(0, X.shape[0], 32))
-    return xp.concat([xp.linalg.diagonal(kernel.gram_of(part, part)) for part in parts])
-
-
-def _check_gram(K, X, Y, who: str) -> Array:
-    """Somebody else's Gram matrix: of the right shape, and finite."""
-    if tuple(getattr(K, "shape", ())) != (X.shape[0], Y.shape[0]):
-        raise ValueError(
-            f"{who} returned shape {getattr(K, 'shape', None)} for {X.shape[0]} and {Y.shape[0]} "
-            "points; their Gram matrix is needed"
-        )
-    xp = arrays.namespace(K)
-    if not bool(xp.all(xp.isfinite(K))):
-        raise ValueError(f"{who} returned NaN or inf; a finite Gram matrix is needed")
-    return K

@@ -79,15 +79,12 @@ class _Radial(Kernel):
 
     def gram_of(self, X, Y) -> Array:
         X, Y = self.in_units(X), self.in_units(Y)
-        if not self._by_columns():
+        if not (self.columnwise if self._apart is None else self._apart):
             return self._profile(arrays.sq_dists(X, Y))
         K = self._profile(arrays.sq_dists(X[:, :1], Y[:, :1]))
         for j in range(1, X.shape[1]):
             K *= self._profile(arrays.sq_dists(X[:, j : j + 1], Y[:, j : j + 1]))
         return K
-
-    def _by_columns(self) -> bool:
-        return self.columnwise
 
     def in_units(self, X) -> Array:
         """Points in units of the lengthscale: the kernel is one of their distances."""
@@ -209,9 +206,7 @@ class Gaussian(_Radial, named=True, tuned=True):
         return arrays.exp_in_place(sq)
 
     _gaussian = True
-
-    def _by_columns(self) -> bool:
-        return False  # the product over columns is the same function
+    _apart = False  # the product over columns is the same function
 
     def derivative_of(self, X, Y, column: int) -> Array:
         difference = Y[:, column][None, :] - X[:, column][:, None]
@@ -271,7 +266,9 @@ class _MaternFamily(_Radial):
 
     def _below(self, t) -> Array:
         xp = arrays.namespace(t)
-        beyond = _matern_tail(xp.abs(t) * math.sqrt(2 * self.nu), self.nu)
+        far = xp.abs(t) * math.sqrt(2 * self.nu)
+        # ∫_far^∞ u^ν K_ν(u) du over twice the same from zero
+        beyond = _closed(far, self.nu, _half_integer_tail, _mixture_tail)
         return xp.where(t < 0, beyond, 1.0 - beyond)
 
     def self_convolved(self, d: int) -> Kernel:
@@ -353,11 +350,6 @@ class Matern(_MaternFamily, named=True, tuned=True):
 def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
     return _closed(t, nu, _half_integer_coefficients, _bessel_matern)
-
-
-def _matern_tail(t, nu: float) -> Array:
-    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero: the chance beyond t ≥ 0."""
-    return _closed(t, nu, _half_integer_tail, _mixture_tail)
 
 
 def _closed(t, nu: float, coefficients: Callable, otherwise: Callable) -> Array:

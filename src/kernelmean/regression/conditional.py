@@ -23,7 +23,7 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, how_often
+from ..core.moments import Moments, Order, how_often
 from ..core.parameters import auto, check_parameters, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -146,6 +146,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     coef_: Array | None = field(default=None, init=False)
     _sums: tuple | None = field(default=None, init=False)
     _width: tuple | None = field(default=None, init=False)  # of laws, once it was sought
+    _order: Order = field(default=Order(), init=False)  # of rows of Φ and Ψ
 
     kernel_x: Any = "gaussian"
     kernel_y: Any = "gaussian"
@@ -173,7 +174,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             On malformed, non-finite or constant input, fewer than two rows, or a negative `reg`.
         """
         rows, X, y = few_of(SEARCH_ROWS, X=X, y=y)
-        points_x, points_y = self._check_pairs(X, y)
+        self.points_x_, self.points_ = pairs = self._check_pairs(X, y)
+        self._order = Order.of(*pairs)
+        points_x, points_y = map(self._order.sorted, pairs)
         kernel_x = fitted_kernel(
             self.kernel_x, points_x, names=column_names(X), name="kernel_x", in_units=True
         )
@@ -192,10 +195,11 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
         self.kernel_x_ = self.features_x_.kernel_
-        self.points_x_, self.points_ = points_x, points_y
+        self.features_x_.renumber(self._order)
+        self.features_y_.renumber(self._order)
         self._support = Support.of(points_x) if rows is None else support_of(rows)
         self._width = None
-        self._solve(Phi, Psi, self._moments(rows, Phi, Psi))
+        self._solve(Phi, Psi, self._moments(rows, Phi, Psi, points_y))
         return self
 
     def at(self, X) -> MeanEmbedding:
@@ -229,7 +233,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def _bandwidth(self) -> tuple[float, ...] | None:
         if self._width is None:
             even = np.ones(self._Phi.shape[0])
-            rows = self.kernel_y_, self.points_, self._Phi, even
+            rows = self.kernel_y_, self._order.sorted(self.points_), self._Phi, even
             self._width = (width_of(*rows, self.reg_, self.intercept_),)
         return self._width[0]
 
@@ -302,7 +306,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         n, second, cross = self._sums or (n, Phi.T @ Phi / n, Phi.T @ Psi / n)
         grid = solves.EigenGrid.of(second)
         C, free = grid.vectors.T @ cross, float(self.intercept_)
-        own = how_often(self.points_x_, self.points_)
+        own = how_often(*map(self._order.sorted, (self.points_x_, self.points_)))
         return LeaveOneOut.of(Phi, Psi, grid, n=n, C=C, free=free, copies=own)
 
     def summary(self) -> Summary:
@@ -336,13 +340,13 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.one_output_, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
         return pairs
 
-    def _moments(self, rows: Rows | None, Phi, Psi) -> Moments:
+    def _moments(self, rows: Rows | None, Phi, Psi, points_y) -> Moments:
         """Sums over all rows, of which Φ and Ψ may be a few."""
         names = "x", "y", "t", "xx", "xy", "xt"
         if rows is not None:
             y = 1, self.features_y_
             return rows.partial(*names, x=self.features_x_, y=y, t=(1, None))
-        return Moments(*names).add(x=Phi, y=Psi, t=self.points_)
+        return Moments(*names).add(x=Phi, y=Psi, t=points_y)
 
     def _solve(self, Phi, Psi, moments: Moments) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
@@ -370,7 +374,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _embed(self, coordinates, mass) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""
-        n, right = self._Phi.shape[0], self._Phi
+        n, right = self._Phi.shape[0], self._order.back(self._Phi)
         if self._centre is None:
             left = self._ridge.solve_rows(coordinates) / n
         else:

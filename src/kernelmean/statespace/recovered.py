@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.checks import check_positive
-from ..embedding import positive_part, recovery
+from ..embedding import positive_part
 from ..embedding.embedding import MeanEmbedding
 
 CELLS = 8  # to a bandwidth: log-densities to a few 1e-4
@@ -92,9 +92,9 @@ class RecoveredModel:
 
 
 def _log_densities(m: MeanEmbedding, Y, bandwidth: float) -> np.ndarray:
-    """`recovery.log_density` of a batch that is met once: tables would cost ten times as much."""
+    """`log_density` of a batch that is met once: tables would cost ten times as much."""
     if not (positive_part.is_signed(m) and positive_part.has_line(m)):
-        return recovery.log_density(m, Y, bandwidth)
+        return m.log_density(Y, bandwidth)
     with np.errstate(divide="ignore"):
         log_height = np.log(np.maximum(m.density(Y, bandwidth, signed=True), 0.0))
     return log_height - np.log1p(_negative_mass(m, bandwidth))[:, None]

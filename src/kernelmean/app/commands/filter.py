@@ -18,7 +18,6 @@ from ...core.threads import one_thread
 from ...display import CURVE, PLAIN, SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
-from ...kernels import Gaussian
 from .. import series, words
 from ..command import Command, Names, Shared, columns, option
 from ..errors import UserError, noted
@@ -166,12 +165,9 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
     check_enough(len(train.frame), SMALLEST, "rows to learn from")
     X, Z = train.frame[settings.observe], train.frame[settings.state]
     with hushed():  # what is wrong with the rows will be seen there
-        states = Gaussian(columnwise=True).resolve(Z.to_numpy(), "--state").scaled(0.5)
-        observations = Gaussian(columnwise=True)
         if settings.densities:
-            model = KernelBayesFilter("importance", observations, states, inference="densities")
-            return model.fit(X, Z, train.lengths)
-        model = KernelBayesFilter(settings.rule.value, observations, states)
+            return KernelBayesFilter(inference="densities").fit(X, Z, train.lengths)
+        model = KernelBayesFilter(settings.rule.value)
         if to_tune(settings, train):
             with one_thread():
                 return model.tune(X, Z, train.lengths, verbose=verbose)
