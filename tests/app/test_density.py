@@ -47,7 +47,14 @@ def test_files_and_summary(run, table):
     result = run("density", "data.csv", *ASKED, "--out", "results")
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir("results")) == ["density.csv", "model.km", "report.html"]
-    for words in ("Bandwidth", "Leave-one-out score", "95% interval", "Mode", "medians", "written"):
+    for words in (
+        "bandwidth of size",
+        "leave-one-out score",
+        "95% interval",
+        "Mode",
+        "medians",
+        "written",
+    ):
         assert words in result.stdout
     page = Path("results/report.html").read_text(encoding="utf-8")
     assert "size given age and dose" in page

@@ -142,7 +142,7 @@ def test_options_reach_the_model(run, table):
     fitted = km.load("kernelmean-hmm/model.km")
     assert (fitted.inference, fitted.random_state, fitted.n_components) == ("forward", 3, 2)
     assert sorted(os.listdir("kernelmean-hmm")) == ["model.km", "report.html", "states.csv"]
-    assert "by densities" in result.stdout
+    assert "filter by densities" in " ".join(result.stdout.split())
 
 
 @pytest.mark.slow
@@ -357,7 +357,7 @@ class TestInputs:
         said = " ".join(result.stdout.split())
         assert "The same where an input is low and high" in said
         assert "rate at" in said
-        assert "Inputs rate and other" in said
+        assert "inputs rate, other: drive the transitions" in said
         fitted = km.load("kernelmean-hmm/model.km")
         U, X = driven[["rate", "other"]], driven[["level"]]
         states = pd.read_csv("kernelmean-hmm/states.csv")
@@ -374,7 +374,7 @@ class TestInputs:
     def test_of_no_use(self, run, driven):
         result = run("hmm", "data.csv", *ASKED, "--inputs", "other")
         assert result.exit_code == 0, result.output
-        assert "Inputs other: no use" in " ".join(result.stdout.split())
+        assert "inputs other: no use for rows held out" in " ".join(result.stdout.split())
         assert "where an input is low and high" not in result.stdout
 
     @pytest.mark.parametrize(

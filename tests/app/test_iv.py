@@ -59,8 +59,8 @@ def test_files_and_summary(run, csv, market):
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir("results")) == ["model.km", "predictions.csv", "report.html"]
     for words in (
-        "Regulariser of stage 1",
-        "200 and 200",
+        "reg_stage1 (λ)",
+        "200 / 200",
         "First-stage F",
         "Would regression have done? p-value",
         "< 0.001",
@@ -166,17 +166,17 @@ def test_other_kernels(run, csv, kernel):
     assert result.exit_code == 0, result.output
     said = "none: two-stage" if kernel == "linear" else kernel.capitalize()
     assert said in result.stdout
-    assert "60 and 140" in result.stdout
+    assert "60 / 140" in result.stdout
     assert ("Average slope" in result.stdout) == (kernel != "laplace")  # it has no derivative
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--split", "4"], "200 and 200"),
-        (["--trend", "2", "--no-tune"], "a polynomial of degree 2"),
+        (["--split", "4"], "200 / 200"),
+        (["--trend", "2", "--no-tune"], "polynomial of degree 2"),
         (["--trend", "none", "--no-tune"], "none"),
-        (["--trend", "0", "--no-tune"], "an intercept"),
+        (["--trend", "0", "--no-tune"], "polynomial of degree 0"),
     ],
 )
 def test_other_settings(run, csv, options, words):
@@ -208,7 +208,7 @@ def test_two_samples_in_one_table(run, market, tmp_path):
     gaps.to_csv(tmp_path / "gaps.csv", index=False)
     result = run("iv", "gaps.csv", *MARKET, "--split", "samples")
     assert result.exit_code == 0, result.output
-    assert "80 and 80" in result.stdout
+    assert "80 / 80" in result.stdout
     assert "no plain regression" in " ".join(result.stdout.split())
     table = pd.read_csv("kernelmean-iv/predictions.csv")
     assert "plain_ridge" not in table
@@ -239,7 +239,7 @@ def test_forms_of_columns(run, csv, market):
     forms = ["--kernel", "season=linear,*=matern"]
     result = run("iv", csv, *MARKET, *forms)
     assert result.exit_code == 0, result.output
-    assert "straight line: season" in " ".join(result.stdout.split())
+    assert "season a straight line" in " ".join(result.stdout.split())
     api = km.KernelIV(kernel_x={"season": "linear", "*": "matern"}, random_state=0)
     columns = (market[["price"]], market["quantity"], market[["storm"]], market[["season"]])
     table = pd.read_csv("kernelmean-iv/predictions.csv")

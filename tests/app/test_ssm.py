@@ -159,7 +159,7 @@ def test_options_reach_the_model(run, table, inference):
     fitted = km.load("kernelmean-ssm/model.km")
     assert (fitted.inference, fitted.random_state, fitted.n_latent) == (inference, 3, 1)
     assert sorted(os.listdir("kernelmean-ssm")) == ["model.km", "report.html", "track.csv"]
-    assert {"particles": "particles", "kbr": "kernel Bayes' rule"}[inference] in result.stdout
+    assert {"particles": "Particles(", "kbr": "kernel Bayes' rule"}[inference] in result.stdout
 
 
 @pytest.mark.slow

@@ -200,3 +200,16 @@ def test_refusals(data, display, options, words):
     model = km.ConditionalDensity(bandwidth=0.1, reg=1e-2).fit(X, Y[:, 0])
     with pytest.raises(ValueError, match=words):
         display.from_estimator(model, **options)
+
+
+def test_a_rounded_column_is_drawn_on_its_values():
+    """Its values are atoms: on 400 points each would be a spike, and all between them nothing."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(size=(150, 1))
+    y = np.round(2 * x[:, 0] + 0.4 * rng.normal(size=150), 1)
+    model = km.ConditionalDensity(tune_lengthscale=False).fit(x, y)
+    assert model.atoms_ is not None
+    display = km.display.ConditionalDensityDisplay.from_estimator(model, [[0.2], [0.8]], y)
+    np.testing.assert_allclose(np.diff(display.grid), 0.1, rtol=1e-6)
+    np.testing.assert_allclose(10 * display.grid, np.round(10 * display.grid), atol=1e-6)
+    np.testing.assert_allclose(0.1 * display.densities.sum(axis=1), 1.0, atol=0.03)

@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.checks import hushed
 from ..core.rows import Rows
+from ..core.summary import Line
 from .files import Content
 from .words import Texts
 
@@ -40,11 +42,12 @@ class Prose:
     text: str
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Prose):
     """A paragraph that stands out: what the reader must not overlook."""
 
-    text: str
+
+class Code(Prose):
+    """Lines to type."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,6 @@ class Bullets:
     """A list of sentences."""
 
     items: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Code:
-    """Lines to type."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -90,9 +86,11 @@ class Numbers:
     Parameters
     ----------
     rows : sequence of (name, value, meaning)
+    caption : str
     """
 
     rows: Sequence[Fact]
+    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,6 +226,23 @@ class Report:
     def figures(self) -> list[Figure]:
         """Every figure, in order."""
         return [block for block in self.blocks() if isinstance(block, Figure)]
+
+
+def account(say: Texts, model: Any, own: Sequence[Fact] = (), **known: str) -> list[Numbers]:
+    """Facts of a command's own, and what the model's summary says, with the meaning of each line.
+
+    Meanings stand among the `facts` of the texts, by how the name of a line begins.
+    """
+    texts = [*say.content.get("facts", {}).items(), *Texts("shared").content["facts"].items()]
+
+    def told(line: Line) -> Fact:
+        meaning = next((text for start, text in texts if line.name.startswith(start)), "")
+        return line.name, line.text, " ".join(meaning.split()).format_map(known)
+
+    with hushed():
+        blocks = model.summary().blocks
+    said = [Numbers([told(line) for line in block.lines], block.name) for block in blocks]
+    return [Numbers(own), *said] if own else said
 
 
 def analysis(

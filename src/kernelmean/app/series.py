@@ -315,6 +315,19 @@ def with_ends(law: Any, level: float, *widths: Any) -> dict[str, np.ndarray]:
     return {"mean": law.mean(), "lower": lower, "upper": upper}
 
 
+def straight(inputs: np.ndarray, targets: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Straight lines by least squares, with an intercept, at other inputs."""
+    middle, level = inputs.mean(axis=0), targets.mean(axis=0)
+    slopes = np.linalg.lstsq(inputs - middle, targets - level, rcond=None)[0]
+    return level + (at - middle) @ slopes
+
+
+def covered(lower: np.ndarray, upper: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Share of what is known of each column that is in its interval."""
+    inside = (lower <= truth) & (truth <= upper)
+    return average(np.where(np.isnan(truth), np.nan, inside))
+
+
 def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Root mean squared error of each column over the rows where the truth is known."""
     return np.sqrt(average((found - truth) ** 2))

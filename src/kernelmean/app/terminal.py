@@ -101,6 +101,8 @@ def show_block(block: Block, verbose: bool) -> None:
 
 
 def _show_numbers(block: Numbers, verbose: bool) -> None:
+    if block.caption:
+        out.print(Text(block.caption, "dim"))
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="cyan", no_wrap=not verbose)
     for _ in range(1 + verbose):

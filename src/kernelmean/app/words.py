@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..core.rows import Rows
-from ..kernels import Kernel
 
 MODEL = "model.km"
 SHOWN = 12  # rows in a table
@@ -47,6 +46,10 @@ class Texts:
     def all(self, key: str, **known: Any) -> list[str]:
         """A list of them."""
         return [" ".join(text.split()).format_map(known) for text in self.content[key]]
+
+    def those(self, found: Mapping[str, Any], **known: Any) -> list[str]:
+        """Those that are found to hold."""
+        return [self(key, **known) for key, holds in found.items() if holds]
 
     def facts(self, values: Mapping[str, Any], **known: Any) -> list[tuple[str, str, str]]:
         """Name, value and meaning."""
@@ -157,28 +160,6 @@ def given(value: float) -> str:
 def values_words(values: Any) -> str:
     """'a = 1; b = 2.5', of a mapping or a row of a table."""
     return "; ".join(f"{name} = {given(value)}" for name, value in values.items())
-
-
-def kernel_words(kernel: Kernel, columns: Sequence[str]) -> str:
-    """'Gaussian: price 0.42, day 1.00', from a kernel with one lengthscale per column."""
-    scale = getattr(kernel, "lengthscale", None)
-    if scale is None:
-        return type(kernel).__name__
-    each = np.broadcast_to(np.asarray(scale, dtype=float), len(columns))
-    listed = ", ".join(f"{n} {number(s)}" for n, s in zip(columns, each, strict=True))
-    return f"{type(kernel).__name__}: {listed}"
-
-
-def bandwidth_words(width: Any) -> str:
-    """The bandwidths of a density."""
-    if width is None:
-        return "by rule of thumb"
-    return ", ".join(number(w) for w in np.unique(np.asarray(width, dtype=float)))
-
-
-def settled(model: Any) -> str:
-    """How EM ended."""
-    return "settled" if model.converged_ else "was stopped"
 
 
 def of_file(sentences: Iterable[str], index: Any) -> list[str]:

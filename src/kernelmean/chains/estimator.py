@@ -23,7 +23,7 @@ from ..core.labels import Labels
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.saving import Saveable
 from ..core.sequences import check_forward, check_sequences
-from ..core.summary import Block, Line, Summary
+from ..core.summary import Block, Line, Summary, kernel_lines
 from ..core.threads import doors
 from .draft import Draft, Fit
 from .driven import DrivenChain
@@ -293,7 +293,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         by_state = ", times a factor by state" if isinstance(self.laws_, EmissionsByState) else ""
         ended = "converged" if self.converged_ else "stopped before it had settled"
         lines = [
-            Line("kernel", self.kernel_, repr(self.kernel_)),
+            *kernel_lines(self.kernel_, self.columns.named(self.n_features_in_)),
             Line("densities of", of, of),
             Line("bandwidth", self.bandwidth_, _text(self.bandwidth_) + by_state),
             Line("iterations of EM", steps, f"{steps}, {ended}" if steps else "none: moments"),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from .labels import pandas
 
 
@@ -33,6 +35,16 @@ class Line:
         """Names, one after the other."""
         text = ", ".join(names) or "none"
         return cls(name, text, text)
+
+
+def kernel_lines(kernel: Any, names: Sequence[str]) -> list[Line]:
+    """The kernel, and its lengthscale along each column."""
+    scale = getattr(kernel, "lengthscale", None)
+    if scale is None:
+        return [Line("kernel", kernel, repr(kernel))]
+    each = zip(names, np.broadcast_to(np.asarray(scale, dtype=float), len(names)), strict=True)
+    along = [Line.of(f"lengthscale of {name}", float(s)) for name, s in each]
+    return [Line("kernel", kernel, type(kernel).__name__), *along]
 
 
 @dataclass(frozen=True)

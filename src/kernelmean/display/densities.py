@@ -24,6 +24,7 @@ RIDGE = 0.84  # height of the tallest ridge, in distances between ridges
 VISIBLE = 8e-3  # of the tallest ridge: what a line can show
 LETTER = 0.04  # height of a line of text, in heights of a picture
 PANEL = 2.9  # inches
+ROUNDED = 20  # values that a rounded column has in the range drawn, at least
 
 
 @dataclass
@@ -439,8 +440,20 @@ class Outcomes:
         return np.stack([tails[:, 0].min(axis=0), tails[:, 1].max(axis=0)])
 
     def densities(self, X, j: int, n_grid: int) -> tuple[np.ndarray, np.ndarray]:
-        """Density of column j on a grid, (batch, n_grid): slopes of its distribution function."""
+        """Density of column j on a grid, (batch, n_grid): slopes of its distribution function.
+
+        Of a column that was rounded, whose values are atoms, on these values: on a finer grid it is
+        spikes.
+        """
         low, high = self.ends(X)[:, j]
+        atoms = self.model.atoms_
+        values = np.empty(0) if atoms is None else atoms.values[atoms.columns == j]
+        if len(values) > 1:
+            step = np.diff(values).min()
+            count = int(np.ceil((high - low) / step)) + 1
+            if ROUNDED <= count < n_grid:
+                low, n_grid = values[0] + step * np.round((low - values[0]) / step), count
+                high = low + step * (count - 1)
         half = 0.5 * (high - low) / (n_grid - 1)
         edges = np.linspace(low - half, high + half, n_grid + 1)
         Y = np.tile(edges[:, None], len(self.names))

@@ -12,7 +12,7 @@ from ..core.checks import as_points, check_column, check_count, check_level
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
-from ..statespace.results import latent_names
+from ..statespace.results import StateForecast, latent_names
 from .base import Display, PanelDisplay, TimePanels, as_times, panels
 from .regimes import HistoryDisplay, densities_along
 from .style import CURVE, DATA, PLAIN, literal, shade
@@ -109,7 +109,9 @@ class ForecastDisplay(TimePanels):
             to_numpy(lower),
             to_numpy(upper),
             following(times, steps),
-            _fan(estimator, X, steps, lengths, level) if steps else np.empty((5, 0, d)),
+            fan(estimator.forecast(X, steps, lengths), level)[:, -steps:]
+            if steps
+            else np.empty((5, 0, d)),
             estimator.columns.named(estimator.n_features_in_),
             level,
             check_sequences(lengths, n),
@@ -143,12 +145,10 @@ class ForecastDisplay(TimePanels):
         axes.plot(self.ahead_times, mean, color=PLAIN, lw=1.8, label="what comes next")
 
 
-def _fan(estimator: KernelStateSpace, X, steps: int, lengths, level: float) -> np.ndarray:
-    """Quantiles and means of the rows after the last sequence, (5, steps, d)."""
-    found = estimator.forecast(X, steps, lengths)
-    ends = [0.5 + sign * width / 2 for sign in (-1, 1) for width in (level, HALF)]
-    low, inner_low, high, inner_high = np.moveaxis(to_numpy(found.quantile(ends)), 1, 0)
-    return np.stack([low, inner_low, to_numpy(found.mean()), inner_high, high])[:, -steps:]
+def fan(found: StateForecast, level: float) -> np.ndarray:
+    """Ends of two intervals around the means of rows to come, (5, rows, d)."""
+    (low, high), (inner_low, inner_high) = (found.interval(width) for width in (level, HALF))
+    return np.stack([*map(to_numpy, (low, inner_low, found.mean(), inner_high, high))])
 
 
 def following(times: np.ndarray, steps: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order
 from ..core.rows import Rows
 from ..core.saving import Saveable
-from ..core.summary import Block, Line
+from ..core.summary import Block, Line, kernel_lines
 from ..kernels import Kernel, as_kernel, check_size
 
 
@@ -125,16 +125,7 @@ class FeatureMap(Saveable, BaseEstimator):
 
     def block(self, heading: str, names: Sequence[str]) -> Block:
         """For summaries: the kernel, its lengthscale along each column, how many coordinates."""
-        kernel: Any = self.kernel_
-        scale = getattr(kernel, "lengthscale", None)
-        if scale is None:
-            lines = [Line("kernel", kernel, repr(kernel))]
-        else:
-            each = np.broadcast_to(np.asarray(scale, dtype=float), len(names)).tolist()
-            lines = [Line("kernel", kernel, type(kernel).__name__)]
-            lines += [
-                Line.of(f"lengthscale of {name}", s) for name, s in zip(names, each, strict=True)
-            ]
+        lines = kernel_lines(self.kernel_, names)
         return Block(heading, [*lines, Line("coordinates", self.rank_, f"{self.rank_:,}")])
 
     def _fit_far(self, rows: Rows, kernel) -> None:

@@ -32,6 +32,7 @@ from ..core.saving import Saveable
 from ..core.sequences import check_forward, check_sequences
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
+from ..embedding.law import names_like
 from . import inputs
 from .fit import Plan
 from .machine import Machine, Recursion, Step
@@ -279,8 +280,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         chosen = {name: " (chosen)" if getattr(self, name) is None else " (given)" for name in REGS}
         regs = [Line.of(name, getattr(self, f"{name}_"), how) for name, how in chosen.items()]
         told += [
-            Block("Observations", _account(self.kernel_x_, self.features_x_.rank_)),
-            Block("States", _account(self.kernel_z_, self.features_z_.rank_)),
+            self.features_x_.block("Observations", names_like(self, d)),
+            self.features_z_.block("States", names),
             Block(f"Regularisers, {self.rule} rule", regs),
         ]
         return Summary(title, told)
@@ -439,7 +440,3 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def _like_states(self, values) -> Array:
         return values[:, 0] if self.one_output_ else values
-
-
-def _account(kernel, rank: int) -> list[Line]:
-    return [Line("kernel", kernel, repr(kernel)), Line("coordinates", rank, f"{rank:,}")]

@@ -499,7 +499,8 @@ class KernelHMM(ChainEstimator):
         lines = [Line("states", self.n_components_, f"{self.n_components_}, {chosen}")]
         for k, share in enumerate(shares):
             mean = ", ".join(f"{m:.4g}" for m in means[k])
-            text = f"{100 * share:.3g}% of rows, {stays[k]:.4g} rows on end, mean {mean}"
+            often = f"{100 * share:.3g}% of rows in the long run"
+            text = f"{often}, {stays[k]:.4g} rows on end, mean {mean}"
             lines.append(Line(f"state {k}", (share, stays[k], means[k]), text))
         held_out = "log-likelihood of a row held out"
         scores = {} if self.order_ is None else self.order_.scores

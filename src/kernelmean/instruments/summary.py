@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.summary import Block, Line, Summary
+from ..core.summary import Block, Line, Summary, kernel_lines
 from .choice import StructuralDraft
 from .fit import StructuralFit
 from .groups import kind_of
@@ -74,13 +74,8 @@ def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     kernel, basis, bounds = draft.kernels[i], draft.bases[i], draft.at_bound(i)
     bent, rank = basis.polynomial.bent, basis.features.rank_
     own = kernel.on(bent, len(names)) if len(bent) < len(names) else kernel
-    scale, coordinates = getattr(own, "lengthscale", None), Line("coordinates", rank, f"{rank:,}")
-    if scale is None:
-        return [Line("kernel", kernel, repr(kernel)), coordinates]
-    each = np.broadcast_to(np.asarray(scale, dtype=float), len(bent))
-    lines = [Line("kernel", kernel, type(own).__name__), coordinates]
-    pairs = zip(bent, each, strict=True)
-    lines[1:1] = [Line.of(f"lengthscale of {names[j]}", float(s)) for j, s in pairs]
+    lines = kernel_lines(own, [names[j] for j in bent])
+    lines.append(Line("coordinates", rank, f"{rank:,}"))
     stuck = [f"{names[j]}{BOUNDS[int(bounds[j])]}" for j in bent if bounds[j]]
     return [*lines, Line.listed("at a bound of the search", stuck)] if stuck else lines
 
@@ -102,7 +97,7 @@ def _numbers(model: Any, fit: StructuralFit) -> Block:
             Line.chosen("reg_stage1 (λ)", fit.regs[0], model.reg_stage1),
             Line.chosen("reg_stage2 (ξ)", fit.regs[1], model.reg_stage2),
             *map(Line.of, ("loss of stage 1", "loss of stage 2"), fit.losses),
-            Line.of("specification, p-value", p, contradicted),
+            *([] if np.isnan(p) else [Line.of("specification, p-value", p, contradicted)]),
             *_against_a_line(fit),
         ],
     )

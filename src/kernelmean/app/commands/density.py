@@ -16,12 +16,11 @@ from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from ...display.base import medians
-from ...kernels import Linear
 from ...regression.bandwidth import silverman
 from .. import words
 from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
-from ..report import Block, Fact, Figure, Grid, Numbers, Report, analysis
+from ..report import Block, Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import by_column
 from ..tables import answered, check_enough, check_varying, split_names
 from ..words import names, number, percent
@@ -39,13 +38,9 @@ BELOW = 0.01  # of the mass below zero, from which it is said
 ONE, SEVERAL = (0.1, 0.25, 0.5, 0.75, 0.9), (0.1, 0.9)  # quantiles of representative rows
 
 
-class Widths(tuple[float, ...]):
-    """Bandwidths."""
-
-
-def read_bandwidth(text: str) -> Widths:
+def read_bandwidth(text: str) -> tuple[float, ...]:
     """'0.5' or '0.5,2' as numbers."""
-    widths = Widths(float(part) for part in split_names(text, "--bandwidth"))
+    widths = tuple(float(part) for part in split_names(text, "--bandwidth"))
     if not all(0 < w < np.inf for w in widths):
         raise ValueError
     return widths
@@ -58,7 +53,7 @@ class Settings(Shared):
     y: Annotated[Names, columns("--y", "Column(s) to describe")]
     x: Annotated[Names, columns("--x", "Column(s) known")]
     kernel: Annotated[KernelName, option(SAY, "--kernel")] = GAUSSIAN
-    bandwidth: Annotated[Widths | None, typed(SAY, "--bandwidth", read_bandwidth)] = None
+    bandwidth: Annotated[Any, typed(SAY, "--bandwidth", read_bandwidth)] = None
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
     def model(self, verbose: Verbose) -> ConditionalDensity:
@@ -298,31 +293,6 @@ def _where(a: Densities) -> str:
     return f"With {a.x[0]} at {number(a.rows.frame.iloc[a.rows.middle, 0])}"
 
 
-def facts(a: Densities) -> list[Fact]:
-    """Every number of the fit: its name, its value, what it means."""
-    m, given, about_mean = a.model, a.settings.bandwidth, a.model.location_ is not None
-    form = "around" if about_mean else "untried" if given else "itself"
-    alike = "straight" if isinstance(m.kernel_x_, Linear) else a.settings.tune
-    widths = zip(a.y, m.bandwidth_, strict=True)
-    values = {
-        "Rows": number(words.amount(a.every)),
-        "Form": ("around a smooth mean" if about_mean else "of the column itself")
-        + (", on a bent scale" if m.bend_ else ""),
-        "Bandwidth": ", ".join(f"{y} {number(width)}" for y, width in widths),
-        "Kernel on x": words.kernel_words(m.kernel_x_, a.x),
-        "Rank": number(m.features_.rank_),
-        "Regulariser, λ": number(m.reg_),
-        "Leave-one-out score": number(m.loo_score_),
-    }
-    return SAY.facts(
-        values,
-        form=SAY(form, x=names(a.x), y=names(a.y)),
-        around="residuals" if about_mean else names(a.y),
-        chosen="Given." if given else "Chosen by the leave-one-out score.",
-        alike=SAY({"straight": "straight", False: "medial"}.get(alike, "alike")),
-    )
-
-
 def intervals(a: Densities) -> list[Fact]:
     """How good the intervals are, and how much narrower than without x."""
     rows: list[Fact] = []
@@ -433,7 +403,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         [headline(a, name) for name in a.y],
         a.notes,
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
-        [Numbers(facts(a))],
+        account(SAY, a.model),
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
         {**answered("density", asked, a.at, a.table), words.MODEL: a.model.save},
     )

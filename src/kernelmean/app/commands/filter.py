@@ -21,8 +21,8 @@ from ...filtering.results import FilterResult, Forecast
 from .. import series, words
 from ..command import Command, Names, Shared, columns, option
 from ..errors import UserError, noted
-from ..report import Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..series import DRAWN, Apart, Rows, Steps, average, by_column, rmse, with_ends
+from ..report import Fact, Figure, Grid, Prose, Report, account, analysis
+from ..series import DRAWN, Apart, Rows, Steps, by_column, covered, rmse, straight, with_ends
 from ..tables import Table, check_enough, check_varying
 from ..words import level_words, names, number, percent
 
@@ -145,8 +145,7 @@ class Tracks:
         rows = {name: rmse(answer["mean"], truth) for name, answer in found.items()}
         rows |= {"line": rmse(self._line(), truth), "mean": rmse(self._average(), truth)}
         for name, answer in found.items():
-            inside = (answer["lower"] <= truth) & (truth <= answer["upper"])
-            rows[f"{name} inside"] = average(np.where(np.isnan(truth), np.nan, inside))
+            rows[f"{name} inside"] = covered(answer["lower"], answer["upper"], truth)
         return pd.DataFrame(rows, index=self.settings.state).dropna()
 
     def _average(self) -> np.ndarray:
@@ -154,13 +153,11 @@ class Tracks:
 
     def _line(self) -> np.ndarray:
         """Straight lines from each observation alone; the average where that brings no news."""
-        past, X = self.train.frame, self.test.frame[self.settings.observe].to_numpy()
-        X = np.where(self.filtered.collapsed[:, None], np.nan, X)
-        inputs = past[self.settings.observe].to_numpy()
-        middle, level = inputs.mean(axis=0), self._average()
-        targets = past[self.settings.state].to_numpy() - level
-        slopes = np.linalg.lstsq(inputs - middle, targets, rcond=None)[0]
-        return level + np.nan_to_num((X - middle) @ slopes)
+        s = self.settings
+        X, Z = (self.train.frame[names].to_numpy() for names in (s.observe, s.state))
+        found = straight(X, Z, self.test.frame[s.observe].to_numpy())
+        silent = np.isnan(found).any(axis=1) | self.filtered.collapsed
+        return np.where(silent[:, None], self._average(), found)
 
 
 def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBayesFilter:
@@ -198,25 +195,13 @@ APART = 0.1  # distance between coverage and level that is worth a word
 
 
 def facts(a: Tracks) -> list[Fact]:
-    """Every number of the fit: its name, its value, what it means."""
-    m, s, tried = a.model, a.settings, getattr(a.model, "tuning_", None)
+    """What the summary of the model leaves out."""
+    tried = getattr(a.model, "tuning_", None)
     values = {
         "Rows to learn from": a.train.amount("trajectories"),
         "Rows followed": a.test.amount("trajectories"),
         "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
     }
-    if s.densities:
-        values["Laws"] = f"{len(m.machine_.points):,} states"
-    else:
-        values |= {
-            "Kernel on the observations": words.kernel_words(m.kernel_x_, s.observe),
-            "Kernel on the states": words.kernel_words(m.kernel_z_, s.state),
-            "Regulariser of the update": number(m.reg_),
-            "Regulariser of the prior, η": number(m.reg_prior_),
-            "Regulariser of the dynamics, λ'": number(m.reg_transition_),
-        }
-        if a.smoothed is not None:
-            values["Regulariser of the way back"] = number(m.reg_smoother_)
     left = max(0.0, min((row["error"] for row in tried or ()), default=0.0))
     searched = SAY("untuned") if tried is None else SAY("tuned", left=percent(left))
     missing, collapsed = (int(v.sum()) for v in (a.filtered.missing, a.filtered.collapsed))
@@ -366,7 +351,7 @@ def report(a: Tracks, source: str) -> Report:
             "How far from the truth": [] if a.errors is None else [errors(a), _explained(a)],
             "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
         },
-        [Numbers(facts(a))],
+        account(SAY, a.model, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
         series.files("track", a),
     )

@@ -23,7 +23,7 @@ from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
 from ..command import Command, Data, Names, columns, option, typed
 from ..errors import noted
-from ..report import Fact, Figure, Grid, Numbers, Report, analysis
+from ..report import Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import COLUMNS, DRAWN, Rows
 from ..tables import ROW, complete
 from ..words import names, number, percent
@@ -211,7 +211,7 @@ class Regimes:
             "fleeting": bool(few) and self.n_states > 1,
         }
         known = {"most": MAX_COMPONENTS, "rare": names(rare), "few": names(few)}
-        said = [SAY(key, **known) for key, holds in found.items() if holds]
+        said = SAY.those(found, **known)
         counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
         return [*self.caught, *said, *self.rows.partial(self.settings.columns, count=counts)]
 
@@ -245,32 +245,19 @@ def headline(a: Regimes) -> str:
 
 
 def facts(a: Regimes) -> list[Fact]:
-    """Every number of the fit: its name, its value, what it means."""
-    m, s, steps = a.model, a.settings, len(a.model.history_)
+    """What the summary of the model leaves out."""
     told, error = mean_and_error(a.gains)
-    by = "densities" if m.rule_ is None else f"kernel Bayes' rule, λ = {number(m.reg_)}"
     values = {
         "Rows": a.rows.amount(),
         "States": f"{a.n_states}",
-        "Kernel": words.kernel_words(m.kernel_, s.columns),
-        "Learned by": f"EM, iterations: {steps}" if s.refine else "moments",
-        "Bandwidth": words.bandwidth_words(m.bandwidth_),
-        "Inference": f"by {by}",
         "What the past tells": f"{number(told)} ± {number(error, 2)}",
     }
-    if (driven := m.driven_) is not None:
-        values["Inputs"] = names(m.input_names_ or []) + ("" if m.slopes_.any() else ": no use")
-    without, with_ = map(number, (0.0, 0.0) if driven is None else driven.held_out)
     return SAY.facts(
         values,
-        without=without,
-        with_=with_,
         missing=int((~a.rows.whole).sum()),
         chosen="Given."
         if a.order is None
         else f"Chosen by {a.order.method}. {RULES[a.order.method]}",
-        learned=SAY("em" if s.refine else "moments", end=words.settled(m)),
-        inferred=SAY(s.inference.value),
     )
 
 
@@ -426,7 +413,7 @@ def report(a: Regimes, source: str) -> Report:
             "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
             "How many states": [spectrum(a), Numbers(orders(a))],
         },
-        [Numbers(facts(a)), *history(a)],
+        [*account(SAY, a.model, facts(a)), *history(a)],
         [code(a, source)],
         series.files("states", a),
     )

@@ -15,7 +15,6 @@ from ...core.moments import block_rows, how_often, row_blocks
 from ...core.rows import Rows as Every
 from ...display import CURVE, DATA, StructuralCurveDisplay
 from ...instruments import inference
-from ...instruments.basis import Basis
 from ...instruments.columns import CATEGORY, LINEAR, OTHERS
 from ...instruments.formula import Design, names_of, read_formula
 from ...instruments.groups import kind_of
@@ -25,7 +24,7 @@ from ...regression.conditional import ConditionalEmbedding
 from .. import words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
-from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
+from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, account, analysis
 from ..tables import Table, answered, check_enough, check_varying, complete, free_name, split_names
 from ..words import level_words, names, number, p_words, signed
 
@@ -498,56 +497,12 @@ def _residual(x: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
 
 
 def facts(a: Analysis) -> list[Fact]:
-    """Every number of the fit: its name, its value, what it means."""
-    m, c, kind = a.model, a.columns, kind_of(a.settings.split)
-    beside = {None: "none", 0: "an intercept", 1: "a plane" if c.regressors[1:] else "a line"}
-    values = {
-        "Rows": number(words.amount(a.data.all)),
-        "Rows in stage 1 and stage 2": f"{m.n_stage1_:,} and {m.n_stage2_:,}",
-        "Kernel on the regressors": _kernel(m, m.basis_x_, c.regressors),
-        "Kernel on the instruments": _kernel(m, m.basis_z_, [*c.z, *c.c]),
-        "Trend beside the kernel": beside.get(m.trend_, f"a polynomial of degree {m.trend_}"),
-        "Regulariser of stage 1, λ": number(m.reg_stage1_),
-        "Regulariser of stage 2, ξ": number(m.reg_stage2_),
-        "Loss of stage 1": number(m.loss_stage1_),
-        "Loss of stage 2": number(m.loss_stage2_),
-    }
-    if a.plain is not None:
-        iv, plain = a.scores
-        values["R² of the structural curve"] = number(iv)
-        values["R² of plain kernel ridge"] = number(plain)
-    shares = ("on the rows of stage 2", "on the rows of stage 1")
-    return SAY.facts(
-        values,
-        stages=SAY(kind),
-        alike=_alike(a),
-        and_c=" and the exogenous columns" if c.c else "",
-        where=shares if kind == "share" else ("at rows left out in turn",) * 2,
-        y=c.y,
-        variance=number(a.frame[c.y].var(ddof=0)),
-    )
-
-
-def _kernel(model: KernelIV, basis: Basis, columns: list[str]) -> str:
-    """The form of each column, with lengthscales."""
-    plain, said = basis.polynomial, []
-    if not model.basis_z_.features.rank_:
-        return "none: two-stage least squares"
-    if len(plain.bent) < len(columns):
-        kernel = basis.features.kernel_.on(plain.bent, len(columns))
-    else:
-        kernel = basis.features.kernel_
-    said.append(words.kernel_words(kernel, [columns[j] for j in plain.bent]))
-    for word, found in (("straight line", plain.straight), ("category", dict(plain.categories))):
-        if found:
-            said.append(f"{word}: {names([columns[j] for j in found])}")
-    return "; ".join(said)
-
-
-def _alike(a: Analysis) -> str:
-    if not a.model.basis_z_.features.rank_:
-        return SAY("straight")
-    return f"{SAY('alike')} {SAY('searched' if a.settings.searched else 'medial')}"
+    """What the summary of the model leaves out."""
+    if a.plain is None:
+        return []
+    kinds = ("structural curve", "plain kernel ridge")
+    values = {f"R² of the {kinds[0]}": a.scores[0], f"R² of {kinds[1]}": a.scores[1]}
+    return SAY.facts({name: number(value) for name, value in values.items()})
 
 
 def strength(a: Analysis) -> list[Fact]:
@@ -614,7 +569,7 @@ def warnings_of(a: Analysis) -> list[str]:
         "n": len(a.frame),
     }
     some = words.some_of(a.frame, a.data.all)
-    return [*some, *a.notes, *(SAY(key, **known) for key, holds in found.items() if holds)]
+    return [*some, *a.notes, *SAY.those(found, **known)]
 
 
 def _copied(a: Analysis) -> bool:
@@ -759,7 +714,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
             "The first stage": [Prose(SAY("first_stage")), *stages, Numbers(strength(a))],
             "What the data say about the assumptions": [Numbers(t) for t in [tests(a)] if t],
         },
-        [Numbers(facts(a))],
+        account(SAY, a.model, facts(a), found=SAY("searched" if a.settings.searched else "medial")),
         [_snippet(a)],
         {**answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),

@@ -21,7 +21,7 @@ from ...kernels import Gaussian
 from .. import words
 from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import noted
-from ..report import Fact, Figure, Grid, Numbers, Report, analysis
+from ..report import Fact, Figure, Grid, Report, account, analysis
 from ..series import by_column, with_ends, with_intervals
 from ..tables import answered, check_enough
 from ..words import level_words, names, number
@@ -166,26 +166,16 @@ def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
 
 
 def facts(a: Posteriors) -> list[Fact]:
-    """Every number of the fit: its name, its value, what it means."""
+    """Of another prior than that of the pairs, which the model's summary is of."""
+    if a.prior is None:
+        return []
     reg_prior, reg = a.regularisers
-    rule, density = a.settings.rule, a.model.density_
-    smoothed, kernel = "Kernel on the latents", a.model.kernel_z_
-    if density is not None:
-        smoothed, kernel = "Smoothing of the latents", density.kernel_y_
     values = {
-        "Pairs": number(words.amount(a.every)),
-        "Prior": "that of the pairs" if a.prior is None else f"{len(a.prior):,} samples",
-        "Kernel on the observations": words.kernel_words(a.model.kernel_x_, a.settings.observed),
-        smoothed: words.kernel_words(kernel, a.latent),
+        "Prior": f"{len(a.prior):,} samples",
         "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),
         "Regulariser of the posterior": number(reg),
     }
-    each = (
-        "Each was searched."
-        if a.settings.tune or density is not None
-        else "Each is a median distance."
-    )
-    return SAY.facts(values, each=each, chosen=SAY("chosen", rule.value))
+    return SAY.facts(values, chosen=SAY("chosen", a.settings.rule.value))
 
 
 def headline(a: Posteriors, name: str) -> str:
@@ -266,7 +256,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         [headline(a, name) for name in a.latent[:CORNER]],
         [*words.some_of(a.pairs, a.every), *words.of_file(a.notes, a.rows.index)],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
-        [Numbers(facts(a))],
+        account(SAY, a.model.density_ or a.model, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
         {**answered("posterior", asked, a.at, a.table), words.MODEL: a.model.save},
     )

@@ -15,15 +15,15 @@ from sklearn.base import clone
 from ...core.progress import Verbose
 from ...core.sequences import check_sequences
 from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
-from ...display.states import following
+from ...display.states import fan, following
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
 from ..command import Command, Data, option
 from ..errors import noted
-from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, analysis
-from ..series import COLUMNS, DRAWN, Rows, average, rmse
+from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
+from ..series import COLUMNS, DRAWN, Rows, covered, rmse, straight
 from ..words import names, number, percent
 
 SAY = words.Texts("ssm")
@@ -126,8 +126,8 @@ class Trial:
         """Root mean squared errors by column and forecast, and coverage."""
         truth = self.truth.to_numpy()
         rows = {name: rmse(f, truth) for name, f in self.forecasts.items()}
-        inside = (self.lower <= truth) & (truth <= self.upper)
-        return pd.DataFrame({**rows, "inside": average(inside.astype(float))}, self.truth.columns)
+        rows["inside"] = covered(self.lower, self.upper, truth)
+        return pd.DataFrame(rows, self.truth.columns)
 
     @property
     def rival(self) -> str:
@@ -155,7 +155,7 @@ class Trial:
             "shares": ", ".join(percent(v) for v in inside),
         }
         found = {"behind": len(behind), "near": len(near), "apart": apart}
-        return [SAY(key, **known) for key, holds in found.items() if holds]
+        return SAY.those(found, **known)
 
 
 @dataclass(frozen=True)
@@ -289,12 +289,10 @@ def learn(
 def rivals(frame: pd.DataFrame, lengths: list[int], past: np.ndarray) -> dict[str, np.ndarray]:
     """One-step forecasts learned from the rows of `past`; NaN after a row that is not whole."""
     before = frame.groupby(np.repeat(np.arange(len(lengths)), lengths)).shift().to_numpy()
-    Y, ones = frame.to_numpy(), np.ones((len(frame), 1))
-    inputs = np.hstack([ones, before])
-    pairs = past & ~np.isnan(np.hstack([inputs, Y])).any(axis=1)
-    slopes = np.linalg.lstsq(inputs[pairs], Y[pairs], rcond=None)[0]
-    mean = np.nanmean(Y[past], axis=0)
-    return dict(zip(RIVALS, (inputs @ slopes, before, np.broadcast_to(mean, Y.shape)), strict=True))
+    Y = frame.to_numpy()
+    pairs = past & ~np.isnan(before + Y).any(axis=1)
+    line, mean = straight(before[pairs], Y[pairs], before), np.nanmean(Y[past], axis=0)
+    return dict(zip(RIVALS, (line, before, np.broadcast_to(mean, Y.shape)), strict=True))
 
 
 LONGEST = 300  # rows of a sequence drawn
@@ -316,30 +314,21 @@ def headline(a: Forecasts) -> str:
 
 
 def facts(a: Forecasts) -> list[Fact]:
-    """Every number of the fit: its name, its value, what it means."""
-    m, s, trial = a.model, a.settings, a.trial
+    """What the summary of the model leaves out."""
+    trial = a.trial
     tried = None if trial is None else getattr(trial.model, "tuning_", None)
-    rules = {"nodes": "on nodes", "particles": "particles"}
     values = {
         "Rows": a.rows.amount(),
         "Rows held out": None if trial is None else f"{trial.n:,}",
-        "Latent state": f"{m.n_latent}-dimensional, {len(m.nodes_):,} nodes",
-        "Kernel": words.kernel_words(m.kernel_, s.names),
-        "Learned by": f"EM, iterations: {len(m.history_)}" if s.refine else "moments",
         "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
-        "Bandwidth": words.bandwidth_words(m.bandwidth_),
-        "Guard": f"{m.guard_[0]:,.0f} rows" if s.refine else None,
-        "Inference": rules.get(s.inference) or f"kernel Bayes' rule, λ = {number(m.reg_)}",
-        "Log-likelihood of a row": number(a.log_predictive[a.rows.whole].mean()),
+        "Guard": f"{a.model.guard_[0]:,.0f} rows" if a.settings.refine else None,
     }
     return SAY.facts(
         {name: value for name, value in values.items() if value is not None},
         missing=int((~a.rows.whole).sum()),
         share=percent(HELD_OUT),
         judged=0 if trial is None else len(trial.truth),
-        learned=SAY("em" if s.refine else "moments", end=words.settled(m)),
         searched=SAY("untuned" if tried is None else "tuned"),
-        inferred=SAY(s.inference.value),
     )
 
 
@@ -384,7 +373,9 @@ def _drawn(a: Forecasts, i: int) -> Figure:
         a.rows.frame.to_numpy()[rows, kept],
         *(part[rows, kept] for part in (a.mean, a.lower, a.upper)),
         following(times, steps),
-        _fan(a)[:, ahead, kept],
+        np.empty((5, 0, len(s.names)))
+        if a.ahead is None
+        else fan(a.ahead, s.level)[:, ahead, kept],
         s.names[kept],
         s.level,
         [slice(0, len(times))],
@@ -393,13 +384,6 @@ def _drawn(a: Forecasts, i: int) -> Figure:
     level = words.level_words(s.level)
     caption = SAY("series", which=a.rows.which(i, LONGEST), level=level, after=after)
     return series.over_time(f"series-{i}", caption, shown, s.time, len(shown.names), each=2.1)
-
-
-def _fan(a: Forecasts) -> np.ndarray:
-    if a.ahead is None:
-        return np.empty((5, 0, len(a.settings.names)))
-    (low, high), (inner_low, inner_high) = (a.ahead.interval(v) for v in (a.settings.level, 0.5))
-    return np.stack([low, inner_low, a.ahead.mean(), inner_high, high])
 
 
 def laws(model: KernelStateSpace, columns: Any) -> Figure:
@@ -449,7 +433,7 @@ def report(a: Forecasts, source: str) -> Report:
             "How good the forecasts are": accuracy(a),
             "What was learned": [laws(a.model, s.names[:COLUMNS])],
         },
-        [Numbers(facts(a)), trace(a)],
+        [*account(SAY, a.model, facts(a)), trace(a)],
         [SAY.code("code", imports, rows=rows, level=s.level)],
         series.files("track", a),
     )
