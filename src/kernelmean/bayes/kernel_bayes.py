@@ -50,6 +50,7 @@ from ..regression.support import Support, support_of
 from ..regression.width import smoothing, width_of
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
+from .flatter import flatter
 from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
@@ -151,6 +152,7 @@ class KernelBayes(Saveable, BaseEstimator):
     # a file of version 1 has no names
     latent_names_: list[str] | None = field(default=None, init=False)
     density_: ConditionalDensity | None = field(default=None, init=False)  # of the rule "density"
+    _flatter: tuple | None = field(default=None, init=False)  # a kernel of densities, a wide law
     _far: Rows | None = field(default=None, init=False)  # pairs, where `points_` are some of them
     _of_some = False
     _order: Order = field(default=Order(), init=False)  # of rows of coordinates and shares
@@ -196,7 +198,7 @@ class KernelBayes(Saveable, BaseEstimator):
         self._check_settings()
         given, (rows, X, Z) = (X, Z), few_of(SEARCH_ROWS, X=X, Z=Z)
         rows = rows if rows is not None and rows.n > SEARCH_ROWS else None
-        self._far, self._of_some = rows, rows is not None
+        self._far, self._of_some, self.density_ = rows, rows is not None, None
         points_x = as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)
         if Z is None:
@@ -259,7 +261,8 @@ class KernelBayes(Saveable, BaseEstimator):
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
             `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
-            for `Gaussian4`. For "density" as `ConditionalDensity.at`.
+            for `Gaussian4`. For "density" as `ConditionalDensity.at`, in one column with that
+            kernel too, unless pairs left out are clearly less likely by it.
         """
         law, pairs = self._law(X, prior, supervision)
         if pairs is None:
@@ -271,7 +274,10 @@ class KernelBayes(Saveable, BaseEstimator):
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
-            return self._reweighted(self.density_.at(X), prior, supervision), None
+            laws = self.density_.at(X)
+            if self._flatter is not None:
+                laws = laws.smoothed(*self._flatter)  # type: ignore[union-attr]
+            return self._reweighted(laws, prior, supervision), None
         rows, outside, left, right = self._factors(X, prior, supervision)
         points, right = map(self._order.back, (rows.points, rows.spread(right)))
         law = MeanEmbedding.of_parts(points, left, right, self.kernel_z_)
@@ -382,6 +388,7 @@ class KernelBayes(Saveable, BaseEstimator):
             location=False if known_at_pairs else "auto",
             tune_lengthscale=tune,
         ).fit(X, Z)
+        self._flatter = flatter(self.density_)
         self.features_x_, self.kernel_x_ = self.density_.features_, self.density_.kernel_x_
 
     def _reweighted(self, laws, prior, supervision) -> MeanEmbedding | MovedLaws:

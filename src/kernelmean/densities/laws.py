@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ..embedding.law import Law
 from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
 from ..embedding.move import Move
 from ..embedding.wide import Wide
+from ..kernels import Kernel
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
@@ -110,6 +111,12 @@ class MovedLaws(Saveable, Law):
         each = [tilts(factor, self[b].points) for b in range(len(self))]
         tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
         return MovedLaws(tilted, self.move)
+
+    def smoothed(self, kernel: Kernel, wide: Wide | None) -> MovedLaws:
+        """With densities by another kernel, of this lengthscale, and another wide law."""
+        own: Any = kernel
+        width = tuple(np.broadcast_to(own.lengthscale, self._d).tolist())
+        return MovedLaws(self._embedding.altered(_kernel=kernel, _bandwidth=width), self.move, wide)
 
     # ------------------------------------------------------------ answers
 
