@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, frozen, warn_numerical
-from ..core.moments import canonical_order, evenly
+from ..core.moments import Order, canonical_order, evenly
 from ..core.saving import Saveable
 from ..core.solves import kept
 from ..embedding.bend import Bend
@@ -62,8 +62,7 @@ class Fit(Saveable):
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
-        if hasattr(self.features, "indices_"):
-            self.features.indices_ = order[self.features.indices_]
+        Order(order).renumber(self.features)
         if self.gathered is not None:
             return replace(self, kept=evenly(self.smoother.n, X.shape[0])[order])
         back = np.argsort(order)
