@@ -21,6 +21,7 @@ from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
 from ..embedding.move import Move, Wide
+from ..kernels import Kernel
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
@@ -99,6 +100,12 @@ class MovedLaws(Saveable, Law):
         each = [tilts(factor, self[b].points) for b in range(len(self))]
         tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
         return MovedLaws(tilted, self.move)
+
+    def smoothed(self, kernel: Kernel, wide: Wide | None) -> MovedLaws:
+        """With densities by another kernel, of this lengthscale, and another wide law."""
+        own: Any = kernel
+        width = tuple(np.broadcast_to(own.lengthscale, self._d).tolist())
+        return MovedLaws(self._embedding.altered(_kernel=kernel, _bandwidth=width), self.move, wide)
 
     # ------------------------------------------------------------ answers
 
