@@ -6,7 +6,7 @@ All have `fit(X, Y)`, `pdf(Y, X, paired=None)`, `score_samples(X, Y)` and `score
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ TINY = 1e-100  # weights and kernels below are taken as zero
 
 class DensityComparator(BaseEstimator):
     """What the estimators share: arguments are checked, rows are paired or crossed."""
+
+    _fit: Callable[[np.ndarray, np.ndarray], None]
+    _log_pairs: Callable[[np.ndarray, np.ndarray], np.ndarray]  # log p(y|x)
 
     def fit(self, X, Y) -> Any:
         """Estimate p(y | x).
@@ -78,19 +81,16 @@ class DensityComparator(BaseEstimator):
         check_columns(values, self._outputs, "Y", "the model")
         return values, points
 
-    def _fit(self, X: np.ndarray, Y: np.ndarray) -> None:
-        raise NotImplementedError
-
     def _table(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
         repeated = (np.broadcast_to(x, (len(Y), len(x))) for x in X)
         return np.exp([self._log_pairs(Y, rows) for rows in repeated])
 
-    def _log_pairs(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
 
 class Expansion(DensityComparator):
     """p(y | x) = Σ_j a_j(x) f_j(y), where that is positive."""
+
+    _coefficients: Callable[[np.ndarray], np.ndarray]
+    _functions: Callable[[np.ndarray], np.ndarray]
 
     def _table(self, Y, X) -> np.ndarray:
         functions = len(self._functions(Y[:1])[0])
@@ -106,12 +106,6 @@ class Expansion(DensityComparator):
         sums = [np.sum(self._coefficients(X[b]) * self._functions(Y[b]), axis=1) for b in slices]
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(np.concatenate(sums), 0))
-
-    def _coefficients(self, X: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
-    def _functions(self, Y: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:

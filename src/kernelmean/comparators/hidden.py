@@ -5,6 +5,7 @@ Both models have `fit(X, lengths=None)`, `density`, `filter` and `predict`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ class HiddenComparator(BaseEstimator):
     startprob_ : array of shape (K,)
         Its stationary law.
     """
+
+    _fit: Callable[[np.ndarray, list[slice]], np.ndarray]  # the transition matrix
+    _log_density: Callable[[np.ndarray], np.ndarray]
 
     def fit(self, X, lengths=None) -> Any:
         """Estimate the chain and the density of every state.
@@ -73,12 +77,6 @@ class HiddenComparator(BaseEstimator):
         points = arrays.to_numpy(as_points(X, name))
         check_columns(points, self.n_features_in_, name, "the model")
         return points
-
-    def _fit(self, X: np.ndarray, sequences: list[slice]) -> np.ndarray:
-        raise NotImplementedError
-
-    def _log_density(self, X: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
 
 
 # ---------------------------------------------------------------- projection

@@ -5,7 +5,7 @@ All have `fit(X, y, Z, C=None)` and `predict(X, C=None)`, with arguments as in `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,9 @@ DECAY_TREATMENT, DECAY_RESPONSE = 1e-4, 1e-3  # ridge on the weights of DeepIV's
 
 class _Comparator(RegressorMixin, BaseEstimator):
     """What the estimators share: arguments are checked, C is joined to X and to Z."""
+
+    _fit: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+    _predict: Callable[[np.ndarray], np.ndarray]
 
     def fit(self, X, y, Z=None, C=None) -> Any:
         """Estimate h.
@@ -103,12 +106,6 @@ class _Comparator(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"X and C have the columns {names}; the model was fitted on {self._names}"
             )
-
-    def _fit(self, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> None:
-        raise NotImplementedError
-
-    def _predict(self, X: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
 
 
 def _joined(X, C, min_rows: int = 1) -> tuple[np.ndarray, list[str]]:

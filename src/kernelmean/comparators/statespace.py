@@ -5,7 +5,7 @@ The regressions have `fit(X)` and `predict(X)`, which forecasts every row from t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,9 @@ class LaggedComparator(BaseEstimator):
     A lag before the first row is the training mean.
     """
 
+    _fit: Callable[[np.ndarray], None]  # of a standardised series
+    _predict: Callable[[np.ndarray], np.ndarray]
+
     def fit(self, X) -> Any:
         """Regress every row but the first p on the p rows before it.
 
@@ -47,8 +50,7 @@ class LaggedComparator(BaseEstimator):
         X : array or DataFrame of shape (n, 1)
             Observations in the order of time.
         """
-        points = arrays.to_numpy(as_points(X, "X"))
-        check_columns(points, 1, "X", "a lagged regression")
+        points = _one_column(X)
         validate_data(self, points, skip_check_array=True)
         self._mean, self._scale = points.mean(), points.std() or 1.0
         self._fit((points[:, 0] - self._mean) / self._scale)
@@ -57,16 +59,14 @@ class LaggedComparator(BaseEstimator):
     def predict(self, X) -> np.ndarray:
         """The forecast of every row from those before it, shape (n, 1)."""
         check_is_fitted(self)
-        points = arrays.to_numpy(as_points(X, "X"))
-        check_columns(points, 1, "X", "the model")
-        forecasts = self._predict((points[:, 0] - self._mean) / self._scale)
+        forecasts = self._predict((_one_column(X)[:, 0] - self._mean) / self._scale)
         return (self._mean + self._scale * forecasts)[:, None]
 
-    def _fit(self, y: np.ndarray) -> None:
-        raise NotImplementedError
 
-    def _predict(self, y: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+def _one_column(X) -> np.ndarray:
+    points = arrays.to_numpy(as_points(X, "X"))
+    check_columns(points, 1, "X", "a lagged regression")
+    return points
 
 
 def _lagged(y: np.ndarray, count: int) -> np.ndarray:
