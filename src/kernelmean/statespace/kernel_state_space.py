@@ -56,14 +56,13 @@ class KernelStateSpace(SpaceAnswers):
 
     The law π* of the latent states is chosen (any model has an equivalent one with that law), and
     stands on m nodes. With ψ(x) the coordinates of a latent point and φ(y) those of an
-    observation, U ψ(x) embeds O(x, ·) and V ψ(x) embeds M(x, ·). One start, by the moments
-    C₁₂ = E φ(y_1)φ(y_2)ᵀ, C₁₃, C_X = E ψ(x)ψ(x)ᵀ and the means μ_Y, μ_X, minimises
+    observation, U ψ(x) embeds O(x, ·) and V ψ(x) embeds M(x, ·). Observations and nodes are paired
+    by rank. From there EM climbs the predictive likelihood, Σ_t log p(y_t | y_1, ..., y_{t-1}),
+    with laws that stay embeddings: the law of y at a node is that of the rows, each weighted by the
+    probability of the node in it. Without it (`refine=False`), with the moments
+    C₁₂ = E φ(y_1)φ(y_2)ᵀ, C₁₃, C_X = E ψ(x)ψ(x)ᵀ and the means μ_Y, μ_X, L-BFGS minimises
 
-    ‖C₁₂ − U C_X VᵀUᵀ‖² + ‖C₁₃ − U C_X V²ᵀUᵀ‖² + λ₁‖μ_Y − Uμ_X‖² + λ₂‖μ_X − Vμ_X‖²,
-
-    others pair observations and nodes by rank. EM then climbs the predictive likelihood,
-    Σ_t log p(y_t | y_1, ..., y_{t-1}), with laws that stay embeddings: the law of y at a node is
-    that of the rows, each weighted by the probability of the node in it.
+    ‖C₁₂ − U C_X VᵀUᵀ‖² + ‖C₁₃ − U C_X V²ᵀUᵀ‖² + λ₁‖μ_Y − Uμ_X‖² + λ₂‖μ_X − Vμ_X‖².
 
     Parameters
     ----------
@@ -75,8 +74,8 @@ class KernelStateSpace(SpaceAnswers):
         As an object it also says how many nodes stand for it, `Normal(2, nodes=120)`, the kernel
         that embeds the states, and a known `transition`.
     refine : bool
-        Whether EM follows the moments. Without it forecasts are those of the moment fit, which
-        is rarely good: that loss has minima that fit the noise of C₁₂.
+        Whether by EM. Without it forecasts are those of the moment fit, which is rarely good: that
+        loss has minima that fit the noise of C₁₂.
     random_state : int, Generator or None
         For samplers and particles; the default draws nothing.
     kernel : Kernel, str, scikit-learn kernel or callable
@@ -115,7 +114,7 @@ class KernelStateSpace(SpaceAnswers):
     U_, V_ : arrays of shape (r_y, r_x), (r_x, r_x)
         The operators in coordinates.
     loss_ : float
-        Of the moments, where EM starts (with `refine=False`: at the end).
+        Of the moments (beside EM: after a few steps from the first pairing).
     loss_history_ : array of shape (iterations, 3)
         Its three terms: moments, λ₁, λ₂.
     history_ : array

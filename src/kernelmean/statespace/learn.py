@@ -37,7 +37,7 @@ SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats a row
 # the log-likelihood falls where the λ of the transitions changes
 EFFORT = Effort(short=(5,), finalists=1, half_iter=4, more=2, patience=6)
-START_ITER = 10  # of L-BFGS where EM follows: soon after, it fits the noise of the moments
+TOLD = 10  # steps of L-BFGS on the moments beside EM: soon after, it fits their noise
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = (10.0, 100.0)  # multiples of the emission guard's strength, tried one after the other
 
@@ -178,23 +178,20 @@ class Plan(drafts.Plan):
     def of_dimension(
         self, draft: Draft, space: Space, known: Chain | None, hopeless: float
     ) -> Candidate | None:
-        """Pairings, moments from each of these, EM; None where that is hopeless."""
+        """Pairings, and EM from each of these, or their moments; None where EM is hopeless."""
         variates, guard = self.variates(draft), np.atleast_1d(self.em.guard)
         guards, settings = (float(guard[0]), float(guard[-1])), self.settings(draft, variates)
         learner = Learner(draft, space.latent, variates, guards, known, settings)
         pairings = learner.pairings()
-        iterations = START_ITER if self.refine else self.em.max_iter
+        # EM takes nothing from the moments, which are told all the same
+        begun, steps = (pairings[:1], TOLD) if self.refine else (pairings, self.em.max_iter)
         fits = [
-            fit_moments(draft, space, p, self.em.penalty, iterations, known is not None)
-            for p in pairings
+            fit_moments(draft, space, p, self.em.penalty, steps, known is not None) for p in begun
         ]
         best = min(fits, key=lambda fit: fit.loss)
         if not self.refine:
             return Candidate(None, lambda: self.by_moments(learner, space, best))
-        starts = [(p.log_shares, p.chain) for p in pairings]
-        ratios = draft.density_ratios(best.U @ space.Psi.T, draft.rows.points)
-        starts.append((np.log(ratios), known or space.chain_of(best.V)))
-        refined = learner.refine(starts, hopeless)
+        refined = learner.refine([(p.log_shares, p.chain) for p in pairings], hopeless)
         if refined is None:
             return None
         held, learned = refined
