@@ -140,3 +140,21 @@ def test_weights_of_a_conditional_embedding_are_of_rows_as_they_came():
     assert_array_equal(other.features_y_.landmarks_, Z[order][other.features_y_.indices_])
     assert_allclose(other.weights(NEW[:, :1]), one.weights(NEW[:, :1])[:, order], atol=1e-10)
     assert_allclose(one.weights(NEW[:, :1]) @ Z, one.predict(NEW[:, :1]), atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["importance", "squared", "conditional"])
+def test_units_of_columns(name):
+    """Nor do these, where kernels are by name."""
+    X, Z = pairs(300, 3)
+    units, of_z = np.array([1e3, 7.0, 0.01]), np.array([30.0, 0.002])
+
+    def laws(X, Z, new):
+        if name == "conditional":
+            return km.ConditionalEmbedding().fit(X, Z).at(new)
+        return km.KernelBayes(name).fit(X, Z).posterior(new)
+
+    one, other = laws(X, Z, NEW), laws(X * units, Z * of_z, NEW * units)
+    for asked in ("mean", "mode"):
+        ours, theirs = (getattr(law, asked)() for law in (one, other))
+        assert_allclose(theirs / of_z, ours, rtol=1e-6, atol=1e-6)

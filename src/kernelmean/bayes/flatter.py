@@ -31,12 +31,10 @@ def flatter(model: ConditionalDensity) -> tuple[Kernel, Wide] | None:
         return None
     laws, y = fit.left_out(ROWS)
     kernel = Gaussian4(FLAT * float(model.bandwidth_[0]))
-    bare = laws.smoothed(kernel, None)
-    p, move = arrays.to_numpy(bare.density_of_pairs(y)), laws.move
-    steepness = np.exp(move.steepness(y).sum(axis=1))
-    wide = fit.wide.chosen(p / steepness, move.back(y))
-    ours, theirs = (
-        arrays.to_numpy(law.log_density_of_pairs(y)) for law in (laws.smoothed(kernel, wide), laws)
-    )
-    by, error = gain(ours, theirs)
+    p = arrays.to_numpy(laws.smoothed(kernel, None).density_of_pairs(y))
+    e, steepness = laws.move.back(y), laws.move.steepness(y).sum(axis=1)
+    p = p / np.exp(steepness)
+    wide = fit.wide.chosen(p, e)
+    theirs = arrays.to_numpy(laws.log_density_of_pairs(y))
+    by, error = gain(wide.log_mixed(p, e) + steepness, theirs)
     return None if by < -CLEAR * error else (kernel, wide)
