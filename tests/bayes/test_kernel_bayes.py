@@ -10,6 +10,7 @@ import oracles
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -1085,6 +1086,54 @@ class TestDensityRule:
         expected = km.ConditionalDensity(km.Gaussian(0.8), reg=1e-2, tune_lengthscale=False)
         grid = np.linspace(-2, 2, 7)
         assert_allclose(law.density(grid), expected.fit(X, Z).pdf(grid, X[:3], paired=False))
+
+    @pytest.mark.slow
+    def test_modes_are_by_a_kernel_with_a_flatter_top(self, tmp_path):
+        """z is one of two lines with noise: heights of modes over that of the exact top."""
+        rng = np.random.default_rng(3)
+        x, first = rng.uniform(-2, 2, 650), rng.random(650) < 0.6
+        Z = np.where(first, 1 + 0.5 * x, -1 + 0.2 * x) + np.where(first, 0.4, 0.3) * rng.normal(
+            size=650
+        )
+        X, new, at = x[:600, None], x[600:, None], np.linspace(-4, 4, 801)
+        exact = 0.6 * norm.pdf(at, 1 + 0.5 * new, 0.4) + 0.4 * norm.pdf(at, -1 + 0.2 * new, 0.3)
+        model = km.KernelBayes("density").fit(X, Z[:600])
+        law, plain = model.posterior(new), model.density_.at(new)
+        tops = [
+            np.mean(
+                [
+                    np.interp(z, at, p) / p.max()
+                    for z, p in zip(one.mode()[:, 0], exact, strict=True)
+                ]
+            )
+            for one in (law, plain)
+        ]
+        assert tops[0] > max(0.95, tops[1])
+        top = law.density(at).max(axis=1)  # and they are the tops of what is said to be the density
+        assert_allclose(np.diag(law.density(law.mode())), top, rtol=1e-3)
+        assert law.embedding.bandwidth[0] == pytest.approx(1.9 * model.density_.bandwidth_[0])
+        gain = law.log_density(at) - plain.log_density(at)
+        assert np.abs((exact * gain).sum(axis=1).mean() * 0.01) < 0.01
+        model.save(tmp_path / "model.km")
+        again = km.load(tmp_path / "model.km").posterior(new)
+        assert_allclose(again.density(at), law.density(at), rtol=1e-12)
+
+    @pytest.mark.slow
+    def test_rows_left_out_may_object_to_a_flatter_top(self):
+        """Where z is even between two ends, a kernel that dips below zero makes both sharper."""
+        rng = np.random.default_rng(9100)
+        x = rng.uniform(-2, 2, (600, 1))
+        model = km.KernelBayes("density").fit(x, x[:, 0] + rng.uniform(-1, 1, 600))
+        law, plain = model.posterior(x[:5]), model.density_.at(x[:5])
+        assert_allclose(law.density(x[:5]), plain.density(x[:5]))
+
+    def test_another_rule_forgets_the_density(self, pairs_1d):
+        X, Z = pairs_1d
+        model = km.KernelBayes("density", **FIXED).fit(X, Z)
+        model.set_params(rule="importance").fit(X, Z)
+        assert model.density_ is None
+        expected = km.KernelBayes("importance", **FIXED).fit(X, Z)
+        assert_allclose(model.predict(X[:3]), expected.predict(X[:3]))
 
     @pytest.mark.slow
     def test_another_prior_weighs_the_points(self, pairs_1d):

@@ -243,6 +243,7 @@ def sensor(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 class TestHeldOut:
     """What was compared on rows held out, and what follows."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("validation", [0.3, 3])
     def test_no_worse_than_where_it_began(self, validation):
         best = quick().tune(TRAIN.X, TRAIN.Z, validation=validation)
@@ -252,6 +253,7 @@ class TestHeldOut:
         assert held["untuned"] in [r["error"] for r in untuned]
         assert "rows held out" in best.summary()
 
+    @pytest.mark.slow
     def test_what_is_not_clearly_better_is_left_alone(self):
         """Noise alone has no better settings."""
         X, Z = sensor(100, 1)
@@ -262,6 +264,7 @@ class TestHeldOut:
         assert best.reg_ == untuned.reg_
         assert best.kernel_z_ == untuned.kernel_z_
 
+    @pytest.mark.slow
     def test_the_nearer_inference(self):
         """Log-volatility: the two laws are nearer than the rule."""
         rng = np.random.default_rng(31)
@@ -278,6 +281,7 @@ class TestHeldOut:
         plain = km.KernelBayesFilter(inference=how).fit(X, Z)
         assert_array_equal(model.predict(X[:20]), plain.predict(X[:20]))
 
+    @pytest.mark.slow
     def test_short_or_wide_records_have_the_rule(self):
         short = km.KernelBayesFilter(inference="auto").fit(TRAIN.X[:30], TRAIN.Z[:30])
         assert short.held_out_ == {}
@@ -363,6 +367,7 @@ class TestDefaults:
             assert 0 < getattr(model, name) < 1
         assert model.reg_smoother_ == 0.2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("inference", ["kbr", "densities"])
     def test_units_are_not_heard(self, inference):
         """A column of states and one of observations, a million times larger or smaller."""

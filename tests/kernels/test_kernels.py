@@ -500,7 +500,7 @@ class TestKernelsAreValues:
         ids=ids,
     )
     def test_repr_rebuilds_it(self, kernel):
-        assert eval(repr(kernel), vars(km)) == kernel
+        assert eval(repr(kernel), vars(km.kernels)) == kernel
 
     def test_frozen(self):
         with pytest.raises(AttributeError):

@@ -106,7 +106,7 @@ class TestPeriodic:
 
     def test_is_a_value(self, tmp_path):
         k = km.Periodic((0.5, 1.0), [24, 360])
-        assert eval(repr(k), vars(km)) == k
+        assert eval(repr(k), vars(km.kernels)) == k
         assert hash(k) == hash(km.Periodic([0.5, 1.0], (24.0, 360.0)))
         assert k != km.Periodic((0.5, 1.0), 24)
         assert km.Periodic(1.0) != km.Gaussian(1.0)
@@ -269,7 +269,7 @@ class TestRotation:
 
     def test_is_a_value(self, tmp_path):
         k = km.Rotation(0.5)
-        assert eval(repr(k), vars(km)) == k
+        assert eval(repr(k), vars(km.kernels)) == k
         assert k.scaled(2.0) == km.Rotation(1.0)
         k.save(tmp_path / "k.km")
         assert km.load(tmp_path / "k.km") == k

@@ -148,7 +148,6 @@ class Adjustment:
         U = scores(data)
         kernel = fitted_kernel("gaussian", U, columnwise=True)
         search = LocationSearch(kernel, U, np.hstack([Z, Z**2]))
-        search.round()
         means = Summaries.of(search, U, Z)
         size = np.abs(means.mean.residuals)
         sizes = Summaries.of(search, U, NormalScores.of(size)(size))

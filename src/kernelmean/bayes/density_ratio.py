@@ -105,7 +105,7 @@ class DensityRatio(Saveable, BaseEstimator):
             )
         self.features_ = as_feature_map(self.features)
         Phi = self.features_.fit_transform(order.sorted(Z), self.kernel_)
-        self.features_.renumber(order)
+        order.renumber(self.features_)
         U = self.features_.transform(m.points)
         share = float(self.relative)
         n, second = Phi.shape[0], Phi.T @ Phi / Phi.shape[0]

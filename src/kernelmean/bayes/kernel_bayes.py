@@ -11,21 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays, solves
-from ..core.checks import (
-    Array,
-    as_floats,
-    as_new_points,
-    as_points,
-    as_vector,
-    check_columns,
-    check_lengths,
-    check_library,
-    column_names,
-    frozen,
-    hushed,
-    warn_numerical,
-)
+from ..core import arrays, checks, solves
+from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -42,14 +29,15 @@ from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.base import FeatureMap
-from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
+from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
 from ..features.landmarks import Further, Landmarks
-from ..kernels import Kernel, fitted_kernel
+from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, support_of
 from ..regression.width import smoothing, width_of
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
+from .flatter import flatter
 from .folds import choose_by_folds
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
@@ -151,6 +139,7 @@ class KernelBayes(Saveable, BaseEstimator):
     # a file of version 1 has no names
     latent_names_: list[str] | None = field(default=None, init=False)
     density_: ConditionalDensity | None = field(default=None, init=False)  # of the rule "density"
+    _flatter: tuple | None = field(default=None, init=False)  # a kernel of densities, a wide law
     _far: Rows | None = field(default=None, init=False)  # pairs, where `points_` are some of them
     _of_some = False
     _order: Order = field(default=Order(), init=False)  # of rows of coordinates and shares
@@ -196,33 +185,26 @@ class KernelBayes(Saveable, BaseEstimator):
         self._check_settings()
         given, (rows, X, Z) = (X, Z), few_of(SEARCH_ROWS, X=X, Z=Z)
         rows = rows if rows is not None and rows.n > SEARCH_ROWS else None
-        self._far, self._of_some = rows, rows is not None
-        points_x = as_points(X, "X", min_rows=2, one_d=False)
+        self._far, self._of_some, self.density_ = rows, rows is not None, None
+        points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)
         if Z is None:
             raise ValueError(
                 "Z is None; the latents of the training pairs, (n,) or (n, d_z), are needed"
             )
-        points_z = as_points(Z, "Z")
-        check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-        check_library(points_z, points_x, "Z", "the rows of X")
-        self.one_output_, self.latent_names_ = as_floats(Z, "Z").ndim == 1, column_names(Z)
-        self.points_ = frozen(points_z)
+        points_z = checks.as_points(Z, "Z")
+        checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+        checks.check_library(points_z, points_x, "Z", "the rows of X")
+        self.one_output_ = checks.as_floats(Z, "Z").ndim == 1
+        self.latent_names_ = names = checks.column_names(Z)
+        self.points_ = checks.frozen(points_z)
         self._found: dict[str, tuple[tuple, float]] = {}
-        asked = self.kernel_z
         self._order = Order.of(points_x, points_z)
-        points_x, points_z = map(self._order.sorted, (points_x, points_z))
-        kernel_z = fitted_kernel(
-            asked, points_z, names=column_names(Z), name="kernel_z", in_units=True, argument="Z"
-        )
-        self._fit_latents(kernel_z)
+        self._fit_latents(names)
         if self.rule == "density":
             self._fit_density(*given)
             return self
-        kernel_x = fitted_kernel(
-            self.kernel_x, points_x, names=column_names(X), name="kernel_x", in_units=True
-        )
-        self._fit_observations(kernel_x, points_x)
+        self._fit_observations(self._order.sorted(points_x), checks.column_names(X))
         box = Support.of(points_x) if rows is None else support_of(rows)
         self._support = box.widened(REACH)
         if rows is not None:
@@ -259,7 +241,8 @@ class KernelBayes(Saveable, BaseEstimator):
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
             `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
-            for `Gaussian4`. For "density" as `ConditionalDensity.at`.
+            for `Gaussian4`. For "density" as `ConditionalDensity.at`, in one column with that
+            kernel too, unless pairs left out are clearly less likely by it.
         """
         law, pairs = self._law(X, prior, supervision)
         if pairs is None:
@@ -271,7 +254,10 @@ class KernelBayes(Saveable, BaseEstimator):
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
-            return self._reweighted(self.density_.at(X), prior, supervision), None
+            laws = self.density_.at(X)
+            if self._flatter is not None:
+                laws = laws.smoothed(*self._flatter)  # type: ignore[union-attr]
+            return self._reweighted(laws, prior, supervision), None
         rows, outside, left, right = self._factors(X, prior, supervision)
         points, right = map(self._order.back, (rows.points, rows.spread(right)))
         law = MeanEmbedding.of_parts(points, left, right, self.kernel_z_)
@@ -287,7 +273,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _factors(self, X, prior, supervision) -> tuple[_Rows, np.ndarray | None, Array, Array]:
         """The rows behind posteriors, which are outside, and weights on the rows, left rightᵀ."""
-        points, rows, outside = as_new_points(self, X), self._rows(prior, supervision), None
+        points, rows, outside = checks.as_new_points(self, X), self._rows(prior, supervision), None
         if rows.support is not None:
             outside = rows.support.outside(points, self.kernel_x_, OUTSIDE)
             points = rows.support.nearest(points, self.kernel_x_)
@@ -350,25 +336,26 @@ class KernelBayes(Saveable, BaseEstimator):
     # ------------------------------------------------------------ the two coordinate systems
 
     @stage("latents")
-    def _fit_latents(self, kernel_z: Kernel) -> None:
-        self.kernel_z_ = kernel_z
+    def _fit_latents(self, names: list[str] | None) -> None:
+        self.kernel_z_ = kernel_of(self.kernel_z, self._latents, names, "Z")
         self.features_z_ = as_target_map(self.features)
-        self._Q = self.features_z_.fit_transform(self._latents, kernel_z)
-        self.features_z_.renumber(self._order)
+        self._Q = self.features_z_.fit_transform(self._latents, self.kernel_z_)
+        self._order.renumber(self.features_z_)
         if self._far is None:
             self._second_z = self._Q.T @ self._Q / self._Q.shape[0]
         else:
             self._second_z = self._far.partial("zz", z=(1, self.features_z_)).mean("zz")
 
     @stage("observations")
-    def _fit_observations(self, kernel_x: Kernel, points_x) -> None:
+    def _fit_observations(self, points_x, names: list[str] | None) -> None:
+        kernel_x = kernel_of(self.kernel_x, points_x, names, "X")
         self._copies = how_often(points_x, self._latents)
         if self.tune_lengthscale:
             kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q, copies=self._copies))
         self.features_x_, self._Phi = fit_pairs(
             self.features, points_x, kernel_x, self._latents, self.kernel_z_
         )
-        self.features_x_.renumber(self._order)
+        self._order.renumber(self.features_x_)
         self.kernel_x_ = self.features_x_.kernel_
 
     @stage("density")
@@ -382,6 +369,7 @@ class KernelBayes(Saveable, BaseEstimator):
             location=False if known_at_pairs else "auto",
             tune_lengthscale=tune,
         ).fit(X, Z)
+        self._flatter = flatter(self.density_)
         self.features_x_, self.kernel_x_ = self.density_.features_, self.density_.kernel_x_
 
     def _reweighted(self, laws, prior, supervision) -> MeanEmbedding | MovedLaws:
@@ -399,7 +387,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
         laws = laws.tilted(factor)
         if n := sum(against):
-            warn_numerical(
+            checks.warn_numerical(
                 f"{n} of the posteriors are where the prior has nothing: they are those without "
                 "the prior, and not to be trusted"
             )
@@ -430,7 +418,7 @@ class KernelBayes(Saveable, BaseEstimator):
                     "prior is another one than before this model was saved, and its rows are "
                     "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
                 )
-            with hushed():  # `_rows` said what the latents do not cover
+            with checks.hushed():  # `_rows` said what the latents do not cover
                 ratio = self._ratio(m)[0]
             ratio = partial(_floored, ratio) if self.rule == "importance" else ratio
             return Every.of(self._far, (self.features_x_, self.features_z_), ratio)
@@ -459,7 +447,7 @@ class KernelBayes(Saveable, BaseEstimator):
             ratio, beta, eta = fitted.predict, fitted.weights_, fitted.reg_
         else:
             found = self.ratio(self.points_) if callable(self.ratio) else self.ratio
-            given = as_vector(found, "ratio", n=n)
+            given = checks.as_vector(found, "ratio", n=n)
             ratio = self.ratio if callable(self.ratio) else lambda _: given
             beta = self._order.sorted(given) / n
         shares = covered_shares(beta, _coverage(U, m, self.kernel_z_))
@@ -497,15 +485,15 @@ class KernelBayes(Saveable, BaseEstimator):
         """The supervision as further rows, with `strength` for shares."""
         if self.rule != "importance":
             raise ValueError("supervision needs rule='importance'; this one has 'squared'")
-        x_s = as_points(x_s, "x_s")
-        check_columns(x_s, self.n_features_in_, "x_s", "X")
+        x_s = checks.as_points(x_s, "x_s")
+        checks.check_columns(x_s, self.n_features_in_, "x_s", "X")
         Phi, further = rows.Phi, None
         Phi_s = self.features_x_.transform(x_s)
         if isinstance(self.features_x_, Landmarks):
             further = Further.of(self.features_x_, x_s, Phi_s)
             Phi, Phi_s = further.padded(Phi), further.Phi_s
         points, A = targets(z_s, Phi_s.shape[0])
-        check_columns(points, self.points_.shape[1], "z_s", "the training latents")
+        checks.check_columns(points, self.points_.shape[1], "z_s", "the training latents")
         Psi_s = self.features_z_.transform(points)
         xp = arrays.namespace(Phi_s)
         shares = arrays.like(each_strength(strength, Phi_s.shape[0]), Phi_s)
@@ -613,7 +601,7 @@ def bayes_rule(
     array([0.333, 0.667])
     """
     model = KernelBayes(rule=rule, kernel_x=kernel_x, kernel_z=kernel_z, **settings).fit(X, Z)
-    x = as_floats(x, "x")
+    x = checks.as_floats(x, "x")
     return model.posterior(x[None, :], prior)[0] if x.ndim == 1 else model.posterior(x, prior)
 
 

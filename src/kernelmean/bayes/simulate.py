@@ -10,15 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from ..core import arrays
-from ..core.checks import (
-    as_floats,
-    as_points,
-    check_choice,
-    check_count,
-    check_lengths,
-    generator,
-)
+from ..core import arrays, checks
 from ..core.progress import Verbose, track
 from ..core.threads import one_thread
 from ..densities import ConditionalDensity
@@ -135,16 +127,17 @@ def simulate_posterior(
     array([0.9])
     """
     model, given = _model(method, model), method is not None or model is not None
-    observed = as_floats(observed, "observed")
+    observed = checks.as_floats(observed, "observed")
     one = observed.ndim < 2
-    rows = as_points(observed.reshape(1, -1) if one else observed, "observed")
-    n = check_count(n, "n", minimum=5)
+    rows = checks.as_points(observed.reshape(1, -1) if one else observed, "observed")
+    n = checks.check_count(n, "n", minimum=5)
     asked = None if rounds is None else _check_rounds(rounds, model, observed, n)
     open_ = one and not given and n >= FIRST * (asked or ROUNDS)
     for name, f in (("prior_sampler", prior_sampler), ("simulator", simulator)):
         if not callable(f):
             raise ValueError(f"{name} is {f!r}; a function is needed")
-    source = Source(prior_sampler, simulator, batch_size, n_jobs, generator(random_state), verbose)
+    rng = checks.generator(random_state)
+    source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose)
     parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))
     first, *later = map(len, parts)
     theta, data = source.pairs(source.parameters(first))
@@ -186,8 +179,8 @@ class Source:
 
     def parameters(self, n: int) -> np.ndarray:
         """n draws from the prior, (n, p)."""
-        theta = as_points(self.prior_sampler(n, self.rng), "prior_sampler(n, rng)")
-        check_lengths(n, theta.shape[0], "n", "prior_sampler(n, rng)")
+        theta = checks.as_points(self.prior_sampler(n, self.rng), "prior_sampler(n, rng)")
+        checks.check_lengths(n, theta.shape[0], "n", "prior_sampler(n, rng)")
         return theta
 
     def pairs(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,7 +189,7 @@ class Source:
         One generator per chunk, so that the answer is the same for any n_jobs.
         """
         batched = self.batch_size is not None
-        chunk = check_count(self.batch_size, "batch_size") if batched else 100
+        chunk = checks.check_count(self.batch_size, "batch_size") if batched else 100
         starts = range(0, len(theta), chunk)
         jobs = [
             (self.simulator, theta[i : i + chunk], child, batched)
@@ -220,7 +213,7 @@ class Source:
                 f"parameters, first for {theta[failed[0]].tolist()}; numbers are needed: a run "
                 "that fails can return some and say so in one more"
             )
-        return theta, as_points(data, "simulator(theta, rng)")
+        return theta, checks.as_points(data, "simulator(theta, rng)")
 
 
 def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | MovedLaws:
@@ -232,7 +225,7 @@ def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | Moved
 
 
 def _check_rounds(rounds, model, observed, n: int) -> int:
-    rounds = check_count(rounds, "rounds")
+    rounds = checks.check_count(rounds, "rounds")
     if rounds > 1 and not (isinstance(model, ConditionalDensity) and observed.ndim < 2):
         raise ValueError(
             f"rounds is {rounds}; more than one need method='density' and one data set observed"
@@ -248,7 +241,7 @@ def _model(method: str | None, model):
     """A model of the kind that the method needs."""
     if method is None:
         method = next((m for m, kind in METHODS.items() if isinstance(model, kind)), "density")
-    kind = METHODS[check_choice(method, "method", METHODS)]
+    kind = METHODS[checks.check_choice(method, "method", METHODS)]
     if model is not None:
         if not isinstance(model, kind):
             raise ValueError(
@@ -264,14 +257,15 @@ def _model(method: str | None, model):
 def _run(simulator: Callable, theta: np.ndarray, rng, batched: bool) -> Sequence[np.ndarray]:
     """Data of one chunk, b times (q,)."""
     if batched:
-        data = as_floats(simulator(theta, rng), "simulator(theta, rng)")
+        data = checks.as_floats(simulator(theta, rng), "simulator(theta, rng)")
         if data.ndim not in (1, 2) or data.shape[0] != len(theta):
             raise ValueError(
                 f"simulator(theta, rng) returned shape {data.shape} for {len(theta)} parameters; "
                 f"({len(theta)}, q) is needed"
             )
         return data.reshape(len(theta), -1)
-    rows = [np.atleast_1d(as_floats(simulator(t, rng), "simulator(theta, rng)")) for t in theta]
+    what = "simulator(theta, rng)"
+    rows = [np.atleast_1d(checks.as_floats(simulator(t, rng), what)) for t in theta]
     if any(row.ndim > 1 for row in rows):
         raise ValueError(
             f"simulator(theta, rng) returned shape {rows[0].shape} for one parameter; (q,) is "

@@ -103,6 +103,12 @@ class Order(Saveable):
         below = np.arange(len(self.numbers), A.shape[0])
         return take(A, np.append(np.argsort(self.numbers), below), axis=0)
 
+    def renumber(self, *maps) -> None:
+        """Number the landmarks of feature maps by the rows as they came."""
+        for features in maps:
+            if self.numbers is not None and getattr(features, "indices_", None) is not None:
+                features.indices_ = self.numbers[features.indices_]
+
 
 def how_often(X, Y) -> np.ndarray | None:
     """How often each row (x, y) is there; None where rows are no copies of each other.

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, frozen, warn_numerical
-from ..core.moments import evenly
+from ..core.moments import Order, canonical_order, evenly
 from ..core.saving import Saveable
 from ..core.solves import kept
 from ..embedding.embedding import MeanEmbedding
@@ -60,8 +60,7 @@ class Fit(Saveable):
 
     def in_order(self, order: np.ndarray, X) -> Fit:
         """The fit to sorted rows X[order], with the rows as they came."""
-        if hasattr(self.features, "indices_"):
-            self.features.indices_ = order[self.features.indices_]
+        Order(order).renumber(self.features)
         if self.gathered is not None:
             return replace(self, kept=evenly(self.smoother.n, X.shape[0])[order])
         back = np.argsort(order)
@@ -82,12 +81,12 @@ class Fit(Saveable):
         return Move(where, self.location.widths(points), self.bend)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
-        """Laws of evenly spaced rows, at most `limit`, each from the others; and those rows.
+        """Laws of some rows, at most `limit`, each from the others; and those rows.
 
         Without a move: where a law lies is taken from its row, which is then its residual; on a
         bent scale, where it matters where that is, from the mean learned with the row.
         """
-        some = evenly(self.smoother.P.shape[0], limit)
+        some = canonical_order(self.X)[evenly(self.smoother.P.shape[0], limit)]
         P = arrays.take(self.smoother.P, some, axis=0)
         points = arrays.to_numpy(arrays.take(self.own_points("conformalize"), some, axis=0))
         right = self.right if self.intercept else self.right[:, 1:]  # without the ones
@@ -99,9 +98,7 @@ class Fit(Saveable):
             W -= h[:, None] * shares(arrays.to_numpy(self.points)[:, 0], points[:, 0])
         W /= kept(h)[:, None]
         m = MeanEmbedding.of_parts(self.points, arrays.like(W, self.points), None, self.kernel_y)
-        if self.bend is None:
-            return MovedLaws(m, wide=self.wide, drawn=self.drawn), points
-        move = self.moves(arrays.take(self.X, some, axis=0))
+        move = Move() if self.bend is None else self.moves(arrays.take(self.X, some, axis=0))
         return MovedLaws(m, move, self.wide, self.drawn), move(points)
 
     def own_points(self, what: str) -> Array:

@@ -21,6 +21,7 @@ from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
 from ..embedding.move import Move, Wide
+from ..kernels import Kernel
 
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
@@ -99,6 +100,12 @@ class MovedLaws(Saveable, Law):
         each = [tilts(factor, self[b].points) for b in range(len(self))]
         tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
         return MovedLaws(tilted, self.move)
+
+    def smoothed(self, kernel: Kernel, wide: Wide | None) -> MovedLaws:
+        """With densities by another kernel, of this lengthscale, and another wide law."""
+        own: Any = kernel
+        width = tuple(np.broadcast_to(own.lengthscale, self._d).tolist())
+        return MovedLaws(self._embedding.altered(_kernel=kernel, _bandwidth=width), self.move, wide)
 
     # ------------------------------------------------------------ answers
 
@@ -239,9 +246,8 @@ class MovedLaws(Saveable, Law):
         """The densities of each column, at the kernel's own lengthscale, which is γ."""
         m = self._kernels
         for j in range(self._d):
-            own = m if self._d == 1 else m.marginal([j])
-            wide = None if self.wide is None else self.wide.on(j)
-            yield Line(own, None, self._kernel_move.on(j), wide)
+            wide = self.wide and self.wide.on(j)
+            yield Line(m.marginal(j), None, self._kernel_move.on(j), wide)
 
     def _density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
         p = p if self.wide is None else self.wide.mixed(p, e)

@@ -280,7 +280,8 @@ class LocationSearch:
     """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
 
     Those of `start`, a search on other rows, are where it begins; without one, it begins with a
-    round in which the scales of all columns keep in step. `weights` are those of the rows.
+    round in which the scales of all columns keep in step. Without `free` there is none. `weights`
+    are those of the rows.
     """
 
     TIE = 10.0  # between the scales of columns, times the number of rows
@@ -300,16 +301,15 @@ class LocationSearch:
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]
-        self._u = np.append(np.full(self.d, middle), [0.0, START])
-        self._tie = np.inf
-        if start is not None:
-            self._u = start._u
-        elif free and self.d > 1:
-            self.round()
-        self._tie = tie_of(self.d, len(self.Y), self.TIE)
+        begin = np.append(np.full(self.d, middle), [0.0, START])
+        self._u: np.ndarray = start._u if start else begin
+        in_step = [np.inf] if start is None and self.d > 1 else []
+        for tie in [*in_step, tie_of(self.d, len(self.Y), self.TIE)] if free else ():
+            self._round(tie)
 
-    def round(self) -> None:
+    def _round(self, tie: float) -> None:
         """Landmarks for the scales as they stand, and a descent."""
+        self._tie = tie
         self.scaled.choose(self._u[: self.d])
         self._u = descend(self._loss, self._u, self._bounds, STEPS, TOL)
         self._u = self._u.round(DIGITS - 1)  # its loss is flatter still

@@ -62,7 +62,7 @@ class Draft:
         """For n rows: the one found falls at the rate n^{−1/(d+4)}; one given stays."""
         rows, d = self.search.Y.shape
         factor = self.search.factor
-        if self.search.bandwidth is None:
+        if self.search.sought:
             factor *= (rows / n) ** (1.0 / (d + 4))
         start: Any = self.search.kernel_y
         return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
@@ -120,7 +120,7 @@ class Plan:
         """
         if self.choice and len(X) < X.shape[1] + SPARE:
             return None
-        line = self._seek_location(X, Y)
+        line = LocationSearch(self.kernel_x, X, Y, free=self.tune)
         location = self._mean(X, Y, line)
         if self.choice and not location.explains:
             return None
@@ -128,7 +128,7 @@ class Plan:
         draft, told = Draft(self._searched(X, off), line), log_sizes(off)
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
-        sizes = EvidenceSearch.of(X, told)
+        sizes = EvidenceSearch(fitted_kernel("gaussian", X), X, told)
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
@@ -180,7 +180,7 @@ class Plan:
             Y,
             self.intercept,
             self.tune,
-            None if self.bandwidth is None else 1.0,
+            self.bandwidth is None,
             self.reg,
             DRAFT_RANK,
         )
@@ -193,7 +193,9 @@ class Plan:
         if draft.search.idle:
             return draft
         X, Y = self._few(ROWS, X, Y)
-        line = draft.line and self._seek_location(X, Y, draft.line, draft.weights)
+        line = draft.line and LocationSearch(
+            self.kernel_x, X, Y, draft.line, self.tune, draft.weights
+        )
         location = self._learned(X, Y, line, draft.sizes, None)
         points = Y if location is None else arrays.to_numpy(location.residuals)
         search = draft.search.further(X, points)
@@ -275,18 +277,6 @@ class Plan:
         few = score.thinned(REG_ROWS)
         reg, _ = minimise_log10(few, *REGS, 12, precision=1e-2)
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
-
-    def _seek_location(
-        self,
-        X: np.ndarray,
-        Y: np.ndarray,
-        start: LocationSearch | None = None,
-        weights: Weights | None = None,
-    ) -> LocationSearch:
-        line = LocationSearch(self.kernel_x, X, Y, start, self.tune, weights)
-        if self.tune:
-            line.round()
-        return line
 
     def _mean(
         self, X, Y, line: LocationSearch, rows: Rows | None = None, weights: Weights | None = None

@@ -184,8 +184,8 @@ class DensitySearch:
     intercept : bool
     free : bool
         Whether the lengthscales move.
-    bandwidth : float, optional
-        As a multiple of that of `kernel_y`; None is sought.
+    sought : bool
+        Whether the bandwidth moves.
     reg : float, optional
         None is sought.
     rank : int
@@ -197,10 +197,10 @@ class DensitySearch:
     Y: np.ndarray
     intercept: bool
     free: bool = True
-    bandwidth: float | None = None
+    sought: bool = True
     reg: float | None = None
     rank: int = RANK  # most landmarks
-    factor: float = field(init=False)  # the bandwidth, as a multiple of that of kernel_y
+    factor: float = field(init=False, default=1.0)  # the bandwidth's, of that of kernel_y
     tie: float = field(init=False, default=np.inf)  # between the scales of columns
 
     def __post_init__(self) -> None:
@@ -212,7 +212,6 @@ class DensitySearch:
         self._u = np.append(np.full(d, middle), reg)
         bounds_of_reg = REGS if self.reg is None else (reg, reg)
         self._bounds = [(middle - reach, middle + reach)] * d + [bounds_of_reg]
-        self.factor = 1.0 if self.bandwidth is None else self.bandwidth
 
     def further(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
         """The same search, as far as it has come, once on more rows; the bandwidth last.
@@ -220,21 +219,20 @@ class DensitySearch:
         Scales of columns may part; the bandwidth is a multiple of Silverman's, which falls with the
         number of rows.
         """
-        k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.bandwidth is None else None
-        other = replace(self, kernel_y=k or self.kernel_y, X=X, Y=Y, rank=RANK)
+        k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.sought else self.kernel_y
+        other = replace(self, kernel_y=k, X=X, Y=Y, rank=RANK)
         other._u, other.factor = self._u, self.factor
         other.tie = tie_of(X.shape[1], len(X))
-        if not self.idle:
-            other._scaled.choose(other._u[:-1])
-            other._choose_reg()
-            other._descend()
-            other._settle()
+        other._scaled.choose(other._u[:-1])
+        other._choose_reg()
+        other._descend()
+        other._settle()
         return other
 
     @property
     def idle(self) -> bool:
         """Whether everything is given."""
-        return not self.free and self.reg is not None and self.bandwidth is not None
+        return not self.free and self.reg is not None and not self.sought
 
     @property
     def scales(self) -> np.ndarray:
@@ -243,8 +241,6 @@ class DensitySearch:
 
     def draft(self, rounds: int | None = None) -> None:
         """λ from all of its range; then landmarks, the bandwidth and a descent, in rounds."""
-        if self.idle:
-            return
         for turn in range(rounds or ROUNDS):
             self._scaled.choose(self._u[:-1])
             if turn == 0:
@@ -275,7 +271,7 @@ class DensitySearch:
         The score is flat, and noisy, towards small bandwidths: its minimum is too small more often
         than too large. Up to half a standard error of the difference is given for a larger one.
         """
-        if self.bandwidth is not None:
+        if not self.sought:
             return
         smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
         at = float(np.log10(self.factor))
@@ -311,7 +307,7 @@ class DensitySearch:
 
     def _choose_bandwidth(self, turn: int) -> None:
         """From all of its range, then around the last one."""
-        if self.bandwidth is None:
+        if self.sought:
             around, points = (FIRST, 9) if turn == 0 else ((-LATER, LATER), 2)
             low, high = (float(np.log10(self.factor) + u) for u in around)
             found, _ = minimise_log10(self._by_bandwidth(), low, high, points, precision=PRECISION)

@@ -30,13 +30,6 @@ class EvidenceSearch(LocationSearch):
 
     TIE = 1.0
 
-    @classmethod
-    def of(cls, X: np.ndarray, Y: np.ndarray) -> EvidenceSearch:
-        """A round, from the median heuristic."""
-        search = cls(fitted_kernel("gaussian", X), X, Y)
-        search.round()
-        return search
-
     def judged(self, Theta, reg: float) -> tuple[float, np.ndarray, float]:
         return evidence_loss(Theta, self.Y, reg)
 
@@ -51,7 +44,7 @@ def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None
     The simplest that leaves no clearly larger errors in rows left out.
     """
     line = Location.of(X, Y, fitted_kernel("linear", X), Nystroem(), 1.0)
-    search = EvidenceSearch.of(X, Y) if search is None else search
+    search = search or EvidenceSearch(fitted_kernel("gaussian", X), X, Y)
     curve = search.location(X, Y, Nystroem(max_rank=TUNED_RANK))
     gain = ((line.residuals**2 - curve.residuals**2) / Y.var(axis=0)).sum(axis=1)
     found = curve if clearly(gain) else line
@@ -107,7 +100,7 @@ def spread(
     more likely so. Its scales are those of a search if there was one.
     """
     told = log_sizes(off)
-    search = EvidenceSearch.of(X, told) if search is None else search
+    search = search or EvidenceSearch(fitted_kernel("gaussian", X), X, told)
     log_s = told - regressed(X, told, search).residuals
     log_s -= log_s.mean(axis=0)  # so that units stay
     square = (off / np.exp(log_s)) ** 2

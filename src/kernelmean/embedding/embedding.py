@@ -215,11 +215,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         xp, C = arrays.namespace(self._points), recovery.covariance(self.normalised())
         variance = xp.linalg.diagonal(C)
-        share = (
-            2 * TAIL
-            if self._width("own") == 0.0 and positive_part.is_signed(self.members())
-            else 0.0
-        )
+        steps = self._width("own") == 0.0 and positive_part.is_signed(self.members())
+        share = 2 * TAIL if steps else 0.0
         if share == 0.0 and bool(xp.all(variance > 0)):
             return C
         low, high = (self.quantile(q) for q in (TAIL, 1 - TAIL))

@@ -15,7 +15,6 @@ from ..core.checks import Array, check_choice, check_column, check_columns
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.extras import require
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Order
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, kernel_lines
@@ -73,9 +72,6 @@ class FeatureMap(Saveable, BaseEstimator):
         self._match_names(X, reset=False)
         check_columns(points, self.n_features_in_, "X", "the points this map was fitted on")
         return points
-
-    def renumber(self, order: Order) -> None:
-        """Only landmarks have numbers."""
 
     def _match_names(self, X, reset: bool) -> None:
         """Keep the names of columns, or compare them with those kept."""

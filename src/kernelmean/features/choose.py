@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.base import clone
 
 from ..core.checks import Array
+from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
 from .landmarks import Nystroem
 
@@ -39,6 +40,13 @@ def refuse_lengthscale(features) -> None:
 def as_target_map(features) -> FeatureMap:
     """The map of the variable predicted: features learned for the observation do not fit it."""
     return Nystroem() if learns_from_pairs(features) else as_feature_map(features)
+
+
+def kernel_of(asked, points, names: list[str] | None, argument: str) -> Kernel:
+    """The kernel of one side of pairs, `kernel_x` for "X"; by name in units of its columns."""
+    name = f"kernel_{argument.lower()}"
+    known: Any = {"names": names, "name": name, "argument": argument}
+    return fitted_kernel(asked, points, in_units=True, **known)
 
 
 def fit_pairs(features, X, kernel, Z, kernel_z) -> tuple[FeatureMap, Array]:

@@ -10,19 +10,10 @@ from operator import add
 import numpy as np
 from sklearn.base import clone
 
-from ..core import arrays, solves
-from ..core.checks import (
-    Array,
-    as_points,
-    check_count,
-    check_library,
-    check_positive,
-    generator,
-    hushed,
-    warn_numerical,
-)
+from ..core import arrays, checks, solves
+from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Order, block_rows, evenly, row_blocks
+from ..core.moments import block_rows, evenly, row_blocks
 from ..core.rows import Rows
 from ..core.threads import side_by_side
 from ..kernels import Kernel
@@ -50,7 +41,7 @@ class Landmarks(FeatureMap):
         self.lost_trace_ = max(0.0, 1.0 - kept / total) if total > 0 else 0.0
 
     def _transform(self, X) -> Array:
-        check_library(X, self.landmarks_, "X")
+        checks.check_library(X, self.landmarks_, "X")
         if X.shape[0] <= self.rank_:
             return solves.solve_lower(self.factor_, self.kernel_.gram_of(self.landmarks_, X)).T
         # of many rows a product takes a third of the time of a solve, and is as accurate here
@@ -60,11 +51,6 @@ class Landmarks(FeatureMap):
         grams = (self.kernel_.gram_of(block, self.landmarks_) for (block,) in blocks)
         parts = [solves.times_transposed(K, inverse) for K in grams]
         return parts[0] if len(parts) == 1 else arrays.namespace(X).concat(parts)
-
-    def renumber(self, order: Order) -> None:
-        """Number the landmarks by the rows as they came, where those here were sorted."""
-        if self.indices_ is not None and order.numbers is not None:
-            self.indices_ = order.numbers[self.indices_]
 
     def derivative_of(self, X, column: int) -> Array:
         slopes = self.kernel_.derivative_of(X, self.landmarks_, column)
@@ -167,8 +153,8 @@ class Nystroem(Landmarks):
         self.sample = sample
 
     def _fit_far(self, rows: Rows, kernel) -> None:
-        limit = SEARCH_ROWS if self.sample is None else check_count(self.sample, "sample")
-        with hushed():
+        limit = SEARCH_ROWS if self.sample is None else checks.check_count(self.sample, "sample")
+        with checks.hushed():
             self.fit(rows.few(limit)[0], kernel)
             if self.sample is not None:
                 self.indices_ = evenly(rows.n, limit)[self.indices_]
@@ -180,22 +166,22 @@ class Nystroem(Landmarks):
                 self.rank_, self.indices_ = finer[0].rank_, None  # of rows that were not numbered
         self._lost(*rows.reduce(_traces, self, merge=add).tolist())
         if self.lost_trace_ > self.tol:
-            warn_numerical(
+            checks.warn_numerical(
                 f"Nystroem has {self.rank_} landmarks, with {self.lost_trace_:.2g} of the trace of "
                 f"the Gram matrix of all rows lost, above tol={self.tol:g}; raise sample (None is "
                 "all rows), max_rank or tol",
             )
 
     def _fit_transform(self, X) -> Array:
-        tol = check_positive(self.tol, "tol")
+        tol = checks.check_positive(self.tol, "tol")
         if tol >= 1:
             raise ValueError(f"tol is {tol}; a share of the trace, below 1, is needed")
-        max_rank = check_count(self.max_rank, "max_rank")
-        rng = generator(self.random_state)
+        max_rank = checks.check_count(self.max_rank, "max_rank")
+        rng = checks.generator(self.random_state)
         rows, F, spent = _random_pivots(X, self.kernel_, tol, max_rank, rng)
         Phi = self._keep(X, rows, F.T)
         if spent:
-            warn_numerical(
+            checks.warn_numerical(
                 f"Nystroem stopped at max_rank={max_rank} with {self.lost_trace_:.2g} of the trace "
                 f"of the Gram matrix lost, above tol={tol:g}; raise max_rank or tol",
             )
@@ -204,7 +190,7 @@ class Nystroem(Landmarks):
 
 def _proposed(block: tuple, features: Nystroem, kernel: Kernel) -> Array:
     """Landmarks of a block, by pieces, whose coordinates are few numbers."""
-    pieces = row_blocks(as_points(block[0], "X"), rows=SEARCH_ROWS)
+    pieces = row_blocks(checks.as_points(block[0], "X"), rows=SEARCH_ROWS)
     found = (clone(features).fit(piece, kernel).landmarks_ for (piece,) in pieces)
     return reduce(partial(_pivoted, (features, kernel)), found)
 

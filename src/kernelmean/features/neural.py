@@ -13,15 +13,8 @@ from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_points,
-    as_vector,
-    column_names,
-    generator,
-    warn_numerical,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.extras import require
 from ..core.moments import row_blocks
 from ..core.parameters import (
@@ -187,10 +180,10 @@ class Neural(FeatureMap):
             Importance d_i ≥ 0 of each pair, up to a factor (the density ratio of a prior).
         """
         check_parameters(self)
-        points_x = arrays.to_numpy(as_points(X, "X", min_rows=FEWEST))
-        points_z = arrays.to_numpy(as_points(Z, "Z", n=len(points_x)))
+        points_x = arrays.to_numpy(checks.as_points(X, "X", min_rows=FEWEST))
+        points_z = arrays.to_numpy(checks.as_points(Z, "Z", n=len(points_x)))
         weights = _check_weights(weights, points_x.shape[0])
-        kernel_z = fitted_kernel(kernel_z, points_z, names=column_names(Z), name="kernel_z")
+        kernel_z = fitted_kernel(kernel_z, points_z, names=checks.column_names(Z), name="kernel_z")
         self._check_image(points_x.shape[1])
         self._forget()
         self._match_names(X, reset=True)
@@ -199,7 +192,7 @@ class Neural(FeatureMap):
             points_x, points_z, weights = points_x[used], points_z[used], weights[used]
         self.n_features_in_ = points_x.shape[1]
         self.centre_, self.width_ = _standards(points_x, self.image_shape)
-        rng = generator(self.random_state)
+        rng = checks.generator(self.random_state)
         self._train(points_x, self._targets(points_z, kernel_z, rng), weights, rng)
         return self
 
@@ -335,7 +328,7 @@ class Neural(FeatureMap):
         self.losses_ = np.asarray(best.losses)
         self.loss_, self.best_epoch_, self.scale_ = best.loss, best.epoch, best.scale
         if best.failed:
-            warn_numerical(
+            checks.warn_numerical(
                 f"training met a loss that is not finite in epoch {len(best.losses)}; the weights "
                 f"of epoch {best.epoch} are kept: a smaller learning_rate may help",
             )
@@ -466,7 +459,7 @@ def _output_width(network, pairs: _Pairs) -> int:
 def _check_weights(weights, n: int) -> np.ndarray:
     if weights is None:
         return np.ones(n)
-    weights = arrays.to_numpy(as_vector(weights, "weights", n=n))
+    weights = arrays.to_numpy(checks.as_vector(weights, "weights", n=n))
     if weights.min() < 0 or np.count_nonzero(weights) < FEWEST:
         raise ValueError(
             f"weights has {np.sum(weights < 0)} negative and {np.sum(weights > 0)} positive "

@@ -191,14 +191,6 @@ def by_either_inference(plan: Plan, X, Z, sequences: list[slice], names) -> dict
     return held
 
 
-def nodes_can(rows: Stretches) -> bool:
-    """Whether densities can be learned of these rows, and are worth the time."""
-    tables = rows.X, rows.Z
-    if not all(isinstance(A, np.ndarray) for A in tables) or rows.X.shape[1] > WIDE:
-        return False
-    return all((A.max(axis=0) > A.min(axis=0)).all() for A in tables)
-
-
 def error_of_mean(parts: list[Split]) -> float:
     """That of the mean of the states, whatever is observed."""
     means = (np.zeros(p.held.Z.shape) + arrays.to_numpy(p.learn.Z).mean(axis=0) for p in parts)
@@ -289,10 +281,13 @@ class _Search:
         return rows
 
     def by_densities(self) -> dict[str, float]:
-        """Their error, where they can be learned."""
-        if not all(nodes_can(part.learn) for part in self.parts):
+        """Their error, where they can be learned in reasonable time."""
+        if self.parts[0].learn.X.shape[1] > WIDE:
             return {}
-        return {"densities": self.as_planned("densities")}
+        try:
+            return {"densities": self.as_planned("densities")}
+        except ValueError:  # a column is constant in a part, or arrays are not NumPy's
+            return {}
 
     def as_planned(self, inference: str) -> float:
         """The error of filters that choose all of their settings on the rest of the record."""

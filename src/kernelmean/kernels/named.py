@@ -174,8 +174,18 @@ def _bind(cols: tuple, names: Sequence[str] | None) -> tuple:
     return tuple(names.index(c) if isinstance(c, str) else c for c in cols)
 
 
+class _Foreign(Kernel):
+    """Somebody else's, of which no more than Gram matrices are known."""
+
+    def diag_of(self, X) -> Array:
+        # each small block has it, and 32 rows keep the waste small
+        xp = arrays.namespace(X)
+        parts = (X[i : min(i + 32, X.shape[0]), :] for i in range(0, X.shape[0], 32))
+        return xp.concat([xp.linalg.diagonal(self.gram_of(part, part)) for part in parts])
+
+
 @dataclass(frozen=True)
-class FromFunction(Kernel):
+class FromFunction(_Foreign):
     """A callable returning the Gram matrix, f(X, Y) -> (n, m), as a kernel."""
 
     function: Callable
@@ -185,12 +195,9 @@ class FromFunction(Kernel):
     def gram_of(self, X, Y) -> Array:
         return _check_gram(self.function(X, Y), X, Y, "the kernel function")
 
-    def diag_of(self, X) -> Array:
-        return _diagonal(self, X)
-
 
 @dataclass(frozen=True)
-class FromSklearn(Kernel):
+class FromSklearn(_Foreign):
     """A scikit-learn kernel object (sklearn.gaussian_process.kernels) as a kernel.
 
     Noise (`WhiteKernel`) is no part of it: it has no value between points, and what it adds to the
@@ -202,16 +209,6 @@ class FromSklearn(Kernel):
     def gram_of(self, X, Y) -> Array:
         K = self.kernel(arrays.to_numpy(X), arrays.to_numpy(Y))
         return arrays.like(_check_gram(K, X, Y, type(self.kernel).__name__), X)
-
-    def diag_of(self, X) -> Array:
-        return _diagonal(self, X)  # its own `diag` has the noise that its Gram matrix has not
-
-
-def _diagonal(kernel: Kernel, X) -> Array:
-    """k(x_i, x_i): each small block has it, and 32 rows keep the waste small."""
-    xp = arrays.namespace(X)
-    parts = (X[i : min(i + 32, X.shape[0]), :] for i in range(0, X.shape[0], 32))
-    return xp.concat([xp.linalg.diagonal(kernel.gram_of(part, part)) for part in parts])
 
 
 def _check_gram(K, X, Y, who: str) -> Array:

@@ -10,15 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, solves
-from ..core.checks import (
-    Array,
-    as_floats,
-    as_new_points,
-    as_pairs,
-    check_positive,
-    column_names,
-)
+from ..core import arrays, checks, solves
+from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -31,8 +24,7 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
-from ..features.choose import as_target_map, fit_pairs, refuse_lengthscale
-from ..kernels import fitted_kernel
+from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
 from .leave_one_out import LeaveOneOut, best_scale
 from .smoother import with_ones
 from .support import Support, support_of
@@ -177,13 +169,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.points_x_, self.points_ = pairs = self._check_pairs(X, y)
         self._order = Order.of(*pairs)
         points_x, points_y = map(self._order.sorted, pairs)
-        kernel_x = fitted_kernel(
-            self.kernel_x, points_x, names=column_names(X), name="kernel_x", in_units=True
-        )
-        asked = self.kernel_y
-        self.kernel_y_ = fitted_kernel(
-            asked, points_y, names=column_names(y), name="kernel_y", in_units=True, argument="y"
-        )
+        kernel_x = kernel_of(self.kernel_x, points_x, checks.column_names(X), "X")
+        self.kernel_y_ = kernel_of(self.kernel_y, points_y, self.target_names_, "y")
         self.intercept_ = self.reg is None if self.intercept == "auto" else bool(self.intercept)
         self.features_y_ = as_target_map(self.features)
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
@@ -195,8 +182,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
         self.kernel_x_ = self.features_x_.kernel_
-        self.features_x_.renumber(self._order)
-        self.features_y_.renumber(self._order)
+        self._order.renumber(self.features_x_, self.features_y_)
         self._support = Support.of(points_x) if rows is None else support_of(rows)
         self._width = None
         self._solve(Phi, Psi, self._moments(rows, Phi, Psi, points_y))
@@ -239,7 +225,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _coordinates(self, X) -> tuple[Array, np.ndarray | None]:
         """Of the nearest points of the box, and which rows are outside."""
-        points = as_new_points(self, X)
+        points = checks.as_new_points(self, X)
         if self._support is None:
             return self.features_x_.transform(points), None
         near = self._support.nearest(points, self.kernel_x_)
@@ -294,8 +280,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""
         loss = self.leave_one_out()
         if isinstance(reg, list | tuple) or np.ndim(reg):
-            return np.array([loss(check_positive(value, "reg")) for value in reg])
-        return loss(check_positive(reg, "reg"))
+            return np.array([loss(checks.check_positive(value, "reg")) for value in reg])
+        return loss(checks.check_positive(reg, "reg"))
 
     def leave_one_out(self) -> LeaveOneOut:
         """The leave-one-out loss as a function of λ."""
@@ -336,8 +322,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _check_pairs(self, X, y) -> tuple[Array, Array]:
         check_parameters(self)
-        pairs = as_pairs(self, X, y)
-        self.one_output_, self.target_names_ = as_floats(y, "y").ndim == 1, column_names(y)
+        pairs = checks.as_pairs(self, X, y)
+        self.one_output_ = checks.as_floats(y, "y").ndim == 1
+        self.target_names_ = checks.column_names(y)
         return pairs
 
     def _moments(self, rows: Rows | None, Phi, Psi, points_y) -> Moments:

@@ -1,0 +1,42 @@
+"""A kernel with a flatter top for the densities of posteriors, unless rows left out object.
+
+A kernel of order four, about twice as wide, has less noise at tops, of which the highest is the
+mode, and bends them no more. Densities, quantiles, modes and draws are all by it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core import arrays
+from ..core.minimise import CLEAR
+from ..densities import ConditionalDensity
+from ..densities.rival import gain
+from ..embedding.move import Wide
+from ..kernels import Gaussian, Gaussian4, Kernel
+from ..regression.width import FLAT
+
+ROWS = 500  # that are left out
+
+
+def flatter(model: ConditionalDensity) -> tuple[Kernel, Wide] | None:
+    """The kernel, and a wide law with the share that is best beside it.
+
+    None where rows left out are clearly less likely by it, where y has several columns, a kernel
+    that was asked for, or values that repeat, and where nothing was left to the rows.
+    """
+    fit = model.fit_
+    kernel, one = fit.kernel_y, fit.points.shape[1] == 1
+    if not (one and fit.wide and isinstance(kernel, Gaussian) and model.atoms_ is None):
+        return None
+    laws, y = fit.left_out(ROWS)
+    kernel = Gaussian4(FLAT * float(model.bandwidth_[0]))
+    bare = laws.smoothed(kernel, None)
+    p, move = arrays.to_numpy(bare.density_of_pairs(y)), laws.move
+    steepness = np.exp(move.steepness(y).sum(axis=1))
+    wide = fit.wide.chosen(p / steepness, move.back(y))
+    ours, theirs = (
+        arrays.to_numpy(law.log_density_of_pairs(y)) for law in (laws.smoothed(kernel, wide), laws)
+    )
+    by, error = gain(ours, theirs)
+    return None if by < -CLEAR * error else (kernel, wide)
