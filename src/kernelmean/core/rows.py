@@ -19,17 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import arrays
-from .checks import (
-    FarAway,
-    as_floats,
-    as_points,
-    check_choice,
-    check_count,
-    check_finite,
-    check_lengths,
-    is_dask,
-)
+from . import arrays, checks
 from .extras import require
 from .interval import ends, of_ends
 from .moments import FAN, Moments, block_rows, evenly, row_blocks
@@ -44,7 +34,7 @@ def merged(one, other):
     return one.merge(other)
 
 
-class Rows(FarAway):
+class Rows(checks.FarAway):
     """A table whose rows are read block by block, each time they are needed.
 
     Estimators that are sums over rows take it in place of an array (the guide's page on rows says
@@ -87,8 +77,10 @@ class Rows(FarAway):
 
     def __init__(self, source, step: int = STEP, dtype="float64"):
         name = str(getattr(dtype, "__name__", dtype))
-        told = check_choice(name, "dtype", ("float32", "float64"))
-        self._tables: tuple = (_Table(_source(source, check_count(step, "step")), dtype=told),)
+        told = checks.check_choice(name, "dtype", ("float32", "float64"))
+        self._tables: tuple = (
+            _Table(_source(source, checks.check_count(step, "step")), dtype=told),
+        )
         self._alone = True
 
     @classmethod
@@ -264,7 +256,7 @@ def _sliced(block, names: tuple[str, ...], width: int, function: Callable, *give
     tables = block if isinstance(block, tuple) else (block,)
     names = names or tuple(f"table {i} of rows" for i in range(len(tables)))
     pairs = zip(tables, names, strict=True)
-    points = (as_points(table, name) for table, name in pairs if table is not None)
+    points = (checks.as_points(table, name) for table, name in pairs if table is not None)
     slices = row_blocks(*points, rows=block_rows(width))
     return reduce(merged, streamed(lambda some: function(*some, *given), slices))
 
@@ -329,10 +321,10 @@ def _as_part(table, key: str, name: str, lead: Rows) -> _Table | None:
         )
     if part is None:
         table = table if hasattr(table, "iloc") else np.asarray(table)
-        check_lengths(lead.n, len(table), name, key)
+        checks.check_lengths(lead.n, len(table), name, key)
         return _Table(_Slices(table, tuple(int(i) for i in np.cumsum([0, *lead.sizes]))))
     if part.source.sizes != lead.sizes:
-        check_lengths(lead.n, sum(part.source.sizes), name, key)
+        checks.check_lengths(lead.n, sum(part.source.sizes), name, key)
         raise ValueError(
             f"{key} has blocks of other sizes than {name}; take both from one Rows, of blocks "
             "that are tuples or have columns"
@@ -483,7 +475,7 @@ def _source(source, step: int) -> Any:
         from .spark import SparkTable
 
         return SparkTable(source)
-    if is_dask(source):
+    if checks.is_dask(source):
         raise TypeError("source is of Dask; estimators take Dask arrays and DataFrames as they are")
     if hasattr(source, "iloc") or (hasattr(source, "shape") and hasattr(source, "dtype")):
         n = len(source)
@@ -517,7 +509,7 @@ def taken(block: tuple, rows: np.ndarray, names: tuple[str, ...]) -> tuple:
     some = tuple(None if part is None else _take(part, rows) for part in block)
     for name, part in zip(names, some, strict=False):
         if part is not None:
-            check_finite(as_floats(part, name), name)
+            checks.check_finite(checks.as_floats(part, name), name)
     return some
 
 
