@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import kernelmean as km
 from kernelmean.instruments.basis import Polynomial
-from kernelmean.instruments.columns import plainer_forms
+from kernelmean.instruments.columns import Forms, plainer_forms
 
 
 def table(n: int = 400, seed: int = 70) -> pd.DataFrame:
@@ -213,7 +213,8 @@ def test_forms_of_columns_of_few_values(X, Z, exogenous, expected):
     def columns(counts):
         return np.column_stack([np.arange(100.0) % count for count in counts])
 
-    found = plainer_forms("k", "q", columns(X), columns(Z), exogenous)
+    own, each = len(X) - exogenous, (Forms(("k",) * len(X)), Forms(("q",) * len(Z)))
+    found = plainer_forms(*each, columns(X), columns(Z), own, told=100)
     assert [tuple(list(form.each) for form in forms) for forms in found] == expected
 
 

@@ -269,7 +269,7 @@ class TestEndogeneity:
     def test_the_distance_is_zero_without_residuals(self):
         rng = np.random.default_rng(40)
         Phi = np.hstack([np.ones((60, 1)), rng.standard_normal((60, 2))])
-        found = endogeneity(Phi, Phi + 0.1, Phi @ [1.0, 0.0, 0.0], 1, 0.1, 0.1)
+        found = endogeneity(Phi, Phi + 0.1, Phi @ [1.0, 0.0, 0.0], 1, 0.1)
         assert found.distance == pytest.approx(0.0, abs=1e-9)
 
 

@@ -72,6 +72,10 @@ class MovedLaws(Saveable, Law):
     def __len__(self) -> int:
         return len(self._embedding)
 
+    def __repr__(self) -> str:
+        n, d = self._embedding.points.shape
+        return f"MovedLaws({len(self)} laws on {n} points in {d} dimension(s))"
+
     def __getitem__(self, index) -> Any:
         """One of the laws, a `MovedLaw` on points of its own; or a smaller batch."""
         chosen = np.arange(len(self))[index].tolist()

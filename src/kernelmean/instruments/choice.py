@@ -46,8 +46,9 @@ class StructuralDraft(Saveable):
         return not self.bases[1].features.rank_
 
     def straight(self, columns: int) -> bool:
-        """Whether there are no powers of the first so many columns."""
-        return self.trend == 1 or min(self.bases[0].polynomial.bent, default=columns) >= columns
+        """Whether h is a line along each of the first so many columns."""
+        plane = self.bare and self.trend == 1
+        return plane or min(self.bases[0].polynomial.bent, default=columns) >= columns
 
     def at_bound(self, side: int) -> np.ndarray:
         """1 (−1) for each lengthscale that is as long (short) as the search goes, else 0."""
@@ -112,25 +113,33 @@ class Choice:
     gain: tuple[float, float] | None
 
     @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray, columns: float, own: int = 1) -> Choice:
+    def of(
+        cls, tried: list[Tried], X: np.ndarray, columns: float, own: int = 1, few: bool = False
+    ) -> Choice:
         """By the judges; X are rows, `columns` those of either side for each row that tells.
 
         Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
         the likeliest stands unless a judge objects. Where instruments are weak in the likeliest
-        draft with a kernel no judge sees a shape: it is taken if no other columns may bend.
+        draft with a kernel no judge sees a shape: it is taken if no other columns may bend. Where
+        instruments have too `few` values for a bend, only lines are.
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
         drafts = [one.draft for one, _ in owner]
         line = next((k for k, d in enumerate(drafts) if d.bare and d.trend == 1), None)
-        lines = [k for k, d in enumerate(drafts) if d.bare and d.straight(own)]
+        straight = np.array([draft.straight(own) for draft in drafts])
+        lines = np.flatnonzero(straight & judged.bare).tolist()
         plain = max(lines, key=lambda k: judged.evidence[k], default=None)
         weights = judged.weights() * ~judged.bare
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
         weak = carrier.moved < MOVED
-        best = plain if weak and X.shape[1] == own else None
-        best = judged.best(plain, columns, weak) if best is None else best
+        if weak and X.shape[1] == own and plain is not None:
+            best = plain
+        elif few and straight.any():
+            best = judged.likeliest(np.flatnonzero(straight))
+        else:
+            best = judged.best(plain, columns, weak)
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken = one.draft.bases[0].numbers(points) @ one.stage.coefficients(one.regs[i])
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])

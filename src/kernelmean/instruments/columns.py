@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -111,6 +110,11 @@ class Forms:
         return [j for j in range(len(self.each)) if j not in plain]
 
     @property
+    def given(self) -> tuple[Any, ...]:
+        """What was given for each column."""
+        return self.each if self.whole is None else (self.whole,) * len(self.each)
+
+    @property
     def used(self) -> list[Any]:
         """The kernels as they were given."""
         return [self.each[j] for j in self.bent] if self.whole is None else [self.whole]
@@ -162,32 +166,28 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
     return forms, _form_of_each(told, kernel_z, roles.instruments)
 
 
-def shared_columns(X, Z) -> list[tuple[int, int]]:
-    """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
-    pairs = product(range(X.shape[1]), range(Z.shape[1]))
-    return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
-
-
-def plainer_forms(kernel_x, kernel_z, X, Z, exogenous: int) -> list[tuple[Forms, Forms]]:
+def plainer_forms(x: Forms, z: Forms, X, Z, own: int, told: int) -> list[tuple[Forms, Forms]]:
     """Of all columns, where some bend less: those of few values, then all exogenous ones.
 
-    Lines along regressors of one or two values, categories of exogenous ones that have few more;
-    and lines along the other exogenous ones, too. Without those in which no column, or every one,
-    bends.
+    Lines along regressors of one or two values, and along the first `own`, the endogenous ones,
+    where instruments have `told` no more than as many directions; categories of exogenous ones that
+    have few more values; and lines along the other exogenous ones, too. Without those in which no
+    column, or every one, bends.
     """
-    d = X.shape[1]
 
-    def form(j: int, otherwise) -> Any:
-        values = len(few_values(X[:, j]))
-        few = values > 2 and j >= d - exogenous
-        return LINEAR if values in (1, 2) else CATEGORY if few else otherwise
+    def form(j: int, given: Any, straight: bool) -> Any:
+        if j not in x.bent:
+            return given
+        values, few = len(few_values(X[:, j])), j < own and told <= own
+        if values > 2 and j >= own:
+            return CATEGORY
+        return LINEAR if values in (1, 2) or few or (j >= own and straight) else given
 
     found: list[tuple[Forms, Forms]] = []
-    for controls in (kernel_x, LINEAR):
-        own = [kernel_x] * (d - exogenous) + [controls] * exogenous
-        each = tuple(map(form, range(d), own))
-        forms = Forms(each), Forms((kernel_z,) * (Z.shape[1] - exogenous) + each[d - exogenous :])
-        if 0 < len(forms[0].bent) < d and forms[1].bent and forms not in found:
+    for straight in (False, True):
+        each = tuple(form(j, given, straight) for j, given in enumerate(x.given))
+        forms = Forms(each), Forms(z.given[: Z.shape[1] + own - len(each)] + each[own:])
+        if 0 < len(forms[0].bent) < len(x.bent) and forms[1].bent and forms not in found:
             found.append(forms)
     return found
 

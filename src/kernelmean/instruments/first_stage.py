@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from ..core import arrays, solves
 from ..core.checks import Array
@@ -27,73 +26,84 @@ GRID = 45  # of a regulariser's bracketing search: each value costs r² operatio
 class FirstStage(Saveable):
     """z ↦ E[(t, φ)(X) | z] = Eᵀθ(z), with what the leverage of a row needs.
 
-    E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n, rootᵀroot = (ΘᵀΘ/n + λI)⁻¹/n, upper triangular.
+    E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n; in `roots`, RᵀR = (ΘᵀΘ/n + λI)⁻¹/n. Lines may have a λ of their own.
     """
 
     E: Array
-    root: Array
+    roots: tuple[Array, ...]  # one, or that of the lines and that of all others
+    exogenous: tuple[Array, ...] = ()  # the same of what exogenous regressors tell by themselves
+    lines: tuple[int, ...] = ()  # columns with a λ of their own
+    known: tuple[int, ...] = ()  # columns that are functions of the instruments
+    own: float | None = None  # λ of the lines
 
     @classmethod
-    def of(cls, grid: solves.EigenGrid, cross, reg: float, n: int) -> FirstStage:
-        shrink = grid.shrink(reg)
-        E = grid.vectors @ (shrink[:, None] * (grid.vectors.T @ cross))
-        return cls(E, solves.triangle((grid.vectors * (shrink / n) ** 0.5).T))
+    def of(
+        cls,
+        grid: solves.EigenGrid,
+        cross,
+        n: int,
+        reg: float,
+        lines: Sequence[int] = (),
+        own: float | None = None,
+        exogenous=None,
+        known: Sequence[int] = (),
+    ) -> FirstStage:
+        """With λ, or with another for some lines; exogenous regressors tell θ → `exogenous`ᵀθ."""
+        regs = (reg,) if own is None else (own, reg)
+        embeds = [grid.vectors @ (grid.shrink(r)[:, None] * (grid.vectors.T @ cross)) for r in regs]
+        E, roots = embeds[-1], tuple(_root(grid, r, n) for r in regs)
+        if own is not None:
+            E[:, list(lines)] = embeds[0][:, list(lines)]
+        alone: tuple[Array, ...] = ()
+        if exogenous is not None:
+            told = solves.EigenGrid.of(exogenous.T @ _second(grid) @ exogenous)
+            alone = tuple(_root(told, r, n) @ exogenous.T for r in regs)
+        return cls(E, roots, alone, tuple(lines), tuple(known), own)
 
     def rows(self, Phi, Theta, own: bool) -> Array:
         """M: embeddings at the rows, (n, width); rows it was learned from are left out in turn.
 
-        M_i = (F_i − h_iφ_i)/(1 − h_i), F_i = Eᵀθ_i, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n.
+        M_i = (F_i − h_iφ_i)/(1 − h_i), F_i = Eᵀθ_i.
         """
-        F = Theta @ self.E
+        M = Theta @ self.E
         if own:
-            hat = self.hat(Theta)[:, None]
-            F -= hat * Phi
-            F /= 1.0 - hat
-        return F
+            hat = self.hats(Theta)[-1][:, None]
+            if self.own is not None:
+                hat = hat * arrays.namespace(M).ones_like(M)
+                hat[:, list(self.lines)] = self.hats(Theta)[0][:, None]
+            M -= hat * Phi
+            M /= 1.0 - hat
+        if self.known:
+            M[:, list(self.known)] = Phi[:, list(self.known)]
+        return M
+
+    def hats(self, Theta) -> list[Array]:
+        """h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n for each λ, less what exogenous regressors have of it.
+
+        These are instruments, too: what is left out beyond the share of the others would draw M
+        away from x (Ackerberg and Devereux 2009, improved jackknife).
+        """
+        xp, hats = arrays.namespace(Theta), []
+        for i, root in enumerate(self.roots):
+            half = solves.times_transposed(Theta, root, lower=False)
+            hat = xp.vecdot(half, half)
+            if self.exogenous:
+                half = Theta @ self.exogenous[i].T
+                hat = hat - xp.vecdot(half, half)
+            hats.append(xp.clip(hat, 0.0, 1.0 - 1e-10))
+        return hats
 
     def hat(self, Theta) -> Array:
-        xp, half = arrays.namespace(Theta), solves.times_transposed(Theta, self.root, lower=False)
-        return xp.clip(xp.vecdot(half, half), 0.0, 1.0 - 1e-10)
+        """The largest leverage of each row."""
+        return reduce(arrays.namespace(Theta).maximum, self.hats(Theta))
 
 
-@dataclass(frozen=True)
-class LinesAndCurves(Saveable):
-    """Stage 1 of some columns, lines, which have a λ of their own, beside that of the others."""
-
-    lines: FirstStage
-    curves: FirstStage
-    reg: float  # λ of the lines
-    columns: tuple[np.ndarray, np.ndarray]  # of either
-
-    def _together(self, sides) -> Array:
-        sides = list(sides)
-        order = np.argsort(np.concatenate(self.columns))
-        return arrays.take(arrays.namespace(sides[0]).concat(sides, axis=1), order, axis=1)
-
-    @property
-    def E(self) -> Array:
-        return self._together([self.lines.E, self.curves.E])
-
-    def rows(self, Phi, Theta, own: bool) -> Array:
-        """M, as of one stage."""
-        pairs = zip((self.lines, self.curves), self.columns, strict=True)
-        return self._together(s.rows(arrays.take(Phi, c, axis=1), Theta, own) for s, c in pairs)
-
-    def hat(self, Theta) -> Array:
-        """The larger leverage of each row."""
-        return arrays.namespace(Theta).maximum(self.lines.hat(Theta), self.curves.hat(Theta))
+def _root(grid: solves.EigenGrid, reg: float, n: int) -> Array:
+    return solves.triangle((grid.vectors * (grid.shrink(reg) / n) ** 0.5).T)
 
 
-def stage_of(
-    grid: solves.EigenGrid, cross, n: int, reg: float, lines: list[int], own: float | None
-) -> FirstStage | LinesAndCurves:
-    """With λ, or with another for some lines."""
-    if own is None:
-        return FirstStage.of(grid, cross, reg, n)
-    columns = np.array(lines), np.setdiff1d(np.arange(cross.shape[1]), lines)
-    sides = zip(columns, (own, reg), strict=True)
-    straight, bent = (FirstStage.of(grid, arrays.take(cross, c, axis=1), r, n) for c, r in sides)
-    return LinesAndCurves(straight, bent, own, columns)
+def _second(grid: solves.EigenGrid) -> Array:
+    return (grid.vectors * grid.values) @ grid.vectors.T
 
 
 def some(A, columns: slice | list[int]) -> Array:
@@ -108,7 +118,7 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
         reg = reg or 0.0  # least squares
     if all(g.own for g in teachers) and split != "share":
         stage, reg, loss = jackknife_stage(teachers, reg)
-        stages = [stage] * len(groups)
+        stages = [replace(stage, known=()) if split == "samples" else stage] * len(groups)
     else:
         stages, reg, loss = split_stages(groups, reg)
     for group, stage in zip(groups, itertools.cycle(stages), strict=False):
@@ -116,7 +126,9 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
     return reg, loss, sum(g.n for g in teachers)
 
 
-def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage | LinesAndCurves, float, float]:
+def jackknife_stage(
+    groups: list[Group], reg: float | None, own: float | None = None
+) -> tuple[FirstStage, float, float]:
     """Stage 1 on all rows of the groups, with λ and its leave-one-out loss.
 
     The loss, Σ‖φ_i − F_i‖²/(1 − h_i)²/n, is of a few rows, its moments those of all.
@@ -132,9 +144,11 @@ def jackknife_stage(groups: list[Group], reg) -> tuple[FirstStage | LinesAndCurv
         reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
         return reg, loss(reg) * n / Theta.shape[0]  # a mean over the rows looked at
 
-    own = best(basis.lines, None)[0] if basis.lines and reg is None else None
-    reg, value = best(basis.curves, reg)
-    return stage_of(grid, cross, n, reg, basis.lines, own), reg, value
+    lines, curves, known = groups[0].kinds
+    own = best(lines, None)[0] if lines and reg is None else own
+    reg, value = best(curves, reg)
+    alone = groups[0].exogenous
+    return FirstStage.of(grid, cross, n, reg, lines, own, alone, known), reg, value
 
 
 @dataclass(frozen=True)
@@ -169,7 +183,7 @@ class SplitStage1:
 
 def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
-    moments, basis = [g.moments for g in groups], groups[0].basis_x
+    moments = [g.moments for g in groups]
     if groups[0].outcome:
         rest = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
         sides = list(zip(rest, moments, groups, strict=True))
@@ -186,9 +200,11 @@ def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
 
         return stages, *choose(reg, loss, float(arrays.namespace(values).sum(values)))
 
-    own = best(basis.lines, None)[1] if basis.lines and reg is None else None
-    stages, reg, value = best(basis.curves, reg)
-    return [stage_of(s.grid, s.cross, s.n, reg, basis.lines, own) for s in stages], reg, value
+    lines, curves, known = groups[0].kinds
+    own = best(lines, None)[1] if lines and reg is None else None
+    stages, reg, value = best(curves, reg)
+    told = reg, lines, own, None, known
+    return [FirstStage.of(s.grid, s.cross, s.n, *told) for s in stages], reg, value
 
 
 def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:

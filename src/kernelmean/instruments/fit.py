@@ -23,9 +23,9 @@ from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Bare, Basis, Polynomial
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
-from .columns import Roles, shared_columns
+from .columns import Roles
 from .first_stage import embed
-from .groups import Group, Part, complete, together
+from .groups import Group, Part, complete, shared_columns, together
 from .search import ROWS, seek_scales
 from .second_stage import (
     Equations,
@@ -114,9 +114,8 @@ class Plan:
             return self.finish(self.straight(1), parts)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
-        columns = self.columns
-        rows = min(len(X), ROWS_PER_VALUE * self.distinct[1])
-        choice = Choice.of(tried, X, columns / rows, len(self.roles.x))
+        rows, own = min(len(X), ROWS_PER_VALUE * self.distinct[1]), len(self.roles.x)
+        choice = Choice.of(tried, X, self.columns / rows, own, self.told <= own)
         return self.widened(choice, parts)
 
     @property
@@ -131,13 +130,14 @@ class Plan:
         x = x if several or not self.tunes[0] else self.plain[0].scales
         sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
-        most = max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * self.columns))
+        own, most = len(self.roles.x), max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * self.columns))
         powers = POWERS[:most] if self.plainer else ()
+        told = [power for power in powers if power == 1 or power * own <= self.told]
         beside = powers[1:] if self.roles.c else ()
         lines = range(len(self.roles.x)), range(len(self.roles.z))
         return [
             *(partial(self.sized, size * x, smooth) for size in sizes),
-            *(partial(self.straight, degree) for degree in powers),
+            *(partial(self.straight, degree) for degree in told),
             *(partial(self.straight, degree, lines) for degree in beside),
         ]
 
@@ -167,6 +167,14 @@ class Plan:
         """Columns of the regressors that are columns of the instruments, too."""
         bent = set(product(self.plain[0].bent, self.plain[1].bent))
         return [pair for pair in shared_columns(*self.rows) if pair in bent]
+
+    @cached_property
+    def told(self) -> int:
+        """How many directions of h along endogenous columns the instruments fix, others given.
+
+        E[h(X, c) | z, c] has as many values at each c as the instruments, and a constant takes one.
+        """
+        return len(np.unique(self.rows[1][:, : len(self.roles.z)], axis=0)) - 1
 
     @property
     def tell_no_more_than_a_line(self) -> bool:
@@ -329,8 +337,7 @@ class Plan:
         kept = complete(few, self.split) or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
-        own = getattr(groups[-1].stage, "reg", None)
-        return StructuralFit(draft, self.roles, *told, reg_lines=own)
+        return StructuralFit(draft, self.roles, *told, reg_lines=groups[-1].stage.own)
 
     @stage("lengthscales")
     def _scales(self, rows: Sequence[int]) -> Pair:

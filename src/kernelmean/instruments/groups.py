@@ -47,6 +47,10 @@ COPIES = 8  # of a block's coordinates that fit in 64 MiB, where there is no dev
 LOOKED_AT = 5 * (SEARCH_ROWS - 1) + 1  # rows of very many, whose every fifth are the few
 
 
+ALIKE = 2_000  # rows that say what exogenous regressors tell
+ROUNDING = 1e-8  # of the largest singular value
+
+
 @dataclass(frozen=True)
 class Part:
     """Rows that play the same part.
@@ -91,6 +95,12 @@ class Part:
     def thinned(self, limit: int) -> Part:
         """The same part with evenly spaced rows only, at most `limit`."""
         return self if self.n <= limit else self.few(limit)
+
+
+def shared_columns(X, Z) -> list[tuple[int, int]]:
+    """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
+    pairs = itertools.product(range(X.shape[1]), range(Z.shape[1]))
+    return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
 
 
 def kind_of(split) -> str:
@@ -204,6 +214,35 @@ class Group:
         self.outcome, self.n = self.part.outcome, self.part.n
         self.width = self.basis_x.width + self.basis_z.width
         self._kept: list | None = None
+
+    @cached_property
+    def shared(self) -> list[tuple[int, int]]:
+        """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
+        few = self.part.few(ALIKE)
+        return shared_columns(arrays.to_numpy(few.X), arrays.to_numpy(few.Z))
+
+    @property
+    def kinds(self) -> tuple[Any, Any, list[int]]:
+        """Columns of Φ with a λ of their own, those that λ is chosen for, and those of exogenous.
+
+        The last are known where no kernel is of endogenous columns, too.
+        """
+        basis = self.basis_x
+        if not basis.lines or {*basis.polynomial.bent} - {i for i, _ in self.shared}:
+            return basis.lines, basis.curves, []
+        return [], basis.lines, [k for k in range(basis.width) if k not in basis.lines]
+
+    @property
+    def exogenous(self) -> Array | None:
+        """B of Bᵀθ, which is nearly θ with the other instruments at their mean."""
+        own = sorted({*range(self.part.Z.shape[1])} - {j for _, j in self.shared})
+        if not self.shared or not own or self.part.rows is not None:
+            return None
+        few = self.part.few(ALIKE)
+        frozen = arrays.to_numpy(few.Z).copy()
+        frozen[:, own] = frozen[:, own].mean(0)
+        whole, still = map(self.basis_z.numbers, (arrays.to_numpy(few.Z), frozen))
+        return arrays.like(np.linalg.lstsq(whole, still, rcond=ROUNDING)[0], few.Z)
 
     @cached_property
     def looked_at(self) -> Part:

@@ -19,8 +19,9 @@ from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
 from .basis import Basis
-from .first_stage import stage_of
+from .first_stage import jackknife_stage
 from .fit import StructuralFit
+from .groups import Group, Part
 from .second_stage import CausalLeaveOneOut, SecondStage, weighted_chi2
 
 DRAWS = 2000  # of the multiplier bootstrap
@@ -380,8 +381,10 @@ class StructuralInference:
             )
         fit = self._fit
         Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
-        own = fit.basis.lines, fit.reg_lines
-        return endogeneity(Phi, Theta, fit.sample[2], fit.basis.trends, *fit.regs, own)
+        group = Group(Part(*fit.sample), *fit.draft.bases)
+        first, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
+        M = first.rows(Phi, Theta, own=True)
+        return endogeneity(Phi, M, fit.sample[2], fit.basis.trends, fit.regs[1])
 
     def _coordinates(self, X, C) -> Array:
         check_is_fitted(self)
@@ -413,14 +416,9 @@ def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
 
-def endogeneity(
-    Phi, Theta, y, trends: int, lam: float, xi: float, own: tuple[list, Any] = ([], None)
-) -> Endogeneity:
-    """The test of `KernelIV.endogeneity_test`, from rows in coordinates."""
+def endogeneity(Phi, M, y, trends: int, xi: float) -> Endogeneity:
+    """The test of `KernelIV.endogeneity_test`, from rows in coordinates and their embeddings."""
     n = len(y)
-    grid = solves.EigenGrid.of(Theta.T @ Theta / n)
-    first = stage_of(grid, Theta.T @ Phi / n, n, lam, *own)
-    M = first.rows(Phi, Theta, own=True)
     second = Phi.T @ Phi / n
     regression, reg = plain_regression(Phi, y, trends)
     residual = y - Phi @ regression.coefficients(reg)

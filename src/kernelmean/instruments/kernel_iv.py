@@ -35,10 +35,10 @@ from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
-from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms, shared_columns
+from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
 from .fit import Plan, StructuralFit
 from .formula import read_formula
-from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
+from .groups import LOOKED_AT, Part, kind_of, share, shared_columns, thinned_parts, together
 from .inference import StructuralInference
 from .summary import account
 
@@ -338,11 +338,12 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
         few = thinned_parts(parts, SEARCH_ROWS)
-        plan = self._planned(forms_of(self.kernel_x, self.kernel_z, roles), parts, few, roles)
-        if not plan.plainer or any(isinstance(k, Mapping) for k in (self.kernel_x, self.kernel_z)):
+        forms = forms_of(self.kernel_x, self.kernel_z, roles)
+        plan = self._planned(forms, parts, few, roles)
+        if not plan.plainer:
             return plan
         X, Z = plan.rows
-        others = plainer_forms(self.kernel_x, self.kernel_z, X, Z, len(roles.c))
+        others = plainer_forms(*forms, X, Z, len(roles.x), plan.told)
         return replace(plan, others=[self._planned(forms, few, few, roles) for forms in others])
 
     def _planned(

@@ -181,6 +181,7 @@ class Equations:
     M: Array
     y: Array
     V: np.ndarray  # x − E[x | z], standardised, of a plane's columns; none where there is no plane
+    W: np.ndarray  # the same, the share of exogenous regressors left out as well
 
     @classmethod
     def of(cls, groups: list[Group]) -> Equations:
@@ -188,10 +189,11 @@ class Equations:
         learners = [g for g in groups if g.outcome]
         moments = merged(map(embedded_moments, learners))
         second, target, power = (moments.mean(name) for name in ("mm", "my", "yy"))
-        Phi, M, y = complete_rows(learners)
+        Phi, M, y, wholly = complete_rows(learners)
         slopes = slice(1, learners[0].basis_x.polynomial.slopes)
-        V = arrays.to_numpy(Phi[:, slopes]) - arrays.to_numpy(M[:, slopes])
-        return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V)
+        x = arrays.to_numpy(Phi[:, slopes])
+        V, W = (x - arrays.to_numpy(left[:, slopes]) for left in (M, wholly))
+        return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V, W)
 
     @property
     def concentration(self) -> float:
@@ -199,7 +201,7 @@ class Equations:
 
         What the exogenous ones tell of it, which the instruments explain wholly, does not count.
         """
-        left = (self.V**2).mean(0)
+        left = (self.W**2).mean(0)
         slopes = arrays.to_numpy(self.Phi)[:, 1 : 1 + len(left)]
         own = left > CONTROL
         rest = (without(slopes[:, ~own], slopes[:, own].T) ** 2).mean(1)
@@ -321,16 +323,20 @@ def candidates(stage: SecondStage) -> np.ndarray:
     return XI * max(stage.size, arrays.EPS)
 
 
-def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array]:
-    """Φ, M and y of a few of the complete rows.
+def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
+    """Φ, M and y of a few of the complete rows, and M with each row wholly left out.
 
     Where no row is complete (two samples), regressors are not known beside outcomes, and the
     embedding has to stand for them.
     """
     complete = [g for g in learners if g.teaches] or learners
     few = [group.few(SEARCH_ROWS // len(complete)) for group in complete]
+    whole = [
+        replace(g.stage, exogenous=()).rows(Phi, Theta, g.own) if g.stage.exogenous else M
+        for g, (Phi, Theta, _, M) in zip(complete, few, strict=True)
+    ]
     Phi, _, y, M = put_together(few)
-    return (Phi if complete[0].teaches else M), M, y
+    return (Phi if complete[0].teaches else M), M, y, put_together(whole)
 
 
 def residual_sums(
