@@ -80,7 +80,7 @@ class Plan(drafts.Plan):
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
         order = self.order(spectrum, draft)
         spaces = self.spaces(draft)
-        settings = [self.settings(draft, one) for one in spaces]
+        settings = self.settings(draft, spaces[0])  # of several spaces no bandwidth is given
         found = spectral(draft, int(order or self.n_components or 1), rng)
         if self.refine:
             space, climbed, smoothing = refine(draft, spaces, found, settings, rng)
@@ -88,7 +88,7 @@ class Plan(drafts.Plan):
             history, converged = np.array(climbed.history), climbed.converged
         else:
             laws = draft.weighted_rows(found.embeddings)
-            chain = of_moments(draft, spaces[0], laws, found.chain, settings[0].bandwidth)
+            chain = of_moments(draft, spaces[0], laws, found.chain, settings.bandwidth)
             chain = replace(chain, rule=self.predicting(draft, found))
             history, converged = np.empty(0), True
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
@@ -213,7 +213,7 @@ class Found:
 
 @stage("EM")
 def refine(
-    draft: Draft, spaces, fit: SpectralFit, settings: list[Settings], rng
+    draft: Draft, spaces, fit: SpectralFit, settings: Settings, rng
 ) -> tuple[Variates | None, Climb, AnySmoothing]:
     """EM from several starts on some rows, then on all from where that ended.
 
@@ -222,10 +222,10 @@ def refine(
     limit = SEARCHED if len(spaces) == 1 else COMPARED
     numbers, some = draft.rows.stretches(limit, STRETCHES)
     numbers = numbers[some.stretches(STARTED, STRETCHES)[0]]
-    begun = starts(draft, fit, numbers, settings[0].n_init, rng)
-    every = [searched(draft, *each, begun, limit) for each in zip(spaces, settings, strict=True)]
+    begun = starts(draft, fit, numbers, settings.n_init, rng)
+    every = [searched(draft, space, settings, begun, limit) for space in spaces]
     found = every[0] if len(every) == 1 else max(every, key=lambda one: one.told(some))
-    return found.space, *settled(found, draft, settings[0], begun)
+    return found.space, *settled(found, draft, settings, begun)
 
 
 def searched(
