@@ -11,6 +11,7 @@ from scipy.linalg import subspace_angles
 import kernelmean as km
 from kernelmean.chains.draft import Draft
 from kernelmean.chains.variates import Variates
+from kernelmean.comparators import matched_accuracy
 
 
 def rows(n: int = 400, seed: int = 40) -> np.ndarray:
@@ -67,20 +68,37 @@ QUICK = {"n_components": 2, "random_state": 0, "n_init": 1, "max_iter": 10}
 
 
 class TestInTheModel:
-    def wide(self) -> np.ndarray:
-        noise = np.random.default_rng(0).normal(size=(300, 4))
+    def wide(self, noisy: int = 4) -> np.ndarray:
+        noise = np.random.default_rng(0).normal(size=(300, noisy))
         return np.hstack([6 * DATA.X, noise])
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("short_searches")
     def test_many_columns_have_densities_of_variates(self):
-        X = self.wide()
+        X = self.wide(24)
         m = km.KernelHMM(**hidden(**QUICK)).fit(X)
         assert isinstance(m.variates_, Variates)
         assert m.variates_(X).shape[1] >= 3
         assert np.isfinite(m.score(X))
         same = km.KernelHMM(**hidden(**QUICK, directions=m.variates_(X).shape[1])).fit(X)
         assert_array_equal(same.filter(X), m.filter(X))
+
+    @pytest.mark.slow
+    @pytest.mark.thorough
+    def test_some_columns_have_those_by_which_the_past_tells_more(self):
+        """Calm and wild rows in one of five columns; two rings in two of five."""
+        rng = np.random.default_rng(3)
+        states = np.cumsum(rng.random(600) < 0.03) % 2
+        X = rng.normal(size=(600, 5))
+        X[:, 0] *= np.array([0.5, 2.0])[states]
+        m = km.KernelHMM(2, random_state=0).fit(X)
+        assert m.variates_ is None
+        assert matched_accuracy(states, m.predict(X)) > 0.95
+        angle, X = rng.uniform(0, 2 * np.pi, 600), 0.5 * rng.normal(size=(600, 5))
+        X[:, :2] += np.array([1.0, 2.5])[states, None] * np.c_[np.cos(angle), np.sin(angle)]
+        m = km.KernelHMM(2, random_state=0).fit(X)
+        assert isinstance(m.variates_, Variates)
+        assert matched_accuracy(states, m.predict(X)) > 0.95
 
     def test_few_columns_have_their_own(self):
         assert km.KernelHMM(**hidden(**QUICK, bandwidth=0.1)).fit(DATA.X).variates_ is None

@@ -39,7 +39,9 @@ class EM(Options):
         Number of canonical variates that emission densities are taken of: functions of y that are
         uncorrelated, of variance one, and tell most of the next observation. 0 is none: densities
         of y as it is. "auto" is 0 for at most three columns that vary and a kernel that can smooth
-        them; otherwise as many as there are correlations beyond noise, three at least.
+        them; otherwise as many as there are correlations beyond noise, three at least. In
+        `KernelHMM` it is 0 for up to twenty columns, too, where the past tells more of rows held
+        out then (and no bandwidth is given).
     guard : float or (float, float), optional
         Of `KernelStateSpace`: rows that a simple model counts as in the emission laws, and in the
         transitions, in all (divided by the nodes at each): y linear in x with noise that does not

@@ -18,28 +18,45 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
 from ..chains import draft as drafts
-from ..chains.draft import STRETCHES, Draft, Settings, in_space, of_moments, on_all, searching
+from ..chains import em
+from ..chains.draft import (
+    COLUMNS,
+    SEARCHED,
+    STRETCHES,
+    Draft,
+    Settings,
+    in_space,
+    of_moments,
+    on_all,
+    searching,
+)
 from ..chains.driven import driven
-from ..chains.em import AnySmoothing, Climb, random_starts
-from ..chains.emission import SHARES, Shrunken, SmoothingByState
-from ..chains.markov import predicted
+from ..chains.em import AnySmoothing, Climb, HeldOut, Refinement, random_starts
+from ..chains.emission import SHARES, Shrunken, SmoothingByState, can_smooth
+from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
+from ..chains.moments import Coordinates, Moments
 from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
+from ..chains.rows import Rows
 from ..chains.variates import Variates
 from ..core import arrays
 from ..core.checks import frozen, warn_numerical
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import Gaussian
+from ..kernels import Delta, Gaussian
 from .spectral import SpectralFit, fit_spectral
 
 SOME = 1e-12  # weight of a row in a law, at the least
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold
+COMPARED = 1_000  # rows that spaces of densities are compared on
+WIDE = 20  # columns up to which densities may be of these
+FEWEST = 100  # rows from which on it is asked of what densities are
 STARTED = 2_000  # rows that starts are compared on
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
@@ -62,20 +79,32 @@ class Plan(drafts.Plan):
         """Order, variates, the spectral method, EM; states from the most to the least frequent."""
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
         order = self.order(spectrum, draft)
-        space = drafts.space_of(draft, self.em.directions, some=True)
-        settings = self.settings(draft, space)
+        spaces = self.spaces(draft)
+        settings = self.settings(draft, spaces[0])  # of several spaces no bandwidth is given
         found = spectral(draft, int(order or self.n_components or 1), rng)
         if self.refine:
-            climbed, smoothing = refine(draft, space, found, settings, rng)
+            space, climbed, smoothing = refine(draft, spaces, found, settings, rng)
             chain = self.climbed(draft, space, climbed, smoothing)
             history, converged = np.array(climbed.history), climbed.converged
         else:
             laws = draft.weighted_rows(found.embeddings)
-            chain = of_moments(draft, space, laws, found.chain, settings.bandwidth)
+            chain = of_moments(draft, spaces[0], laws, found.chain, settings.bandwidth)
             chain = replace(chain, rule=self.predicting(draft, found))
             history, converged = np.empty(0), True
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
         return Fit(chain, draft, history, converged, spectrum.singular_values, order)
+
+    def spaces(self, draft: Draft) -> list[Variates | None]:
+        """What densities may be of: of some columns their variates, or these themselves (None)."""
+        space, points = drafts.space_of(draft, self.em.directions, some=True), draft.rows.there
+        known = self.em.directions != "auto" or self.bandwidth is not None or not self.refine
+        if known or space is None or space.features is None:
+            return [space]
+        if points.shape[1] > WIDE or points.shape[0] < FEWEST:
+            return [space]
+        smooth = can_smooth(draft.kernel, points) and not isinstance(draft.kernel, Delta)
+        full = smooth and Variates.of_columns(arrays.to_numpy(points)) is None
+        return [space, None] if full else [space]
 
     def order(self, spectrum: Spectrum, draft: Draft) -> Order | None:
         """How the number of states is estimated; None where it is given."""
@@ -141,29 +170,98 @@ def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> Spect
     return fit_spectral(draft.moments, third, n_components, rng)
 
 
+@dataclass(frozen=True)
+class Found:
+    """EM on some rows, and what rows held out chose: bandwidth, one for each state, normal laws."""
+
+    space: Variates | None
+    search: Refinement
+    climb: Climb
+    factor: float
+    held: HeldOut | None
+
+    def told(self, some: Rows) -> float:
+        """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
+
+        What it tells of variates, those of the rows not held out, is a bound on that of columns.
+        """
+        total = 0.0
+        climbs = [] if self.held is None else self.held.climbs
+        for used, learned in zip(some.halves(em.STRETCHES), climbs, strict=False):
+            search, smoothing, learned = self.on_half(some, used, learned)
+            logb = em.log_emissions(smoothing, search.rows, learned.gamma)
+            known = filtered(logb, learned.chain, some.sequences)[1]
+            alone = logsumexp(logb, b=learned.chain.startprob, axis=1)
+            total += float((known - alone)[some.seen & ~used].sum())
+        return total
+
+    def on_half(self, some: Rows, used: np.ndarray, learned: Climb) -> tuple:
+        """The search on half of the rows, its smoothing, and where EM comes to there."""
+        search = self.search
+        if self.space is None or self.space.features is None:
+            search = replace(search, rows=replace(search.rows, used=used))
+            return search, search.smoothing(self.factor), learned
+        coordinates = Coordinates.of(self.space.features, some.points)
+        with np.errstate(invalid="ignore", divide="ignore"):  # few rows may have no triples
+            moments = Moments.of(coordinates, used, some.sequences)
+        space = Variates.of(coordinates.features, moments, self.space.directions.shape[1])
+        search = replace(search, rows=replace(in_space(some, space), used=used), made={})
+        smoothing = search.smoothing(self.factor)
+        begun = replace(learned, start=(learned.gamma, learned.chain))
+        return search, smoothing, search.anew(smoothing, begun)
+
+
 @stage("EM")
 def refine(
-    draft: Draft, space: Variates | None, fit: SpectralFit, settings: Settings, rng
-) -> tuple[Climb, AnySmoothing]:
-    """EM from several starts on some rows, then on all from where that ended."""
+    draft: Draft, spaces, fit: SpectralFit, settings: Settings, rng
+) -> tuple[Variates | None, Climb, AnySmoothing]:
+    """EM from several starts on some rows, then on all from where that ended.
+
+    Where densities may be in several spaces, in the one in which the past tells most.
+    """
+    limit = SEARCHED if len(spaces) == 1 else COMPARED
+    numbers, some = draft.rows.stretches(limit, STRETCHES)
+    numbers = numbers[some.stretches(STARTED, STRETCHES)[0]]
+    begun = starts(draft, fit, numbers, settings.n_init, rng)
+    every = [searched(draft, space, settings, begun, limit) for space in spaces]
+    found = every[0] if len(every) == 1 else max(every, key=lambda one: one.told(some))
+    return found.space, *settled(found, draft, settings, begun)
+
+
+def searched(
+    draft: Draft, space: Variates | None, settings: Settings, begun: list, limit: int
+) -> Found:
+    """EM in one space on some rows, and what rows held out choose."""
     rows = in_space(draft.rows, space)
-    numbers, search = searching(rows, draft.kernel if space is None else Gaussian(), settings)
-    some, few = search.rows.stretches(STARTED, STRETCHES)
-    begun = starts(draft, fit, numbers[some], settings.n_init, rng)
-    found, factor = search.begun_on(few, begun)
-    if search.searched:
-        factor, held = search.over_bandwidths(found, factor)
-        search, factor, held = search.by_state(found, factor, held, OWN)
-        search, _ = search.guarded(map(Shrunken, SHARES), found, factor, held, WORTH)
+    _, search = searching(rows, draft.kernel if space is None else Gaussian(), settings, limit)
+    _, few = search.rows.stretches(STARTED, STRETCHES)
+    first = search
+    if search.searched and draft.rows.points.shape[1] > COLUMNS:  # nothing is near in many columns
+        first = replace(search, guard_of=Shrunken(SHARES[0]))
+    climb, factor = first.begun_on(few, begun)
+    if not search.searched:
+        return Found(space, search, climb, factor, None)
+    factor, held = search.over_bandwidths(climb, factor)
+    search, factor, held = search.by_state(climb, factor, held, OWN)
+    search, held = search.guarded(map(Shrunken, SHARES), climb, factor, held, WORTH)
+    return Found(space, search, climb, factor, held)
+
+
+def settled(found: Found, draft: Draft, settings: Settings, begun: list):
+    """EM at what was chosen, driven by inputs as far as they help, and on all rows."""
+    search, climb, factor = found.search, found.climb, found.factor
+    if found.held is not None:
         factor = search.narrowed(factor)
-        found = search.anew(search.smoothing(factor), found)
+        climb = search.anew(search.smoothing(factor), climb)
         shrunken = isinstance(search.guard_of, Shrunken) and not search.widths
         if shrunken:  # other starts may lead higher with other laws
+            _, few = search.rows.stretches(STARTED, STRETCHES)
             again, _ = replace(search, bandwidth=factor).begun_on(few, begun)
-            found = max(found, again, key=lambda c: c.value)
+            climb = max(climb, again, key=lambda c: c.value)
+    rows = in_space(draft.rows, found.space)
     if rows.inputs is not None:
-        search, found = driven(search, factor, found, rows.inputs)
-    return on_all(search, rows, found, factor, settings)
+        search, climb = driven(search, factor, climb, rows.inputs)
+    return on_all(search, rows, climb, factor, settings)
 
 
 def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:
