@@ -73,6 +73,16 @@ class TestWidths:
             other.score_samples(new, 1000.0 * rows - 7.0), scores - np.log(1000), atol=1e-3
         )
 
+    @pytest.mark.slow
+    def test_units_of_x_do_not_matter(self):
+        """The scales of widths were sought from distances in the units of the columns."""
+        rng = np.random.default_rng(0)
+        X, units = rng.normal(size=(300, 3)), np.array([1000.0, 7.0, 0.01])
+        y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=300) * (1 + (X[:, 2] > 0))
+        one, other = (km.ConditionalDensity().fit(x, y) for x in (X, X * units))
+        assert isinstance(one.location_, Standard)
+        assert_allclose(other.score_samples(X * units, y), one.score_samples(X, y), atol=1e-6)
+
     def test_survive_a_file(self, model, tmp_path):
         new, rows = fan(50, 4)
         model.save(tmp_path / "density.km")

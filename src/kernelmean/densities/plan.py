@@ -128,7 +128,7 @@ class Plan:
         draft, told = Draft(self._searched(X, off), line), log_sizes(off)
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
-        sizes = EvidenceSearch(fitted_kernel("gaussian", X), X, told)
+        sizes = EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, told)
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft

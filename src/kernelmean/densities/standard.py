@@ -11,6 +11,7 @@ import scipy.linalg
 from ..core import arrays
 from ..core.checks import Array
 from ..core.saving import Saveable
+from ..features.base import Bare
 from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel
 from ..regression.lengthscales import evidence_loss
@@ -43,8 +44,8 @@ def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None
 
     The simplest that leaves no clearly larger errors in rows left out.
     """
-    line = Location.of(X, Y, fitted_kernel("linear", X), Nystroem(), 1.0)
-    search = search or EvidenceSearch(fitted_kernel("gaussian", X), X, Y)
+    line = Location.of(X, Y, fitted_kernel("linear", X), Bare(), 1.0)
+    search = search or EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, Y)
     curve = search.location(X, Y, Nystroem(max_rank=TUNED_RANK))
     gain = ((line.residuals**2 - curve.residuals**2) / Y.var(axis=0)).sum(axis=1)
     found = curve if clearly(gain) else line
@@ -100,7 +101,7 @@ def spread(
     more likely so. Its scales are those of a search if there was one.
     """
     told = log_sizes(off)
-    search = search or EvidenceSearch(fitted_kernel("gaussian", X), X, told)
+    search = search or EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, told)
     log_s = told - regressed(X, told, search).residuals
     log_s -= log_s.mean(axis=0)  # so that units stay
     square = (off / np.exp(log_s)) ** 2

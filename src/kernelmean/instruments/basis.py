@@ -148,21 +148,6 @@ class Polynomial(Saveable):
                 )
 
 
-class Bare(FeatureMap):
-    """No coordinates: the trend alone, as in two-stage least squares."""
-
-    rank_ = 0
-
-    def _fit_transform(self, X) -> Array:
-        return self._transform(X)
-
-    def _transform(self, X) -> Array:
-        return X[:, :0]
-
-    def derivative_of(self, X, column: int) -> Array:
-        return X[:, :0]
-
-
 @dataclass(frozen=True)
 class Basis(Saveable):
     """Coordinates [trend, φ(x)]: a polynomial, then a feature map."""

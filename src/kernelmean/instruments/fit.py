@@ -17,11 +17,11 @@ from ..core.progress import Verbose
 from ..core.saving import Saveable
 from ..core.stages import stage
 from ..core.threads import side_by_side
-from ..features.base import FeatureMap
+from ..features.base import Bare, FeatureMap
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
-from .basis import Bare, Basis, Polynomial
+from .basis import Basis, Polynomial
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
