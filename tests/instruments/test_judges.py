@@ -363,3 +363,19 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         expected = a * oracle.Phi @ oracle.Phi.T + b * D
         at = oracle.Phi @ got @ oracle.Phi.T
         assert_allclose(at, expected, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("forms", ["gaussian", {"*": "gaussian"}])
+def test_two_values_of_an_instrument_tell_a_line(forms):
+    """The slope is that of least squares with the square of the control, to a standard error."""
+    rng = np.random.default_rng(6)
+    z, (c, v, u) = rng.integers(0, 2, 800).astype(float), rng.normal(size=(3, 800))
+    x = 0.6 * z + np.cos(c) + v
+    y = 0.5 * x + c**2 + 0.6 * v + 0.5 * u
+    iv = km.KernelIV(forms).fit(x[:, None], y, z[:, None], c[:, None])
+    slopes = iv.derivative(np.column_stack([x, c]), column=0)
+    assert np.ptp(slopes) < 1e-8
+    assert "h is a line in x0" in str(iv.summary())
+    W, Q = (np.column_stack([np.ones(800), a, c, c**2]) for a in (x, z))
+    least = np.linalg.solve(Q.T @ W, Q.T @ y)[1]
+    assert abs(slopes[0] - least) < iv.average_derivative().error

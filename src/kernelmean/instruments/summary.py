@@ -57,6 +57,11 @@ def _kernels(fit: StructuralFit) -> list[Block]:
         [*(_powers if fit.draft.bare else _kernel)(fit.draft, i, names), *_plain(fit, i, names)]
         for i, names in enumerate((fit.roles.regressors, fit.roles.instruments))
     )
+    Z = fit.sample[1][:, : len(fit.roles.z)]
+    own, k = len(fit.roles.x), len(np.unique(Z, axis=0))
+    if fit.draft.straight(own) and k - 1 <= own:
+        text = f"{k}: h is a line in {', '.join(fit.roles.x)}"
+        of_x.append(Line("values of the instruments", k, text))
     if not fit.draft.bare:
         trend = "none" if degree is None else f"polynomial of degree {degree}"
         of_x.append(Line("trend beside the kernel", degree, trend))
