@@ -9,16 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_table,
-    check_columns,
-    check_count,
-    check_library,
-    column_names,
-    generator,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.saving import Saveable
@@ -69,17 +61,17 @@ class ChainEstimator(Saveable, BaseEstimator):
         """
         draft = self.begun(X, lengths)
         check_aligned(X, inputs)
-        self.input_names_ = column_names(inputs)
+        self.input_names_ = checks.column_names(inputs)
         inputs = as_inputs(inputs, len(draft.rows.seen), None)
         self.inputs_ = 0 if inputs is None else inputs.shape[1]
-        self.adopt(self.learned(draft, generator(self.random_state), inputs))
+        self.adopt(self.learned(draft, checks.generator(self.random_state), inputs))
         return self
 
     def begun(self, X, lengths) -> Draft:
         """Parameters and rows, checked; names of columns are kept."""
         check_parameters(self)
         draft = self.draft(X, lengths)
-        validate_data(self, as_table(X), skip_check_array=True)
+        validate_data(self, checks.as_table(X), skip_check_array=True)
         return draft
 
     def draft(self, X, lengths=None) -> Draft:
@@ -94,7 +86,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
         check_forward(X, check_sequences(lengths, len(seen)))
-        return self.drafted(points, seen, lengths, column_names(X))
+        return self.drafted(points, seen, lengths, checks.column_names(X))
 
     def drafted(self, points, seen: np.ndarray, lengths, names=None) -> Draft:
         """Moments of rows that were looked at already."""
@@ -146,7 +138,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     def rows(self, X, lengths=None, inputs=None) -> Rows:
         """Rows like those of training; a missing one is filled, and not `seen`."""
         points = self.points_like(X, "X")
-        X = as_table(X)
+        X = checks.as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         check_aligned(X, inputs)
         gaps, n = None if points[1].all() else gaps_in(X), len(points[1])
@@ -164,7 +156,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         name : str
             As messages call them.
         """
-        names, known = column_names(inputs), self.input_names_
+        names, known = checks.column_names(inputs), self.input_names_
         if names is not None and known is not None and names != known:
             raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
         return as_inputs(inputs, n, self.inputs_, name)
@@ -175,8 +167,8 @@ class ChainEstimator(Saveable, BaseEstimator):
         points, seen = observed(X, name)
         known = self.emissions_.points
         if name != "X":  # scikit-learn has words of its own for X
-            check_columns(points, known.shape[1], name, "the training data")
-        check_library(points, known, name)
+            checks.check_columns(points, known.shape[1], name, "the training data")
+        checks.check_library(points, known, name)
         return points, seen
 
     def score(self, X, lengths=None, inputs=None) -> float:
@@ -225,7 +217,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         inputs_ahead : array or DataFrame of shape (steps, k), optional
             Inputs of the rows that are forecast; of several sequences below each other.
         """
-        check_count(steps, "steps")
+        checks.check_count(steps, "steps")
         rows, chain = self.rows(X, lengths, inputs), self.chain_
         known = self.given(inputs_ahead, steps * len(rows.sequences), "inputs_ahead")
         states = arrays.like(chain.ahead(rows, steps, known), rows.points)
@@ -234,8 +226,8 @@ class ChainEstimator(Saveable, BaseEstimator):
     def draw(self, n_samples: int, random_state, inputs=None) -> tuple[Array, np.ndarray]:
         """A sequence of observations, and numbers of its states."""
         chain = self.chain_
-        n = check_count(n_samples, "n_samples")
-        rng = generator(self.random_state if random_state is None else random_state)
+        n = checks.check_count(n_samples, "n_samples")
+        rng = checks.generator(self.random_state if random_state is None else random_state)
         return chain.draw(n, rng, inputs)
 
     def start(self, prior=None) -> RegimeBelief:

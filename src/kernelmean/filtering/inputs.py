@@ -8,15 +8,8 @@ import numpy as np
 
 from ..bayes.supervision import each_strength, unpack_supervision
 from ..chains.rows import observed
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_points,
-    check_columns,
-    check_lengths,
-    check_library,
-    warn_numerical,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from .machine import Machine, Recursion, Step
 from .steps import Squared
@@ -25,8 +18,8 @@ from .steps import Squared
 def observations(machine: Recursion, X, name: str) -> tuple[Array, np.ndarray]:
     """Rows, and which are missing (any NaN in them)."""
     points, seen = observed(X, name)
-    check_library(points, machine.points_x, name)
-    check_columns(points, machine.points_x.shape[1], name, "the training X")
+    checks.check_library(points, machine.points_x, name)
+    checks.check_columns(points, machine.points_x.shape[1], name, "the training X")
     return points, ~seen
 
 
@@ -36,7 +29,7 @@ def belief(machine: Recursion, prior) -> MeanEmbedding:
         return machine.everywhere()
     d, where = machine.points.shape[1], "the training states"
     m = as_embedding(prior, machine.kernel_z, "prior", d, where)
-    check_library(m.points, machine.points, "prior")
+    checks.check_library(m.points, machine.points, "prior")
     if m.batch is not None:
         raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
     if float(m.total()) <= 0:
@@ -56,12 +49,12 @@ def pairs(machine: Recursion, supervision) -> tuple[Array, Array, Array]:
     """Observations, states, strengths."""
     check_supervised(machine)
     x_s, z_s, strength = unpack_supervision(supervision)
-    x_s, z_s = as_points(x_s, "x_s"), as_points(z_s, "z_s")
-    check_library(x_s, machine.points_x, "x_s")
-    check_library(z_s, machine.points, "z_s")
-    check_columns(x_s, machine.points_x.shape[1], "x_s", "X")
-    check_columns(z_s, machine.points.shape[1], "z_s", "the training states")
-    check_lengths(x_s.shape[0], z_s.shape[0], "x_s", "z_s")
+    x_s, z_s = checks.as_points(x_s, "x_s"), checks.as_points(z_s, "z_s")
+    checks.check_library(x_s, machine.points_x, "x_s")
+    checks.check_library(z_s, machine.points, "z_s")
+    checks.check_columns(x_s, machine.points_x.shape[1], "x_s", "X")
+    checks.check_columns(z_s, machine.points.shape[1], "z_s", "the training states")
+    checks.check_lengths(x_s.shape[0], z_s.shape[0], "x_s", "z_s")
     return x_s, z_s, arrays.like(each_strength(strength, x_s.shape[0]), x_s)
 
 
@@ -69,7 +62,7 @@ def warn_of_collapse(steps: Sequence[Step]) -> None:
     """Once, of the observations that changed nothing although they should."""
     collapsed = sum(step.collapsed for step in steps)
     if collapsed:
-        warn_numerical(
+        checks.warn_numerical(
             f"{collapsed} of {len(steps)} observations are unlike any seen in training (or reg "
             "is too large); the prediction was kept there (see `collapsed`)",
         )

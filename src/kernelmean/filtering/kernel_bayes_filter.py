@@ -12,19 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_floats,
-    as_points,
-    check_choice,
-    check_columns,
-    check_count,
-    check_lengths,
-    check_library,
-    column_names,
-    frozen,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, count, optional, positive
@@ -160,11 +149,11 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             Rows of each trajectory; no transition is learned across two of them.
         """
         check_parameters(self)
-        points_x = as_points(X, "X", min_rows=2, one_d=False)
+        points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
         validate_data(self, X, skip_check_array=True)
-        points_z = as_points(Z, "Z")
-        check_library(points_z, points_x, "Z")
-        check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+        points_z = checks.as_points(Z, "Z")
+        checks.check_library(points_z, points_x, "Z")
+        checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
         sequences = check_sequences(lengths, points_x.shape[0])
         check_forward(X, sequences)
         check_forward(Z, sequences, "Z")
@@ -172,15 +161,18 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             raise ValueError(
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
-        plan, names = Plan(**self.get_params(deep=False)), (column_names(X), column_names(Z))
-        points_x, points_z = frozen(points_x), frozen(points_z)
+        plan, names = (
+            Plan(**self.get_params(deep=False)),
+            (checks.column_names(X), checks.column_names(Z)),
+        )
+        points_x, points_z = checks.frozen(points_x), checks.frozen(points_z)
         if self.inference == "auto":
             self.held_out_ = held = by_either_inference(plan, points_x, points_z, sequences, names)
             if held.get("densities", np.inf) < held.get("kbr", np.inf):
                 plan = replace(plan, inference="densities")
         self._adopt(plan.learned(points_x, points_z, sequences, names))
-        self.one_output_ = as_floats(Z, "Z").ndim == 1
-        self.state_names_ = column_names(Z)
+        self.one_output_ = checks.as_floats(Z, "Z").ndim == 1
+        self.state_names_ = checks.column_names(Z)
         return self
 
     def tune(
@@ -337,7 +329,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             As for `filter`; with several trajectories, the forecasts of the first come first.
         steps : int
         """
-        check_count(steps, "steps")
+        checks.check_count(steps, "steps")
         track, _, sequences = self._track(X, lengths, prior, None)
         machine, later = self.machine_, Labels.of(X).ahead(steps)
         ahead = [step for s in sequences for step in machine.ahead(track[s.stop - 1], steps)]
@@ -354,7 +346,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             Posterior mean Σ w_i z_i / Σ w_i; or the preimage (`MeanEmbedding.mode`), which stays
             on the circle or in SO(3) where the kernel does.
         """
-        check_choice(point, "point", ("mean", "mode"))
+        checks.check_choice(point, "point", ("mean", "mode"))
         result = self.filter(X, lengths)
         return self._like_states(result.mean() if point == "mean" else result.mode())
 
@@ -371,10 +363,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def score(self, X, Z, lengths=None) -> float:
         """R² of the filtered means, averaged over the columns of `Z`."""
-        truth = arrays.to_numpy(as_points(Z, "Z"))
+        truth = arrays.to_numpy(checks.as_points(Z, "Z"))
         found = arrays.to_numpy(self.predict(X, lengths))
-        check_lengths(found.shape[0], truth.shape[0], "X", "Z")
-        check_columns(truth, self.points_.shape[1], "Z", "the training states")
+        checks.check_lengths(found.shape[0], truth.shape[0], "X", "Z")
+        checks.check_columns(truth, self.points_.shape[1], "Z", "the training states")
         return float(r2_score(truth, found.reshape(found.shape[0], -1)))
 
     def start(self, prior=None) -> Belief:
@@ -402,7 +394,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     def _track(self, X, lengths, prior, supervision) -> tuple[list[Step], np.ndarray, list[slice]]:
         """Filtered steps of all sequences; which rows are missing; the sequences."""
         check_is_fitted(self)
-        points = as_points(X, "X", one_d=False, gaps=True)
+        points = checks.as_points(X, "X", one_d=False, gaps=True)
         validate_data(self, X, reset=False, skip_check_array=True)
         points, missing = inputs.observations(self.machine_, points, "X")
         sequences = check_sequences(lengths, len(missing))
@@ -424,7 +416,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         inputs.check_supervised(machine)
         if not callable(supervision):
             given = inputs.pairs(machine, supervision)
-            check_lengths(n, given[0].shape[0], "X", "X_s")
+            checks.check_lengths(n, given[0].shape[0], "X", "X_s")
             return lambda i, x, step: tuple(part[i : i + 1, ...] for part in given)
 
         def asked(i: int, x, step: Step):

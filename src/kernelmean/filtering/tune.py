@@ -9,18 +9,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_points,
-    check_choice,
-    check_count,
-    check_lengths,
-    check_level,
-    column_names,
-    hushed,
-    warn_numerical,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.progress import Verbose, track
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
@@ -112,11 +102,11 @@ def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
     """The tail of every sequence held out, or each of several stretches in turn."""
     count = len(sequences)
     if isinstance(validation, int | np.integer) and not isinstance(validation, bool):
-        folds = check_count(validation, "validation", minimum=2)
+        folds = checks.check_count(validation, "validation", minimum=2)
         longest = max(1, TRACKED // (folds * count))
         held = [[_fold(s, k, folds, longest) for s in sequences] for k in range(folds)]
     else:
-        share = check_level(validation, "validation")
+        share = checks.check_level(validation, "validation")
         held = [[_tail(s, share, max(1, TRACKED // count)) for s in sequences]]
     made = [Split.of(X, Z, sequences, h) for h in held]
     if any(not s.held.lengths or max(s.learn.lengths) < 2 for s in made):
@@ -143,18 +133,18 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
 
     See `KernelBayesFilter.tune`.
     """
-    points_x = as_points(X, "X", min_rows=2, one_d=False)
-    points_z = as_points(Z, "Z")
-    check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+    points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
+    points_z = checks.as_points(Z, "Z")
+    checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
     sequences = check_sequences(lengths, points_x.shape[0])
     parts = splits(points_x, points_z, sequences, validation)
-    kernel_x = observed_kernel(model.kernel_x, points_x, points_z, column_names(X))
-    kernel_z = state_kernel(model.kernel_z, points_z, column_names(Z))
-    check_choice(objective, "objective", OBJECTIVES)
+    kernel_x = observed_kernel(model.kernel_x, points_x, points_z, checks.column_names(X))
+    kernel_z = state_kernel(model.kernel_z, points_z, checks.column_names(Z))
+    checks.check_choice(objective, "objective", OBJECTIVES)
     params = model.get_params(deep=False)
     filled = {name: value for name, value in MEANWHILE.items() if params[name] is None}
     search = _Search(Plan(**params | filled), kernel_x, kernel_z, parts, objective, n_jobs)
-    with hushed():
+    with checks.hushed():
         chosen = clone(model).set_params(inference="kbr").fit(X, Z, lengths)
     tried, best, begun = search.coarse_to_fine(chosen.reg_, verbose)
     held = {"tuned": best["error"], "untuned": begun["error"], "mean": error_of_mean(parts)}
@@ -201,7 +191,7 @@ def warn_if_as_near(held: dict[str, float]) -> None:
     """Tell of a filter that is out of its depth."""
     own = min(error for name, error in held.items() if name != "mean")
     if own > NO_NEARER * held["mean"]:
-        warn_numerical(
+        checks.warn_numerical(
             f"on rows held out the filter is off by {own:.2g} of the states' variance, and their "
             f"mean, whatever is observed, by {held['mean']:.2g}: it cannot follow these states"
         )
@@ -269,7 +259,7 @@ class _Search:
     def candidates(self, scale_z: float, grid: list[tuple[float, list[float]]]) -> list[dict]:
         """The errors at a scale of the states' kernel, scales of the other, and regularisers."""
         rows = []
-        with one_thread(), hushed():  # troubles are seen in the error
+        with one_thread(), checks.hushed():  # troubles are seen in the error
             for scale_x, regs in grid:
                 scales = {"scale_x": scale_x, "scale_z": scale_z}
                 made = self._machines(scale_x, scale_z, regs[0])
@@ -293,7 +283,7 @@ class _Search:
         """The error of filters that choose all of their settings on the rest of the record."""
         plan = replace(self.plan, kernel_x=self.kernel_x, kernel_z=self.kernel_z)
         plan, errors = replace(plan, inference=inference), []
-        with one_thread(), hushed():
+        with one_thread(), checks.hushed():
             for part in self.parts:
                 machine = plan.learned(part.learn.X, part.learn.Z, part.learn.slices)
                 errors.append(part.error_by(machine, self.objective))
@@ -301,7 +291,7 @@ class _Search:
 
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
-        with one_thread(), hushed():
+        with one_thread(), checks.hushed():
             made = self._machines(best["scale_x"], best["scale_z"], best["reg"])[::THINNED]
             return best_smoother([(m, p.held.X, p.held.slices, p.error) for m, p in made])
 

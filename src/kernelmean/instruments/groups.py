@@ -20,15 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_points,
-    as_vector,
-    check_count,
-    check_positive,
-    generator,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import (
     Moments,
@@ -120,7 +113,7 @@ def kind_of(split) -> str:
 def share(split, random_state, X, Z, y) -> list[Part]:
     """The rows in groups that play the same part."""
     kind = kind_of(split)
-    rng = None if random_state is None else generator(random_state)
+    rng = None if random_state is None else checks.generator(random_state)
     if kind == "loo":
         return [Part(X, Z, y).unordered]
     if kind == "samples":
@@ -137,14 +130,14 @@ def share(split, random_state, X, Z, y) -> list[Part]:
 
 
 def _folds(split, n: int) -> list[int]:
-    folds = check_count(split, "split", minimum=2)
+    folds = checks.check_count(split, "split", minimum=2)
     if folds > n // 2:
         raise ValueError(f"split is {folds} folds, but {n} rows allow {n // 2} at most")
     return [round(n * a / folds) for a in range(folds + 1)]
 
 
 def _first_of_halves(split, n: int) -> int:
-    portion = check_positive(split, "split")
+    portion = checks.check_positive(split, "split")
     first = round(portion * n)
     if min(first, n - first) < 2:
         raise ValueError(
@@ -314,8 +307,8 @@ def _sums(block: tuple, given: tuple, names: list[str], columns) -> Moments:
 
 def _checked(X, y, Z, C) -> tuple:
     """Regressors, instruments and outcomes of a block, all finite."""
-    exogenous = [] if C is None else [as_points(C, "C")]
-    X, y, Z = as_points(X, "X"), as_vector(y, "y"), as_points(Z, "Z")
+    exogenous = [] if C is None else [checks.as_points(C, "C")]
+    X, y, Z = checks.as_points(X, "X"), checks.as_vector(y, "y"), checks.as_points(Z, "Z")
     join = arrays.namespace(X).concat
     return join([X, *exogenous], axis=1), join([Z, *exogenous], axis=1), y
 

@@ -10,20 +10,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays, old_names
-from ..core.checks import (
-    Array,
-    as_floats,
-    as_new_points,
-    as_points,
-    as_table,
-    as_vector,
-    check_lengths,
-    check_target,
-    column_names,
-    refuse_far,
-    warn_caller,
-)
+from ..core import arrays, checks, old_names
+from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of, is_far
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, count, either, flag, optional, positive
@@ -246,12 +234,12 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         X, C : as in `predict`
         """
         check_is_fitted(self)
-        if self.design_ is not None and column_names(X) is not None:
+        if self.design_ is not None and checks.column_names(X) is not None:
             X, C = self.design_.regressors(X, C)
         if self.roles_.c and C is None:
             points = self.roles_.joined(X)
         else:
-            points = as_new_points(self, X)
+            points = checks.as_new_points(self, X)
             points = points if C is None else self.roles_.beside(points, C)
         if isinstance(self.kernel_x, Mapping):
             self.basis_x_.polynomial.check(points, self.roles_.regressors)
@@ -281,7 +269,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """
         from sklearn.metrics import r2_score
 
-        refuse_far(X, "X")
+        checks.refuse_far(X, "X")
         return float(r2_score(y, self.predict(X, C), sample_weight=sample_weight))
 
     def summary(self) -> Summary:
@@ -313,22 +301,22 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         rows, X, y, Z, C = few_of(LOOKED_AT, X=X, y=y, Z=Z, C=C)
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
-        points = as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
-        validate_data(self, as_table(X), skip_check_array=True)
-        check_target(y)
+        points = checks.as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
+        validate_data(self, checks.as_table(X), skip_check_array=True)
+        checks.check_target(y)
         outcome = _outcome(y, points.shape[0], gaps)
         if Z is None:
             raise ValueError(
                 "Z is None; instruments are needed. For a regression without instruments use "
                 "ConditionalEmbedding or scikit-learn's KernelRidge"
             )
-        instruments = as_points(Z, "Z")
-        exogenous = points[:, :0] if C is None else as_points(C, "C")
+        instruments = checks.as_points(Z, "Z")
+        exogenous = points[:, :0] if C is None else checks.as_points(C, "C")
         for name, part in (("Z", instruments), ("C", exogenous)):
-            check_lengths(points.shape[0], part.shape[0], "X", name)
+            checks.check_lengths(points.shape[0], part.shape[0], "X", name)
         sides = {"x": (X, points), "z": (Z, instruments), "c": (C, exogenous)}
-        names = {side: (column_names(t), part.shape[1]) for side, (t, part) in sides.items()}
-        roles = Roles.of((column_names(y) or ["y"])[0], **names)
+        names = {side: (checks.column_names(t), part.shape[1]) for side, (t, part) in sides.items()}
+        roles = Roles.of((checks.column_names(y) or ["y"])[0], **names)
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
         if rows is not None:
@@ -466,9 +454,9 @@ def _check_moves(points, names: Sequence[str], side: str) -> None:
 
 
 def _outcome(y, n: int, gaps: bool) -> Array:
-    if as_floats(y, "y").ndim == 2:
-        warn_caller(
+    if checks.as_floats(y, "y").ndim == 2:
+        checks.warn_caller(
             "A column-vector y was passed when a 1d array was expected: use y.ravel()",
             DataConversionWarning,
         )
-    return as_vector(y, "y", n=n, gaps=gaps)
+    return checks.as_vector(y, "y", n=n, gaps=gaps)

@@ -9,18 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chains.estimator import ChainEstimator, labels_ahead
 from ..chains.rows import Rows
-from ..core import arrays
-from ..core.checks import (
-    Array,
-    as_levels,
-    as_points,
-    check_columns,
-    check_count,
-    check_level,
-    frozen,
-    generator,
-    warn_numerical,
-)
+from ..core import arrays, checks
+from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.threads import doors
@@ -93,7 +83,7 @@ class SpaceAnswers(ChainEstimator):
         out = ((points < low) | (points > high)).any(axis=1)
         if out.sum() > max(FEW, MANY * len(out)):
             what = "rows of X" if self.backbone_ is None else "innovations of X"
-            warn_numerical(
+            checks.warn_numerical(
                 f"{out.sum()} of {len(out)} {what} lie outside the range that was learned from: "
                 "forecasts are those of the guard, a straight line"
             )
@@ -166,7 +156,7 @@ class SpaceAnswers(ChainEstimator):
         q : float or sequence of float
             Levels between 0 and 1.
         """
-        as_levels(q)
+        checks.as_levels(q)
         return self._laws_of(*self.course(X, lengths, inputs)).quantile(q)
 
     def _laws_of(self, rows: Rows, course: Course | None) -> StateForecast:
@@ -195,7 +185,7 @@ class SpaceAnswers(ChainEstimator):
             As for `filter`.
         level : float
         """
-        return self._laws_of(*self.course(X, lengths, inputs)).interval(check_level(level))
+        return self._laws_of(*self.course(X, lengths, inputs)).interval(checks.check_level(level))
 
     def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
@@ -231,7 +221,7 @@ class SpaceAnswers(ChainEstimator):
         inputs_ahead : array or DataFrame of shape (steps, k), optional
             Inputs of the rows that are forecast; of several sequences below each other.
         """
-        check_count(steps, "steps")
+        checks.check_count(steps, "steps")
         rows, course = self.course(X, lengths, inputs)
         chain, count = self.chain_, len(rows.sequences)
         known = self.given(inputs_ahead, steps * count, "inputs_ahead")
@@ -266,13 +256,13 @@ class SpaceAnswers(ChainEstimator):
         >>> model.sample_paths(X, steps=5, n=20, random_state=0).shape
         (20, 5, 1)
         """
-        check_count(steps, "steps")
-        check_count(n, "n")
+        checks.check_count(steps, "steps")
+        checks.check_count(n, "n")
         rows, course = self.course(X, lengths, inputs)
         if len(rows.sequences) != 1:
             raise ValueError(f"lengths has {len(rows.sequences)} entries; one sequence is needed")
         known = self.given(inputs_ahead, steps, "inputs_ahead")
-        rng = generator(self.random_state if random_state is None else random_state)
+        rng = checks.generator(self.random_state if random_state is None else random_state)
         chain = self.chain_
         found = chain.paths(chain.filtered(rows)[-1], n, steps, rng)
         if course is not None:
@@ -290,7 +280,7 @@ class SpaceAnswers(ChainEstimator):
         """
         X, states = self.draw(n_samples, random_state)
         if self.backbone_ is not None:
-            rng = generator(self.random_state if random_state is None else random_state)
+            rng = checks.generator(self.random_state if random_state is None else random_state)
             first, e = self.backbone_.first, arrays.to_numpy(X)[None]
             X = arrays.like(self.backbone_.paths(first, e, None, rng)[0], X)
         return X, arrays.like(self.nodes_[states], X)
@@ -342,7 +332,7 @@ class SpaceAnswers(ChainEstimator):
         x : array of shape (k, n_latent)
         """
         weights = self.interpolated(x) @ self.transmat_
-        return MeanEmbedding.of_parts(frozen(self.nodes_), weights, None, self.kernel_x_)
+        return MeanEmbedding.of_parts(checks.frozen(self.nodes_), weights, None, self.kernel_x_)
 
     def interpolated(self, x) -> np.ndarray:
         """Shares of the nodes in points of the latent space, (k, m).
@@ -353,8 +343,8 @@ class SpaceAnswers(ChainEstimator):
         """
         check_is_fitted(self)
         d = self.nodes_.shape[1]
-        x = arrays.to_numpy(as_points(x, "x", one_d=d == 1))
-        check_columns(x, d, "x", "the latent space")
+        x = arrays.to_numpy(checks.as_points(x, "x", one_d=d == 1))
+        checks.check_columns(x, d, "x", "the latent space")
         # in between two nodes shares are never negative
         return self.space_.latent.shares(x) if d == 1 else self.space_.interpolation(x)
 
@@ -389,7 +379,7 @@ class SpaceAnswers(ChainEstimator):
         return isinstance(as_filter(self.inference), Particles)
 
     def _particles(self, rows: Rows) -> particles.ParticleResult:
-        Y, rng = arrays.to_numpy(rows.points), generator(self.random_state)
+        Y, rng = arrays.to_numpy(rows.points), checks.generator(self.random_state)
         n, model = as_filter(self.inference).n, NodeModel(self.chain_, self.space_.latent)
         return particles.bootstrap(model, Y, rows.seen, rows.sequences, n, rng, True)
 
