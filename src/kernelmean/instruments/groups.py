@@ -229,7 +229,7 @@ class Group:
     def exogenous(self) -> Array | None:
         """B of Bᵀθ, which is nearly θ with the other instruments at their mean."""
         own = sorted({*range(self.part.Z.shape[1])} - {j for _, j in self.shared})
-        if not self.shared or not own or self.part.rows is not None:
+        if not self.shared or not own:
             return None
         few = self.part.few(ALIKE)
         frozen = arrays.to_numpy(few.Z).copy()
