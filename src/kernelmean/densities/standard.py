@@ -22,6 +22,7 @@ from .location import TUNED_RANK, Location, LocationSearch, Weights, clearly
 SMALLEST = 0.02  # quantile of |y − m(x)| below which its logarithm is that of the quantile
 STEP = (-0.5, 1.5)  # of log s: in normal samples the mean of (r²/s² − 1)/2 is zero
 TINY = 1e-100
+ALONE = 3.0  # size of a line without a kernel: what it tells exactly, λ shall not hide
 NOTICED = 0.1  # of log s
 WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 
@@ -44,7 +45,7 @@ def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None
 
     The simplest that leaves no clearly larger errors in rows left out.
     """
-    line = Location.of(X, Y, fitted_kernel("linear", X), Bare(), 1.0)
+    line = Location.of(X, Y, fitted_kernel("linear", X), Bare(), ALONE)
     search = search or EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, Y)
     curve = search.location(X, Y, Nystroem(max_rank=TUNED_RANK))
     gain = ((line.residuals**2 - curve.residuals**2) / Y.var(axis=0)).sum(axis=1)
@@ -232,8 +233,8 @@ class Standard(Saveable):
         """v(x) of rows, (n,)."""
         if self.known is None:
             return np.zeros(len(X))
-        Phi, reg = self.where.coordinates(X), self.where.reg
-        own = arrays.to_numpy(self.where.features.kernel_.diag_of(X))
+        Phi, reg, features = self.where.coordinates(X), self.where.reg, self.where.features
+        own = arrays.to_numpy(features.kernel_.diag_of(X)) if features.rank_ else np.zeros(len(X))
         h = arrays.to_numpy(self.known.leverage(reg, self.known.rotated(Phi)))
         kept = (arrays.to_numpy(Phi[:, X.shape[1] :]) ** 2).sum(axis=1)
         v = h + np.maximum(own - kept, 0.0) / (self.known.n * reg)

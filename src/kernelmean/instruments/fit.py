@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -52,6 +52,8 @@ ROWS_PER_VALUE = 25  # what a value of the instruments tells, however many rows 
 class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
+    was: ClassVar = {"improved": False}
+
     draft: StructuralDraft
     roles: Roles
     coef: Array
@@ -65,6 +67,7 @@ class StructuralFit(Saveable):
     band: Array | None = None  # the covariance for bands of h, where something was chosen,
     mean: Array | None = None  # and for averages of its slopes
     reg_lines: float | None = None  # λ of lines in stage 1, where it is another
+    improved: bool = True  # what controls tell of a row is not left out of its embedding
 
     @property
     def basis(self) -> Basis:

@@ -380,11 +380,13 @@ class StructuralInference:
                 "endogeneity_test needs rows with X and y; in these samples none has both"
             )
         fit = self._fit
-        Phi, Theta = (fit.draft.bases[i].numbers(fit.sample[i]) for i in (0, 1))
-        group = Group(Part(*fit.sample), *fit.draft.bases)
-        first, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
-        M = first.rows(Phi, Theta, own=True)
-        return endogeneity(Phi, M, fit.sample[2], fit.basis.trends, fit.regs[1])
+        rows = Part(*(arrays.like(part, fit.coef) for part in fit.sample))
+        group = Group(rows, *fit.draft.bases)
+        if not fit.improved:
+            group.shared = []
+        group.stage, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
+        Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
+        return endogeneity(Phi, M, y, fit.basis.trends, fit.regs[1])
 
     def _coordinates(self, X, C) -> Array:
         check_is_fitted(self)

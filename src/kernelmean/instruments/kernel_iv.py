@@ -441,7 +441,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         told: list[Any] = [state["coef_"], state["covariance_"]]
         told += map(pair, ("reg_stage", "loss_stage", "n_stage"))
         told += [state["specification_p_"], state["sample_"]]
-        fit = StructuralFit(draft, roles, *told)
+        fit = replace(StructuralFit(draft, roles, *told), improved=False)
         return {**state, "roles_": roles, "_fit": fit}
 
 
