@@ -383,6 +383,41 @@ def treatments(draws: int, first: int = 5000) -> None:
             told(table, f"{instrument}, {controls}", found, 1.0)
 
 
+# ---------------------------------------------------------------- few rows
+FEW_COLUMNS = "ours", "2SLS", "ratio", "mean", "mean"
+FEW = (12, 0), (12, 3), (20, 4), (30, 4), (45, 5), (18, 1), (25, 2)  # rows and controls
+
+
+def few_rows(draws: int, first: int = 5000) -> None:
+    """Squared errors of curves beside those of two-stage least squares: medians and means."""
+    from kernelmean.comparators import TwoStageLeastSquares
+
+    title = f"few rows, {draws} draws: squared errors"
+    table = Table(
+        title, f"{'rows, controls, truth, z':>26}", "ours", "2SLS", "ratio", *["mean"] * 2
+    )
+    for n, controls in FEW:
+        for curve, h in (("line", lambda x: x), ("sine", lambda x: 1.5 * np.sin(1.5 * x))):
+            for strength in (1.5, 0.4):
+                found = []
+                for seed in range(first, first + draws):
+                    rng = np.random.default_rng(seed)
+                    z, e, C = rng.normal(size=n), rng.normal(size=n), rng.normal(size=(n, controls))
+                    x = strength * z + e + 0.3 * rng.normal(size=n)
+                    y = h(x) + 0.5 * C.sum(1) + e + 0.3 * rng.normal(size=n)
+                    new = x.std() * rng.normal(size=(300, 1)), rng.normal(size=(300, controls))
+                    truth = h(new[0][:, 0]) + 0.5 * new[1].sum(1)
+                    rows = [x[:, None], y, z[:, None], C]
+                    if not controls:
+                        rows[3], new = None, (new[0], None)
+                    models = km.KernelIV(), TwoStageLeastSquares()
+                    fits = [model.fit(*rows).predict(*new) for model in models]
+                    found.append([((fit - truth) ** 2).mean() for fit in fits])
+                ours, line = map(float, np.median(found, axis=0))
+                cell = f"{n}, {controls}, {curve}, {strength}"
+                table.row(cell, ours, line, ours / line, *map(float, np.mean(found, axis=0)))
+
+
 # ---------------------------------------------------------------- the table
 def compare(design: str, sizes: list[int], dense_up_to: int, repeats: int = 3) -> None:
     table = Table(
@@ -422,6 +457,7 @@ if __name__ == "__main__":
         peers([300], draws=2)
         straight([300], draws=2)
         slopes(draws=1)
+        few_rows(draws=1)
     else:
         peers([300, 2000], draws=20)
         straight([300, 2000], draws=20)
