@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 
 EXTRA = frozenset({"typer", "rich", "pandas", "pyarrow", "matplotlib", "jinja2"})
@@ -12,11 +11,8 @@ EXTRA = frozenset({"typer", "rich", "pandas", "pyarrow", "matplotlib", "jinja2"}
 def main() -> None:
     """Run the command line; say how to install the extra where a package of it is missing.
 
-    Importing takes a second or two, in which somebody may change their mind. What this process
-    computes runs in threads of ours, with BLAS at one: pools of BLAS that were never made do not
-    spin.
+    Importing takes a second or two, in which somebody may change their mind.
     """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         gc.disable()  # nothing that is read on the way is ever garbage: .2 s of looking for it
         from .cli import app

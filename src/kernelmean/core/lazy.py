@@ -7,9 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-# How to import a class that a file names and nobody has used yet: handed down by the roof.
-importers: list[Callable[[str], None]] = []
-
 
 def on_first_use(package: str, files: Mapping[str, Sequence[str]]) -> tuple[Callable, Callable]:
     """The `__getattr__` and the `__dir__` of a package, given the public names in each file."""
