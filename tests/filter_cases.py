@@ -31,3 +31,11 @@ def check_sound(result) -> None:
     assert np.isfinite(result.embedding.weights).all()
     assert result.collapsed.dtype == result.missing.dtype == bool
     assert len(result) == len(result.mean()) == len(result.embedding)
+
+
+def volatility(n: int, phi: float, tau: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log-variances z_t = φz_{t−1} + τε and what is seen of them, e^{z/2}ε: (n, 1) each."""
+    rng, Z = np.random.default_rng(seed), np.zeros((n, 1))
+    for t in range(1, n):
+        Z[t] = phi * Z[t - 1] + tau * rng.standard_normal()
+    return Z, np.exp(Z / 2) * rng.standard_normal(Z.shape)

@@ -6,6 +6,7 @@ import filter_oracles as dense
 import numpy as np
 import pandas as pd
 import pytest
+from filter_cases import volatility
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
@@ -274,11 +275,7 @@ def test_densities_of_rows_of_its_own():
 
 @pytest.mark.slow
 def test_volatility_is_saved_with_its_width(tmp_path):
-    rng = np.random.default_rng(0)
-    Z = np.zeros((150, 1))
-    for t in range(1, 150):
-        Z[t] = 0.9 * Z[t - 1] + 0.5 * rng.standard_normal()
-    X = np.exp(Z / 2) * rng.standard_normal((150, 1))
+    Z, X = volatility(150, 0.9, 0.5, 0)
     model = km.KernelBayesFilter(inference="densities").fit(X, Z)
     assert model.machine_.standard.size is not None
     model.save(tmp_path / "filter.km")

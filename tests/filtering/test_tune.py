@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from filter_cases import volatility
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -267,11 +268,7 @@ class TestHeldOut:
     @pytest.mark.slow
     def test_the_nearer_inference(self):
         """Log-volatility: the two laws are nearer than the rule."""
-        rng = np.random.default_rng(31)
-        Z = np.zeros((300, 1))
-        for t in range(1, 300):
-            Z[t] = 0.95 * Z[t - 1] + 0.25 * rng.standard_normal()
-        X = np.exp(Z / 2) * rng.standard_normal(Z.shape)
+        Z, X = volatility(300, 0.95, 0.25, 31)
         model = km.KernelBayesFilter(inference="auto").fit(X, Z)
         held = model.held_out_
         assert set(held) == {"kbr", "densities", "mean"}

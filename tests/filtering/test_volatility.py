@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from filter_cases import volatility
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import chi2
@@ -31,11 +32,8 @@ def test_log_squares_have_two_fifths_of_the_information():
 
 
 def test_exact_filter_is_between_the_bound_and_the_best_line():
-    rng, n = np.random.default_rng(0), 6000
-    z = np.zeros(n)
-    for t in range(1, n):
-        z[t] = PHI * z[t - 1] + TAU * rng.standard_normal()
-    r = np.exp(z / 2) * rng.standard_normal(n)
+    n = 6000
+    z, r = (part[:, 0] for part in volatility(n, PHI, TAU, 0))
     at = np.linspace(-4.5, 4.5, 120)
     K = np.exp(-0.5 * ((at - PHI * at[:, None]) / TAU) ** 2)
     K /= K.sum(axis=1, keepdims=True)
