@@ -20,4 +20,4 @@ def on_first_use(package: str, files: Mapping[str, Sequence[str]]) -> tuple[Call
         setattr(sys.modules[package], name, found)
         return found
 
-    return get, lambda: sorted({*vars(sys.modules[package]), *file_of})
+    return get, lambda: sorted({*sys.modules[package].__all__, *file_of})
