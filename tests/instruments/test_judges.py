@@ -269,7 +269,7 @@ def test_together_keeps_the_order():
     parts = [some(2), some(3)]
     whole = judges.Judged.together(parts)
     assert_array_equal(whole.causal[2:], parts[1].causal)
-    assert whole.projected.shape == (5, 7)
+    assert np.shape(whole.projected) == (5, 7)
     assert_array_equal(whole.evidence[:2], parts[0].evidence)
 
 

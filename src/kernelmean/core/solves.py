@@ -155,11 +155,14 @@ class EigenGrid(Saveable):
     def of(cls, second) -> EigenGrid:
         return cls(*eigh(second))
 
-    def shrink(self, reg: float) -> Array:
-        """The diagonal D = 1/(s + λ); directions lost to rounding get 0 when λ is 0."""
+    def shrink(self, reg) -> Array:
+        """The diagonal D = 1/(s + λ); directions lost to rounding get 0 when λ is 0.
+
+        Of λ in a column, a row for each.
+        """
         xp = namespace(self.values)
         total = self.values + reg
-        if not total.shape[0]:
+        if not self.values.shape[0]:
             return total
         floor = self.values.shape[0] * EPS * float(self.values[-1])
         lost = total <= floor

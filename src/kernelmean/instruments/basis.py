@@ -148,7 +148,7 @@ class Polynomial(Saveable):
                 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Basis(Saveable):
     """Coordinates [trend, φ(x)]: a polynomial, then a feature map."""
 

@@ -146,8 +146,8 @@ class Choice:
         apart = np.hstack([t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)])
         gain = None
         if line is not None:
-            plain, fewer = judged.projected[[line, best]]
-            gain = mean_and_error((plain - fewer) / max(plain.mean(), np.finfo(float).tiny))
+            squares, fewer = judged.projected[line], judged.projected[best]
+            gain = mean_and_error((squares - fewer) / max(squares.mean(), np.finfo(float).tiny))
         draft = replace(one.draft, weak=weak and one.draft.bare)
         share = one.regs[i] / max(one.stage.size, EPS)
         return cls(share, draft, carrier.draft, points, apart, gain)

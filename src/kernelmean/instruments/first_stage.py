@@ -147,7 +147,7 @@ def jackknife_stage(
     lines, curves, known = groups[0].kinds
     own = best(lines, None)[0] if lines and reg is None else own
     reg, value = best(curves, reg)
-    alone = groups[0].exogenous
+    alone = groups[0].part.exogenous(groups[0].basis_z)
     return FirstStage.of(grid, cross, n, reg, lines, own, alone, known), reg, value
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from numbers import Integral
 from typing import Any
 
@@ -88,6 +88,30 @@ class Part:
     def thinned(self, limit: int) -> Part:
         """The same part with evenly spaced rows only, at most `limit`."""
         return self if self.n <= limit else self.few(limit)
+
+    @cached_property
+    def shared(self) -> list[tuple[int, int]]:
+        """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
+        few = self.few(ALIKE)
+        return shared_columns(arrays.to_numpy(few.X), arrays.to_numpy(few.Z))
+
+    @cached_property
+    def exogenous(self) -> Callable[[Basis], Array | None]:
+        """B of Bᵀθ, which is nearly θ with the other instruments at their mean: once per basis."""
+        shared, given = self.shared, self.few(ALIKE).Z
+        own = sorted({*range(given.shape[1])} - {j for _, j in shared})
+        Z = arrays.to_numpy(given)
+        frozen = Z.copy()
+        frozen[:, own] = frozen[:, own].mean(0)
+
+        @cache
+        def told(basis: Basis) -> Array | None:
+            if not shared or not own:
+                return None
+            whole, still = basis.numbers(Z), basis.numbers(frozen)
+            return arrays.like(np.linalg.lstsq(whole, still, rcond=ROUNDING)[0], given)
+
+        return told
 
 
 def shared_columns(X, Z) -> list[tuple[int, int]]:
@@ -208,12 +232,6 @@ class Group:
         self.width = self.basis_x.width + self.basis_z.width
         self._kept: list | None = None
 
-    @cached_property
-    def shared(self) -> list[tuple[int, int]]:
-        """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
-        few = self.part.few(ALIKE)
-        return shared_columns(arrays.to_numpy(few.X), arrays.to_numpy(few.Z))
-
     @property
     def kinds(self) -> tuple[Any, Any, list[int]]:
         """Columns of Φ with a λ of their own, those that λ is chosen for, and those of exogenous.
@@ -221,21 +239,9 @@ class Group:
         The last are known where no kernel is of endogenous columns, too.
         """
         basis = self.basis_x
-        if not basis.lines or {*basis.polynomial.bent} - {i for i, _ in self.shared}:
+        if not basis.lines or {*basis.polynomial.bent} - {i for i, _ in self.part.shared}:
             return basis.lines, basis.curves, []
         return [], basis.lines, [k for k in range(basis.width) if k not in basis.lines]
-
-    @property
-    def exogenous(self) -> Array | None:
-        """B of Bᵀθ, which is nearly θ with the other instruments at their mean."""
-        own = sorted({*range(self.part.Z.shape[1])} - {j for _, j in self.shared})
-        if not self.shared or not own:
-            return None
-        few = self.part.few(ALIKE)
-        frozen = arrays.to_numpy(few.Z).copy()
-        frozen[:, own] = frozen[:, own].mean(0)
-        whole, still = map(self.basis_z.numbers, (arrays.to_numpy(few.Z), frozen))
-        return arrays.like(np.linalg.lstsq(whole, still, rcond=ROUNDING)[0], few.Z)
 
     @cached_property
     def looked_at(self) -> Part:

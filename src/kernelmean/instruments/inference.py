@@ -381,9 +381,9 @@ class StructuralInference:
             )
         fit = self._fit
         rows = Part(*(arrays.like(part, fit.coef) for part in fit.sample))
-        group = Group(rows, *fit.draft.bases)
         if not fit.improved:
-            group.shared = []
+            vars(rows)["shared"] = []
+        group = Group(rows, *fit.draft.bases)
         group.stage, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
         Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
         return endogeneity(Phi, M, y, fit.basis.trends, fit.regs[1])

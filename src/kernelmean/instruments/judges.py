@@ -32,8 +32,9 @@ Where instruments are weak x − E[x | z] is nearly x, and the controlled loss d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from scipy.special import softmax
@@ -46,29 +47,40 @@ FEW = 200.0  # rows a column, below which objections to a straight line have to 
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 TEMPER = 4.0  # what evidence is divided by, for it overstates
 
+Errors = np.ndarray | list[np.ndarray]
+
 
 @dataclass(frozen=True)
 class Judged:
-    """What the judges say of candidates; squared errors are of shape (candidates, rows)."""
+    """What the judges say of candidates."""
 
     causal: np.ndarray  # (candidates,); zeros where no row has both regressors and outcome
-    projected: np.ndarray  # squared errors, row by row
-    controlled: np.ndarray  # squared errors, row by row
+    projected: Errors  # squared, of each candidate, row by row
+    controlled: Errors  # the same
     evidence: np.ndarray  # (candidates,)
     bare: np.ndarray  # (candidates,): whether it is two-stage least squares
     searched: np.ndarray  # (candidates,): whether several scales were searched for it
 
     @classmethod
     def together(cls, several: Iterable[Judged]) -> Judged:
-        """The candidates of all."""
-        names, parts = [field.name for field in fields(cls)], list(several)
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        """The candidates of all; errors, which are large, are not copied."""
+        parts = list(several)
+        causal, evidence, bare, searched = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("causal", "evidence", "bare", "searched")
+        )
+        projected = list(chain(*(part.projected for part in parts)))
+        controlled = list(chain(*(part.controlled for part in parts)))
+        return cls(causal, projected, controlled, evidence, bare, searched)
 
     @cached_property
     def fair(self) -> np.ndarray:
         """Numbers of the candidates that neither loss refuses."""
-        tame = np.flatnonzero(self.causal <= WILD * self.causal.min())
-        return self._among(tame, lambda some: _unbeaten(self.projected[some], CLEAR))
+        return self._fair(np.arange(len(self.causal)))
+
+    def _fair(self, some: np.ndarray) -> np.ndarray:
+        tame = some[self.causal[some] <= WILD * self.causal[some].min()]
+        return self._among(tame, lambda some: _unbeaten(self.projected, some, CLEAR))
 
     def admissible(self, behind: float = BEHIND) -> np.ndarray:
         """Numbers of the fair candidates within so many units of the best evidence."""
@@ -95,8 +107,8 @@ class Judged:
         left = self.admissible()
         if plain is not None:
             left = self._beside(plain, left, FEW * columns, weak)
-        clean = self.controlled[left].mean(1)
-        left = left[_unbeaten(self.controlled[left], NEAR) & (clean <= WILD * clean.min())]
+        clean = _sums(self.controlled, left)
+        left = left[_unbeaten(self.controlled, left, NEAR) & (clean <= WILD * clean.min())]
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
 
     def likeliest(self, some: np.ndarray) -> int:
@@ -104,14 +116,14 @@ class Judged:
 
         Where no bend is free nothing is blind, and the causal loss would only draw to regression.
         """
-        few = Judged(*(getattr(self, field.name)[some] for field in fields(self)))
-        bare = few.fair[few.bare[few.fair]]
-        return int(some[max(bare if len(bare) else few.fair, key=lambda k: few.evidence[k])])
+        fair = self._fair(some)
+        bare = fair[self.bare[fair]]
+        return int(max(bare if len(bare) else fair, key=lambda k: self.evidence[k]))
 
     def _beside(self, plain: int, left: np.ndarray, needed: float, weak: bool) -> np.ndarray:
         """Who may be taken in place of a straight line, or that line alone where none objects."""
         above = self.evidence - self.evidence[plain]
-        clean = self.controlled.mean(1)
+        clean = _sums(self.controlled, range(len(above)))
         if above[self.fair].max() > max(needed, 1.0):
             prefer = ~self.searched & (clean <= clean[plain])
             return left[(above[left] > 0) | prefer[left]]
@@ -124,14 +136,19 @@ class Judged:
         return others if t > CLEAR + np.log(max(needed, 1.0)) else np.array([plain])
 
 
-def _unbeaten(errors: np.ndarray, t: float) -> np.ndarray:
-    """Whose mean is at most t standard errors of the difference above the least."""
-    return paired_t(errors, errors[errors.mean(1).argmin()]) <= t
+def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:
+    return np.array([errors[k].sum() for k in some])
 
 
-def paired_t(errors: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """t statistics of mean differences between rows of terms and other terms, (candidates,)."""
+def _unbeaten(errors: Errors, some: np.ndarray, t: float) -> np.ndarray:
+    """Which of some have a mean at most t standard errors of the difference above the least."""
+    least = errors[some[_sums(errors, some).argmin()]]
+    return np.array([paired_t(errors[k], least) <= t for k in some])
+
+
+def paired_t(errors: np.ndarray, other: np.ndarray) -> float:
+    """t statistic of the mean difference between terms and other terms."""
     gaps = errors - other
-    n, mean = gaps.shape[-1], gaps.mean(axis=-1)
-    variance = np.einsum("...i,...i->...", gaps, gaps) / n - mean**2
-    return mean / np.maximum((np.maximum(variance, 0.0) / n) ** 0.5, np.finfo(float).tiny)
+    n, mean = len(gaps), gaps.sum() / len(gaps)
+    variance = max(gaps @ gaps / n - mean**2, 0.0)
+    return float(mean / max((variance / n) ** 0.5, np.finfo(float).tiny))

@@ -64,6 +64,10 @@ class SecondStage:
     def trends(self) -> int:
         return self.inverse.shape[0]
 
+    def shrink(self, regs) -> Array:
+        """1/(s + ξ), a row for each ξ."""
+        return self.grid.shrink(arrays.like(np.asarray(regs)[:, None], self.c))
+
     def along(self, reg: float) -> Array:
         """Coefficients in the directions G."""
         return arrays.namespace(self.c).concat([self.start, self.grid.shrink(reg) * self.c])
@@ -83,21 +87,18 @@ class SecondStage:
         pull = reg * self.inverse_at(reg)[:, self.trends :]
         return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
 
-    def noise(self, reg: float) -> float:
-        """q, nearly the likeliest σ²: yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m."""
-        q = self.rest - float(self.c @ (self.c * self.grid.shrink(reg)))
-        return max(q, 1e-14 * self.rest, np.finfo(float).tiny)
-
     def evidence(self, regs: np.ndarray) -> np.ndarray:
         """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².
 
         −½[(m−1) log q + log|I + S/ξ| + log|mA_tt|] up to a constant; without a constant m log q.
+        Nearly the likeliest σ² is q = yᵀy/m − tᵀA_tt⁻¹t − cᵀ(s + ξ)⁻¹c, t = Tᵀy/m.
         """
         s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
         # at ξ = 0 the prior has no limit: one that rounding sets stands for it
         regs = np.maximum(regs, arrays.EPS * max(self.size, arrays.EPS))
         explained = np.log1p(s / regs[:, None]).sum(1) - np.linalg.slogdet(inverse / self.m)[1]
-        noise = np.array([self.noise(float(reg)) for reg in regs])
+        q = self.rest - np.array([float(self.c @ part) for part in self.c * self.shrink(regs)])
+        noise = np.maximum(q, max(1e-14 * self.rest, np.finfo(float).tiny))
         return -0.5 * ((self.m - min(self.trends, 1)) * np.log(noise) + explained)
 
     def inverse_at(self, reg: float) -> Array:
@@ -144,7 +145,7 @@ class CausalLeaveOneOut:
     def errors(self, regs) -> tuple[Array, Array]:
         """y_i − M_iᵀb⁻ⁱ and y_i − h⁻ⁱ(x_i), a row for each ξ."""
         xp = arrays.namespace(self.u)
-        D = xp.stack([self.stage.grid.shrink(float(reg)) for reg in regs])
+        D = self.stage.shrink(regs)
         b = self.stage.c * D
         left = (1.0 - self.g0) - D @ self.MM.T / self.m
         projected = (self.u - b @ self.MR.T) / xp.clip(left, 1e-10, None)
