@@ -9,14 +9,18 @@ import compare; compare([1000], 10, ['slcp'], ['default', 'NPE'])"`. C2ST is the
 folds, of sbibm's classifier in telling draws from the exact posterior (.5: it cannot); energy
 distances are of columns over their exact standard deviations. Observations are drawn from the prior
 predictive.
+
+With sbibm's own observations and reference draws, of a checkout of it: `PYTHONPATH=benchmarks python
+-c "from bench_posteriors import sbibm; sbibm('sbibm', ['two_moons'], range(1, 11), 1000)"`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from _harness import Table, arguments, measure
@@ -251,24 +255,25 @@ def pairs(design: str, n: int) -> tuple[np.ndarray, np.ndarray, np.random.Genera
 
 def rejection(design: str, n: int, rows, share: float = 0.01) -> np.ndarray:
     theta, X, rng = pairs(design, n)
-    return np.stack([theta[rng.choice(_near(X, x, share)[0], DRAWS)] for x in rows])
+    return np.stack([theta[rng.choice(near(X, x, share)[0], DRAWS)] for x in rows])
 
 
 def regression(design: str, n: int, rows, share: float = 0.1) -> np.ndarray:
     """Local linear and heteroscedastic (Beaumont et al. 2002; Blum and François 2010)."""
     theta, X, rng = pairs(design, n)
-    return np.stack([_adjusted(theta, X, x, share, rng) for x in rows])
+    return np.stack([adjusted(theta, X, x, share, rng) for x in rows])
 
 
-def _near(X, x, share: float) -> tuple[np.ndarray, np.ndarray]:
+def near(X, x, share: float) -> tuple[np.ndarray, np.ndarray]:
     """The nearest rows, and their Epanechnikov weights."""
     distance = np.sqrt((((X - x) / X.std(axis=0)) ** 2).sum(axis=1))
     rows = np.argsort(distance)[: max(int(share * len(X)), 5 * (X.shape[1] + 1))]
-    return rows, np.maximum(1 - (distance[rows] / distance[rows[-1]]) ** 2, 1e-12)
+    far = max(distance[rows[-1]], 1e-300)
+    return rows, np.maximum(1 - (distance[rows] / far) ** 2, 1e-12)
 
 
-def _adjusted(theta, X, x, share: float, rng) -> np.ndarray:
-    rows, w = _near(X, x, share)
+def adjusted(theta, X, x, share: float, rng) -> np.ndarray:
+    rows, w = near(X, x, share)
     A = np.column_stack([np.ones(len(rows)), (X[rows] - x) / X.std(axis=0)])
     solve = np.linalg.pinv((A.T * w) @ A) @ (A.T * w)
     mean = solve @ theta[rows]
@@ -325,6 +330,30 @@ def compare(sizes: list[int], observations: int, designs: list[str], methods: li
                 both = list(zip(exact, found.result, strict=True))
                 judged = [float(np.mean([f(*pair) for pair in both])) for f in (c2st, energy)]
                 table.row(name, n, method, found.seconds, *judged)
+
+
+NAMES = {
+    "two_moons": "two moons",
+    "gaussian_linear": "Gaussian linear",
+    "slcp": "slcp",
+    "lotka_volterra": "Lotka-Volterra",
+}
+
+
+def sbibm(checkout: str, tasks: list[str], observations: Iterable[int], n: int) -> None:
+    """The default at each observation of sbibm, beside the first of its reference draws."""
+    headings = "task           ", "n", "observation", "seconds", "C2ST", "energy"
+    table = Table(f"sbibm's observations and references, {DRAWS} draws each", *headings)
+    for task in tasks:
+        for i in observations:
+            files = Path(checkout, "sbibm", "tasks", task, "files", f"num_observation_{i}")
+            x, exact = (
+                np.loadtxt(files / name, delimiter=",", skiprows=1, ndmin=2)
+                for name in ("observation.csv", "reference_posterior_samples.csv.bz2")
+            )
+            found = measure(default, NAMES[task], n, x, repeats=1)
+            pair = exact[:DRAWS], found.result[0]
+            table.row(task, n, i, found.seconds, c2st(*pair), energy(*pair))
 
 
 if __name__ == "__main__":

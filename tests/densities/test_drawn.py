@@ -34,6 +34,13 @@ def test_kernels_stand_at_residuals_drawn_together(located):
     assert_allclose(located.at(new).density(y[:, None]), p, atol=2e-3)
 
 
+def test_a_factor_that_is_constant_leaves_laws_as_they_are(located):
+    laws, y = located.at([[-1.0], [0.3]]), np.linspace(-6, 6, 121)[:, None]
+    tilted = laws.tilted(lambda y: np.full(len(y), 7.0))
+    assert_allclose(tilted.density(y), laws.density(y), atol=1e-10)
+    assert_allclose(tilted.interval(0.9), laws.interval(0.9), atol=1e-6)
+
+
 def test_laws_keep_means_and_are_no_wider_than_residuals(located):
     new, y = np.linspace(-1, 1, 9)[:, None], np.linspace(-9, 9, 2001)
     p = located.pdf(y, new, paired=False)

@@ -97,13 +97,16 @@ class MovedLaws(Saveable, Law):
         return arrays.namespace(m.points).stack([self[b](Y) for b in range(len(self))])
 
     def tilted(self, factor: Callable) -> MovedLaws:
-        """The laws whose densities are `factor` times these, as `MeanEmbedding.tilted`."""
+        """The laws whose densities are `factor` times these, as `MeanEmbedding.tilted`.
+
+        Without the wide law: what is beyond all points, the factor may rule out.
+        """
         m = self._embedding
         if self.move.idle:
             return MovedLaws(m.tilted(factor))
         each = [tilts(factor, self[b].points) for b in range(len(self))]
         tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
-        return MovedLaws(tilted, self.move)
+        return MovedLaws(tilted, self.move, drawn=self.drawn)
 
     def smoothed(self, kernel: Kernel, wide: Wide | None) -> MovedLaws:
         """With densities by another kernel, of this lengthscale, and another wide law."""
