@@ -17,6 +17,7 @@ from .options import Backbone
 
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
+BELIEVED = 10.0  # times the largest value seen, or the middle of its law: beyond, logarithms only
 
 
 @dataclass(frozen=True)
@@ -141,10 +142,13 @@ class Transform(Saveable):
     name : {"log", "sqrt"} or None
     shift : float
         c, 3/8 of the least positive value where there are zeros: for counts Anscombe's.
+    top : array of shape (d,)
+        The largest z of each column, where it is a logarithm.
     """
 
     name: str | None = None
     shift: float = 0.0
+    top: np.ndarray | float = np.inf
 
     @classmethod
     def of(cls, name: str | None, Y: np.ndarray) -> Transform:
@@ -154,7 +158,9 @@ class Transform(Saveable):
         least, needed = Y.min(), "positive" if name == "log" else "non-negative"
         if least < 0 or (name == "log" and least == 0):
             raise ValueError(f"X has the value {least:g}; transform={name!r} needs {needed} ones")
-        shift = 0.375 * Y[Y > 0].min(initial=np.inf) if name == "sqrt" and least == 0 else 0.0
+        if name == "log":
+            return cls(name, top=np.log(Y.max(axis=0)))
+        shift = 0.375 * Y[Y > 0].min(initial=np.inf) if least == 0 else 0.0
         return cls(name, float(shift) if np.isfinite(shift) else 1.0)
 
     def __call__(self, Y: np.ndarray) -> np.ndarray:
@@ -183,12 +189,19 @@ class Transform(Saveable):
             return np.exp(Z)
         return np.maximum(np.maximum(Z, 0.0) ** 2 - self.shift, 0.0)
 
+    def limit(self, middle: np.ndarray) -> np.ndarray:
+        """The largest z that is believed of laws around `middle`.
+
+        The mean of a law whose logarithm has a wide and hardly known variance is all tail.
+        """
+        return np.maximum(self.top, middle) + np.log(BELIEVED)
+
     def mean(self, Z: np.ndarray, cov: np.ndarray) -> np.ndarray:
         """E y where z is normal around the rows of `Z`."""
         if self.name is None:
             return Z
         if self.name == "log":
-            return np.exp(Z + np.diag(cov) / 2)
+            return np.exp(np.minimum(Z + np.diag(cov) / 2, self.limit(Z)))
         return Z**2 + np.diag(cov) - self.shift
 
     def slope(self, Z: np.ndarray) -> np.ndarray:
@@ -429,7 +442,8 @@ class FittedBackbone(Saveable):
             off = rng.multivariate_normal(np.zeros(len(past.cov)), past.cov, n, method="eigh")
             mean = mean + off.reshape(mean.shape)
         known = self.known(past.time + np.arange(steps), inputs)
-        return self.transform.back(self.onward(mean, known + e))
+        most = self.transform.limit(self.onward(past.mean[None], known[None]))
+        return self.transform.back(np.minimum(self.onward(mean, known + e), most))
 
     def onward(self, mean: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Rows from means of states on, (n, r, d), with parts of their `own`: (n, steps, d)."""

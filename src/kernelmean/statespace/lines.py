@@ -22,8 +22,7 @@ SPLITS = 6  # stretches of the later half, each forecast by lines from all rows 
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
 MOST = 0.9  # leverage of a row
 BLANK = 1e4  # variance of a state of which nothing is known, relative to the series
-CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
-SURE = 4.0  # or nats
+CLEAR = 1.5  # standard errors by which a model must beat a simpler one
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
@@ -350,7 +349,7 @@ class Found:
     slopes : array of shape (n,)
         Logarithm of the derivative of the transform.
     plain : array of shape (n, d)
-        The innovations of the autoregression by AIC, of the series as it is.
+        What the autoregression by AIC leaves of the series as it is.
     track : Track
         Forecasts of the rows.
     stays : bool
@@ -374,8 +373,9 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     plain, kept = chosen
     series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
     line, off = series.averaged(kept, options.trend != "n")
-    simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
-    stays = simple.stays(int(seen.sum()))
+    usual = Series.of(Y, seen, sequences, inputs, plain.transform)
+    simple, left = usual.fitted(plain.form)
+    left, stays = Y - usual.transform.back(usual.Y - left), simple.stays(int(seen.sum()))
     return Found(line, off, series.usable(line), series.slopes, left, series.track(line), stays)
 
 
@@ -413,13 +413,8 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
     return line.with_drift(kept), off - kept
 
 
-def clear(gain: np.ndarray) -> bool:
-    """Whether differences of log-likelihoods, row by row, are more than chance."""
-    return bool(gain.sum() > SURE) or beyond(gain, CLEAR)
-
-
-def beyond(gain: np.ndarray, errors: float) -> bool:
-    """Whether their sum is more than so many standard errors."""
+def clear(gain: np.ndarray, errors: float = CLEAR) -> bool:
+    """Whether differences of log-likelihoods, row by row, sum to more than so many errors."""
     return bool(gain.sum() > errors * gain.std() * len(gain) ** 0.5)
 
 
