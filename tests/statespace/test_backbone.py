@@ -157,7 +157,7 @@ def test_the_order_is_that_of_aic():
 
 def test_innovations_leave_their_row_out():
     Y = series(40)
-    m, off = as_series(Y).fitted(Form(1, loose=True))
+    m, off, _ = as_series(Y).fitted(Form(1, loose=True))
     t = 17
     rows = np.array([i for i in range(1, 40) if i != t])
     X = np.c_[np.ones(39), Y[:-1]]
@@ -389,7 +389,7 @@ def test_tables_of_inputs_are_compared_by_name_and_date():
 def test_a_drift_is_shrunk_by_its_doubt(drift):
     """The mean of the innovations of a line without one, times max(0, 1 − 1/t²)."""
     y = np.cumsum(drift + np.random.default_rng(5).standard_normal((60, 1)), axis=0)
-    line, off = as_series(y).fitted(Form(0, "n", 1, 0.35))
+    line, off, _ = as_series(y).fitted(Form(0, "n", 1, 0.35))
     moved, left = lines.drifting(line, off, np.arange(60) > 0)
     e = off[1:]
     kept = e.mean() * max(0.0, 1 - e.var() / len(e) / e.mean() ** 2)
@@ -473,9 +473,8 @@ def test_the_better_half_of_rows_is_used_where_no_past_is_known(rng):
     months = np.arange(60)[:, None] * np.pi / 6
     Y = 5 * np.sin(months) + 0.3 * rng.standard_normal((60, 1))
     series = Series.of(Y, np.ones(60, bool), [slice(0, 60)], None, None)
-    line = series.fitted(form)[0]
+    line, _, usable = series.fitted(form)
     assert line.settled(series.track(line).wide).sum() < 30
-    usable = series.usable(line)
     assert usable.sum() == 30
     assert usable[32:].all()
 

@@ -456,11 +456,9 @@ class FittedBackbone(Saveable):
     def responses(self, steps: int) -> np.ndarray:
         """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
         d = len(self.cov)
-        found, part = [np.eye(d)], self._gain
-        for _ in range(1, steps):
-            found.append(part[:d])
-            part = self.unseen @ part
-        return np.stack(found)
+        own = np.zeros((d, steps, d))
+        own[:, 0] = np.eye(d)
+        return self.onward(np.zeros((d, *self.first.mean.shape)), own).transpose(1, 2, 0)
 
 
 def _shift(first: np.ndarray) -> np.ndarray:
