@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -469,7 +470,9 @@ def _shift(first: np.ndarray) -> np.ndarray:
     return found
 
 
-def mean_of(lines: list[FittedBackbone], shares: np.ndarray) -> tuple:
+def mean_of(
+    lines: list[FittedBackbone], shares: np.ndarray
+) -> tuple[Form, np.ndarray, np.ndarray, Any]:
     """Form, A_l, C_l and terms of the line whose forecasts are the mean of those of several.
 
     Σ w_k (A_k/C_k)(B) y = Σ w_k D_k, where every C_k is one or C. The lines are of one season and
