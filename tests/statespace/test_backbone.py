@@ -157,7 +157,7 @@ def test_the_order_is_that_of_aic():
 
 def test_innovations_leave_their_row_out():
     Y = series(40)
-    m, off = as_series(Y).fitted(Form(1, loose=True))
+    m, off, _ = as_series(Y).fitted(Form(1, loose=True))
     t = 17
     rows = np.array([i for i in range(1, 40) if i != t])
     X = np.c_[np.ones(39), Y[:-1]]
@@ -389,7 +389,7 @@ def test_tables_of_inputs_are_compared_by_name_and_date():
 def test_a_drift_is_shrunk_by_its_doubt(drift):
     """The mean of the innovations of a line without one, times max(0, 1 − 1/t²)."""
     y = np.cumsum(drift + np.random.default_rng(5).standard_normal((60, 1)), axis=0)
-    line, off = as_series(y).fitted(Form(0, "n", 1, 0.35))
+    line, off, _ = as_series(y).fitted(Form(0, "n", 1, 0.35))
     moved, left = lines.drifting(line, off, np.arange(60) > 0)
     e = off[1:]
     kept = e.mean() * max(0.0, 1 - e.var() / len(e) / e.mean() ** 2)
@@ -473,9 +473,8 @@ def test_the_better_half_of_rows_is_used_where_no_past_is_known(rng):
     months = np.arange(60)[:, None] * np.pi / 6
     Y = 5 * np.sin(months) + 0.3 * rng.standard_normal((60, 1))
     series = Series.of(Y, np.ones(60, bool), [slice(0, 60)], None, None)
-    line = series.fitted(form)[0]
+    line, _, usable = series.fitted(form)
     assert line.settled(series.track(line).wide).sum() < 30
-    usable = series.usable(line)
     assert usable.sum() == 30
     assert usable[32:].all()
 
@@ -609,7 +608,7 @@ def test_the_simplest_of_the_best():
     assert not lines.clear(0.3 * np.random.default_rng(1).standard_normal(100))
 
 
-@pytest.mark.parametrize(("gain", "season", "kept"), [(0.5, 0, 1), (0.5, 12, 2), (5.0, 0, 2)])
+@pytest.mark.parametrize(("gain", "season", "kept"), [(0.5, 0, 1), (0.5, 12, 2), (50.0, 0, 2)])
 def test_a_transform_is_believed_where_it_is_clearly_likelier(gain, season, kept):
     """Beside a season that is not asked for."""
     wave = 4 * np.sin(np.arange(100.0))
@@ -692,3 +691,30 @@ def test_a_series_that_jumps_once():
     lower, upper = model.forecast(y, 3).interval(0.9)
     assert (lower < 5.0).all()
     assert (upper > 5.0).all()
+
+
+def test_the_mean_of_a_law_of_logarithms_is_not_all_tail():
+    """Twelve rows over eight decades: it was 47 times their range, for a normal law's is."""
+    y = np.exp(np.random.default_rng(2).uniform(-9.0, 9.0, 12))[:, None]
+    model = km.KernelStateSpace(backbone=km.Backbone(transform="log"), em=QUICK).fit(y)
+    ahead, most = model.forecast(y, 12), 10 * y.max()
+    assert (ahead.mean() < 0.5 * most).all()
+    assert ahead.extrapolated[-1]
+    paths = model.sample_paths(y, 12, 50, random_state=0)
+    for values in (ahead.quantile([0.01, 0.99]), ahead.sample(50, 0), paths, model.predict(y)):
+        assert values.max() <= most * (1 + 1e-12)
+    calm = np.exp(0.1 * np.random.default_rng(2).standard_normal((40, 1)))
+    model = km.KernelStateSpace(backbone=km.Backbone(transform="log"), em=QUICK).fit(calm)
+    assert model.forecast(calm, 12).extrapolated is None
+
+
+def test_rivals_are_judged_in_the_units_of_the_series():
+    """Errors of the autoregression of logarithms were told as they are: of logarithms."""
+    y = 1000 * np.exp(0.3 * np.random.default_rng(0).standard_normal((60, 1)))
+    rivals = [
+        km.KernelStateSpace(backbone=km.Backbone(transform=name), em=QUICK).fit(y).rivals_
+        for name in (None, "log")
+    ]
+    plain, logs = (found["autoregression by AIC"] for found in rivals)
+    assert logs.rmse == pytest.approx(plain.rmse, rel=0.1)
+    assert logs.loglik == pytest.approx(plain.loglik, abs=0.1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -17,6 +18,7 @@ from .options import Backbone
 
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
+BELIEVED = 10.0  # times the largest value seen, or the middle of its law: beyond, logarithms only
 
 
 @dataclass(frozen=True)
@@ -141,10 +143,13 @@ class Transform(Saveable):
     name : {"log", "sqrt"} or None
     shift : float
         c, 3/8 of the least positive value where there are zeros: for counts Anscombe's.
+    top : array of shape (d,)
+        The largest z of each column, where it is a logarithm.
     """
 
     name: str | None = None
     shift: float = 0.0
+    top: np.ndarray | float = np.inf
 
     @classmethod
     def of(cls, name: str | None, Y: np.ndarray) -> Transform:
@@ -154,7 +159,9 @@ class Transform(Saveable):
         least, needed = Y.min(), "positive" if name == "log" else "non-negative"
         if least < 0 or (name == "log" and least == 0):
             raise ValueError(f"X has the value {least:g}; transform={name!r} needs {needed} ones")
-        shift = 0.375 * Y[Y > 0].min(initial=np.inf) if name == "sqrt" and least == 0 else 0.0
+        if name == "log":
+            return cls(name, top=np.log(Y.max(axis=0)))
+        shift = 0.375 * Y[Y > 0].min(initial=np.inf) if least == 0 else 0.0
         return cls(name, float(shift) if np.isfinite(shift) else 1.0)
 
     def __call__(self, Y: np.ndarray) -> np.ndarray:
@@ -183,12 +190,19 @@ class Transform(Saveable):
             return np.exp(Z)
         return np.maximum(np.maximum(Z, 0.0) ** 2 - self.shift, 0.0)
 
+    def limit(self, middle: np.ndarray) -> np.ndarray:
+        """The largest z that is believed of laws around `middle`.
+
+        The mean of a law whose logarithm has a wide and hardly known variance is all tail.
+        """
+        return np.maximum(self.top, middle) + np.log(BELIEVED)
+
     def mean(self, Z: np.ndarray, cov: np.ndarray) -> np.ndarray:
         """E y where z is normal around the rows of `Z`."""
         if self.name is None:
             return Z
         if self.name == "log":
-            return np.exp(Z + np.diag(cov) / 2)
+            return np.exp(np.minimum(Z + np.diag(cov) / 2, self.limit(Z)))
         return Z**2 + np.diag(cov) - self.shift
 
     def slope(self, Z: np.ndarray) -> np.ndarray:
@@ -429,7 +443,8 @@ class FittedBackbone(Saveable):
             off = rng.multivariate_normal(np.zeros(len(past.cov)), past.cov, n, method="eigh")
             mean = mean + off.reshape(mean.shape)
         known = self.known(past.time + np.arange(steps), inputs)
-        return self.transform.back(self.onward(mean, known + e))
+        most = self.transform.limit(self.onward(past.mean[None], known[None]))
+        return self.transform.back(np.minimum(self.onward(mean, known + e), most))
 
     def onward(self, mean: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Rows from means of states on, (n, r, d), with parts of their `own`: (n, steps, d)."""
@@ -442,11 +457,9 @@ class FittedBackbone(Saveable):
     def responses(self, steps: int) -> np.ndarray:
         """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
         d = len(self.cov)
-        found, part = [np.eye(d)], self._gain
-        for _ in range(1, steps):
-            found.append(part[:d])
-            part = self.unseen @ part
-        return np.stack(found)
+        own = np.zeros((d, steps, d))
+        own[:, 0] = np.eye(d)
+        return self.onward(np.zeros((d, *self.first.mean.shape)), own).transpose(1, 2, 0)
 
 
 def _shift(first: np.ndarray) -> np.ndarray:
@@ -457,7 +470,9 @@ def _shift(first: np.ndarray) -> np.ndarray:
     return found
 
 
-def mean_of(lines: list[FittedBackbone], shares: np.ndarray) -> tuple:
+def mean_of(
+    lines: list[FittedBackbone], shares: np.ndarray
+) -> tuple[Form, np.ndarray, np.ndarray, Any]:
     """Form, A_l, C_l and terms of the line whose forecasts are the mean of those of several.
 
     Σ w_k (A_k/C_k)(B) y = Σ w_k D_k, where every C_k is one or C. The lines are of one season and

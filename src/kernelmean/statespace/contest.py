@@ -10,7 +10,7 @@ from ..chains.em import HeldOut
 from ..chains.rows import Rows
 from ..core import arrays
 from ..core.saving import Saveable
-from .lines import CLEAR, Found, beyond, normal
+from .lines import CLEAR, Found, clear, normal
 
 AWAY = 0.1  # nats a row by which EM's starts may be behind, and still win
 DOUBT = 4.0  # standard errors by which states must be better that end where the rows did
@@ -112,7 +112,7 @@ class Contest:
 
     def _better(self, name: str, errors: float) -> bool:
         """Whether rows are likelier than by the line alone, by so many standard errors."""
-        return beyond(self.entries[name][0] - self.entries[ALONE][0], errors)
+        return clear(self.entries[name][0] - self.entries[ALONE][0], errors)
 
     @property
     def rivals(self) -> dict[str, Rival]:

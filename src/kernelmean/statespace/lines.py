@@ -22,8 +22,7 @@ SPLITS = 6  # stretches of the later half, each forecast by lines from all rows 
 LEAST = 1e-8  # variance of an innovation, relative to that of the series
 MOST = 0.9  # leverage of a row
 BLANK = 1e4  # variance of a state of which nothing is known, relative to the series
-CLEAR = 1.5  # standard errors by which a model must beat a simpler one,
-SURE = 4.0  # or nats
+CLEAR = 1.5  # standard errors by which a model must beat a simpler one
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
@@ -95,12 +94,11 @@ class Design:
 
     @property
     def least_squares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients, and the leverages of the usable rows, (m, 1)."""
-        rows, width = np.flatnonzero(self.usable), self.X.shape[1]
-        both = np.concatenate([self.prior(rows), np.c_[self.X[rows], self.U[rows]]])
-        X, U = both[:, :width], both[:, width:]
-        coef = np.linalg.lstsq(X, U, rcond=1e-11)[0]
-        return coef, leverages(X)[len(X) - len(rows) :, None]
+        """Coefficients, and the leverages of the usable rows, (m, 1), kept away from one."""
+        rows, k = np.flatnonzero(self.usable), self.X.shape[1]
+        nested = self.solved(rows, 0)
+        spread = self.X[rows] @ np.linalg.pinv(nested.R[:k, :k], rcond=1e-11)
+        return nested.coef(k), np.minimum((spread**2).sum(axis=1), MOST)[:, None]
 
     def solved(self, rows: np.ndarray, orders: int, before: Nested | None = None) -> Nested:
         """Least squares on some rows, and those of another, for all orders at once."""
@@ -141,14 +139,6 @@ class Nested:
     def coef(self, k: int) -> np.ndarray:
         """Coefficients of the first k columns."""
         return np.linalg.lstsq(self.R[:k, :k], self.R[:k, -self.d :], rcond=1e-11)[0]
-
-
-def leverages(X: np.ndarray) -> np.ndarray:
-    """Diagonal of X(XᵀX)⁻¹Xᵀ, kept away from one."""
-    if not X.shape[1]:
-        return np.zeros(len(X))
-    left, s, _ = np.linalg.svd(X, full_matrices=False)
-    return np.minimum((left[:, s > 1e-11 * s[0]] ** 2).sum(axis=1), MOST)
 
 
 # ------------------------------------------------------------ which line
@@ -242,10 +232,10 @@ class Series:
         room = self.typical / 2 - season - LEFT if season else np.inf
         return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, self.typical / 4, room)))
 
-    def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray]:
+    def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray, np.ndarray]:
         """By least squares, gaps filled by a first fit.
 
-        And what it leaves of each row, which is left out of the least squares.
+        And what it leaves of each row, which is left out of the least squares; `usable` rows.
         """
         design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs)
         rows, d = np.flatnonzero(design.usable), self.Y.shape[1]
@@ -254,13 +244,13 @@ class Series:
         phi = coef[design.k :].reshape(form.order, d, d).transpose(0, 2, 1)
         A = times(form.ahead, np.concatenate([np.eye(d)[None], -phi]))
         line = self.begun(form, *lags(A, form.behind), coef[: design.k], loo)
-        means = self.track(line).mean
+        track = self.track(line)
         if not (self.seen.all() or self.whole):
-            filled = np.where(self.seen[:, None], self.Y, means)
+            filled = np.where(self.seen[:, None], self.Y, track.mean)
             return replace(self, Y=filled, whole=True).fitted(form)
-        off = self.Y - means
+        off = self.Y - track.mean
         off[rows] /= 1 - share
-        return line, off
+        return line, off, self.usable(line, track)
 
     def begun(self, form: Form, coef, memory, terms, off: np.ndarray) -> FittedBackbone:
         """A line, with what it leaves of some rows, and the law of states that rows begin in."""
@@ -275,28 +265,20 @@ class Series:
         """Of a line, along these rows."""
         return line.track(self.Y, self.seen, self.sequences, self.inputs)
 
-    def usable(self, line: FittedBackbone) -> np.ndarray:
+    def usable(self, line: FittedBackbone, track: Track) -> np.ndarray:
         """Rows seen whose past is as good as known; the better half of them, where fewer are."""
-        wide = self.track(line).wide
-        sizes = np.trace(wide, axis1=1, axis2=2)
-        return self.seen & (line.settled(wide) | (sizes <= np.median(sizes[self.seen])))
+        sizes = np.trace(track.wide, axis1=1, axis2=2)
+        return self.seen & (line.settled(track.wide) | (sizes <= np.median(sizes[self.seen])))
 
     def averaged(self, chosen: list[Judged], drifts: bool) -> tuple[FittedBackbone, np.ndarray]:
         """The mean of lines, those that are likelier having more of it; and what it leaves."""
-        found = [self.fitted(judged.form) for judged in chosen]
-        if drifts:
-            found = [self.drifted(*pair) for pair in found]
+        fits = [self.fitted(judged.form) for judged in chosen]
+        found = [drifting(*fit) if drifts else fit[:2] for fit in fits]
         shares = np.exp([judged.score - chosen[0].score for judged in chosen])
         shares /= shares.sum()
         off = np.tensordot(shares, [off for _, off in found], 1)
-        form, coef, memory, terms = mean_of([line for line, _ in found], shares)
-        return self.begun(form, coef, memory, terms, off[self.usable(found[0][0])]), off
-
-    def drifted(self, line: FittedBackbone, off) -> tuple[FittedBackbone, np.ndarray]:
-        """With a drift, where a difference leaves room for one."""
-        if line.form.lost != 1 or line.form.trend != "n":
-            return line, off
-        return drifting(line, off, self.usable(line))
+        mean = mean_of([line for line, _ in found], shares)
+        return self.begun(*mean, off[fits[0][2]]), off
 
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
@@ -350,7 +332,7 @@ class Found:
     slopes : array of shape (n,)
         Logarithm of the derivative of the transform.
     plain : array of shape (n, d)
-        The innovations of the autoregression by AIC, of the series as it is.
+        What the autoregression by AIC leaves of the series as it is.
     track : Track
         Forecasts of the rows.
     stays : bool
@@ -374,9 +356,10 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     plain, kept = chosen
     series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
     line, off = series.averaged(kept, options.trend != "n")
-    simple, left = Series.of(Y, seen, sequences, inputs, plain.transform).fitted(plain.form)
-    stays = simple.stays(int(seen.sum()))
-    return Found(line, off, series.usable(line), series.slopes, left, series.track(line), stays)
+    usual, track = Series.of(Y, seen, sequences, inputs, plain.transform), series.track(line)
+    simple, left, _ = usual.fitted(plain.form)
+    left, stays = Y - usual.transform.back(usual.Y - left), simple.stays(int(seen.sum()))
+    return Found(line, off, series.usable(line, track), series.slopes, left, track, stays)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:
@@ -406,20 +389,18 @@ def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, list[Jud
 def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbone, np.ndarray]:
     """A line without a constant, and innovations, with their mean times max(0, 1 − 1/t²) in it.
 
-    A drift goes on for ever: what of it may be chance has no place in forecasts far ahead.
+    A drift goes on for ever: what of it may be chance has no place in forecasts far ahead. Other
+    lines, without one difference or with a constant, are as they were.
     """
+    if line.form.lost != 1 or line.form.trend != "n":
+        return line, off
     mean, own = off[rows].mean(axis=0), off[rows].var(axis=0) / rows.sum()
     kept = mean * np.maximum(1 - own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
     return line.with_drift(kept), off - kept
 
 
-def clear(gain: np.ndarray) -> bool:
-    """Whether differences of log-likelihoods, row by row, are more than chance."""
-    return bool(gain.sum() > SURE) or beyond(gain, CLEAR)
-
-
-def beyond(gain: np.ndarray, errors: float) -> bool:
-    """Whether their sum is more than so many standard errors."""
+def clear(gain: np.ndarray, errors: float = CLEAR) -> bool:
+    """Whether differences of log-likelihoods, row by row, sum to more than so many errors."""
     return bool(gain.sum() > errors * gain.std() * len(gain) ** 0.5)
 
 

@@ -190,7 +190,7 @@ class LineForecast(ShiftedLaw, StateForecast):
         return replace(self, **some)
 
     def _quantile(self, q) -> Array:
-        return self._back(super()._quantile(q), q)
+        return self._quantiles(super()._quantile(q), q)
 
 
 class LatentBelief(RegimeBelief):

@@ -19,6 +19,7 @@ ALIKE = 0.02  # relative distance of two bandwidths that are taken for one
 ENOUGH = 500  # points of a law that a line moves,
 MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
 FINE = 16  # where they are nearer than one part in so many of the bandwidth
+BEYOND = 0.01  # of a law, for which it is said that it is cut
 DRAWS = 2000  # that a probability of several columns, or a mode, is counted in
 
 
@@ -35,6 +36,19 @@ class ShiftedLaw(ObservationLaw):
     shift: np.ndarray
     extra: np.ndarray
     transform: Transform = AS_IT_IS
+
+    @property
+    def extrapolated(self) -> np.ndarray | None:
+        """Which laws reach beyond what is believed, (m,), or None where none does.
+
+        There a hundredth of a law of logarithms is beyond ten times the largest row of training,
+        and ten times its own middle: what is more is taken for that.
+        """
+        if self.transform.name != "log":
+            return None
+        ends = np.log(arrays.to_numpy(self.quantile(1 - BEYOND)))
+        found = (ends >= self.transform.limit(self.shift) - 1e-9).any(axis=-1)
+        return found if found.any() else None
 
     def mean(self) -> Array:
         """E y, (m, d)."""
@@ -59,7 +73,7 @@ class ShiftedLaw(ObservationLaw):
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (d,) for a number, (len(q), d) for a list."""
-        return self._back(self.embedding.quantile(q, one_or_each(self._widths()[0])), q)
+        return self._quantiles(self.embedding.quantile(q, one_or_each(self._widths()[0])), q)
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
@@ -101,22 +115,26 @@ class ShiftedLaw(ObservationLaw):
         rng = generator(random_state)
         drawn = arrays.to_numpy(super().sample(n, rng))
         shift, spread = self.shift[..., None, :], np.sqrt(self.extra)[..., None, :]
-        moved = drawn + shift + spread * rng.standard_normal(drawn.shape)
-        return self._like(self.transform.back(moved))
+        return self._back(drawn + spread * rng.standard_normal(drawn.shape), shift)
 
     def mode(self) -> Array:
         """The most typical point, (m, d)."""
-        return self._like(self.transform.back(arrays.to_numpy(super().mode()) + self.shift))
+        return self._back(arrays.to_numpy(super().mode()), self.shift)
 
     # ------------------------------------------------------------ inside
 
     def _like(self, values) -> Array:
         return arrays.like(np.asarray(arrays.to_numpy(values)), self.embedding.points)
 
-    def _back(self, values, q) -> Array:
-        """Quantiles of the innovations as those of the observations."""
+    def _back(self, innovations: np.ndarray, shift: np.ndarray) -> Array:
+        """Values of the observations, as far as they are believed."""
+        most = self.transform.limit(shift)
+        return self._like(self.transform.back(np.minimum(innovations + shift, most)))
+
+    def _quantiles(self, innovations, q) -> Array:
+        """Those of the innovations as those of the observations."""
         shift = self.shift[..., None, :] if np.ndim(q) else self.shift
-        return self._like(self.transform.back(arrays.to_numpy(values) + shift))
+        return self._back(arrays.to_numpy(innovations), shift)
 
     def _points(self) -> Array:
         """Points of equal weight that stand for each law: quantiles, or draws of many columns."""
