@@ -150,7 +150,16 @@ class TestEmission:
     def test_densities_are_those_of_the_model(self, data, model):
         display = Emission.from_estimator(model, data.X, n_grid=100)
         assert_allclose(display.densities, model.density(display.grid[:, None]).T)
-        assert_allclose(display.mixture, model.startprob_ @ display.densities)
+        shares = model.predict_proba(data.X).mean(axis=0)
+        assert_allclose(display.mixture, shares @ display.densities)
+        alone = Emission.from_estimator(model, n_grid=100)
+        assert_allclose(alone.mixture, model.startprob_ @ alone.densities)
+
+    def test_the_mixture_is_that_of_the_rows_shown(self, data, model):
+        some = data.X[model.predict(data.X) == 0]
+        assert_allclose(
+            Emission.from_estimator(model, some).shares, model.predict_proba(some).mean(axis=0)
+        )
 
     def test_a_column_of_several_is_its_marginal(self, plane):
         _, fitted = plane
@@ -165,7 +174,7 @@ class TestEmission:
 
     def test_plot(self, data, model):
         ax = Emission.from_estimator(model, data.X, labels=["low", "high"]).plot().ax_
-        shares = [f"{100 * p:.0f}%" for p in model.startprob_]
+        shares = [f"{100 * p:.0f}%" for p in model.predict_proba(data.X).mean(axis=0)]
         texts = [t.get_text() for t in ax.get_legend().get_texts()]
         assert texts == [f"low ({shares[0]})", f"high ({shares[1]})", "all states"]
         assert len(ax.patches) > 0

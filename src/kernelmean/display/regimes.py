@@ -231,7 +231,7 @@ class EmissionDisplay(Display):
     grid : array of shape (m,)
     densities : array of shape (K, m)
     shares : array of shape (K,)
-        How often each state holds.
+        How often each state holds: in the rows shown, or in the long run where there are none.
     observed : array of shape (n,), or None
         Shown as a histogram behind Σ_k share_k f_k.
     name : str
@@ -270,6 +270,8 @@ class EmissionDisplay(Display):
         column: int | str = 0,
         labels: Sequence[str] | None = None,
         n_grid: int = 400,
+        lengths=None,
+        inputs=None,
     ) -> EmissionDisplay:
         """Densities of one column in each state.
 
@@ -283,6 +285,9 @@ class EmissionDisplay(Display):
         labels : sequence of str, optional
             What the states are called.
         n_grid : int
+        lengths, inputs
+            Of `X`, as for `RegimeDisplay.from_estimator`. A model with inputs shows the states'
+            shares in the long run where `X` comes without them.
         """
         check_is_fitted(estimator)
         check_count(n_grid, "n_grid")
@@ -292,13 +297,16 @@ class EmissionDisplay(Display):
         low, high = np.quantile(points, TAILS)
         margin = MARGIN * (high - low) or 1.0
         grid = np.linspace(low - margin, high + margin, n_grid)
-        observed = None
+        observed, shares = None, estimator.startprob_
         if X is not None:
             observed = to_numpy(as_points(X, "X", one_d=False, gaps=True))[:, j]
+            there = np.isfinite(observed)
+            if there.any() and not (estimator.inputs_ and inputs is None):
+                shares = to_numpy(estimator.predict_proba(X, lengths, inputs))[there].mean(axis=0)
         return cls(
             grid,
             densities_along(estimator, j, grid),
-            estimator.startprob_,
+            shares,
             observed,
             names[j],
             state_names(estimator, labels),
