@@ -97,6 +97,17 @@ def test_dates_go_on_as_they_came(times, ahead):
     np.testing.assert_array_equal(found, np.array(ahead, dtype="datetime64[ns]"))
 
 
+def test_hours_through_the_end_of_winter_go_on():
+    """Local time leaps an hour; two offsets stand in one column."""
+    hours = pd.date_range("2024-03-31", periods=4, freq="h", tz="Europe/Berlin").astype(str)
+    frame = pd.DataFrame({"hour": hours, "level": 0.0}, index=range(1, 5))
+    table = Table(Path("walk.csv"), frame, frozenset())
+    assert {text[-6:] for text in hours} == {"+01:00", "+02:00"}
+    assert Rows.of(frame[["level"]], table, None).partial(["level"]) == []
+    read = read_times(table, "hour", Rows(frame[["level"]], [4], []))
+    assert str(times_ahead(read, 1)[0])[:13] == "2024-03-31T03"
+
+
 def test_years_with_a_decimal_point_are_years():
     frame = pd.DataFrame({"year": [1990.0, 1991.0, 1992.0, 1993.0]}, index=range(1, 5))
     read = read_times(Table(Path("walk.csv"), frame, frozenset()), "year", Rows(frame, [4], []))

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from ..core.labels import Labels
 from ..core.sequences import check_sequences
-from ..display.states import following
+from ..display.base import times_ahead
 from . import tables, words
 from .command import Names, Shared, columns, option
 from .errors import UserError
@@ -212,32 +211,26 @@ def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
         row = column.index[column.isna()][0]
         value = table.frame[name][row]
         raise UserError(f"{asked} is {str(value)!r} in row {row}; a number or a date is needed")
-    for s in rows.slices:
-        row = _goes_back(column.iloc[s])
-        if row is not None:
-            raise UserError(f"{asked} goes back in row {row}; sort the file by time")
+    back = [row for s in rows.slices for row in _back(column.iloc[s])]
+    if back:
+        raise UserError(f"{asked} goes back in row {back[0]}; sort the file by time")
     times = column.to_numpy()
     whole = times.dtype.kind == "f" and np.array_equal(times, np.round(times))
     return times.astype(int) if whole else times  # years of a column that had gaps, say
 
 
 def _times(column: pd.Series) -> pd.Series:
-    """Numbers as they are, dates from text: 1.2.2024 is in February."""
+    """Numbers as they are, dates from text: 1.2.2024 is in February. Of time zones, that of UTC."""
     if pd.api.types.is_numeric_dtype(column):
         return column
     dotted = column.astype(str).str.match(r"\d{1,2}\.\d{1,2}\.\d{4}").any()
-    return pd.to_datetime(column, errors="coerce", format="mixed", dayfirst=bool(dotted))
+    read: dict[str, Any] = {"errors": "coerce", "format": "mixed", "utc": True}
+    return pd.to_datetime(column, dayfirst=bool(dotted), **read).dt.tz_localize(None)
 
 
-def _goes_back(times: pd.Series) -> Any:
-    """The first row that is before the one above it, or None."""
-    back = np.flatnonzero(times.to_numpy()[1:] < times.to_numpy()[:-1])
-    return times.index[back[0] + 1] if len(back) else None
-
-
-def _runs_backwards(times: pd.Series) -> bool:
-    """Whether every row is before the one above it."""
-    return len(times) > 1 and bool((times.to_numpy()[1:] < times.to_numpy()[:-1]).all())
+def _back(times: pd.Series) -> list[Any]:
+    """The rows that are before the one above them."""
+    return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
 
 
 def _backwards(table: Table, rows: Rows) -> list[str]:
@@ -255,39 +248,21 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
         if not looks or name in rows.frame:
             continue
         times = _times(column)
-        if all(_runs_backwards(times.iloc[s]) for s in whole):
+        back = [_back(times.iloc[s]) for s in whole]
+        if all(len(b) == s.stop - s.start - 1 > 0 for b, s in zip(back, whole, strict=True)):
             raise UserError(
                 f"column {name!r} of {table.path} runs backwards, from {column.iloc[0]} in row "
                 f"{column.index[0]} to {column.iloc[-1]} in row {column.index[-1]}, and rows are "
                 "taken in the order of the file; sort it by time, the oldest first, or leave the "
                 "column out if it is no time"
             )
-        found = [row for s in whole if (row := _goes_back(times.iloc[s])) is not None]
-        if found:
+        if any(back):
+            first = next(filter(None, back))[0]
             return [
                 f"Rows are taken in the order of the file, and column {name!r} of {table.path} "
-                f"goes back in row {found[0]}. If that is the time, sort the file by it first."
+                f"goes back in row {first}. If that is the time, sort the file by it first."
             ]
     return []
-
-
-def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
-    """The dates or numbers that follow: by the calendar where it is kept, else equally far apart.
-
-    Weeks of days without a weekend go on without them, whatever holidays there were. A single date
-    says nothing of the next.
-    """
-    if times.dtype.kind == "M" and len(times) == 1:
-        return np.full(steps, np.datetime64("NaT"), times.dtype)
-    if times.dtype.kind == "M":
-        regular = Labels(None, pd.DatetimeIndex(times)).ahead(steps).index
-        if regular is not None:
-            return regular.to_numpy()
-        days = times.astype("datetime64[D]")
-        week = days[-1] - days[0] >= np.timedelta64(7, "D")
-        if week and np.is_busday(days).all() and np.median(np.diff(days).astype(int)) == 1:
-            return np.busday_offset(days[-1], np.arange(1, steps + 1)).astype(times.dtype)
-    return following(times, steps)
 
 
 # ---------------------------------------------------------------- answers
@@ -346,8 +321,9 @@ def with_intervals(
     """Columns of a grid: mean and interval of each name."""
     out: list[tuple[str, Sequence[str]]] = []
     for name in names:
-        mean, ends = words.mean_and_interval(table, name)
-        out += [(name, mean), (f"{words.level_words(level)} interval", ends)]
+        mean, lower, upper = words.cells(table[[f"{name}_{end}" for end in ENDS]]).T
+        ends = [f"{low} to {high}" for low, high in zip(lower, upper, strict=True)]
+        out += [(name, list(mean)), (f"{words.level_words(level)} interval", ends)]
     return out
 
 

@@ -194,6 +194,8 @@ def _check_file(path: Path) -> None:
     if not path.exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise UserError(f"there is no file {path}{did_you_mean(path.name, near)}")
+    if not path.is_file():
+        raise UserError(f"{path} can be read only once, and that will not do; save it as a file")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty")
 
@@ -349,7 +351,7 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
         return "; take currency signs, percent signs and commas out of its numbers"
     if len(odd) <= 0.5 * len(present) and odd.nunique() == 1:
         return f" ({len(odd)} such rows); leave the field empty where a value is missing"
-    return "; write its categories as columns of 0 and 1, or leave the column out"
+    return "; write its categories as columns of 0 and 1 (C() in a formula of iv), or leave it out"
 
 
 def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.DataFrame:

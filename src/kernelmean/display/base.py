@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..core.labels import Labels, pandas
 from .style import legend_above, literal, time_axis
 
 
@@ -98,3 +99,24 @@ def as_times(times, n: int) -> np.ndarray:
     if times.shape != (n,):
         raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
     return times
+
+
+def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
+    """The dates or numbers that follow: by the calendar where it is kept, else equally far apart.
+
+    Weeks of days without a weekend go on without them, whatever holidays there were. A single date
+    says nothing of the next.
+    """
+    if times.dtype.kind == "M" and len(times) == 1:
+        return np.full(steps, np.datetime64("NaT"), times.dtype)
+    if times.dtype.kind == "M":
+        regular = Labels(None, pandas().DatetimeIndex(times)).ahead(steps).index
+        if regular is not None:
+            return regular.to_numpy()
+        days = times.astype("datetime64[D]")
+        week = days[-1] - days[0] >= np.timedelta64(7, "D")
+        if week and np.is_busday(days).all() and np.median(np.diff(days).astype(int)) == 1:
+            return np.busday_offset(days[-1], np.arange(1, steps + 1)).astype(times.dtype)
+    gaps = np.sort(np.diff(times))
+    gap = gaps[len(gaps) // 2] if len(gaps) else 1
+    return times[-1] + gap * np.arange(1, steps + 1)

@@ -13,7 +13,7 @@ from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
 from ..statespace.results import StateForecast, latent_names
-from .base import Display, PanelDisplay, TimePanels, as_times, panels
+from .base import Display, PanelDisplay, TimePanels, as_times, panels, times_ahead
 from .regimes import HistoryDisplay, densities_along
 from .style import CURVE, DATA, PLAIN, literal, shade
 
@@ -91,7 +91,7 @@ class ForecastDisplay(TimePanels):
             Of the intervals.
         times : array of shape (n,), optional
             Numbers or dates for the horizontal axis; None counts the rows. What follows goes on
-            by their median distance.
+            by the calendar, or by their median distance.
         lengths : sequence of int, optional
             Rows of each sequence.
         """
@@ -108,7 +108,7 @@ class ForecastDisplay(TimePanels):
             to_numpy(estimator.predict(X, lengths)),
             to_numpy(lower),
             to_numpy(upper),
-            following(times, steps),
+            times_ahead(times, steps),
             fan(estimator.forecast(X, steps, lengths), level)[:, -steps:]
             if steps
             else np.empty((5, 0, d)),
@@ -149,13 +149,6 @@ def fan(found: StateForecast, level: float) -> np.ndarray:
     """Ends of two intervals around the means of rows to come, (5, rows, d)."""
     (low, high), (inner_low, inner_high) = (found.interval(width) for width in (level, HALF))
     return np.stack([*map(to_numpy, (low, inner_low, found.mean(), inner_high, high))])
-
-
-def following(times: np.ndarray, steps: int) -> np.ndarray:
-    """Times of the rows after the last, as far apart as rows mostly are."""
-    gaps = np.sort(np.diff(times))
-    gap = gaps[len(gaps) // 2] if len(gaps) else 1
-    return times[-1] + gap * np.arange(1, steps + 1)
 
 
 # ---------------------------------------------------------------- laws

@@ -16,7 +16,9 @@ def literal(text) -> str:
     >>> print(literal("rev_$k_of_$m"))
     rev_\$k_of_\$m
     """
-    return str(text).replace("$", r"\$")
+    from matplotlib import rcParams
+
+    return str(text).replace("$", r"\$") if rcParams["text.parse_math"] else str(text)
 
 
 def in_legend(name) -> str:
@@ -36,10 +38,13 @@ def shade(axes, grid_x: np.ndarray, grid_y: np.ndarray, density: np.ndarray) -> 
 
 
 def legend_above(axes) -> None:
-    """One entry for each label, however many lines carry it."""
+    """One entry for each label, however many lines carry it; above the power of ten, if any."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(map(literal, labels), handles, strict=True))
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}  # above the panel
+    ticks = axes.yaxis.get_major_formatter()
+    ticks.set_locs(axes.get_yticks())
+    pad = 2.0 if ticks.get_offset() else 0.2
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": pad}
     axes.legend(
         once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
     )

@@ -268,8 +268,7 @@ def answers(a: Tracks) -> Grid:
     for name in a.settings.state:
         columns += series.with_intervals(part, [name], a.settings.level)
         if a.smoothed:
-            smoothed = words.mean_and_interval(part, f"{name}_smoothed")[0]
-            columns += [(f"{name}, smoothed", smoothed)]
+            columns += [(f"{name}, smoothed", words.numbers(part[f"{name}_smoothed_mean"]))]
     flags = ["missing", "collapsed"]
     if part[flags].any(axis=None):
         columns += [("", np.select([part[flag] for flag in flags], flags, ""))]

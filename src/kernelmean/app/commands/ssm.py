@@ -13,9 +13,9 @@ import pandas as pd
 from sklearn.base import clone
 
 from ...core.progress import Verbose
-from ...core.sequences import check_sequences
 from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
-from ...display.states import fan, following
+from ...display.base import times_ahead
+from ...display.states import fan
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
@@ -249,10 +249,7 @@ def expected(
 ) -> np.ndarray:
     """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...), where y has no backbone."""
     assert model.backbone_ is None
-    probabilities = model.filter(X, lengths).probabilities @ model.transmat_
-    prior = np.vstack([model.startprob_, probabilities[:-1]])
-    prior[[s.start for s in check_sequences(lengths, len(prior))]] = model.startprob_
-    return prior @ model.emissions_.expectation(function)
+    return model.chain_.predicted(model.rows(X, lengths)) @ model.emissions_.expectation(function)
 
 
 # ---------------------------------------------------------------- rows held out
@@ -372,7 +369,7 @@ def _drawn(a: Forecasts, i: int) -> Figure:
         times,
         a.rows.frame.to_numpy()[rows, kept],
         *(part[rows, kept] for part in (a.mean, a.lower, a.upper)),
-        following(times, steps),
+        times_ahead(times, steps),
         np.empty((5, 0, len(s.names)))
         if a.ahead is None
         else fan(a.ahead, s.level)[:, ahead, kept],
