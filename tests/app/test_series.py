@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kernelmean.app.dates import read_dates
 from kernelmean.app.errors import UserError
 from kernelmean.app.series import Rows, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
@@ -76,6 +77,41 @@ def test_dates_with_dots_begin_with_the_day():
     table = Table(Path("walk.csv"), frame, frozenset())
     times = read_times(table, "month", Rows(frame[["level"]], [4], []))
     assert list(pd.DatetimeIndex(times).month) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("form", "step", "last"),
+    [
+        ("%d/%m/%Y", "D", "2020-03-30"),
+        ("%m/%d/%Y", "D", "2020-03-30"),
+        ("%m/%d/%y", "D", "2020-03-30"),
+        ("%d-%m-%Y", "D", "2020-03-30"),
+        ("%d/%m/%Y", "MS", "2027-06-01"),  # 01/02/2020: no day is beyond the twelfth
+        ("%b-%y", "MS", "2027-06-01"),
+        ("%b %Y", "MS", "2027-06-01"),
+        ("%Y-%m", "MS", "2027-06-01"),
+        ("%G-W%V", "W-MON", "2021-09-20"),
+        ("%Y%m%d", "D", "2020-03-30"),
+        ("%Y%m", "MS", "2027-06-01"),
+        ("%Y-%m-%dT%H:%M:%SZ", "D", "2020-03-30"),
+        ("%d %B %Y", "D", "2020-03-30"),
+    ],
+)
+def test_dates_as_people_write_them(form, step, last):
+    days = pd.date_range("2020-01-01", periods=90, freq=step)
+    texts = pd.Series(days.strftime(form))
+    read = read_dates(pd.to_numeric(texts) if form in ("%Y%m%d", "%Y%m") else texts)
+    assert list(read) == list(days)
+    assert str(read.iloc[-1].date()) == last
+
+
+def test_quarters_and_what_is_no_date():
+    for form in ("Q{1} {0}", "{0}Q{1}", "{0}-Q{1}"):
+        quarters = pd.Series([form.format(2000 + i // 4, i % 4 + 1) for i in range(9)])
+        assert list(read_dates(quarters)) == list(pd.date_range("2000-01-01", periods=9, freq="QS"))
+    assert read_dates(pd.Series(["soon", "2020-01-01"])).isna().tolist() == [True, False]
+    for numbers in ([100001, 100013], [1.5, 2.5], [1, 200], [20200101, 20200199], [np.nan, 5.0]):
+        assert read_dates(pd.Series(numbers)).equals(pd.Series(numbers))
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
+from .. import display
 from ..core.sequences import check_sequences
-from ..display.base import times_ahead
+from ..display.base import fan, times_ahead
 from . import tables, words
 from .command import Names, Shared, columns, option
+from .dates import read_dates
 from .errors import UserError
 from .report import Figure, Grid
 from .tables import Table
@@ -205,7 +207,7 @@ def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
 
 def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
     """Numbers or dates, which must not go back within a sequence."""
-    column = _times(table.frame[name].loc[rows.frame.index])
+    column = read_dates(table.frame[name].loc[rows.frame.index])
     asked = f"column {name!r} of {table.path} (asked for by --time)"
     if column.isna().any():
         row = column.index[column.isna()][0]
@@ -217,15 +219,6 @@ def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
     times = column.to_numpy()
     whole = times.dtype.kind == "f" and np.array_equal(times, np.round(times))
     return times.astype(int) if whole else times  # years of a column that had gaps, say
-
-
-def _times(column: pd.Series) -> pd.Series:
-    """Numbers as they are, dates from text: 1.2.2024 is in February. Of time zones, that of UTC."""
-    if pd.api.types.is_numeric_dtype(column):
-        return column
-    dotted = column.astype(str).str.match(r"\d{1,2}\.\d{1,2}\.\d{4}").any()
-    read: dict[str, Any] = {"errors": "coerce", "format": "mixed", "utc": True}
-    return pd.to_datetime(column, dayfirst=bool(dotted), **read).dt.tz_localize(None)
 
 
 def _back(times: pd.Series) -> list[Any]:
@@ -247,7 +240,7 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
             looks = column.astype(str).str.match(tables.DATE).all()
         if not looks or name in rows.frame:
             continue
-        times = _times(column)
+        times = read_dates(column)
         back = [_back(times.iloc[s]) for s in whole]
         if all(len(b) == s.stop - s.start - 1 > 0 for b, s in zip(back, whole, strict=True)):
             raise UserError(
@@ -341,54 +334,62 @@ def forecast_grid(
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
 
 
-def band(axes, table: pd.DataFrame, name: str, t, color: str, label: str) -> None:
-    """A mean with its interval."""
-    mean, lower, upper = (table[f"{name}_{what}"] for what in ENDS)
-    axes.fill_between(t, lower, upper, color=color, alpha=0.2, lw=0)
-    marker = "." if label == "forecast" or len(mean) == 1 else None
-    axes.plot(t, mean, color=color, lw=1.8, label=label, marker=marker)
-
-
-def drawn_of(steps: int) -> str:
-    """' The first 400 rows of 1,000.', at the end of a caption."""
-    return f" The first {AFTER} rows of {steps:,}." if steps > AFTER else ""
-
-
 def forecast_figures(
-    a: Any, rows: Rows, say: words.Texts, names: Sequence[str], draw: Callable, more: int = 0
+    a: Any,
+    rows: Rows,
+    caption: str,
+    names: Sequence[str],
+    known: Mapping[str, np.ndarray],
+    *,
+    file: str = "forecast",
+    longest: int = BEFORE,
+    label: str = "",
+    below: Callable[..., Any] | None = None,
 ) -> list[Figure]:
-    """What comes after the first sequences; `more` panels stand below those of `names`."""
-    caption, steps = say("forecast", level=words.level_words(a.settings.level)), a.settings.forecast
+    """What comes after the first sequences, with their last rows; `below` draws one panel more.
 
-    def figure(i: int) -> Figure:
-        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps :][: min(steps, AFTER)]
+    Parameters
+    ----------
+    a : the answers
+    rows : Rows
+    caption : str
+    names : sequence of str
+        Of the first columns of the law, which are drawn.
+    known : mapping
+        Of `series`, `mean`, `lower` and `upper` what there is, (n, d) each.
+    file : str
+    longest : int
+        Rows of a sequence, at most.
+    label : str
+        Of the means.
+    below : callable, optional
+        Takes axes, times, and which rows are before and which answers after.
+    """
+    s, k = a.settings, len(names)
+    steps = min(s.forecast, AFTER)
+    more = f" The first {AFTER} rows of {s.forecast:,}." if s.forecast > AFTER else ""
+    unknown = np.full((len(rows.frame), k), np.nan)
+    past = [known.get(part, unknown)[:, :k] for part in ("series", *ENDS)]
+    ends = np.empty((5, 0, k)) if a.ahead is None else fan(a.ahead, s.level)[..., :k]
+
+    def figure(i: int, before: slice) -> Figure:
+        after = slice(i * s.forecast, i * s.forecast + steps)
+        times = rows.axis[before]
+        later = times_ahead(times, steps)
+        parts = [part[before] for part in past], ends[:, after]
+        one = [slice(0, len(times))]
+        shown = display.ForecastDisplay(times, *parts[0], later, parts[1], [*names], s.level, one)
 
         def plot(panels) -> None:
-            draw(panels, before, after, np.arange(before.start - before.stop + 1, 1))
-            for axes, name in zip(panels, names, strict=False):
-                axes.set_ylabel(name)
-            panels[0].legend(frameon=False, fontsize=8)
-            panels[-1].set_xlabel("rows after the last")
-            panels[-1].xaxis.get_major_locator().set_params(integer=True)
+            shown.plot(panels[:k], label=label)
+            if below is not None:
+                below(panels[k], np.r_[times, later], before, after)
+            panels[-1].set_xlabel(rows.labels[1] or "row")
 
-        count = len(names) + more
-        return Figure.stacked(
-            f"forecast-{i}", f"{rows.which(i)}{caption}{drawn_of(steps)}", plot, count
-        )
+        text = f"{rows.which(i, longest)}{caption}{more}"
+        return Figure.stacked(f"{file}-{i}", text, plot, k + (below is not None), each=2.1)
 
-    return [figure(i) for i in range(min(DRAWN, len(rows.lengths)))]
-
-
-def over_time(
-    name: str, caption: str, shown: Any, time: str | None, count: int, each=1.9
-) -> Figure:
-    """A display of `count` panels, over times by their name."""
-
-    def plot(panels) -> None:
-        shown.plot(panels)
-        panels[-1].set_xlabel(time or "row")
-
-    return Figure.stacked(name, caption, plot, count, each)
+    return [figure(i, last(part, longest)) for i, part in enumerate(rows.slices[:DRAWN])]
 
 
 def files(name: str, a: Any) -> dict[str, Any]:

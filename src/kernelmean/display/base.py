@@ -7,8 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..core.arrays import to_numpy
 from ..core.labels import Labels, pandas
 from .style import legend_above, literal, time_axis
+
+HALF = 0.5  # level of the inner band of a fan
 
 
 class Display:
@@ -99,6 +102,12 @@ def as_times(times, n: int) -> np.ndarray:
     if times.shape != (n,):
         raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
     return times
+
+
+def fan(found: Any, level: float) -> np.ndarray:
+    """Ends of two intervals around the means of rows to come, (5, rows, d)."""
+    (low, high), (inner_low, inner_high) = (found.interval(width) for width in (level, HALF))
+    return np.stack([*map(to_numpy, (low, inner_low, found.mean(), inner_high, high))])
 
 
 def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:

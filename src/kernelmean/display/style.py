@@ -7,18 +7,22 @@ import numpy as np
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
 TRUTH, GAP = "#222222", "#f3e9d8"
 DRAWN = 2_000  # points in a picture, at most
+LONG = 50  # letters of a name
 ROOT = 0.65
 
 
 def literal(text) -> str:
     r"""A name as matplotlib draws it letter by letter: without formulas between dollar signs.
 
-    >>> print(literal("rev_$k_of_$m"))
-    rev_\$k_of_\$m
+    Of a long one the first letters, or it leaves no room for the picture.
+
+    >>> print(literal("rev_$k_of_$m"), literal(60 * "a")[-3:])
+    rev_\$k_of_\$m aa…
     """
     from matplotlib import rcParams
 
-    return str(text).replace("$", r"\$") if rcParams["text.parse_math"] else str(text)
+    short = str(text) if len(str(text)) <= LONG else f"{str(text)[: LONG - 1]}…"
+    return short.replace("$", r"\$") if rcParams["text.parse_math"] else short
 
 
 def in_legend(name) -> str:
