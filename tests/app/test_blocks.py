@@ -104,7 +104,7 @@ def test_regimes_of_the_last_rows(run, files, monkeypatch):
     "words",
     [
         ("iv", "f.csv", "--formula", "y ~ 1 + [x ~ z]"),
-        ("iv", "f.csv", "--y", "y", "--x", "x", "--z", "z", "--trend", "none"),
+        ("iv", "f.csv", "--y", "y", "--x", "x", "--z", "z", "--split", "0.5"),
         ("hmm", "f.csv", "--columns", "y"),
         ("hmm", "f.csv", "--columns", "y", "--no-refine", "--time", "x"),
         ("ssm", "f.csv", "--columns", "y"),

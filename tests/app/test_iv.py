@@ -111,22 +111,22 @@ def test_saved_model_predicts_as_the_page_says(run, csv):
     np.testing.assert_allclose(high, table["prediction_upper"], rtol=1e-9)
 
 
-def test_without_an_intercept_the_page_adds_the_mean(run, csv):
-    run("iv", csv, *MARKET, "--split", 0.5)
-    page = Path("kernelmean-iv/report.html").read_text()
-    sign, centre = re.search(r"model\.predict\(rows\) ([+-]) ([\d.]+)", page).groups()
+@pytest.mark.parametrize("options", [("--split", 0.5), ("--trend", "none", "--no-tune")])
+def test_so_it_does_of_halves_and_without_an_intercept(run, csv, options):
+    run("iv", csv, *MARKET, *options)
+    assert "model.predict(rows)\n" in Path("kernelmean-iv/report.html").read_text()
     table = pd.read_csv("kernelmean-iv/predictions.csv")
     model = km.load("kernelmean-iv/model.km")
-    got = model.predict(table[["price", "season"]]) + float(sign + centre)
+    got = model.predict(table[["price", "season"]])
     np.testing.assert_allclose(got, table["prediction"], rtol=1e-9)
 
 
 def test_plain_ridge_is_the_displays(market):
     halves = fitted(market, **HALVES)
     y, X, _, C = parts(halves.frame, halves.columns)
-    theirs = StructuralCurveDisplay.from_estimator(halves.model, X, y - halves.centre, C=C)
+    theirs = StructuralCurveDisplay.from_estimator(halves.model, X, y, C=C)
     got = halves.partial("price", theirs.grid)["plain_ridge"]
-    np.testing.assert_allclose(got, theirs.plain + halves.centre)
+    np.testing.assert_allclose(got, theirs.plain)
 
 
 @pytest.mark.slow
@@ -194,11 +194,11 @@ def test_settings_in_words():
     assert read_kernel("matern") == "matern"
     assert read_kernel("linear") == {"*": "linear"}
     assert read_kernel('"a,b"=category, *=linear') == {"a,b": "category", "*": "linear"}
-    assert not Settings().centred
-    assert not Settings(split=0.5, kernel={"season": "linear"}).centred
-    assert Settings(split=0.5).centred
-    assert not Settings(split=0.5, trend=0).centred
-    assert Settings(trend=None).centred
+    assert Settings().model().trend == "auto"
+    assert Settings(split=0.5, kernel={"season": "linear"}).model().trend == 0
+    assert Settings(split=0.5).model().trend == 0
+    assert Settings(split=0.5, trend=1).model().trend == 1
+    assert Settings(split=0.5, trend=None).model().trend is None
 
 
 def test_two_samples_in_one_table(run, market, tmp_path):
@@ -268,8 +268,8 @@ def test_a_formula_with_categories(run, csv, market, tmp_path):
     assert result.exit_code == 0, result.output
     table = pd.read_csv("kernelmean-iv/predictions.csv")
     assert list(table["weekday"]) == ["Tue", "Tue"]
-    model, centre = km.load("kernelmean-iv/model.km"), market["quantity"].mean()
-    np.testing.assert_allclose(model.predict(table) + centre, table["prediction"], rtol=1e-9)
+    model = km.load("kernelmean-iv/model.km")
+    np.testing.assert_allclose(model.predict(table), table["prediction"], rtol=1e-9)
     page = Path("kernelmean-iv/report.html").read_text()
     assert "C(weekday)[T.Tue]" in page
     assert "&#39;weekday&#39;: [...]" in page
@@ -432,6 +432,7 @@ def test_predictions_never_hide_a_column_of_the_same_name(market):
         ([*MARKET, "--trend", "-1"], "--trend is '-1'"),
         ([*MARKET, "--trend", "²"], "--trend is '²'"),
         ([*MARKET, "--trend", "1000"], "a degree from 0 to 10"),
+        ([*MARKET, "--trend", "none", "--kernel", "*=linear"], "--trend is none, but columns"),
         ([*MARKET, "--seed", "9" * 30], "--seed"),
         ([*MARKET, "--level", "95"], "--level is '95'; a number from 0.01 to 0.99, such as 0.95"),
         ([*MARKET, "--out", "a" * 300], "File name too long"),

@@ -89,6 +89,13 @@ def test_dollars_are_not_mathematics():
     assert not drawing.axes[0].xaxis.label.get_parse_math()
 
 
+def test_displays_draw_dollars_on_pages_as_they_are():
+    """A backslash before a dollar is for those who draw with mathematics."""
+    grid = np.linspace(0, 1, 5)
+    shown = km.display.StructuralCurveDisplay(grid, grid, None, None, grid, grid, ONE, TWO)
+    assert Figure("f", "", shown.plot).drawing.axes[0].get_xlabel() == ONE
+
+
 def test_powers_of_ten_need_no_mathematics():
     figure = Figure("f", "", lambda axes: axes.semilogy([1, 2, 3], [1e-3, 1.0, 1e3]))
     figure.drawing.canvas.draw()

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kernelmean.app.dates import read_dates
 from kernelmean.app.errors import UserError
 from kernelmean.app.series import Rows, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
@@ -79,6 +80,41 @@ def test_dates_with_dots_begin_with_the_day():
 
 
 @pytest.mark.parametrize(
+    ("form", "step", "last"),
+    [
+        ("%d/%m/%Y", "D", "2020-03-30"),
+        ("%m/%d/%Y", "D", "2020-03-30"),
+        ("%m/%d/%y", "D", "2020-03-30"),
+        ("%d-%m-%Y", "D", "2020-03-30"),
+        ("%d/%m/%Y", "MS", "2027-06-01"),  # 01/02/2020: no day is beyond the twelfth
+        ("%b-%y", "MS", "2027-06-01"),
+        ("%b %Y", "MS", "2027-06-01"),
+        ("%Y-%m", "MS", "2027-06-01"),
+        ("%G-W%V", "W-MON", "2021-09-20"),
+        ("%Y%m%d", "D", "2020-03-30"),
+        ("%Y%m", "MS", "2027-06-01"),
+        ("%Y-%m-%dT%H:%M:%SZ", "D", "2020-03-30"),
+        ("%d %B %Y", "D", "2020-03-30"),
+    ],
+)
+def test_dates_as_people_write_them(form, step, last):
+    days = pd.date_range("2020-01-01", periods=90, freq=step)
+    texts = pd.Series(days.strftime(form))
+    read = read_dates(pd.to_numeric(texts) if form in ("%Y%m%d", "%Y%m") else texts)
+    assert list(read) == list(days)
+    assert str(read.iloc[-1].date()) == last
+
+
+def test_quarters_and_what_is_no_date():
+    for form in ("Q{1} {0}", "{0}Q{1}", "{0}-Q{1}"):
+        quarters = pd.Series([form.format(2000 + i // 4, i % 4 + 1) for i in range(9)])
+        assert list(read_dates(quarters)) == list(pd.date_range("2000-01-01", periods=9, freq="QS"))
+    assert read_dates(pd.Series(["soon", "2020-01-01"])).isna().tolist() == [True, False]
+    for numbers in ([100001, 100013], [1.5, 2.5], [1, 200], [20200101, 20200199], [np.nan, 5.0]):
+        assert read_dates(pd.Series(numbers)).equals(pd.Series(numbers))
+
+
+@pytest.mark.parametrize(
     ("times", "ahead"),
     [
         (["2020-01-31", "2020-02-29", "2020-03-31"], ["2020-04-30", "2020-05-31"]),
@@ -95,6 +131,17 @@ def test_dates_with_dots_begin_with_the_day():
 def test_dates_go_on_as_they_came(times, ahead):
     found = times_ahead(np.array(times, dtype="datetime64[ns]"), 2)
     np.testing.assert_array_equal(found, np.array(ahead, dtype="datetime64[ns]"))
+
+
+def test_hours_through_the_end_of_winter_go_on():
+    """Local time leaps an hour; two offsets stand in one column."""
+    hours = pd.date_range("2024-03-31", periods=4, freq="h", tz="Europe/Berlin").astype(str)
+    frame = pd.DataFrame({"hour": hours, "level": 0.0}, index=range(1, 5))
+    table = Table(Path("walk.csv"), frame, frozenset())
+    assert {text[-6:] for text in hours} == {"+01:00", "+02:00"}
+    assert Rows.of(frame[["level"]], table, None).partial(["level"]) == []
+    read = read_times(table, "hour", Rows(frame[["level"]], [4], []))
+    assert str(times_ahead(read, 1)[0])[:13] == "2024-03-31T03"
 
 
 def test_years_with_a_decimal_point_are_years():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 
 import numpy as np
 import pandas as pd
@@ -86,6 +87,13 @@ def test_unreadable_parquet_folder_and_no_file(tmp_path):
         read_table(tmp_path)
     with pytest.raises(UserError, match=r"there is no file .*; did you mean 't.parquet'"):
         read_table(tmp_path / "t.parqet")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are those of POSIX")
+def test_what_can_be_read_only_once_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe can be read only once"):
+        read_table(tmp_path / "pipe")
 
 
 def test_an_index_is_a_column_of_the_file(tmp_path):

@@ -129,20 +129,19 @@ class Shared(Writing):
         self.refuse_blocks()
         return read_table(path, self.sep, self.decimal)
 
-    def numbers(self, path: Path, roles: Mapping[str, Sequence[str]]) -> tuple[Any, Any]:
-        """Rows to look at, and all: those of a file read in blocks stay there."""
-        if self.chunksize is not None:
-            every = self.blocks(path, roles)
-            return every.few(SEARCH_ROWS), every
-        frame = self.table(path).numbers(roles, self.drop_missing)
-        return frame, frame
+    def numbers(
+        self, path: Path, roles: Mapping[str, Sequence[str]], first: bool = False
+    ) -> tuple[Any, Any]:
+        """Rows to look at, and all: those of a file read in blocks stay there.
 
-    def asked(self, path: Path, roles: Mapping[str, Sequence[str]]) -> tuple[Any, Any]:
-        """The same, but the first rows to look at."""
+        Looked at are evenly spaced ones, or the `first`.
+        """
         if self.chunksize is None:
-            return self.numbers(path, roles)
+            frame = self.table(path).numbers(roles, self.drop_missing)
+            return frame, frame
         every = self.blocks(path, roles)
-        return next(iter(every)).head(SEARCH_ROWS), every
+        some = next(iter(every)).head(SEARCH_ROWS) if first else every.few(SEARCH_ROWS)
+        return some, every
 
     def blocks(self, path: Path, roles: Mapping[str, Sequence[str]]) -> Rows:
         """Columns of a file, which is read block by block."""

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from ..core.labels import Labels
+from .. import display
 from ..core.sequences import check_sequences
-from ..display.states import following
+from ..display.base import fan, times_ahead
 from . import tables, words
 from .command import Names, Shared, columns, option
+from .dates import read_dates
 from .errors import UserError
 from .report import Figure, Grid
 from .tables import Table
@@ -206,38 +207,23 @@ def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
 
 def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
     """Numbers or dates, which must not go back within a sequence."""
-    column = _times(table.frame[name].loc[rows.frame.index])
+    column = read_dates(table.frame[name].loc[rows.frame.index])
     asked = f"column {name!r} of {table.path} (asked for by --time)"
     if column.isna().any():
         row = column.index[column.isna()][0]
         value = table.frame[name][row]
         raise UserError(f"{asked} is {str(value)!r} in row {row}; a number or a date is needed")
-    for s in rows.slices:
-        row = _goes_back(column.iloc[s])
-        if row is not None:
-            raise UserError(f"{asked} goes back in row {row}; sort the file by time")
+    back = [row for s in rows.slices for row in _back(column.iloc[s])]
+    if back:
+        raise UserError(f"{asked} goes back in row {back[0]}; sort the file by time")
     times = column.to_numpy()
     whole = times.dtype.kind == "f" and np.array_equal(times, np.round(times))
     return times.astype(int) if whole else times  # years of a column that had gaps, say
 
 
-def _times(column: pd.Series) -> pd.Series:
-    """Numbers as they are, dates from text: 1.2.2024 is in February."""
-    if pd.api.types.is_numeric_dtype(column):
-        return column
-    dotted = column.astype(str).str.match(r"\d{1,2}\.\d{1,2}\.\d{4}").any()
-    return pd.to_datetime(column, errors="coerce", format="mixed", dayfirst=bool(dotted))
-
-
-def _goes_back(times: pd.Series) -> Any:
-    """The first row that is before the one above it, or None."""
-    back = np.flatnonzero(times.to_numpy()[1:] < times.to_numpy()[:-1])
-    return times.index[back[0] + 1] if len(back) else None
-
-
-def _runs_backwards(times: pd.Series) -> bool:
-    """Whether every row is before the one above it."""
-    return len(times) > 1 and bool((times.to_numpy()[1:] < times.to_numpy()[:-1]).all())
+def _back(times: pd.Series) -> list[Any]:
+    """The rows that are before the one above them."""
+    return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
 
 
 def _backwards(table: Table, rows: Rows) -> list[str]:
@@ -254,40 +240,22 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
             looks = column.astype(str).str.match(tables.DATE).all()
         if not looks or name in rows.frame:
             continue
-        times = _times(column)
-        if all(_runs_backwards(times.iloc[s]) for s in whole):
+        times = read_dates(column)
+        back = [_back(times.iloc[s]) for s in whole]
+        if all(len(b) == s.stop - s.start - 1 > 0 for b, s in zip(back, whole, strict=True)):
             raise UserError(
                 f"column {name!r} of {table.path} runs backwards, from {column.iloc[0]} in row "
                 f"{column.index[0]} to {column.iloc[-1]} in row {column.index[-1]}, and rows are "
                 "taken in the order of the file; sort it by time, the oldest first, or leave the "
                 "column out if it is no time"
             )
-        found = [row for s in whole if (row := _goes_back(times.iloc[s])) is not None]
-        if found:
+        if any(back):
+            first = next(filter(None, back))[0]
             return [
                 f"Rows are taken in the order of the file, and column {name!r} of {table.path} "
-                f"goes back in row {found[0]}. If that is the time, sort the file by it first."
+                f"goes back in row {first}. If that is the time, sort the file by it first."
             ]
     return []
-
-
-def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
-    """The dates or numbers that follow: by the calendar where it is kept, else equally far apart.
-
-    Weeks of days without a weekend go on without them, whatever holidays there were. A single date
-    says nothing of the next.
-    """
-    if times.dtype.kind == "M" and len(times) == 1:
-        return np.full(steps, np.datetime64("NaT"), times.dtype)
-    if times.dtype.kind == "M":
-        regular = Labels(None, pd.DatetimeIndex(times)).ahead(steps).index
-        if regular is not None:
-            return regular.to_numpy()
-        days = times.astype("datetime64[D]")
-        week = days[-1] - days[0] >= np.timedelta64(7, "D")
-        if week and np.is_busday(days).all() and np.median(np.diff(days).astype(int)) == 1:
-            return np.busday_offset(days[-1], np.arange(1, steps + 1)).astype(times.dtype)
-    return following(times, steps)
 
 
 # ---------------------------------------------------------------- answers
@@ -346,8 +314,9 @@ def with_intervals(
     """Columns of a grid: mean and interval of each name."""
     out: list[tuple[str, Sequence[str]]] = []
     for name in names:
-        mean, ends = words.mean_and_interval(table, name)
-        out += [(name, mean), (f"{words.level_words(level)} interval", ends)]
+        mean, lower, upper = words.cells(table[[f"{name}_{end}" for end in ENDS]]).T
+        ends = [f"{low} to {high}" for low, high in zip(lower, upper, strict=True)]
+        out += [(name, list(mean)), (f"{words.level_words(level)} interval", ends)]
     return out
 
 
@@ -365,54 +334,62 @@ def forecast_grid(
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
 
 
-def band(axes, table: pd.DataFrame, name: str, t, color: str, label: str) -> None:
-    """A mean with its interval."""
-    mean, lower, upper = (table[f"{name}_{what}"] for what in ENDS)
-    axes.fill_between(t, lower, upper, color=color, alpha=0.2, lw=0)
-    marker = "." if label == "forecast" or len(mean) == 1 else None
-    axes.plot(t, mean, color=color, lw=1.8, label=label, marker=marker)
-
-
-def drawn_of(steps: int) -> str:
-    """' The first 400 rows of 1,000.', at the end of a caption."""
-    return f" The first {AFTER} rows of {steps:,}." if steps > AFTER else ""
-
-
 def forecast_figures(
-    a: Any, rows: Rows, say: words.Texts, names: Sequence[str], draw: Callable, more: int = 0
+    a: Any,
+    rows: Rows,
+    caption: str,
+    names: Sequence[str],
+    known: Mapping[str, np.ndarray],
+    *,
+    file: str = "forecast",
+    longest: int = BEFORE,
+    label: str = "",
+    below: Callable[..., Any] | None = None,
 ) -> list[Figure]:
-    """What comes after the first sequences; `more` panels stand below those of `names`."""
-    caption, steps = say("forecast", level=words.level_words(a.settings.level)), a.settings.forecast
+    """What comes after the first sequences, with their last rows; `below` draws one panel more.
 
-    def figure(i: int) -> Figure:
-        before, after = last(rows.slices[i], BEFORE), a.forecasts[i * steps :][: min(steps, AFTER)]
+    Parameters
+    ----------
+    a : the answers
+    rows : Rows
+    caption : str
+    names : sequence of str
+        Of the first columns of the law, which are drawn.
+    known : mapping
+        Of `series`, `mean`, `lower` and `upper` what there is, (n, d) each.
+    file : str
+    longest : int
+        Rows of a sequence, at most.
+    label : str
+        Of the means.
+    below : callable, optional
+        Takes axes, times, and which rows are before and which answers after.
+    """
+    s, k = a.settings, len(names)
+    steps = min(s.forecast, AFTER)
+    more = f" The first {AFTER} rows of {s.forecast:,}." if s.forecast > AFTER else ""
+    unknown = np.full((len(rows.frame), k), np.nan)
+    past = [known.get(part, unknown)[:, :k] for part in ("series", *ENDS)]
+    ends = np.empty((5, 0, k)) if a.ahead is None else fan(a.ahead, s.level)[..., :k]
+
+    def figure(i: int, before: slice) -> Figure:
+        after = slice(i * s.forecast, i * s.forecast + steps)
+        times = rows.axis[before]
+        later = times_ahead(times, steps)
+        parts = [part[before] for part in past], ends[:, after]
+        one = [slice(0, len(times))]
+        shown = display.ForecastDisplay(times, *parts[0], later, parts[1], [*names], s.level, one)
 
         def plot(panels) -> None:
-            draw(panels, before, after, np.arange(before.start - before.stop + 1, 1))
-            for axes, name in zip(panels, names, strict=False):
-                axes.set_ylabel(name)
-            panels[0].legend(frameon=False, fontsize=8)
-            panels[-1].set_xlabel("rows after the last")
-            panels[-1].xaxis.get_major_locator().set_params(integer=True)
+            shown.plot(panels[:k], label=label)
+            if below is not None:
+                below(panels[k], np.r_[times, later], before, after)
+            panels[-1].set_xlabel(rows.labels[1] or "row")
 
-        count = len(names) + more
-        return Figure.stacked(
-            f"forecast-{i}", f"{rows.which(i)}{caption}{drawn_of(steps)}", plot, count
-        )
+        text = f"{rows.which(i, longest)}{caption}{more}"
+        return Figure.stacked(f"{file}-{i}", text, plot, k + (below is not None), each=2.1)
 
-    return [figure(i) for i in range(min(DRAWN, len(rows.lengths)))]
-
-
-def over_time(
-    name: str, caption: str, shown: Any, time: str | None, count: int, each=1.9
-) -> Figure:
-    """A display of `count` panels, over times by their name."""
-
-    def plot(panels) -> None:
-        shown.plot(panels)
-        panels[-1].set_xlabel(time or "row")
-
-    return Figure.stacked(name, caption, plot, count, each)
+    return [figure(i, last(part, longest)) for i, part in enumerate(rows.slices[:DRAWN])]
 
 
 def files(name: str, a: Any) -> dict[str, Any]:

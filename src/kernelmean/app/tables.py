@@ -19,13 +19,14 @@ import pandas as pd
 from ..core.rows import Rows, parquet_files
 from .errors import UserError, did_you_mean
 
-SEPARATORS = ((";", "';'", "semicolons"), ("\t", "$'\\t'", "tabs"), (",", "','", "commas"))
+SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of these
 COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
 MARKED = r"\s*[-+]?[$€£¥]?\s*[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
 DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
+MARKS = 3  # different words for a missing value
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
 
 
@@ -140,7 +141,7 @@ def read_blocks(
             done += len(frame)
             yield Table(where, frame.set_axis(header, axis=1).set_axis(numbers), twice)
         if not done:
-            raise UserError(f"{path} has 0 rows or 0 columns; nothing to use")
+            raise UserError(f"{path} has 0 rows or 0 columns; a CSV or Parquet file is needed")
     except OSError as err:
         raise UserError(f"cannot read {path}: {err.strerror or err}") from err
 
@@ -194,6 +195,8 @@ def _check_file(path: Path) -> None:
     if not path.exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise UserError(f"there is no file {path}{did_you_mean(path.name, near)}")
+    if not path.is_file():
+        raise UserError(f"{path} can be read only once, and that will not do; save it as a file")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty")
 
@@ -257,7 +260,10 @@ def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -
     if hint:
         raise UserError(f"{path} has a single column{hint}")
     if not isinstance(frame.index, pd.RangeIndex):  # pandas makes surplus fields an index
-        raise UserError(f"{path} has rows with more fields than the {len(header)} of its header")
+        raise UserError(
+            f"{path} has rows with more fields than the {len(header)} of its header, which begins "
+            f"{header[0]!r}; names of columns are needed there, one for each field"
+        )
     return frame.set_axis(header, axis=1)
 
 
@@ -267,8 +273,9 @@ def _other_sep(path: Path, sep: str) -> str:
         return ""
     with path.open(encoding="utf-8", errors="replace") as file:
         first = file.readline()
-    for other, typed, word in SEPARATORS:
+    for other, word in SEPARATORS.items():
         if other != sep and other in first:
+            typed = "$'\\t'" if other == "\t" else f"'{other}'"
             return f"; its header is written with {word}: add --sep {typed}"
     return ""
 
@@ -347,9 +354,9 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
         return "; if its dots set thousands apart, take them out and add --decimal ','"
     if texts.str.fullmatch(MARKED).all():
         return "; take currency signs, percent signs and commas out of its numbers"
-    if len(odd) <= 0.5 * len(present) and odd.nunique() == 1:
+    if len(odd) <= 0.5 * len(present) and odd.nunique() <= MARKS:
         return f" ({len(odd)} such rows); leave the field empty where a value is missing"
-    return "; write its categories as columns of 0 and 1, or leave the column out"
+    return "; write its categories as columns of 0 and 1 (C() in a formula of iv), or leave it out"
 
 
 def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.DataFrame:

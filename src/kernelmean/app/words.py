@@ -97,14 +97,15 @@ def minus(text: str) -> str:
 def numbers(values: Iterable[float], digits: int = 3) -> list[str]:
     """Several numbers with as many decimals as their spread calls for, so that they align.
 
-    >>> numbers([8.1, 8.25, 7.9]), numbers([-0.001, 5.0])
-    (['8.100', '8.250', '7.900'], ['0.00', '5.00'])
+    >>> numbers([8.1, 8.25, 7.9]), numbers([-0.001, 5.0]), numbers([2e-6, 3e-6])
+    (['8.100', '8.250', '7.900'], ['0.00', '5.00'], ['2.000 × 10⁻⁶', '3.000 × 10⁻⁶'])
     """
     values = [float(v) for v in values]
     finite = [v for v in values if math.isfinite(v)]
-    spread = (max(finite) - min(finite)) or abs(finite[0]) or 1.0
+    largest = max(map(abs, finite))
+    spread = (max(finite) - min(finite)) or largest or 1.0
     decimals = digits - 1 - math.floor(math.log10(spread))
-    if decimals > 8 or spread >= 1e9:
+    if decimals > 8 or spread >= 1e9 or 0 < largest < 1e-3:
         return [number(v, digits + 1) for v in values]
     return [minus(f"{v:z,.{max(0, decimals)}f}") for v in values]
 
@@ -179,13 +180,6 @@ def distinct(table: Any, first: Any) -> Any:
     """The rows of a table, or numbers of a series, that differ; of the same ones `first` stays."""
     order = sorted(table.index, key=lambda label: label != first)
     return table.loc[table.index.isin(table.loc[order].drop_duplicates().index)]
-
-
-def mean_and_interval(table: Any, name: str) -> list[list[str]]:
-    """Two columns of texts from `name_mean`, `name_lower` and `name_upper`."""
-    ends = [f"{name}_mean", f"{name}_lower", f"{name}_upper"]
-    rows = cells(table[ends].to_numpy())
-    return [list(rows[:, 0]), [f"{low} to {high}" for low, high in rows[:, 1:]]]
 
 
 def reading(source: str, columns: Sequence[str]) -> str:

@@ -7,7 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..core.arrays import to_numpy
+from ..core.labels import Labels, pandas
 from .style import legend_above, literal, time_axis
+
+HALF = 0.5  # level of the inner band of a fan
 
 
 class Display:
@@ -98,3 +102,30 @@ def as_times(times, n: int) -> np.ndarray:
     if times.shape != (n,):
         raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
     return times
+
+
+def fan(found: Any, level: float) -> np.ndarray:
+    """Ends of two intervals around the means of rows to come, (5, rows, d)."""
+    (low, high), (inner_low, inner_high) = (found.interval(width) for width in (level, HALF))
+    return np.stack([*map(to_numpy, (low, inner_low, found.mean(), inner_high, high))])
+
+
+def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
+    """The dates or numbers that follow: by the calendar where it is kept, else equally far apart.
+
+    Weeks of days without a weekend go on without them, whatever holidays there were. A single date
+    says nothing of the next.
+    """
+    if times.dtype.kind == "M" and len(times) == 1:
+        return np.full(steps, np.datetime64("NaT"), times.dtype)
+    if times.dtype.kind == "M":
+        regular = Labels(None, pandas().DatetimeIndex(times)).ahead(steps).index
+        if regular is not None:
+            return regular.to_numpy()
+        days = times.astype("datetime64[D]")
+        week = days[-1] - days[0] >= np.timedelta64(7, "D")
+        if week and np.is_busday(days).all() and np.median(np.diff(days).astype(int)) == 1:
+            return np.busday_offset(days[-1], np.arange(1, steps + 1)).astype(times.dtype)
+    gaps = np.sort(np.diff(times))
+    gap = gaps[len(gaps) // 2] if len(gaps) else 1
+    return times[-1] + gap * np.arange(1, steps + 1)

@@ -24,7 +24,7 @@ NUMBERS = 15  # singular values or correlations in a picture
 COLUMNS = 4  # of the observations above the probabilities; more are left out
 TAILS = (0.002, 0.998)  # quantiles of the observations between which densities are drawn
 MARGIN = 0.1  # of that range, on either side
-BINS = 60
+BINS = 60  # of a histogram, at most
 
 
 @dataclass
@@ -314,7 +314,8 @@ class EmissionDisplay(Display):
 
     def _draw(self, ax) -> None:
         if self.observed is not None:
-            bins = np.linspace(self.grid[0], self.grid[-1], BINS)
+            many = int(min(BINS, 2 * len(self.observed) ** 0.5))
+            bins = np.linspace(self.grid[0], self.grid[-1], many + 1)
             ax.hist(self.observed, bins, density=True, color=DATA, alpha=0.25, lw=0)
         for k, density in enumerate(self.densities):
             label = f"{in_legend(literal(self.labels[k]))} ({100 * self.shares[k]:.0f}%)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,12 +13,11 @@ from ..core.checks import as_points, check_column, check_count, check_level
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
-from ..statespace.results import StateForecast, latent_names
-from .base import Display, PanelDisplay, TimePanels, as_times, panels
+from ..statespace.results import latent_names
+from .base import Display, PanelDisplay, TimePanels, as_times, fan, panels, times_ahead
 from .regimes import HistoryDisplay, densities_along
 from .style import CURVE, DATA, PLAIN, literal, shade
 
-HALF = 0.5  # level of the inner band of a fan
 RANGE = (0.005, 0.995)  # quantiles of the latent law between which laws are drawn
 TAILS = (0.002, 0.998)  # quantiles of the observations
 MARGIN = 0.05  # of that range, on either side
@@ -91,7 +91,7 @@ class ForecastDisplay(TimePanels):
             Of the intervals.
         times : array of shape (n,), optional
             Numbers or dates for the horizontal axis; None counts the rows. What follows goes on
-            by their median distance.
+            by the calendar, or by their median distance.
         lengths : sequence of int, optional
             Rows of each sequence.
         """
@@ -108,7 +108,7 @@ class ForecastDisplay(TimePanels):
             to_numpy(estimator.predict(X, lengths)),
             to_numpy(lower),
             to_numpy(upper),
-            following(times, steps),
+            times_ahead(times, steps),
             fan(estimator.forecast(X, steps, lengths), level)[:, -steps:]
             if steps
             else np.empty((5, 0, d)),
@@ -117,24 +117,29 @@ class ForecastDisplay(TimePanels):
             check_sequences(lengths, n),
         )
 
-    def plot(self, ax=None) -> ForecastDisplay:
+    def plot(self, ax=None, *, label: str = "forecast one row ahead") -> ForecastDisplay:
         """Draw one panel per column; returns self, with `axes_` set.
 
         Parameters
         ----------
         ax : Axes or array of Axes, optional
             As many as there are columns; new ones when left out.
+        label : str
+            What the means are called in the legend.
         """
-        return self._over_time(panels(ax, len(self.names), "one per column"), self._draw)
+        axes = panels(ax, len(self.names), "one per column")
+        return self._over_time(axes, partial(self._draw, label=label))
 
-    def _draw(self, axes, j: int) -> None:
+    def _draw(self, axes, j: int, label: str) -> None:
         band = {"color": CURVE, "alpha": 0.15, "lw": 0, "label": f"{100 * self.level:g}% interval"}
+        dots = {"color": DATA, "ms": 3.5, "mew": 0, "label": "observed"}
         for s in self.sequences:
-            t = self.times[s]
-            dots = {"color": DATA, "ms": 3.5, "mew": 0, "label": "observed"}
-            axes.plot(t, self.series[s, j], ".", **dots)
-            axes.fill_between(t, self.lower[s, j], self.upper[s, j], **band)
-            axes.plot(t, self.mean[s, j], color=CURVE, lw=1.2, label="forecast one row ahead")
+            t, seen, mean = self.times[s], self.series[s, j], self.mean[s, j]
+            if not np.isnan(seen).all():
+                axes.plot(t, seen, ".", **dots)
+            if not np.isnan(mean).all():
+                axes.fill_between(t, self.lower[s, j], self.upper[s, j], **band)
+                axes.plot(t, mean, color=CURVE, lw=1.2, label=label)
         if len(self.ahead_times):
             self._draw_ahead(axes, j)
 
@@ -142,20 +147,8 @@ class ForecastDisplay(TimePanels):
         low, inner_low, mean, inner_high, high = self.ahead[:, :, j]
         for lower, upper in ((low, high), (inner_low, inner_high)):
             axes.fill_between(self.ahead_times, lower, upper, color=PLAIN, alpha=0.18, lw=0)
-        axes.plot(self.ahead_times, mean, color=PLAIN, lw=1.8, label="what comes next")
-
-
-def fan(found: StateForecast, level: float) -> np.ndarray:
-    """Ends of two intervals around the means of rows to come, (5, rows, d)."""
-    (low, high), (inner_low, inner_high) = (found.interval(width) for width in (level, HALF))
-    return np.stack([*map(to_numpy, (low, inner_low, found.mean(), inner_high, high))])
-
-
-def following(times: np.ndarray, steps: int) -> np.ndarray:
-    """Times of the rows after the last, as far apart as rows mostly are."""
-    gaps = np.sort(np.diff(times))
-    gap = gaps[len(gaps) // 2] if len(gaps) else 1
-    return times[-1] + gap * np.arange(1, steps + 1)
+        line = {"color": PLAIN, "lw": 1.8, "marker": "." if len(mean) == 1 else None}
+        axes.plot(self.ahead_times, mean, label="what comes next", **line)
 
 
 # ---------------------------------------------------------------- laws

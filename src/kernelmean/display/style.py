@@ -7,16 +7,22 @@ import numpy as np
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
 TRUTH, GAP = "#222222", "#f3e9d8"
 DRAWN = 2_000  # points in a picture, at most
+LONG = 50  # letters of a name
 ROOT = 0.65
 
 
 def literal(text) -> str:
     r"""A name as matplotlib draws it letter by letter: without formulas between dollar signs.
 
-    >>> print(literal("rev_$k_of_$m"))
-    rev_\$k_of_\$m
+    Of a long one the first letters, or it leaves no room for the picture.
+
+    >>> print(literal("rev_$k_of_$m"), literal(60 * "a")[-3:])
+    rev_\$k_of_\$m aa…
     """
-    return str(text).replace("$", r"\$")
+    from matplotlib import rcParams
+
+    short = str(text) if len(str(text)) <= LONG else f"{str(text)[: LONG - 1]}…"
+    return short.replace("$", r"\$") if rcParams["text.parse_math"] else short
 
 
 def in_legend(name) -> str:
@@ -36,10 +42,13 @@ def shade(axes, grid_x: np.ndarray, grid_y: np.ndarray, density: np.ndarray) -> 
 
 
 def legend_above(axes) -> None:
-    """One entry for each label, however many lines carry it."""
+    """One entry for each label, however many lines carry it; above the power of ten, if any."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(map(literal, labels), handles, strict=True))
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}  # above the panel
+    ticks = axes.yaxis.get_major_formatter()
+    ticks.set_locs(axes.get_yticks())
+    pad = 2.0 if ticks.get_offset() else 0.2
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": pad}
     axes.legend(
         once.values(), once.keys(), frameon=False, fontsize=8, ncols=3, handlelength=1.5, **place
     )

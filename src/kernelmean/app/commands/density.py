@@ -311,7 +311,7 @@ def answers(a: Densities, name: str) -> Grid:
     c = words.cells(part[[f"{name}_{end}" for end in ends]])
     shown = a.x if len(a.x) <= COLUMNS else []
     grid: list[tuple[str, Any]] = [("Row", [str(label) for label in part.index])]
-    grid += [(x, [words.minus(f"{v:.5g}") for v in part[x]]) for x in shown]
+    grid += [(x, [*map(words.given, part[x])]) for x in shown]
     grid += [("Mean", c[:, 0]), ("Median", c[:, 1])]
     grid += [(f"{a.level} interval", [f"{r[2]} to {r[3]}" for r in c])]
     grid += [("Shortest", [f"{r[4]} to {r[5]}" for r in c])]
@@ -404,24 +404,21 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         a.notes,
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
         account(SAY, a.model),
-        [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), _fit(a, source)],
+        [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), fitting(a, source)],
         {**answered("density", asked, a.at, a.table), words.MODEL: a.model.save},
     )
 
 
-def _fit(a: Densities, source: str) -> str:
+def fitting(a: Densities, source: str) -> str:
+    """What to type to fit and draw the same."""
     kernel, widths = a.settings.kernel, a.settings.bandwidth
     options = [] if kernel == "gaussian" else [repr(kernel)]
     if widths is not None:
         options.append(f"bandwidth={widths[0] if len(widths) == 1 else list(widths)}")
-    y = a.y[0] if len(a.y) == 1 else a.y
-    data = f"data[{a.x!r}], data[{y!r}]"
-    return (
-        "import pandas as pd, kernelmean as km\n\n"
-        f"data = {words.reading(source, [*a.y, *a.x])}.dropna()\n"
-        f"model = km.ConditionalDensity({', '.join(options)}).fit({data})\n"
-        f"km.display.DensityMapDisplay.from_estimator(model, {data}, column={a.x[0]!r}).plot()"
-    )
+    data = f"data[{a.x!r}], data[{a.y[0] if len(a.y) == 1 else a.y!r}]"
+    rows = words.reading(source, [*a.y, *a.x])
+    known = {"rows": rows, "options": ", ".join(options), "data": data, "column": repr(a.x[0])}
+    return SAY.content["fitting"].strip().format_map(known)
 
 
 At = Annotated[Path | None, option(SAY, "--at")]
@@ -434,7 +431,7 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     """
     s, known = settings, {"--x": settings.x}
     frame, every = s.numbers(data, {"--y": s.y, **known})
-    rows, asked = (None, None) if at is None else s.asked(at, known)
+    rows, asked = (None, None) if at is None else s.numbers(at, known, first=True)
     with s.stage("Learning the distribution", bars=True):
         a = Densities.of(frame, s, rows, not s.quiet and every is frame, every)
     with s.stage("Asking it"):

@@ -15,7 +15,7 @@ import typer
 from ...core.checks import hushed
 from ...core.progress import Verbose
 from ...core.threads import one_thread
-from ...display import CURVE, PLAIN, SpreadDisplay, TrackDisplay
+from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from .. import series, words
@@ -268,8 +268,7 @@ def answers(a: Tracks) -> Grid:
     for name in a.settings.state:
         columns += series.with_intervals(part, [name], a.settings.level)
         if a.smoothed:
-            smoothed = words.mean_and_interval(part, f"{name}_smoothed")[0]
-            columns += [(f"{name}, smoothed", smoothed)]
+            columns += [(f"{name}, smoothed", words.numbers(part[f"{name}_smoothed_mean"]))]
     flags = ["missing", "collapsed"]
     if part[flags].any(axis=None):
         columns += [("", np.select([part[flag] for flag in flags], flags, ""))]
@@ -313,14 +312,8 @@ def figures(a: Tracks) -> list[Figure]:
 
 def forecast_figures(a: Tracks) -> list[Figure]:
     """The last rows of the first trajectories, then the forecast."""
-    states = a.settings.state
-
-    def draw(panels, before: slice, after: pd.DataFrame, now: np.ndarray) -> None:
-        for axes, name in zip(panels, states, strict=True):
-            series.band(axes, a.table.iloc[before], name, now, CURVE, "filtered")
-            series.band(axes, after, name, after["step"], PLAIN, "forecast")
-
-    return series.forecast_figures(a, a.test, SAY, states, draw)
+    caption, known = SAY("forecast", level=level_words(a.settings.level)), a.answers["filtered"]
+    return series.forecast_figures(a, a.test, caption, a.settings.state, known, label="filtered")
 
 
 # ---------------------------------------------------------------- report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -17,7 +16,7 @@ from ...chains.results import RegimeForecast
 from ...core.minimise import SEARCH_ROWS, mean_and_error
 from ...core.progress import Verbose
 from ...core.rows import Rows as Every
-from ...display import CURVE, PLAIN, EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
+from ...display import EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
@@ -330,12 +329,16 @@ def regimes(a: Regimes) -> list[Figure]:
         a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths, inputs=a.rows.inputs
     )
     above = SAY.content["above"] if whole.names else "The "
-    count, time = len(whole.names) + 1, a.settings.time
 
     def figure(i: int, part: slice) -> Figure:
         caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
         shown = series.part(whole, part, LONGEST)
-        return series.over_time(f"states-{i}", caption, shown, time, count)
+
+        def plot(panels) -> None:
+            shown.plot(panels)
+            panels[-1].set_xlabel(a.settings.time or "row")
+
+        return Figure.stacked(f"states-{i}", caption, plot, len(whole.names) + 1)
 
     return [figure(i, part) for i, part in enumerate(a.rows.slices[:DRAWN])]
 
@@ -365,25 +368,17 @@ def history(a: Regimes) -> list[Figure]:
 
 def forecast_figures(a: Regimes) -> list[Figure]:
     """The last rows of the first sequences, then the forecast, above the states."""
-    shown = a.settings.columns[:COLUMNS]
-
-    def draw(panels: Sequence[Any], before: slice, after: pd.DataFrame, now: np.ndarray) -> None:
-        for axes, name in zip(panels, shown, strict=False):
-            seen = a.rows.frame[name].iloc[before]
-            axes.plot(now, seen, color=CURVE, lw=1.2, marker=".", label="observed")
-            series.band(axes, after, name, after["step"], PLAIN, "forecast")
-        _draw_states(panels[-1], a, before, now, after)
-
-    return series.forecast_figures(a, a.rows, SAY, shown, draw, more=1)
-
-
-def _draw_states(axes, a: Regimes, before: slice, now: np.ndarray, after: pd.DataFrame) -> None:
     named = [f"state {k}" for k in range(a.n_states)]
-    ahead = after[[f"probability_{k}" for k in range(a.n_states)]].to_numpy()
-    times, shares = np.r_[now, after["step"]], np.vstack([a.filtered[before], ahead])
-    nothing = np.empty((len(times), 0))
-    RegimeDisplay(times, shares, nothing, [], named, [slice(0, len(times))]).plot(axes)
-    axes.axvline(0.5, color="white", lw=1.5)
+
+    def states(axes: Any, times: np.ndarray, before: slice, after: slice) -> None:
+        assert a.ahead is not None
+        shares = np.vstack([a.filtered[before], a.ahead.states[after]])
+        nothing, all_ = np.empty((len(times), 0)), [slice(0, len(times))]
+        RegimeDisplay(times, shares, nothing, [], named, all_).plot(axes)
+
+    caption = SAY("forecast", level=words.level_words(a.settings.level))
+    names, known = a.settings.columns[:COLUMNS], {"series": a.rows.frame.to_numpy()}
+    return series.forecast_figures(a, a.rows, caption, names, known, below=states)
 
 
 # ---------------------------------------------------------------- report

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from ...core.interval import Interval
-from ...core.moments import block_rows, how_often, row_blocks
+from ...core.moments import block_rows, evenly, how_often, row_blocks
 from ...core.rows import Rows as Every
-from ...display import CURVE, DATA, StructuralCurveDisplay
+from ...display import CURVE, DATA, DRAWN, StructuralCurveDisplay
 from ...instruments import inference
 from ...instruments.columns import CATEGORY, LINEAR, OTHERS
 from ...instruments.formula import Design, names_of, read_formula
@@ -33,7 +33,6 @@ SMALLEST = 20  # rows
 LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
 DRAWN_ALONG = 4  # pictures of an effect
-DRAWN = 2_000  # points in a figure, at most
 PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
 LOW, HIGH = "prediction_lower", "prediction_upper"
 
@@ -85,30 +84,18 @@ class Settings(Shared):
         return self.split == "samples"
 
     @property
-    def centred(self) -> bool:
-        """Whether the outcome's mean is taken away: the model has no intercept of its own."""
-        share = kind_of(self.split) == "share"
-        return self.trend is None or (self.trend == "auto" and share and not self.straight)
-
-    @property
-    def straight(self) -> bool:
-        """Whether some columns have no kernel, and stand beside an intercept."""
-        return (
-            isinstance(self.kernel, dict) and {LINEAR, CATEGORY} & {*self.kernel.values()} != set()
-        )
-
-    @property
     def searched(self) -> bool:
         """Whether lengthscales are searched."""
         return kind_of(self.split) != "share" if self.tune is None else self.tune
 
     def model(self) -> KernelIV:
-        """The estimator, not fitted."""
+        """The estimator, not fitted; without an intercept only where none is asked for."""
+        share = kind_of(self.split) == "share"
         return KernelIV(
             self.kernel,
             "gaussian" if isinstance(self.kernel, dict) else self.kernel,
             split=self.split,
-            trend=self.trend,
+            trend=0 if share and self.trend == "auto" else self.trend,
             tune_lengthscale="auto" if self.tune is None else self.tune,
             random_state=self.seed,
         )
@@ -125,8 +112,7 @@ class Settings(Shared):
 
     def rows(self, data: Path) -> Rows:
         """The rows of a file that are used."""
-        self.refuse({"--trend": self.trend is None and self.straight})
-        self.refuse_blocks(self.split != "loo" or self.centred)
+        self.refuse_blocks(self.split != "loo")
         if self.formula is None:
             columns = self.columns()
             if self.gaps:
@@ -244,13 +230,9 @@ class Analysis:
     data : Rows
     settings : Settings
     model : KernelIV
-        Fitted to y − `centre`.
     plain : array of shape (width,), or None
-        Coefficients of kernel ridge regression in the same coordinates, of y − `centre`; None
-        where no row has both regressors and outcome.
-    centre : float
-        The mean of y where the model has no intercept, so that ridge pulls towards the average;
-        otherwise 0.
+        Coefficients of kernel ridge regression in the same coordinates; None where no row has both
+        regressors and outcome.
     notes : list of str
         Numerical trouble on the way.
     """
@@ -259,7 +241,6 @@ class Analysis:
     settings: Settings
     model: KernelIV
     plain: np.ndarray | None
-    centre: float
     notes: list[str]
 
     @classmethod
@@ -269,11 +250,10 @@ class Analysis:
         check_enough(len(frame), SMALLEST, "complete rows")
         check_varying(frame)
         y, X, Z, C = parts(data.all, columns)
-        centre = float(y.mean()) if settings.centred else 0.0
         with noted() as said:
-            model = settings.model().fit(X, y - centre if centre else y, Z, C)
+            model = settings.model().fit(X, y, Z, C)
         model.design_ = data.design
-        return cls(data, settings, model, _ridge(model, frame, columns, centre), centre, said)
+        return cls(data, settings, model, _ridge(model, frame, columns), said)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -311,7 +291,7 @@ class Analysis:
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
         if self.plain is not None:
             h[PLAIN] = rows @ self.plain
-        return pd.DataFrame(h) + self.centre
+        return pd.DataFrame(h)
 
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
@@ -352,16 +332,15 @@ class Analysis:
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
-        x, y = self.frame[column], self.frame[self.columns.y]
         grid = self.grid(column)
-        curve, keep = self.partial(column, grid), sample(len(x))
+        curve = self.partial(column, grid)
         return StructuralCurveDisplay(
             grid,
             curve[PREDICTION].to_numpy(),
             None if self.plain is None else curve[PLAIN].to_numpy(),
             curve[[LOW, HIGH]].to_numpy(),
-            x.to_numpy()[keep],
-            y.to_numpy()[keep],
+            self.frame[column].to_numpy(),
+            self.frame[self.columns.y].to_numpy(),
             column,
             self.columns.y,
             self.level,
@@ -413,18 +392,13 @@ def parts(frame: Any, columns: Columns) -> tuple[Any, Any, Any, Any]:
     return frame[columns.y], frame[columns.x], frame[columns.z], C
 
 
-def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Columns, centre: float) -> Any:
+def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Columns) -> Any:
     """Coefficients of plain kernel ridge, where there are complete rows."""
     known = frame.dropna()
     if len(known) < SMALLEST:
         return None
     points, y = known[columns.regressors].to_numpy(), known[columns.y].to_numpy()
-    return inference.ridge_coefficients(model.basis_x_, points, y - centre)
-
-
-def sample(n: int) -> np.ndarray:
-    """Row numbers for a figure: a figure of a million points is a large grey spot."""
-    return np.random.default_rng(0).permutation(n)[:DRAWN]
+    return inference.ridge_coefficients(model.basis_x_, points, y)
 
 
 # ---------------------------------------------------------------- the first stage
@@ -456,7 +430,7 @@ class FirstStage:
 
     @classmethod
     def of(cls, x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> FirstStage:
-        """Measure, on a sample of the rows where there are very many.
+        """Measure, on some of the rows where there are very many.
 
         Parameters
         ----------
@@ -465,9 +439,8 @@ class FirstStage:
         C : array of shape (n, d_c)
             With no columns where there is no exogenous column.
         """
-        if len(x) > MEASURED:
-            rows = np.random.default_rng(0).choice(len(x), MEASURED, replace=False)
-            x, Z, C = x[rows], Z[rows], C[rows]
+        rows = evenly(len(x), MEASURED)
+        x, Z, C = x[rows], Z[rows], C[rows]
         r2, fitted = _left_out(np.hstack([Z, C]), x)
         r2_exogenous = _left_out(C, x)[0] if C.shape[1] else 0.0
         return cls(x, fitted, r2, r2_exogenous, _f_statistic(x, Z, C))
@@ -658,7 +631,7 @@ def effect_figure(a: Analysis, column: str, ends: tuple[float, float], along: st
 def first_stage_figure(a: Analysis, column: str) -> Figure:
     """The regressor against its single instrument, or against what the instruments predict."""
     stage = a.first_stages[column]
-    keep = sample(len(stage.x))
+    some = evenly(len(stage.x), DRAWN)  # of a million points is a large grey spot
     known = a.frame.dropna(subset=a.columns.x)
     alone = len(a.columns.z) == 1 and not a.columns.c and len(stage.x) == len(known)
     across = known[a.columns.z[0]].to_numpy() if alone else stage.fitted
@@ -666,7 +639,7 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
     labels = (a.columns.z[0], column) if alone else (f"{column}, predicted", f"{column}, observed")
 
     def plot(axes: Any) -> None:
-        axes.plot(across[keep], stage.x[keep], ".", color=DATA, ms=3, alpha=0.5)
+        axes.plot(across[some], stage.x[some], ".", color=DATA, ms=3, alpha=0.5)
         axes.plot(across[order], stage.fitted[order], color=CURVE, lw=2)
         axes.set(xlabel=labels[0], ylabel=labels[1])
 
@@ -722,13 +695,10 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
 
 
 def _snippet(a: Analysis) -> str:
-    columns, design, mean = a.columns.regressors, a.data.design, ""
+    columns, design = a.columns.regressors, a.data.design
     if design is not None:
         columns = names_of(design.formula)["regressors"]
-    if a.settings.centred:
-        plus = "-" if a.centre < 0 else "+"
-        mean = f" {plus} {abs(a.centre)!r}  # the mean of {a.columns.y!r}, taken away before"
-    return SAY.code("code", rows=words.some_rows(columns), mean=mean, level=a.level)
+    return SAY.code("code", rows=words.some_rows(columns), level=a.level)
 
 
 At = Annotated[Path | None, option(SAY, "--at")]

@@ -273,7 +273,7 @@ def run(settings: Settings, pairs: Data, at: At, prior: Prior = None) -> Report:
     """
     s, wanted, seen = settings, {"--latent": settings.latent}, {"--observed": settings.observed}
     frame, every = s.numbers(pairs, {**wanted, **seen})
-    rows, asked = s.asked(at, seen)
+    rows, asked = s.numbers(at, seen, first=True)
     samples = None if prior is None else s.numbers(prior, wanted)[0]
     with s.stage("Learning from the pairs, and conditioning", bars=every is not frame):
         a = Posteriors.of(s, frame, rows, samples, every)

@@ -13,9 +13,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from ...core.progress import Verbose
-from ...core.sequences import check_sequences
-from ...display import ForecastDisplay, ObservationDisplay, TraceDisplay, TransitionDisplay
-from ...display.states import fan, following
+from ...display import ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from ...statespace.results import LatentResult, StateForecast
@@ -23,7 +21,7 @@ from .. import series, words
 from ..command import Command, Data, option
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
-from ..series import COLUMNS, DRAWN, Rows, covered, rmse, straight
+from ..series import COLUMNS, Rows, covered, rmse, straight
 from ..words import names, number, percent
 
 SAY = words.Texts("ssm")
@@ -249,10 +247,7 @@ def expected(
 ) -> np.ndarray:
     """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...), where y has no backbone."""
     assert model.backbone_ is None
-    probabilities = model.filter(X, lengths).probabilities @ model.transmat_
-    prior = np.vstack([model.startprob_, probabilities[:-1]])
-    prior[[s.start for s in check_sequences(lengths, len(prior))]] = model.startprob_
-    return prior @ model.emissions_.expectation(function)
+    return model.chain_.predicted(model.rows(X, lengths)) @ model.emissions_.expectation(function)
 
 
 # ---------------------------------------------------------------- rows held out
@@ -361,29 +356,13 @@ def forecast(a: Forecasts) -> Grid:
 
 def drawn(a: Forecasts) -> list[Figure]:
     """The first sequences with their forecasts."""
-    return [_drawn(a, i) for i in range(min(DRAWN, len(a.rows.lengths)))]
-
-
-def _drawn(a: Forecasts, i: int) -> Figure:
-    s, rows, kept = a.settings, series.last(a.rows.slices[i], LONGEST), slice(0, COLUMNS)
-    times, steps = a.rows.axis[rows], min(s.forecast, series.AFTER)
-    ahead = slice(i * s.forecast, i * s.forecast + steps)
-    shown = ForecastDisplay(
-        times,
-        a.rows.frame.to_numpy()[rows, kept],
-        *(part[rows, kept] for part in (a.mean, a.lower, a.upper)),
-        following(times, steps),
-        np.empty((5, 0, len(s.names)))
-        if a.ahead is None
-        else fan(a.ahead, s.level)[:, ahead, kept],
-        s.names[kept],
-        s.level,
-        [slice(0, len(times))],
-    )
-    after = f" {SAY('after')}{series.drawn_of(s.forecast)}" if steps else ""
-    level = words.level_words(s.level)
-    caption = SAY("series", which=a.rows.which(i, LONGEST), level=level, after=after)
-    return series.over_time(f"series-{i}", caption, shown, s.time, len(shown.names), each=2.1)
+    s = a.settings
+    after = " " + SAY("after") if s.forecast else ""
+    caption = SAY("series", level=words.level_words(s.level), after=after)
+    known = {"series": a.rows.frame.to_numpy()}
+    known |= {"mean": a.mean, "lower": a.lower, "upper": a.upper}
+    how: dict[str, Any] = {"file": "series", "longest": LONGEST, "label": "forecast one row ahead"}
+    return series.forecast_figures(a, a.rows, caption, s.names[:COLUMNS], known, **how)
 
 
 def laws(model: KernelStateSpace, columns: Any) -> Figure:

@@ -1,0 +1,58 @@
+"""Dates as people write them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+DIGITS = {8: "%Y%m%d", 6: "%Y%m"}  # dates that are written as whole numbers
+FORMS = {r"\d{4}-W\d\d": "%G-W%V-%u", r"[A-Za-z]{3}-\d\d": "%b-%y"}  # what pandas misreads
+QUARTER = r"^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
+DOTTED = r"\d{1,2}\.\d{1,2}\.\d{4}"
+NUMBERS = r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}"  # in either order of day and month
+
+
+def read_dates(column: pd.Series) -> pd.Series:
+    """Numbers as they are, dates from text, NaT where there is none; of time zones, that of UTC.
+
+    1.2.2024 is in February; 1/2/2024 is, where rows are then further apart by the same; 20240201
+    and 202402 are dates too, where all of a column may be.
+    """
+    if pd.api.types.is_numeric_dtype(column):
+        return _of_digits(column)
+    text = column.astype(str)
+    if text.str.match(QUARTER).all():
+        quarters = pd.PeriodIndex(text.str.replace(QUARTER, r"\2\3Q\1\4", regex=True), freq="Q")
+        return pd.Series(quarters.to_timestamp(), column.index)
+    for pattern, form in FORMS.items():
+        if text.str.fullmatch(pattern).all():
+            return pd.to_datetime(text + "-1" * form.endswith("u"), format=form, errors="coerce")
+    if text.str.match(DOTTED).any():
+        return _read(text, day_first=True)
+    found = _read(text)
+    if text.str.match(NUMBERS).any():
+        return min(found, _read(text, day_first=True), key=_unevenness)
+    return found
+
+
+def _of_digits(column: pd.Series) -> pd.Series:
+    """Whole numbers of eight or six digits as dates, where every one is such a date."""
+    known = column.dropna()
+    digits = {len(f"{v:.0f}") for v in known} if (known % 1 == 0).all() else set()
+    form = DIGITS.get(digits.pop()) if len(digits) == 1 else None
+    if form is None:
+        return column
+    dates = pd.to_datetime(known.map("{:.0f}".format), format=form, errors="coerce")
+    plausible = dates.notna().all() and dates.dt.year.between(1700, 2200).all()
+    return dates.reindex(column.index) if plausible else column
+
+
+def _read(text: pd.Series, day_first: bool = False) -> pd.Series:
+    read = pd.to_datetime(text, errors="coerce", format="mixed", dayfirst=day_first, utc=True)
+    return read.dt.tz_localize(None)
+
+
+def _unevenness(times: pd.Series) -> float:
+    """How much the distances of rows differ."""
+    gaps = np.diff(times.dropna().to_numpy()).astype(float)
+    return float(gaps.std()) if len(gaps) else 0.0
