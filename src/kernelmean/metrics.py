@@ -1,7 +1,5 @@
 """Errors of quantiles, of hidden Markov models and of volatility forecasts."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

@@ -4,8 +4,6 @@ All have `fit(X, Y)`, `pdf(Y, X, paired=None)`, `score_samples(X, Y)` and `score
 `ConditionalDensity`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

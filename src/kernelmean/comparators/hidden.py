@@ -3,8 +3,6 @@
 Both models have `fit(X, lengths=None)`, `density`, `filter` and `predict`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

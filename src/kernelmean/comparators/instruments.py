@@ -3,8 +3,6 @@
 All have `fit(X, y, Z, C=None)` and `predict(X, C=None)`, with arguments as in `KernelIV`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernel conditional density estimation, with its bandwidths by leave-one-out."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize

@@ -1,7 +1,5 @@
 """Least-squares conditional density estimation."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import softmax
 from sklearn.preprocessing import StandardScaler

@@ -1,7 +1,5 @@
 """Mixture density networks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Nothing here imports PyTorch before it is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """The conditional density operator: a density from the embedding, by a reference measure."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import ndtr

@@ -3,11 +3,9 @@
 The regressions have `fit(X)` and `predict(X)`, which forecasts every row from those before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.signal import lfilter
@@ -230,7 +228,7 @@ class Garch(BaseEstimator):
     def __init__(self, mean="constant"):
         self.mean = mean
 
-    def fit(self, r) -> Garch:
+    def fit(self, r) -> Self:
         """Estimate from returns of shape (n,), in the order of time."""
         arch = require("arch", "Garch", APP)
         check_choice(self.mean, "mean", ["constant", "zero"])

@@ -1,7 +1,5 @@
 """Arrays of any library behind one door: which namespace, conversions, weights, distances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

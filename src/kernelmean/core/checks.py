@@ -1,7 +1,5 @@
 """The public door: every array and number a user hands in is checked here, and nowhere else."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,12 +1,10 @@
 """Rows that Dask holds: blocks are worked on where they are, and small matrices come here."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from operator import getitem
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import dask
@@ -46,7 +44,7 @@ class DaskRows(Rows):
         self.sizes = tuple(sizes[i] for i in self.filled)
 
     @classmethod
-    def aligned(cls, **tables) -> DaskRows:
+    def aligned(cls, **tables) -> Self:
         """From arrays and tables of Dask (others may join them), all in the blocks of the first.
 
         Several tables can be aligned when their rows are counted. Where they are not, that takes

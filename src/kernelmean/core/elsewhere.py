@@ -1,7 +1,5 @@
 """The door for rows that are elsewhere: tables made one, and answers given block by block."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from functools import wraps

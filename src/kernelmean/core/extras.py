@@ -1,7 +1,5 @@
 """Packages that are needed by some, and asked for when they are."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,9 +1,7 @@
 """The two ends of an interval."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from .checks import Array
 
@@ -15,7 +13,7 @@ class Interval(NamedTuple):
     upper: Array
 
     @classmethod
-    def between(cls, ends: Array) -> Interval:
+    def between(cls, ends: Array) -> Self:
         """Of both, which lie along the last axis but one, (..., 2, d)."""
         return cls(ends[..., 0, :], ends[..., 1, :])
 

@@ -1,7 +1,5 @@
 """Searches on a line and in a box: a regulariser on the log scale, lengthscales by descent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Modules that moved: their old paths work for one version, with a `FutureWarning`."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

@@ -4,8 +4,6 @@ An estimator declares `ALLOWED = {"rule": choice("importance", "squared"), "reg"
 and calls `check_parameters(self)` where `fit` begins.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Progress of long work: a bar, plain lines, a callback, or silence."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from importlib.util import find_spec

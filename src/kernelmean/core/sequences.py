@@ -1,7 +1,5 @@
 """Rows of sequences: their lengths, neighbours within one, statistics spread over rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

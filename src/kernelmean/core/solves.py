@@ -4,9 +4,8 @@ Every regulariser is per sample: `second` below is a *mean* over rows, ΦᵀΦ/n
 (ΦᵀΦ/n + λI)⁻¹ (MATH §0).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -152,7 +151,7 @@ class EigenGrid(Saveable):
     vectors: Array
 
     @classmethod
-    def of(cls, second) -> EigenGrid:
+    def of(cls, second) -> Self:
         return cls(*eigh(second))
 
     def shrink(self, reg) -> Array:

@@ -1,7 +1,5 @@
 """Rows that Spark holds: partitions are worked on where they are, and small matrices come here."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where the time of a fit goes: seconds by stage on the estimator, lines on stderr if asked for."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -1,11 +1,9 @@
 """A fitted model in words and numbers: text on a terminal, a table in a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,17 +19,17 @@ class Line:
     text: str
 
     @classmethod
-    def of(cls, name: str, value: float, note: str = "") -> Line:
+    def of(cls, name: str, value: float, note: str = "") -> Self:
         """A number to four digits, and a word on it."""
         return cls(name, value, f"{value:.4g}{note}")
 
     @classmethod
-    def chosen(cls, name: str, value: float, given: Any) -> Line:
+    def chosen(cls, name: str, value: float, given: Any) -> Self:
         """A parameter, and whether it was given or chosen by the fit."""
         return cls.of(name, value, " (chosen)" if given is None else " (given)")
 
     @classmethod
-    def listed(cls, name: str, names: Sequence[str]) -> Line:
+    def listed(cls, name: str, names: Sequence[str]) -> Self:
         """Names, one after the other."""
         text = ", ".join(names) or "none"
         return cls(name, text, text)
@@ -68,7 +66,7 @@ class Summary(str):
     heading: str
     blocks: list[Block]
 
-    def __new__(cls, title: str, blocks: Sequence[Block]) -> Summary:
+    def __new__(cls, title: str, blocks: Sequence[Block]) -> Self:
         """From a title and blocks of lines."""
         width = max(len(line.name) for block in blocks for line in block.lines)
         rows = [title, "=" * len(title)]

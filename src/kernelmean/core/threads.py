@@ -6,8 +6,6 @@ settings most of its time is waiting. Work that passes the door of an estimator 
 BLAS at one thread, and what is independent in it runs side by side.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

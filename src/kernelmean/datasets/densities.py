@@ -1,7 +1,5 @@
 """Conditional distributions with a known density: the models of Spiteri (2023), section 2.4."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature

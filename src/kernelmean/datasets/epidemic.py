@@ -1,7 +1,5 @@
 """An outbreak of influenza, and a simulator of outbreaks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Instrumental-variable problems whose structural function is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Real tables: with instruments, and of an outcome given other columns."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,12 +1,10 @@
 """Gaussian kernels for densities: one that leans as the data do, one of order four."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtr
@@ -63,7 +61,7 @@ class CorrelatedGaussian(Gaussian):
         object.__setattr__(self, "correlation", tuple(map(tuple, R.tolist())))
 
     @classmethod
-    def of(cls, X: np.ndarray, lengthscale) -> CorrelatedGaussian:
+    def of(cls, X: np.ndarray, lengthscale) -> Self:
         """With the correlations of the columns of X, none of which may be constant."""
         R = correlations(len(X) * np.corrcoef(X.T), len(X))
         return cls(lengthscale, correlation=(R + R.T) / 2)

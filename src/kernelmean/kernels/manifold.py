@@ -1,7 +1,5 @@
 """Kernels on angles and on rotations, whose preimages are angles and rotations again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

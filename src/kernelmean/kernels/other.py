@@ -1,7 +1,5 @@
 """Kernels that are not radial: linear, delta, precomputed, and other people's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

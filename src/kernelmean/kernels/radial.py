@@ -1,7 +1,5 @@
 """Radial kernels, with the median heuristic and their density normalisers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
