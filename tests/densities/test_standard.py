@@ -13,7 +13,7 @@ from kernelmean.densities.location import Location, Weights
 from kernelmean.densities.standard import Standard, log_sizes
 from kernelmean.embedding.move import Move
 from kernelmean.features.landmarks import Nystroem
-from kernelmean.regression.lengthscales import stage1_loss
+from kernelmean.regression.lengthscales import evidence_loss
 
 
 def fan(n, seed):
@@ -170,11 +170,11 @@ class TestWeights:
             rng.uniform(0, 2, 12),
         )
         w /= w.mean()
-        _, on_Theta, on_reg = stage1_loss(Theta, Y, 0.1, True, w)
+        _, on_Theta, on_reg = evidence_loss(Theta, Y, 0.1, w)
         step = 1e-6 * rng.standard_normal((12, 3))
-        up, down = (stage1_loss(Theta + e, Y, 0.1, True, w)[0] for e in (step, -step))
+        up, down = (evidence_loss(Theta + e, Y, 0.1, w)[0] for e in (step, -step))
         assert_allclose((up - down) / 2, (on_Theta * step).sum(), rtol=1e-5)
-        up, down = (stage1_loss(Theta, Y, 0.1 + e, True, w)[0] for e in (1e-6, -1e-6))
+        up, down = (evidence_loss(Theta, Y, 0.1 + e, w)[0] for e in (1e-6, -1e-6))
         assert_allclose((up - down) / 2e-6, on_reg, rtol=1e-5)
 
     def test_the_mean_is_nearer_where_noise_is_small(self, model):

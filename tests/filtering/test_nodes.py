@@ -355,6 +355,26 @@ def test_evidence_is_the_density_of_a_gaussian_process():
     assert_allclose(on_reg, slope / (2 * h), rtol=1e-6)
 
 
+def test_evidence_with_weights_is_that_of_unequal_noise():
+    """Up to what scales do not change: noise of variance σ²/w, and a mean that is not known."""
+    rng = np.random.default_rng(0)
+    Theta, y = rng.standard_normal((20, 3)), rng.standard_normal((20, 1))
+    w = rng.uniform(0.2, 2, 20)
+    w /= w.mean()
+
+    def expected(reg: float) -> float:
+        C = np.diag(1 / w) + Theta @ Theta.T / (20 * reg)
+        inverse = np.linalg.inv(C)
+        middle = (inverse.sum(axis=0) @ y).item() / inverse.sum()
+        square = ((y - middle).T @ inverse @ (y - middle)).item()
+        volume = np.linalg.slogdet(C)[1] + np.log(inverse.sum())
+        return 0.5 * np.log(square) + volume / 40
+
+    for reg in (0.3, 0.01):
+        by = evidence_loss(Theta, y, reg, w)[0] - evidence_loss(Theta, y, 1.0, w)[0]
+        assert_allclose(by, expected(reg) - expected(1.0), atol=1e-10)
+
+
 def test_nodes_reach_beyond_the_states():
     """A state that leaves its training range is followed, as far as nodes reach."""
     rng = np.random.default_rng(0)

@@ -8,7 +8,6 @@ import numpy as np
 
 from ..core.minimise import mean_and_error
 from ..core.summary import Line
-from ..core.threads import side_by_side
 from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
@@ -37,7 +36,8 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
     centre, scale = np.hstack(columns)
     many = Bend(centre, scale, Y.min(axis=0)[which], Y.max(axis=0)[which])
     left = Location.of(X, many(Y[:, which]), kernel, Nystroem(max_rank=RANK), 1.0).residuals
-    found = np.stack(side_by_side(_log_density, left.T), axis=1) + many.log_steepness(Y[:, which])
+    found = np.stack([_log_density(e) for e in left.T], axis=1)
+    found += many.log_steepness(Y[:, which])
     found = found.reshape(len(Y), Y.shape[1], -1)
     gains = found - found[:, :, :1]  # over a straight scale
     best = np.argmax(gains.mean(axis=0), axis=1)

@@ -169,8 +169,7 @@ class MovedLaws(Saveable, Law):
         return self._of_each(lambda m: m.probability(event))
 
     def density(self, Y) -> Array:
-        Y = self.rows(Y)
-        return self._like(self._density(Y[None], *self._table(Y)))
+        return self._like(np.exp(arrays.to_numpy(self.log_density(Y))))
 
     def log_density(self, Y) -> Array:
         """log of `density`: −∞ where that is zero, and finite where there is a wide law."""
@@ -193,8 +192,7 @@ class MovedLaws(Saveable, Law):
 
     def density_of_pairs(self, Y) -> Array:
         """Density of law b at row b of Y, (m,)."""
-        Y = self.rows(Y)
-        return self._like(self._density(Y, *self._pairs(Y)))
+        return self._like(np.exp(arrays.to_numpy(self.log_density_of_pairs(Y))))
 
     def log_density_of_pairs(self, Y) -> Array:
         """Its logarithm."""
@@ -255,10 +253,6 @@ class MovedLaws(Saveable, Law):
         for j in range(self._d):
             wide = self.wide and self.wide.on(j)
             yield Line(m.marginal(j), None, self._kernel_move.on(j), wide)
-
-    def _density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
-        p = p if self.wide is None else self.wide.mixed(p, e)
-        return p * np.exp(self.move.steepness(Y).sum(axis=-1))
 
     def _log_density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):

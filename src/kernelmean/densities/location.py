@@ -22,14 +22,14 @@ from ..regression.lengthscales import (
     REG_DECADES,
     SCALE_DECADES,
     Scaled,
-    stage1_loss,
+    evidence_loss,
     tie_of,
     tied,
 )
 from ..regression.smoother import Smoother, weighed
 from ..regression.support import Support
 
-STEPS, TOL = 30, 1e-6  # of L-BFGS in a round
+STEPS, TOL = 30, 1e-8  # of L-BFGS in a round; the evidence is flat
 RANK = 100  # landmarks of the search
 TUNED_RANK = 500  # the same afterwards
 START = -3.0  # log10 of λ
@@ -277,9 +277,11 @@ def clearly(gain) -> bool:
 
 
 class LocationSearch:
-    """Scales of the columns of X, the size of the line and λ, by the leave-one-out loss of m.
+    """Scales of the columns of X, the size of the line and λ, by the evidence.
 
-    Those of `start`, a search on other rows, are where it begins; without one, it begins with a
+    It does not take luck with the rows left out for smoothness, as a search of several scales by
+    leave-one-out does. Those of `start`, a search on other rows, are where it begins; without one,
+    it begins with a
     round in which the scales of all columns keep in step. Without `free` there is none. `weights`
     are those of the rows.
     """
@@ -328,14 +330,8 @@ class LocationSearch:
     def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]
         Theta = np.hstack([size * self.line, self.scaled(u[:d])])
-        value, on_Theta, on_reg = self.judged(Theta, reg)
+        value, on_Theta, on_reg = evidence_loss(Theta, self.Y, reg, self.weights)
         price, on_scales = tied(u[:d], self.scaled.pullback(on_Theta[:, d:]), self._tie)
         on_line = size * float((on_Theta[:, :d] * self.line).sum())
         rest = np.log(10) * np.array([on_line, reg * on_reg])
         return value + price, np.append(on_scales, rest)
-
-    def judged(self, Theta, reg: float) -> tuple[float, np.ndarray, float]:
-        """What is minimised, with its gradients with respect to Θ and λ."""
-        value, on_Theta, on_reg = stage1_loss(Theta, self.Y, reg, True, self.weights)
-        value = max(value, 1e-300)
-        return float(np.log(value)), on_Theta / value, on_reg / value

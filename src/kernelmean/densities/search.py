@@ -30,14 +30,14 @@ from ..regression.lengthscales import SCALE_DECADES, Scaled, residuals_left_out,
 from ..regression.pairs import BandwidthScore, Pairs
 from ..regression.smoother import Smoother
 from .laws import MovedLaws
-from .location import DIGITS, RANK, TOL
+from .location import DIGITS, RANK
 
 FINE = 1e-7  # of the trace, in coordinates of Y
 COARSE = 1e-4  # the same, while scales are searched
 MOST = 1000  # coordinates of Y
 DRAFT_RANK = 50  # landmarks of X, on few rows
 ROUNDS = 2  # on few rows; each chooses landmarks and the bandwidth afresh
-STEPS = 20  # of L-BFGS in a round
+STEPS, TOL = 20, 1e-6  # of L-BFGS in a round
 REGS = (-7.0, 2.0)  # of log10 λ
 START = -3.0
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared

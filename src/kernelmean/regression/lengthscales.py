@@ -61,15 +61,11 @@ class Scaled:
         return slope * np.log(10.0)
 
 
-def residuals_left_out(
-    Theta, Psi, reg: float, intercept: bool, weights=None
-) -> tuple[np.ndarray, Callable]:
+def residuals_left_out(Theta, Psi, reg: float, intercept: bool) -> tuple[np.ndarray, Callable]:
     """(ψ_i − F_i)/(1 − h_i), each row predicted by a ridge regression on the others.
 
     F = Θ(ΘᵀΘ/n + λI)⁻¹ΘᵀΨ/n, h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n. With an intercept, which is not
-    penalised, both Θ and Ψ are centred and h_i is larger by 1/n. Weights w_i of squared errors, of
-    mean one, go with an intercept: both are centred by them and multiplied with √w_i, which is in
-    the residuals too, and h_i is larger by w_i/n.
+    penalised, both Θ and Ψ are centred and h_i is larger by 1/n.
 
     Returns
     -------
@@ -78,16 +74,12 @@ def residuals_left_out(
         From the gradient of a loss with respect to `off` to those with respect to Θ and λ.
     """
     n = Theta.shape[0]
-    if weights is not None:
-        root = np.sqrt(weights)[:, None]
-        Theta, Psi = (root * (A - weights @ A / n) for A in (Theta, Psi))
-    elif intercept:
+    if intercept:
         Theta, Psi = Theta - Theta.mean(0), Psi - Psi.mean(0)
-    free = intercept / n if weights is None else weights / n
     N = small_inverse(Theta.T @ Theta / n, reg)
     C = Theta.T @ Psi / n
     NC, TN = N @ C, Theta @ N
-    left = kept(np.einsum("ij,ij->i", TN, Theta) / n + free)[:, None]
+    left = kept(np.einsum("ij,ij->i", TN, Theta) / n + intercept / n)[:, None]
     off = (Psi - Theta @ NC) / left
 
     def pullback(on_off: np.ndarray) -> tuple[np.ndarray, float]:
@@ -100,32 +92,41 @@ def residuals_left_out(
         on_Theta -= TN @ SN
         on_Theta *= 2 / n
         on_Theta += on_fit @ NC.T + Psi @ (N @ on_NC / n).T
-        if weights is not None:
-            on_Theta = root * on_Theta - weights[:, None] * ((root * on_Theta).sum(0) / n)
-        elif intercept:
+        if intercept:
             on_Theta -= on_Theta.mean(0)
         return on_Theta, -float(np.einsum("ij,ij->", N, SN))
 
     return off, pullback
 
 
-def stage1_loss(
-    Theta, Phi, reg: float, intercept: bool = False, weights=None
-) -> tuple[float, np.ndarray, float]:
+def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float, np.ndarray, float]:
     """The mean square of `residuals_left_out` with its gradients with respect to Θ and λ."""
-    off, pullback = residuals_left_out(Theta, Phi, reg, intercept, weights)
+    off, pullback = residuals_left_out(Theta, Phi, reg, intercept)
     return float((off * off).sum()) / len(off), *pullback(off * (2 / len(off)))
 
 
-def evidence_loss(Theta, Y, reg: float) -> tuple[float, np.ndarray, float]:
+def centred(weights, *tables: np.ndarray) -> list:
+    """Tables of rows less their means, times the roots of weights; and how gradients go back."""
+    if weights is None:
+        return [*(A - A.mean(0) for A in tables), lambda G: G - G.mean(0)]
+    root, n = np.sqrt(weights)[:, None], len(weights)
+
+    def back(G: np.ndarray) -> np.ndarray:
+        return root * G - weights[:, None] * ((root * G).sum(0) / n)
+
+    return [*(root * (A - weights @ A / n) for A in tables), back]
+
+
+def evidence_loss(Theta, Y, reg: float, weights=None) -> tuple[float, np.ndarray, float]:
     """−(1/n) log p(Y), up to a constant, with its gradients with respect to Θ and λ.
 
     Y's columns, centred, are N(0, σ_j²(I + ΘΘᵀ/(nλ))), Θ centred and σ_j² as is best:
     Σ_j ½ log(y_jᵀr_j/n) + (d/2n) log det(A/λ + I), A = ΘᵀΘ/n, r what the ridge regression leaves
-    (Rasmussen and Williams 2006, eq. 5.8).
+    (Rasmussen and Williams 2006, eq. 5.8). Weights w_i, of mean one, are of rows whose noise has
+    the variance σ_j²/w_i: both are centred by them and multiplied with √w_i.
     """
     (n, d), r = Y.shape, Theta.shape[1]
-    Theta, Y = Theta - Theta.mean(0), Y - Y.mean(0)
+    Theta, Y, back = centred(weights, Theta, Y)
     A = Theta.T @ Theta / n
     N = small_inverse(A, reg)
     NC = N @ (Theta.T @ Y / n)
@@ -135,7 +136,7 @@ def evidence_loss(Theta, Y, reg: float) -> tuple[float, np.ndarray, float]:
     on_Theta = (d / n**2) * (Theta @ N) - (left / squares) @ NC.T
     on_reg = 0.5 * n * (NC**2 / squares).sum() + 0.5 * d / n * (np.trace(N) - r / reg)
     value = 0.5 * np.log(squares / n).sum() + 0.5 * d / n * volume
-    return float(value), on_Theta - on_Theta.mean(0), float(on_reg)
+    return float(value), back(on_Theta), float(on_reg)
 
 
 def tied(u: np.ndarray, slope: np.ndarray, tie: float) -> tuple[float, np.ndarray]:
