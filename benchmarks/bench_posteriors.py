@@ -10,8 +10,8 @@ folds, of sbibm's classifier in telling draws from the exact posterior (.5: it c
 distances are of columns over their exact standard deviations. Observations are drawn from the prior
 predictive.
 
-With sbibm's own observations and reference draws, of a checkout of it: `PYTHONPATH=benchmarks python
--c "from bench_posteriors import sbibm; sbibm('sbibm', ['two_moons'], range(1, 11), 1000)"`.
+With sbibm's own observations and reference draws, of a checkout of it: `PYTHONPATH=benchmarks
+python -c "from bench_posteriors import sbibm; sbibm('sbibm', ['two_moons'], range(1, 11), 1000)"`.
 """
 
 from __future__ import annotations

@@ -1238,3 +1238,29 @@ def test_far_from_the_pairs_posteriors_are_those_of_the_last_place_that_tells(ru
     assert_array_equal(law.extrapolated, [True, False])
     assert_allclose(law.mean()[0], model.predict(last[None])[0], rtol=1e-12)
     assert 0.8 < law.mean()[0, 0] - 1e6 < 1.5
+
+
+class TestOddPairs:
+    def test_a_prior_from_which_no_share_is_left(self, rng):
+        Z = rng.normal(size=(40, 2))
+        X = Z[:, :1] + 0.3 * rng.normal(size=(40, 1))
+        model = km.KernelBayes(rule="squared", reg_prior=0.02).fit(X, Z)
+        prior = np.column_stack([Z[:, 0], Z[:, 1] + 55.0])
+        with pytest.warns(km.NumericalWarning, match="cover"):
+            law = model.posterior(X[:3], prior)
+        assert_allclose(law.weights, model.posterior(X[:3]).weights, atol=0.05)
+        assert np.isfinite(law.sample(20, 0)).all()
+
+    @pytest.mark.parametrize("rule", ["importance", "squared"])
+    def test_a_column_whose_deviation_is_rounding(self, rng, rule):
+        Z = np.column_stack([np.full(30, 2004.539430369), rng.normal(size=30)])
+        X = Z[:, 1:] + 0.3 * rng.normal(size=(30, 1))
+        assert 0 < Z[:, 0].std() < 1e-9
+        law = km.KernelBayes(rule=rule).fit(X, Z).posterior(X[:3])
+        assert np.isfinite(law.density(Z[:4])).all()
+        assert_allclose(law.sample(50, 0)[..., 0], 2004.54, atol=0.1)
+
+    def test_densities_at_rows_beyond_all_laws(self, rng):
+        Z = rng.normal(size=(30, 2))
+        model = km.KernelBayes(rule="density").fit(Z + 0.3 * rng.normal(size=(30, 2)), Z)
+        assert_allclose(model.posterior(Z[:3]).density(Z[:2] + 1e6), 0.0, atol=1e-12)

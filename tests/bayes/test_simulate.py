@@ -597,3 +597,34 @@ def test_the_model_given_is_left_alone():
     model = km.ConditionalEmbedding(reg=1e-2)
     posterior(model=model)
     assert not hasattr(model, "points_")
+
+
+class TestOddSimulators:
+    def test_data_that_are_always_the_same_are_refused(self):
+        with pytest.raises(ValueError, match="depend on them"):
+            km.simulate_posterior(
+                lambda n, rng: rng.normal(size=n), lambda theta, rng: [3.0], [3.0], 50
+            )
+
+    def test_a_whole_number_that_data_tell(self):
+        posterior = km.simulate_posterior(
+            lambda n, rng: rng.integers(-6, 7, n).astype(float),
+            lambda theta, rng: theta @ [[1.0, -2.0, 0.5]] + 0.02 * rng.normal(size=(len(theta), 3)),
+            observed=[2.0, -4.0, 1.0],
+            n=400,
+            batch_size=100,
+            random_state=0,
+        )
+        assert_allclose(posterior.mean(), 2.0, atol=1e-3)
+        assert_allclose(posterior.sample(20, 0), 2.0, atol=0.05)
+
+    def test_far_from_all_data_the_posterior_stays_near_the_prior(self):
+        with pytest.warns(km.NumericalWarning, match="outside"):
+            posterior = km.simulate_posterior(
+                lambda n, rng: rng.normal(size=n),
+                lambda theta, rng: theta + 0.3 * rng.normal(size=1),
+                observed=[1000.0],
+                n=100,
+                random_state=0,
+            )
+        assert 0 < posterior.mean()[0] < 6

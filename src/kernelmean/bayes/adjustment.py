@@ -119,7 +119,7 @@ class Adjustment:
     ----------
     prior, data : NormalScores
     summaries : tuple of Summaries
-        Of the parameters, and of the sizes.
+        Of the parameters, and of the sizes; none where parameters or data are all the same.
     Z : array of shape (n, p)
         Scores of the parameters.
     S : array of shape (n, k)
@@ -136,7 +136,7 @@ class Adjustment:
 
     prior: NormalScores
     data: NormalScores
-    summaries: tuple[Summaries, Summaries]
+    summaries: tuple[Summaries, ...]
     Z: np.ndarray
     S: np.ndarray
     seen: Support
@@ -145,14 +145,16 @@ class Adjustment:
     @classmethod
     def of(cls, prior: NormalScores, theta: np.ndarray, data: np.ndarray) -> Adjustment:
         scores, Z = NormalScores.of(data), prior(theta)
-        U = scores(data)
-        kernel = fitted_kernel("gaussian", U, columnwise=True)
-        search = LocationSearch(kernel, U, np.hstack([Z, Z**2]))
-        means = Summaries.of(search, U, Z)
-        size = np.abs(means.mean.residuals)
-        sizes = Summaries.of(search, U, NormalScores.of(size)(size))
-        S = np.hstack([means.rows, sizes.rows])
-        return cls(prior, scores, (means, sizes), Z, S, Support.of(data))
+        U, Y = scores(data), np.hstack([Z, Z**2])
+        parts: tuple[Summaries, ...] = ()
+        varied = np.ptp(Y, axis=0) > 0
+        if varied.any() and np.ptp(U, axis=0).any():
+            search = LocationSearch(fitted_kernel("gaussian", U, columnwise=True), U, Y[:, varied])
+            means = Summaries.of(search, U, Z)
+            size = np.abs(means.mean.residuals)
+            parts = means, Summaries.of(search, U, NormalScores.of(size)(size))
+        S = np.hstack([Z[:, :0], *(part.rows for part in parts)])
+        return cls(prior, scores, parts, Z, S, Support.of(data))
 
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
@@ -169,7 +171,7 @@ class Adjustment:
     def tells(self, row: np.ndarray) -> np.ndarray:
         """Summaries of data (1, q)."""
         u = self.data(row)
-        return np.hstack([part(u) for part in self.summaries])
+        return np.hstack([u[:, :0], *(part(u) for part in self.summaries)])
 
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""

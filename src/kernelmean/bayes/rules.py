@@ -10,6 +10,8 @@ from ..embedding.embedding import MeanEmbedding
 from ..kernels import OnColumns
 from ..regression.conditional import ConditionalEmbedding, ConditionalOperator
 
+LEAST = 1e-12  # the sum of shares, near one, below which a posterior is rounding
+
 
 def sum_rule(c: ConditionalOperator, m) -> MeanEmbedding:
     """Embedding of Y when X ~ m and Y | X ~ c:  μ_Y = E μ_X.
@@ -112,14 +114,14 @@ def bayes_factors(
 def covered_shares(beta, coverage: float) -> Array:
     """β as it is; a warning where little of the prior is covered by the training latents.
 
-    Where no training latent has a positive share at all, equal shares take the place of β.
+    Where they have no share to speak of, equal shares take the place of β.
     """
-    xp = arrays.namespace(beta)
-    some = bool(xp.any(beta > 0))
-    if some and coverage >= 0.1:
+    if coverage >= 0.1 and bool(arrays.namespace(beta).any(beta > 0)):
         return beta
     warn_numerical(
         f"the training latents cover {coverage:.1g} of the prior: it lies where there are few or "
         "none of them, and the posterior is not to be trusted",
     )
+    xp = arrays.namespace(beta)
+    some = float(xp.sum(xp.clip(beta, 0.0, None))) > LEAST
     return beta if some else xp.full_like(beta, 1.0 / beta.shape[0])

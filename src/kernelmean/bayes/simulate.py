@@ -16,10 +16,11 @@ from ..core.threads import one_thread
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import as_kernel
+from ..kernels import Gaussian, as_kernel
 from ..regression.conditional import ConditionalEmbedding
+from ..regression.support import Support
 from .adjustment import Adjustment
-from .kernel_bayes import KernelBayes
+from .kernel_bayes import REACH, KernelBayes
 from .scores import NormalScores
 from .truncation import Box, Draws, draw_inside
 from .ways import best
@@ -141,6 +142,11 @@ def simulate_posterior(
     parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))
     first, *later = map(len, parts)
     theta, data = source.pairs(source.parameters(first))
+    if not np.ptp(data, axis=0).any():
+        raise ValueError(
+            f"simulator(theta, rng) returned {data[0].tolist()} for each of {first} parameters; "
+            "data that depend on them are needed"
+        )
     if rows.shape[1] != data.shape[1]:
         raise ValueError(
             f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
@@ -217,8 +223,9 @@ class Source:
 
 
 def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | MovedLaws:
-    """The posterior at each row, by a fresh model of the pairs."""
+    """The posterior at each row, or at the nearest not far from the data, by a fresh model."""
     model = clone(model).fit(data, theta)
+    rows = Support.of(data).widened(REACH).nearest(rows, Gaussian())
     if isinstance(model, KernelBayes):
         return model.posterior(rows, prior=source.parameters(len(theta)))
     return model.at(rows)

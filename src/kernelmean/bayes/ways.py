@@ -61,11 +61,12 @@ def best(
     known = theta[rest], data[rest]
     lines = adjusted(*known)  # serves both
     lines_help = judge(adjusted, lines) > judge(nearest, replace(lines, lines=False))
-    if theta.shape[1] <= COLUMNS:
+    if theta.shape[1] <= COLUMNS and np.ptp(theta[rest], axis=0).all():
         draws = draw() if data.shape[1] <= FEW else Draws(theta[:0], 0.0)
-        if draws.enough and np.ptp(data[rest], axis=0).all():
+        varied = np.ptp(data[rest], axis=0)
+        if draws.enough and varied.all():
             judge(likelihood, likelihood(*known))
-        elif not lines_help:
+        elif varied.any() and not lines_help:
             judge(density, density(*known))
     first, second, *_ = sorted(scores, key=lambda way: -scores[way].mean())
     found = gain(scores[first], scores[second])

@@ -285,7 +285,8 @@ class MovedLaws(Saveable, Law):
         if self._d == 1:
             return self._line.pdf(moved[..., 0])
         near, q = self._near(moved), np.zeros(moved.shape[:2])
-        q[near] = self._smooth(moved[near], np.nonzero(near)[0])
+        if near.any():
+            q[near] = self._smooth(moved[near], np.nonzero(near)[0])
         return np.maximum(q, 0.0)
 
     def _near(self, moved: np.ndarray) -> np.ndarray:

@@ -47,8 +47,10 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     lifted = arrays.to_numpy(m.kernel.lift(m.points))
     around = m.kernel.spread_of(0.5 * (high - low), m.weights @ lifted)
     rule = normal_bandwidth(effective, d) * around
-    # an embedding with no spread left is narrow, but not of width zero
-    spread = m.kernel.spread_of(m.points.std(axis=0), lifted.mean(axis=0))
+    # an embedding with no spread left is narrow, but not of width zero; of points that are all the
+    # same, rounding can leave a spread
+    spread = np.where(np.ptp(m.points, axis=0) > 0, m.points.std(axis=0), 0.0)
+    spread = m.kernel.spread_of(spread, lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 

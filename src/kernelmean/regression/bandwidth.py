@@ -19,7 +19,7 @@ def silverman(Y: np.ndarray) -> np.ndarray:
     """Bandwidths (d,) of Silverman's rule; the spread is robust to heavy tails."""
     n, d = Y.shape
     low, high = np.quantile(Y, [0.159, 0.841], axis=0)
-    deviation = Y.std(axis=0)
+    deviation = np.where(np.ptp(Y, axis=0) > 0, Y.std(axis=0), 0.0)  # rounding is no spread
     spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
     return normal_bandwidth(n, d) * spread
 
