@@ -461,7 +461,7 @@ def filter_answers(model, X, Z) -> Answers:
 
 def filter_case(rule: str, tuned: bool = False, **parameters) -> Answers:
     train, test = (km.datasets.make_rotation(n, random_state=n) for n in (100, 30))
-    model = km.KernelBayesFilter(rule, **parameters)
+    model = km.KernelBayesFilter(rule, inference="kbr", **parameters)
     if tuned:
         model = model.tune(train.X, train.Z, validation=0.3)
     else:

@@ -280,7 +280,7 @@ class TestHeldOut:
 
     @pytest.mark.slow
     def test_short_or_wide_records_have_the_rule(self):
-        short = km.KernelBayesFilter(inference="auto").fit(TRAIN.X[:30], TRAIN.Z[:30])
+        short = km.KernelBayesFilter(inference="auto").fit(TRAIN.X[:11], TRAIN.Z[:11])
         assert short.held_out_ == {}
         wide = np.random.default_rng(0).standard_normal((120, 101))
         assert "densities" not in (

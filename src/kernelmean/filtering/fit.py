@@ -11,7 +11,7 @@ a stretch. Both end in a `machine.Machine`, whose steps are those of `steps`. By
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ SMOOTHERS = (0.01, 0.03, 0.1, 0.2, 0.5)  # λ of the backward pass
 SMOOTHED = 100  # training rows on which it is chosen
 IN_FULL = 0.5  # share of a column of X that states explain, from which on it counts in full,
 LEAST = 0.1  # and what it counts for at least
+FEW = 100  # rows, up to which densities are tried unasked,
+NARROW, WIDE = 10, 100  # and columns in all, beyond which they take too long: unasked, asked
 TYPICAL = 10  # beliefs that stand for those a filter meets
 
 
@@ -58,7 +60,7 @@ class Dynamics:
 class Plan:
     """What is asked for: the parameters of `KernelBayesFilter`."""
 
-    inference: str
+    inference: str | None
     rule: str
     kernel_x: Any
     kernel_z: Any
@@ -75,16 +77,43 @@ class Plan:
             return self.nodes(points_x, points, sequences, names)
         return self.finish(self.draft(points, sequences, names[1]), points_x, sequences, names[0])
 
+    @property
+    def judges(self) -> bool:
+        """Whether rows held out are asked: of a rule with given regularisers nothing is."""
+        given = (self.reg, self.reg_prior, self.reg_transition)
+        return self.inference != "densities" and all(reg is None for reg in given)
+
+    def ways(self, points_x, points) -> tuple[str, ...]:
+        """Of inference, that these data are to be compared by, or the one asked for."""
+        wide = points_x.shape[1] + points.shape[1]
+        if self.inference == "auto":
+            tried = wide <= WIDE
+        else:  # few rows of states that vary smoothly, and nothing given that only the rule has
+            usual = Plan(None, "importance", "gaussian", *[None] * 7)
+            few = points.shape[0] <= FEW and wide <= NARROW
+            tried = few and replace(self, max_active=None) == usual
+            tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in np.asarray(points).T)
+        if not tried or cannot_vary(points_x, points):
+            return ("kbr",)
+        return ("kbr", "densities")
+
+    def settled(self, machine: Machine) -> Plan:
+        """With the choices of a fit by kernel Bayes' rule."""
+        return replace(
+            self,
+            kernel_x=machine.kernel_x,
+            kernel_z=machine.kernel_z,
+            reg=machine.rule.reg,
+            reg_prior=machine.reg_prior,
+            reg_transition=machine.reg_transition,
+            reg_smoother=machine.smoother.reg,
+        )
+
     @stage("densities")
     def nodes(self, points_x, points, sequences: list[slice], names) -> NodeMachine:
         """With densities in place of the kernel rule; `names` are those of X and Z."""
-        for array, name in ((points_x, "X"), (points, "Z")):
-            if not isinstance(array, np.ndarray):
-                raise ValueError(
-                    f"{name} is {type(array).__name__}; inference='densities' needs NumPy arrays"
-                )
-            for j in np.flatnonzero(array.max(axis=0) == array.min(axis=0)):
-                raise ValueError(f"column {j} of {name} is constant; densities need it to vary")
+        if why := cannot_vary(points_x, points):
+            raise ValueError(why)
         kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
         pairs = consecutive(sequences)
@@ -138,6 +167,16 @@ class Plan:
         reg = 1.0 if self.reg is None else self.reg
         reg = reg if self.rule == "importance" else reg**0.5  # δ = λ²
         return reg if reg < EXACT else choose_smoother_reg(machine, sequences)
+
+
+def cannot_vary(points_x, points) -> str | None:
+    """Why densities cannot be learned from these arrays, if so."""
+    for array, name in ((points_x, "X"), (points, "Z")):
+        if not isinstance(array, np.ndarray):
+            return f"{name} is {type(array).__name__}; inference='densities' needs NumPy arrays"
+        for j in np.flatnonzero(array.max(axis=0) == array.min(axis=0)):
+            return f"column {j} of {name} is constant; densities need it to vary"
+    return None
 
 
 def state_kernel(kernel, points, names) -> Kernel:

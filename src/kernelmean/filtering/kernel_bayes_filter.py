@@ -24,9 +24,10 @@ from ..core.threads import doors
 from ..embedding.law import names_like
 from . import inputs
 from .fit import Plan
+from .held_out import learned, warn_if_as_near
 from .machine import Machine, Recursion, Step
 from .results import Belief, FilterResult, Forecast
-from .tune import by_either_inference, tune
+from .tune import tune
 
 REGS = ("reg", "reg_prior", "reg_transition", "reg_smoother")
 
@@ -77,13 +78,19 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         Most training rows that an update of the importance rule touches; more are thinned by
         systematic sampling. None keeps all. Of densities: nodes; None is 1,000, or up to 10,000
         where there are several states and little noise.
-    inference : {"kbr", "densities", "auto"}
+    inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
         on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes. They
         are nearer to the exact filter and much nearer to the exact smoother, and take longer to
         learn; they choose everything themselves (`rule` and the regularisers are not used), need
-        NumPy arrays, and cannot be supervised. "auto" takes what tracks training rows held out
-        with less error, in `fit` and in `tune`.
+        NumPy arrays, and cannot be supervised. "auto" takes densities unless the rule tracks
+        training rows held out with clearly less error. None is "auto" up to 100 rows, where the
+        rule is weak (unless kernels, features, regularisers or `rule` are given, or states repeat;
+        supervised, it is the rule), and "kbr" from there on.
+
+        Unless regularisers of the rule are given, a filter by "kbr" or "auto" that is not clearly
+        nearer than the mean of the states on rows held out is shrunk: its answers are mixtures of
+        what it finds and the law of the training states, the weight being `machine_.trust`.
 
     Attributes
     ----------
@@ -96,8 +103,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     tuning_ : list of dict
         The candidates that `tune` tried, and their errors.
     held_out_ : dict
-        Squared errors on rows held out, in units of each state's variance, of what was compared by
-        `tune` or by `inference="auto"`, and of the mean of the states.
+        Squared errors on rows held out, in units of each state's variance, of what was compared,
+        and of the mean of the states; empty where nothing was.
 
     References
     ----------
@@ -119,7 +126,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     ALLOWED: ClassVar = {
         "rule": choice("importance", "squared"),
-        "inference": choice("kbr", "densities", "auto"),
+        "inference": optional(choice("kbr", "densities", "auto")),
         **dict.fromkeys(REGS, optional(positive(zero=True))),
         "max_active": optional(count(minimum=2)),
     }
@@ -132,7 +139,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     features: Any = None
     reg_smoother: Any = None
     max_active: int | None = None
-    inference: str = "kbr"
+    inference: str | None = None
 
     # ------------------------------------------------------------ learning
 
@@ -161,16 +168,12 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             raise ValueError(
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
-        plan, names = (
-            Plan(**self.get_params(deep=False)),
-            (checks.column_names(X), checks.column_names(Z)),
-        )
+        plan, names = Plan(**self.get_params(deep=False)), tuple(map(checks.column_names, (X, Z)))
         points_x, points_z = checks.frozen(points_x), checks.frozen(points_z)
+        machine, rule, self.held_out_ = learned(plan, points_x, points_z, sequences, names)
         if self.inference == "auto":
-            self.held_out_ = held = by_either_inference(plan, points_x, points_z, sequences, names)
-            if held.get("densities", np.inf) < held.get("kbr", np.inf):
-                plan = replace(plan, inference="densities")
-        self._adopt(plan.learned(points_x, points_z, sequences, names))
+            warn_if_as_near(self.held_out_)
+        self._adopt(machine, rule if self.inference is None else None)
         self.one_output_ = checks.as_floats(Z, "Z").ndim == 1
         self.state_names_ = checks.column_names(Z)
         return self
@@ -222,22 +225,27 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             None leaves it as it is.
         """
         check_is_fitted(self)
-        other, m = copy.copy(self), self.machine_
+        other, m = copy.copy(self), self._ruled
         if not isinstance(m, Machine):
             raise ValueError("with_reg needs inference='kbr'; densities have nothing to choose")
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        other._adopt(m.updating(reg).smoothing(back))
+        other._adopt(replace(m.updating(reg).smoothing(back), trust=1.0))
         return other
 
-    def _adopt(self, machine: Recursion) -> None:
-        self.machine_ = machine
+    def _adopt(self, machine: Recursion, rule: Machine | None = None) -> None:
+        """`rule` is for what only kernel Bayes' rule can, where densities were not asked for."""
+        self.machine_, self.rule_machine_ = machine, rule
         self.points_x_, self.points_ = machine.points_x, machine.points
         self.kernel_x_, self.kernel_z_ = machine.kernel_x, machine.kernel_z
-        if not isinstance(machine, Machine):
+        if not isinstance(m := self._ruled, Machine):
             return
-        self.features_x_, self.features_z_ = machine.features_x, machine.features_z
-        self.reg_, self.reg_prior_ = machine.rule.reg, machine.reg_prior
-        self.reg_transition_, self.reg_smoother_ = machine.reg_transition, machine.smoother.reg
+        self.features_x_, self.features_z_ = m.features_x, m.features_z
+        self.reg_, self.reg_prior_ = m.rule.reg, m.reg_prior
+        self.reg_transition_, self.reg_smoother_ = m.reg_transition, m.smoother.reg
+
+    @property
+    def _ruled(self) -> Recursion:
+        return getattr(self, "rule_machine_", None) or self.machine_
 
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
@@ -262,6 +270,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         title, told = "Kernel Bayes filter", [Block("Training", training)]
         if held := getattr(self, "held_out_", None):
             errors = [Line(name, error, f"{error:.3g}") for name, error in held.items()]
+            if (trust := self.machine_.trust) < 1.0:
+                errors.append(Line("trust", trust, f"{trust:.3g}"))
             told.append(Block("Squared error on rows held out, of the variance", errors))
         if not isinstance(self.machine_, Machine):
             nodes = len(self.machine_.points)
@@ -299,8 +309,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             estimate one step before), and returns such a tuple of its own, of any number of
             rows, or None.
         """
-        steps, missing, _ = self._track(X, lengths, prior, supervision)
-        return self._result(X, steps, missing)
+        machine, steps, missing, _ = self._track(X, lengths, prior, supervision)
+        return self._result(X, machine, steps, missing)
 
     def smooth(self, X, lengths=None, prior=None, supervision=None) -> FilterResult:
         """Beliefs about z_t given all of its trajectory, x_1, ..., x_T.
@@ -317,8 +327,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         X, lengths, prior, supervision
             As for `filter`.
         """
-        steps, missing, sequences = self._track(X, lengths, prior, supervision)
-        return self._result(X, self.machine_.backward(steps, sequences), missing)
+        machine, steps, missing, sequences = self._track(X, lengths, prior, supervision)
+        return self._result(X, machine, machine.backward(steps, sequences), missing)
 
     def forecast(self, X, steps: int, lengths=None, prior=None) -> Forecast:
         """Beliefs about the states and observations 1, ..., `steps` rows after `X`.
@@ -330,10 +340,10 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         steps : int
         """
         checks.check_count(steps, "steps")
-        track, _, sequences = self._track(X, lengths, prior, None)
-        machine, later = self.machine_, Labels.of(X).ahead(steps)
+        machine, track, _, sequences = self._track(X, lengths, prior, None)
+        later = Labels.of(X).ahead(steps)
         ahead = [step for s in sequences for step in machine.ahead(track[s.stop - 1], steps)]
-        return Forecast(machine, tuple(ahead), later, labels=self._labels(later))
+        return Forecast(machine, tuple(map(machine.told, ahead)), later, labels=self._labels(later))
 
     def predict(self, X, lengths=None, point="mean") -> Array:
         """Filtered point estimates, shape (n,) or (n, d_z).
@@ -391,39 +401,26 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ inside
 
-    def _track(self, X, lengths, prior, supervision) -> tuple[list[Step], np.ndarray, list[slice]]:
-        """Filtered steps of all sequences; which rows are missing; the sequences."""
+    def _track(
+        self, X, lengths, prior, supervision
+    ) -> tuple[Recursion, list[Step], np.ndarray, list[slice]]:
+        """The recursion; filtered steps of all sequences; which rows are missing; the sequences."""
         check_is_fitted(self)
+        machine = self.machine_ if supervision is None else self._ruled
         points = checks.as_points(X, "X", one_d=False, gaps=True)
         validate_data(self, X, reset=False, skip_check_array=True)
-        points, missing = inputs.observations(self.machine_, points, "X")
+        points, missing = inputs.observations(machine, points, "X")
         sequences = check_sequences(lengths, len(missing))
         check_forward(X, sequences)
-        supervise = self._supervisor(supervision, len(missing))
-        first = self.machine_.first(inputs.belief(self.machine_, prior))
-        steps = self.machine_.advance(first, points, missing, sequences, supervise)
+        supervise = _supervisor(machine, supervision, len(missing))
+        first = machine.first(inputs.belief(machine, prior))
+        steps = machine.advance(first, points, missing, sequences, supervise)
         inputs.warn_of_collapse(steps)
-        return steps, missing, sequences
+        return machine, steps, missing, sequences
 
-    def _result(self, X, steps: list[Step], missing: np.ndarray) -> FilterResult:
-        return FilterResult(self.machine_, tuple(steps), missing, labels=self._labels(Labels.of(X)))
-
-    def _supervisor(self, supervision, n: int) -> Callable | None:
-        """Row number, observation, prediction ↦ checked supervision of that step, or None."""
-        if supervision is None:
-            return None
-        machine = self.machine_
-        inputs.check_supervised(machine)
-        if not callable(supervision):
-            given = inputs.pairs(machine, supervision)
-            checks.check_lengths(n, given[0].shape[0], "X", "X_s")
-            return lambda i, x, step: tuple(part[i : i + 1, ...] for part in given)
-
-        def asked(i: int, x, step: Step):
-            own = supervision(i, x, Belief(machine, step))
-            return None if own is None else inputs.pairs(machine, own)
-
-        return asked
+    def _result(self, X, machine: Recursion, steps: list[Step], missing) -> FilterResult:
+        told = tuple(map(machine.told, steps))
+        return FilterResult(machine, told, missing, labels=self._labels(Labels.of(X)))
 
     def _labels(self, rows: Labels) -> Labels:
         """Of the states at the times of these rows."""
@@ -432,3 +429,20 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def _like_states(self, values) -> Array:
         return values[:, 0] if self.one_output_ else values
+
+
+def _supervisor(machine: Recursion, supervision, n: int) -> Callable | None:
+    """Row number, observation, prediction ↦ checked supervision of that step, or None."""
+    if supervision is None:
+        return None
+    inputs.check_supervised(machine)
+    if not callable(supervision):
+        given = inputs.pairs(machine, supervision)
+        checks.check_lengths(n, given[0].shape[0], "X", "X_s")
+        return lambda i, x, step: tuple(part[i : i + 1, ...] for part in given)
+
+    def asked(i: int, x, step: Step):
+        own = supervision(i, x, Belief(machine, step))
+        return None if own is None else inputs.pairs(machine, own)
+
+    return asked

@@ -75,6 +75,7 @@ class NodeMachine(Recursion):
     share: np.ndarray | None = None
     units_x: np.ndarray | float = 1.0
     units: np.ndarray | float = 1.0
+    trust: float = 1.0
 
     @classmethod
     def of(cls, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None) -> NodeMachine:
@@ -88,8 +89,8 @@ class NodeMachine(Recursion):
         if Z.shape[1] == 1:
             points = np.linspace(*around(Z), limit or NODES)
             transition = thinned(chain_of(moving.at(points).log_density(points), drawn=False))
-            share = np.exp(moving.at(Z[evenly(len(Z), NODES)]).log_density(points)).sum(axis=0)
-            share /= share.sum()
+            onward = moving.at(Z[evenly(len(Z), NODES)]).log_density(points)
+            share = chain_of(onward, drawn=False).mean(axis=0)
         else:
             points = drawn(moving, Z, limit, rng)
             transition = among(moving.at(points), points)

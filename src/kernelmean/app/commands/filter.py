@@ -167,7 +167,7 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
     with hushed():  # what is wrong with the rows will be seen there
         if settings.densities:
             return KernelBayesFilter(inference="densities").fit(X, Z, train.lengths)
-        model = KernelBayesFilter(settings.rule.value)
+        model = KernelBayesFilter(settings.rule.value, inference="kbr")
         if to_tune(settings, train):
             with one_thread():
                 return model.tune(X, Z, train.lengths, verbose=verbose)
