@@ -307,19 +307,19 @@ class TestLearner:
         draft, latent = draft_of(data()), normal(1, 11)
         settings = Settings(0.5, n_init, 8, 1e-4, False)
         many = min(n_init, len(WINDOWS))
-        assert len(learner(draft, latent, settings).pairings()) == many
+        assert len(list(learner(draft, latent, settings).pairings(draft.rows))) == many
         chain = drifting(latent)
-        known = learner(draft, latent, settings, chain).pairings()
+        known = list(learner(draft, latent, settings, chain).pairings(draft.rows))
         assert len(known) == 2 * many
         assert all(p.chain is chain for p in known)
 
     def test_refined_laws_are_better_than_any_start(self):
         draft, latent = draft_of(data(300, 41)), normal(1, 21)
         one = learner(draft, latent)
-        starts = [(p.log_shares, p.chain) for p in one.pairings()]
-        found, smoothing = one.refine(starts)[1]()
+        found, smoothing = one.refine()[1]()
         before = [
-            expectation(smoothing, draft.rows, p.gamma, p.chain)[1].mean() for p in one.pairings()
+            expectation(smoothing, draft.rows, p.gamma, p.chain)[1].mean()
+            for p in one.pairings(draft.rows)
         ]
         assert found.value > max(before) + 0.01
         assert_allclose(found.gamma.sum(axis=1), 1.0)
@@ -329,7 +329,7 @@ class TestLearner:
         draft, latent = draft_of(data()), normal(1, 11)
         chain = drifting(latent)
         one = learner(draft, latent, chain=chain)
-        found, _ = one.refine([(p.log_shares, p.chain) for p in one.pairings()])[1]()
+        found, _ = one.refine()[1]()
         assert_array_equal(found.chain.transmat, chain.transmat)
 
     @pytest.mark.slow
@@ -338,7 +338,7 @@ class TestLearner:
         monkeypatch.setattr(learn, "SEARCHED", 400)
         draft, latent = draft_of(data(700, 42)), normal(1, 15)
         one = learner(draft, latent, Settings(bandwidth, 1, 6, 1e-4, False))
-        found, smoothing = one.refine([(p.log_shares, p.chain) for p in one.pairings()])[1]()
+        found, smoothing = one.refine()[1]()
         assert found.gamma.shape == (700, 15)
         assert_allclose(found.gamma.sum(axis=1), 1.0)
         assert len(np.arange(700)[smoothing.row]) == 700

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from typing import Any, cast
 
 import numpy as np
 
 from ..chains import draft as drafts
 from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
-from ..chains.em import Climb, Effort
+from ..chains.em import STRETCHES, Climb, Effort
 from ..chains.emission import SHARES, Guard, Shrunken, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
+from ..chains.rows import Rows
 from ..chains.variates import Variates
 from ..core import arrays
 from ..core.checks import frozen
@@ -182,16 +183,16 @@ class Plan(drafts.Plan):
         variates, guard = self.variates(draft), np.atleast_1d(self.em.guard)
         guards, settings = (float(guard[0]), float(guard[-1])), self.settings(draft, variates)
         learner = Learner(draft, space.latent, variates, guards, known, settings)
-        pairings = learner.pairings()
         # EM takes nothing from the moments, which are told all the same
-        begun, steps = (pairings[:1], TOLD) if self.refine else (pairings, self.em.max_iter)
+        most, steps = (1, TOLD) if self.refine else (None, self.em.max_iter)
         fits = [
-            fit_moments(draft, space, p, self.em.penalty, steps, known is not None) for p in begun
+            fit_moments(draft, space, p, self.em.penalty, steps, known is not None)
+            for p in islice(learner.pairings(draft.rows), most)
         ]
         best = min(fits, key=lambda fit: fit.loss)
         if not self.refine:
             return Candidate(None, lambda: self.by_moments(learner, space, best))
-        refined = learner.refine([(p.log_shares, p.chain) for p in pairings], hopeless)
+        refined = learner.refine(hopeless)
         if refined is None:
             return None
         held, learned = refined
@@ -328,7 +329,7 @@ class Learner:
     def guard_of(self) -> LinearGuard:
         return LinearGuard(self.latent.standard, self.guard[0] / len(self.latent.nodes))
 
-    def pairings(self) -> list[Pairing]:
+    def pairings(self, rows: Rows) -> Iterator[Pairing]:
         """By averages over more and more rows; with known transitions, both ways round.
 
         In several dimensions the last is by what the rows up to each say of those after it.
@@ -337,14 +338,14 @@ class Learner:
         windows: list[float | None] = list(WINDOWS[: self.settings.n_init])
         if self.latent.nodes.shape[1] > 1 and len(windows) > 1:
             windows[-1] = None
-        pairs, rows = product(windows, signs), self.draft.rows
-        found = [Pairing.of(rows, self.moves, window, sign) for window, sign in pairs]
-        return found if self.chain is None else [replace(p, chain=self.chain) for p in found]
+        for window, sign in product(windows, signs):
+            found = Pairing.of(rows, self.moves, window, sign)
+            yield found if self.chain is None else replace(found, chain=self.chain)
 
     def refine(
-        self, starts, hopeless: float = -np.inf
+        self, hopeless: float = -np.inf
     ) -> tuple[Held, Callable[[], tuple[Climb, Smoothing]]] | None:
-        """EM on some rows from all starts, (log-densities, chain), and how it goes on on all rows.
+        """EM on some rows from all pairings of these, and how it goes on on all rows.
 
         None if the best start ends at a mean log-likelihood that is `hopeless`.
         """
@@ -352,7 +353,8 @@ class Learner:
         kernel = self.draft.kernel if self.variates is None else Gaussian()
         rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
         numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
-        found, factor = search.best_start([(logb[numbers], chain) for logb, chain in starts])
+        few = self.draft.rows.stretches(SEARCHED, STRETCHES)[1]
+        found, factor = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
         if found.value < hopeless:
             return None
         factor, held = search.over_bandwidths(found, factor)
