@@ -15,11 +15,11 @@ SIZES = np.array([0.3, 3.0])
 
 
 def calm_and_wild(n: int, seed: int, d: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Two states that last twenty rows, of one mean."""
+    """Two states that last twenty rows, of one mean, and laws of Laplace."""
     rng = np.random.default_rng(seed)
     chain = markov.Chain(np.full(2, 0.5), np.array([[0.95, 0.05], [0.05, 0.95]]))
     states = markov.draw(chain, n, rng)
-    return SIZES[states, None] * rng.standard_normal((n, d)), states
+    return SIZES[states, None] * rng.laplace(size=(n, d)) / 2**0.5, states
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,8 @@ class Draft:
         there = points if seen.all() else arrays.take(points, np.flatnonzero(seen), axis=0)
         if bool(arrays.namespace(there).all(there == there[:1, :])):
             raise ValueError("X is constant: there are no states to tell apart")
-        kernel = fitted_kernel(kernel, there, names=names)
+        # of many columns a large one tells more than a small one more often than not
+        kernel = fitted_kernel(kernel, there, names=names, in_units=there.shape[1] <= COLUMNS)
         if features is None:
             found = coordinates_of(there, kernel, RANK)
         else:
@@ -84,11 +85,12 @@ class Draft:
     def ranked(self) -> Moments | None:
         """Moments of the ranks of a few columns, by the kernel as wide as their median distance."""
         points = arrays.to_numpy(self.rows.there)
-        by_median = isinstance(getattr(self.kernel, "lengthscale", None), float)
-        if not (self.own and by_median and points.shape[1] <= COLUMNS):
+        if not (self.own and hasattr(self.kernel, "lengthscale") and points.shape[1] <= COLUMNS):
             return None
         ranks = rankdata(points, axis=0) / len(points)
-        features = coordinates_of(ranks, smoothing_kernel(self.kernel, ranks), RANKED).features
+        wide: Any = replace(self.kernel, lengthscale="median")  # type: ignore[type-var]
+        kernel = wide.resolve(ranks)
+        features = coordinates_of(ranks, kernel, RANKED).features
         every = np.zeros(self.rows.points.shape)
         every[self.rows.seen] = ranks
         found = Coordinates.of(features, every)
@@ -155,7 +157,7 @@ def on_all(
         if settings.bandwidth is None:  # the rate at which the best bandwidth falls
             factor *= (len(few.seen) / len(more.seen)) ** (1 / (rows.points.shape[1] + 4))
         steps = search.max_iter if limit == MANY else LAST
-        search = replace(search, rows=more, max_iter=steps, made={})
+        search = replace(search.on(more), max_iter=steps)
         climbed = search.carried_on(laws, climbed.chain, search.smoothing(factor))
     return replace(climbed, history=found.history), search.smoothing(factor)
 

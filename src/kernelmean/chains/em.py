@@ -248,14 +248,18 @@ class Refinement:
         """The same, but a few iterations from it only."""
         return self._short(self.smoothing(self.factor), starts)[0], self.factor
 
-    def begun_on(self, few: Rows, starts) -> tuple[Climb, float]:
+    def on(self, rows: Rows) -> Refinement:
+        """The search on other rows."""
+        return self if rows is self.rows else replace(self, rows=rows, made={})
+
+    def begun_on(self, few: Refinement, starts) -> tuple[Climb, float]:
         """The best climb at the first bandwidth, from starts on some of the rows."""
-        first = self if few is self.rows else replace(self, rows=few, made={})
+        first = replace(few, guard_of=self.guard_of)
         smoothing = first.smoothing(first.factor)
         finals = [first._continued(smoothing, c) for c in first._short(smoothing, starts)]
         best = max(finals, key=lambda c: c.value)
-        if few is not self.rows:
-            laws = smoothing.emissions(best.gamma[few.seen])
+        if few.rows is not self.rows:
+            laws = smoothing.emissions(best.gamma[few.rows.seen])
             best = self.carried_on(laws, best.chain, self.smoothing(first.factor))
         return best, first.factor
 
@@ -316,12 +320,14 @@ class Refinement:
         return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol, *rules)
 
     @stage("bandwidths")
-    def over_bandwidths(self, first: Climb, factor: float) -> tuple[float, HeldOut]:
+    def over_bandwidths(
+        self, first: Climb, factor: float, held: HeldOut | None = None
+    ) -> tuple[float, HeldOut]:
         """The bandwidth of the best held-out log-likelihood, from the first one outwards; both.
 
-        The first one where none is looked for.
+        The first one where none is looked for. What was `held` out there may be known.
         """
-        found = {factor: self.held_out(factor, first)}
+        found = {factor: held or self.held_out(factor, first)}
         for step in (1 / STEP, STEP) if self.searched else ():
             h = factor
             while NARROWEST <= h * step / self._thumb <= WIDEST and found[h].total == max(
@@ -341,9 +347,10 @@ class Refinement:
         weights = self.rows.weights(first.gamma)
         widths = own_widths(arrays.to_numpy(self.rows.there), weights)
         own = replace(self, widths=widths)
-        if own.held_out(factor, first, held).total <= held.total + worth:
+        told = own.held_out(factor, first, held)
+        if told.total <= held.total + worth:
             return self, factor, held
-        return own, *own.over_bandwidths(first, factor)
+        return own, *own.over_bandwidths(first, factor, told)
 
     def guarded(
         self, rules: Iterable[GuardRule], first: Climb, factor: float, held: HeldOut, worth=0.0

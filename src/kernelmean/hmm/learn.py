@@ -35,7 +35,7 @@ from ..chains.draft import (
 )
 from ..chains.driven import driven
 from ..chains.em import AnySmoothing, Climb, HeldOut, Refinement, random_starts
-from ..chains.emission import SHARES, Shrunken, SmoothingByState, can_smooth
+from ..chains.emission import SHARES, Guard, Shrunken, SmoothingByState, can_smooth
 from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
@@ -172,13 +172,22 @@ def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> Spect
 
 @dataclass(frozen=True)
 class Found:
-    """EM on some rows, and what rows held out chose: bandwidth, one for each state, normal laws."""
+    """EM on some rows, and what rows held out chose: bandwidth, one for each state, normal laws.
+
+    `other` is where EM came to with laws of the other kind.
+    """
 
     space: Variates | None
     search: Refinement
     climb: Climb
     factor: float
     held: HeldOut | None
+    other: Climb | None = None
+
+    @property
+    def value(self) -> float:
+        """Log-likelihood of rows held out."""
+        return -np.inf if self.held is None else self.held.total
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
@@ -225,39 +234,50 @@ def refine(
     begun = starts(draft, fit, numbers, settings.n_init, rng)
     every = [searched(draft, space, settings, begun, limit) for space in spaces]
     found = every[0] if len(every) == 1 else max(every, key=lambda one: one.told(some))
-    return found.space, *settled(found, draft, settings, begun)
+    return found.space, *settled(found, draft, settings)
 
 
 def searched(
     draft: Draft, space: Variates | None, settings: Settings, begun: list, limit: int
 ) -> Found:
-    """EM in one space on some rows, and what rows held out choose."""
+    """EM in one space on some rows, and what rows held out choose.
+
+    Two ways lead there, each with its own best start: from embeddings towards normal laws, and
+    from normal laws towards embeddings. That by which rows held out are likelier is taken.
+    """
     rows = in_space(draft.rows, space)
     _, search = searching(rows, draft.kernel if space is None else Gaussian(), settings, limit)
-    _, few = search.rows.stretches(STARTED, STRETCHES)
-    first = search
-    if search.searched and draft.rows.points.shape[1] > COLUMNS:  # nothing is near in many columns
-        first = replace(search, guard_of=Shrunken(SHARES[0]))
-    climb, factor = first.begun_on(few, begun)
+    few = search.on(search.rows.stretches(STARTED, STRETCHES)[1])
+    many = search.searched and draft.rows.points.shape[1] > COLUMNS
+    first = Shrunken(SHARES[0]) if many else Guard.of  # nothing is near in many columns
+    climb, factor = replace(search, guard_of=first).begun_on(few, begun)
     if not search.searched:
         return Found(space, search, climb, factor, None)
-    factor, held = search.over_bandwidths(climb, factor)
-    search, factor, held = search.by_state(climb, factor, held, OWN)
-    search, held = search.guarded(map(Shrunken, SHARES), climb, factor, held, WORTH)
-    return Found(space, search, climb, factor, held)
+    h, held = search.over_bandwidths(climb, factor)
+    kernel, h, held = search.by_state(climb, h, held, OWN)
+    kernel, held = kernel.guarded(map(Shrunken, SHARES), climb, h, held, WORTH)
+    found = Found(space, kernel, climb, h, held)
+
+    normal = replace(search, guard_of=Shrunken(SHARES[-1]))
+    climb, h = normal.begun_on(few, begun[::-2])  # half of them, with those of states that last
+    held = normal.held_out(h, climb)
+    mixed, held = normal.guarded(map(Shrunken, SHARES[-2::-1]), climb, h, held)
+    if mixed is not normal:
+        h, held = mixed.over_bandwidths(climb, h, held)
+    other = Found(space, mixed, climb, h, held)
+    best, left = (other, found) if other.value > found.value else (found, other)
+    return replace(best, other=left.climb)
 
 
-def settled(found: Found, draft: Draft, settings: Settings, begun: list):
+def settled(found: Found, draft: Draft, settings: Settings):
     """EM at what was chosen, driven by inputs as far as they help, and on all rows."""
     search, climb, factor = found.search, found.climb, found.factor
     if found.held is not None:
         factor = search.narrowed(factor)
-        climb = search.anew(search.smoothing(factor), climb)
         shrunken = isinstance(search.guard_of, Shrunken) and not search.widths
-        if shrunken:  # other starts may lead higher with other laws
-            _, few = search.rows.stretches(STARTED, STRETCHES)
-            again, _ = replace(search, bandwidth=factor).begun_on(few, begun)
-            climb = max(climb, again, key=lambda c: c.value)
+        begun = [climb, found.other] if shrunken else [climb]  # the other way may lead higher
+        climbs = [search.anew(search.smoothing(factor), c) for c in begun if c is not None]
+        climb = max(climbs, key=lambda c: c.value)
     rows = in_space(draft.rows, found.space)
     if rows.inputs is not None:
         search, climb = driven(search, factor, climb, rows.inputs)
