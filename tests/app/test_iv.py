@@ -19,8 +19,8 @@ from kernelmean.app.commands.iv import (
     Analysis,
     Columns,
     FirstStage,
-    Rows,
     Settings,
+    Used,
     curve_table,
     headline,
     parts,
@@ -44,7 +44,7 @@ HALVES = {"split": 0.5}  # the paper's procedure, and fast
 
 def fitted(frame, columns=COLUMNS, **settings) -> Analysis:
     numbers = frame.drop(columns="weekday", errors="ignore")
-    data = Rows(numbers, numbers, columns)
+    data = Used(numbers, numbers, columns)
     return Analysis.of(data, Settings(**settings))
 
 

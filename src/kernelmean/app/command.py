@@ -43,7 +43,7 @@ class Names(list[str]):
 def columns(name: str, help_: str) -> Any:
     """An option that names columns."""
     read = partial(split_names, option=name)
-    help_ = f"{help_}, by commas."
+    help_ += ", by commas." if "(s)" in help_ else "."
     return typer.Option(name, help=help_, parser=read, metavar="NAMES", show_default=False)
 
 

@@ -65,7 +65,7 @@ class Settings(Shared):
 
 
 @dataclass(frozen=True)
-class Rows:
+class Asked:
     """What is conditioned on.
 
     Attributes
@@ -89,7 +89,7 @@ class Rows:
         return labels.index("50%") if self.chosen and "50%" in labels else 0
 
     @classmethod
-    def representative(cls, x: pd.DataFrame) -> Rows:
+    def representative(cls, x: pd.DataFrame) -> Asked:
         """Quantiles of a single column; of several, the medians, and one of them high or low."""
         if x.shape[1] == 1:
             moves = {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE}
@@ -117,7 +117,7 @@ class Densities:
     data : DataFrame
         The rows it is learned from; of those read in blocks, some.
     settings : Settings
-    rows : Rows
+    rows : Asked
         Where it is asked.
     model : ConditionalDensity
     caught : list of str
@@ -126,7 +126,7 @@ class Densities:
 
     data: pd.DataFrame
     settings: Settings
-    rows: Rows
+    rows: Asked
     model: ConditionalDensity
     caught: list[str]
     every: Any  # the rows it is learned from
@@ -146,7 +146,7 @@ class Densities:
         x = settings.x
         with noted() as said:
             model = settings.model(verbose).fit(every[x], target(every, settings.y))
-            rows = Rows.representative(data[x]) if at is None else Rows(at[x])
+            rows = Asked.representative(data[x]) if at is None else Asked(at[x])
             a = cls(data, settings, rows, model, said, every)
             a.table, a.inside, a.narrowing  # noqa: B018  (computed once, here)
         return a
@@ -201,7 +201,7 @@ class Densities:
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table of other rows."""
         with hushed():
-            return replace(self, rows=Rows(rows)).table
+            return replace(self, rows=Asked(rows)).table
 
     @cached_property
     def inside(self) -> np.ndarray:
