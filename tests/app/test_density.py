@@ -35,7 +35,7 @@ def table(tmp_path, monkeypatch) -> pd.DataFrame:
 def quick(monkeypatch):
     """Fit without a search: what the page says does not depend on how good the fit is."""
 
-    def model(self, verbose):
+    def model(self):
         return km.ConditionalDensity(bandwidth=self.bandwidth or 0.5, reg=1e-2, intercept=True)
 
     monkeypatch.setattr(Settings, "model", model)

@@ -382,6 +382,7 @@ def test_several_endogenous_columns_give_a_curve_each(run, csv):
     assert 'id="figure-curve-price"' in page
     assert 'id="figure-curve-season"' in page
     assert "instruments are weak for season" in page
+    assert "fewer instruments than endogenous columns: what price and season do" in page
 
 
 def test_few_values_of_the_instrument_are_pointed_out(run, market, tmp_path):

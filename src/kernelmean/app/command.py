@@ -112,6 +112,11 @@ class Shared(Writing):
     decimal: Annotated[str, option(SAY, "--decimal")] = "."
     chunksize: Annotated[int | None, option(SAY, "--chunksize", min=1)] = None
 
+    @property
+    def told(self) -> bool:
+        """Whether a fit shows its progress; of a file in blocks, that of reading is shown."""
+        return not self.quiet and self.chunksize is None
+
     def refuse(self, clashes: Mapping[str, bool]) -> None:
         """Options that do not go together, by the name of what is then said."""
         for name, clash in clashes.items():

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from ...core.checks import hushed
-from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from ...display.base import medians
@@ -56,12 +55,13 @@ class Settings(Shared):
     bandwidth: Annotated[Any, typed(SAY, "--bandwidth", read_bandwidth)] = None
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
-    def model(self, verbose: Verbose) -> ConditionalDensity:
+    def model(self) -> ConditionalDensity:
         """The estimator, not fitted."""
         given = self.bandwidth
         one = given[0] if given is not None and len(given) == 1 else given
         search = "auto" if self.tune is None else self.tune
-        return ConditionalDensity(self.kernel.value, one, tune_lengthscale=search, verbose=verbose)
+        told = self.told
+        return ConditionalDensity(self.kernel.value, one, tune_lengthscale=search, verbose=told)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,6 @@ class Densities:
         data: pd.DataFrame,
         settings: Settings,
         at: pd.DataFrame | None = None,
-        verbose: Verbose = False,
         every: Any = None,
     ) -> Densities:
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
@@ -145,7 +144,7 @@ class Densities:
         check_rows(data, settings)
         x = settings.x
         with noted() as said:
-            model = settings.model(verbose).fit(every[x], target(every, settings.y))
+            model = settings.model().fit(every[x], target(every, settings.y))
             rows = Asked.representative(data[x]) if at is None else Asked(at[x])
             a = cls(data, settings, rows, model, said, every)
             a.table, a.inside, a.narrowing  # noqa: B018  (computed once, here)
@@ -433,7 +432,7 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     frame, every = s.numbers(data, {"--y": s.y, **known})
     rows, asked = (None, None) if at is None else s.numbers(at, known, first=True)
     with s.stage("Learning the distribution", bars=True):
-        a = Densities.of(frame, s, rows, not s.quiet and every is frame, every)
+        a = Densities.of(frame, s, rows, every)
     with s.stage("Asking it"):
         return report(a, data.name, asked)
 

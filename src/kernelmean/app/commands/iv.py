@@ -528,6 +528,7 @@ def warnings_of(a: Analysis) -> list[str]:
     copies = a.frame.duplicated().sum() if _copied(a) else 0
     found = {
         "weak": bool(weak),
+        "fewer": len(a.columns.z) < len(a.columns.x),
         "contradicted": p < 0.05,
         "few": support <= FEW,
         "alone_twice": a.plain is None,
@@ -535,6 +536,7 @@ def warnings_of(a: Analysis) -> list[str]:
     }
     known = {
         "columns": names(weak),
+        "endogenous": names(a.columns.x),
         "weak": inference.WEAK,
         "p": p_words(p),
         "support": support,
