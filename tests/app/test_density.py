@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app.commands.density import Densities, Rows, Settings, answers, headline, report
+from kernelmean.app.commands.density import Asked, Densities, Settings, answers, headline, report
 from kernelmean.app.report import Code
 from kernelmean.app.words import SHOWN
 
@@ -35,7 +35,7 @@ def table(tmp_path, monkeypatch) -> pd.DataFrame:
 def quick(monkeypatch):
     """Fit without a search: what the page says does not depend on how good the fit is."""
 
-    def model(self, verbose):
+    def model(self):
         return km.ConditionalDensity(bandwidth=self.bandwidth or 0.5, reg=1e-2, intercept=True)
 
     monkeypatch.setattr(Settings, "model", model)
@@ -117,7 +117,7 @@ def test_the_code_on_the_page_runs(run, quick, table):
 def test_representative_rows_are_rows_of_the_data():
     rng = np.random.default_rng(42)
     x = pd.DataFrame({"a": rng.normal(size=60), "b": rng.integers(0, 2, 60), "c": [1.0, 2.0] * 30})
-    rows = Rows.representative(x)
+    rows = Asked.representative(x)
     assert rows.frame.index[rows.middle] == "medians"
     assert all(set(rows.frame[c]) <= set(x[c]) for c in x)
     assert not rows.frame.duplicated().any()
@@ -125,10 +125,10 @@ def test_representative_rows_are_rows_of_the_data():
         "medians",
         *(f"a = {v:.4g}".replace("-", "−") for v in rows.frame.a[1:3]),
     )
-    single = Rows.representative(x[["a"]])
+    single = Asked.representative(x[["a"]])
     assert list(single.frame.index) == ["10%", "25%", "50%", "75%", "90%"]
     assert single.frame.index[single.middle] == "50%"
-    assert "50%" in Rows.representative(x[["c"]]).frame.index
+    assert "50%" in Asked.representative(x[["c"]]).frame.index
 
 
 def test_long_tables_are_cut_on_the_page_only(quick, table):

@@ -19,8 +19,8 @@ from kernelmean.app.commands.iv import (
     Analysis,
     Columns,
     FirstStage,
-    Rows,
     Settings,
+    Used,
     curve_table,
     headline,
     parts,
@@ -44,7 +44,7 @@ HALVES = {"split": 0.5}  # the paper's procedure, and fast
 
 def fitted(frame, columns=COLUMNS, **settings) -> Analysis:
     numbers = frame.drop(columns="weekday", errors="ignore")
-    data = Rows(numbers, numbers, columns)
+    data = Used(numbers, numbers, columns)
     return Analysis.of(data, Settings(**settings))
 
 
@@ -382,6 +382,7 @@ def test_several_endogenous_columns_give_a_curve_each(run, csv):
     assert 'id="figure-curve-price"' in page
     assert 'id="figure-curve-season"' in page
     assert "instruments are weak for season" in page
+    assert "fewer instruments than endogenous columns: what price and season do" in page
 
 
 def test_few_values_of_the_instrument_are_pointed_out(run, market, tmp_path):

@@ -226,7 +226,7 @@ class TestTrial:
     def test_forecasts_are_of_a_model_that_has_not_seen_the_rows(self, plain):
         trial, X = plain.trial, gappy()[["level"]]
         assert trial is not None
-        past = Settings.model(plain.settings, False).fit(X[:160])
+        past = Settings.model(plain.settings).fit(X[:160])
         np.testing.assert_allclose(trial.forecasts["state space"], past.predict(X)[160:])
         assert (trial.first, trial.n, len(trial.truth)) == (160, 40, 40)
         np.testing.assert_array_equal(trial.truth, X[160:])

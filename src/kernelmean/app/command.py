@@ -43,7 +43,7 @@ class Names(list[str]):
 def columns(name: str, help_: str) -> Any:
     """An option that names columns."""
     read = partial(split_names, option=name)
-    help_ = f"{help_}, by commas."
+    help_ += ", by commas." if "(s)" in help_ else "."
     return typer.Option(name, help=help_, parser=read, metavar="NAMES", show_default=False)
 
 
@@ -111,6 +111,11 @@ class Shared(Writing):
     sep: Annotated[str, option(SAY, "--sep")] = ","
     decimal: Annotated[str, option(SAY, "--decimal")] = "."
     chunksize: Annotated[int | None, option(SAY, "--chunksize", min=1)] = None
+
+    @property
+    def told(self) -> bool:
+        """Whether a fit shows its progress; of a file in blocks, that of reading is shown."""
+        return not self.quiet and self.chunksize is None
 
     def refuse(self, clashes: Mapping[str, bool]) -> None:
         """Options that do not go together, by the name of what is then said."""

@@ -384,6 +384,7 @@ def forecast_figures(
             shown.plot(panels[:k], label=label)
             if below is not None:
                 below(panels[k], np.r_[times, later], before, after)
+            panels[k - 1].set_xlabel("")
             panels[-1].set_xlabel(rows.labels[1] or "row")
 
         text = f"{rows.which(i, longest)}{caption}{more}"

@@ -11,8 +11,6 @@ from ..core.arrays import to_numpy
 from ..core.labels import Labels, pandas
 from .style import legend_above, literal, time_axis
 
-HALF = 0.5  # level of the inner band of a fan
-
 
 class Display:
     """A picture of values on one pair of axes, which a subclass draws."""
@@ -105,8 +103,8 @@ def as_times(times, n: int) -> np.ndarray:
 
 
 def fan(found: Any, level: float) -> np.ndarray:
-    """Ends of two intervals around the means of rows to come, (5, rows, d)."""
-    (low, high), (inner_low, inner_high) = (found.interval(width) for width in (level, HALF))
+    """Ends of an interval and of the central half, and between them the means, (5, rows, d)."""
+    (low, high), (inner_low, inner_high) = (found.interval(width) for width in (level, 0.5))
     return np.stack([*map(to_numpy, (low, inner_low, found.mean(), inner_high, high))])
 
 

@@ -132,12 +132,13 @@ class ForecastDisplay(TimePanels):
 
     def _draw(self, axes, j: int, label: str) -> None:
         band = {"color": CURVE, "alpha": 0.15, "lw": 0, "label": f"{100 * self.level:g}% interval"}
-        dots = {"color": DATA, "ms": 3.5, "mew": 0, "label": "observed"}
+        dots = {"color": DATA, "ms": 3.5, "mew": 0, "lw": 0.8, "label": "observed"}
         for s in self.sequences:
             t, seen, mean = self.times[s], self.series[s, j], self.mean[s, j]
+            alone = np.isnan(mean).all()
             if not np.isnan(seen).all():
-                axes.plot(t, seen, ".", **dots)
-            if not np.isnan(mean).all():
+                axes.plot(t, seen, ".-" if alone else ".", **dots)
+            if not alone:
                 axes.fill_between(t, self.lower[s, j], self.upper[s, j], **band)
                 axes.plot(t, mean, color=CURVE, lw=1.2, label=label)
         if len(self.ahead_times):

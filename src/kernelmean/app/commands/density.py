@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from ...core.checks import hushed
-from ...core.progress import Verbose
 from ...densities.conditional_density import ConditionalDensity
 from ...display import ConditionalDensityDisplay, DensityContourDisplay, DensityMapDisplay
 from ...display.base import medians
@@ -56,16 +55,17 @@ class Settings(Shared):
     bandwidth: Annotated[Any, typed(SAY, "--bandwidth", read_bandwidth)] = None
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
 
-    def model(self, verbose: Verbose) -> ConditionalDensity:
+    def model(self) -> ConditionalDensity:
         """The estimator, not fitted."""
         given = self.bandwidth
         one = given[0] if given is not None and len(given) == 1 else given
         search = "auto" if self.tune is None else self.tune
-        return ConditionalDensity(self.kernel.value, one, tune_lengthscale=search, verbose=verbose)
+        told = self.told
+        return ConditionalDensity(self.kernel.value, one, tune_lengthscale=search, verbose=told)
 
 
 @dataclass(frozen=True)
-class Rows:
+class Asked:
     """What is conditioned on.
 
     Attributes
@@ -89,7 +89,7 @@ class Rows:
         return labels.index("50%") if self.chosen and "50%" in labels else 0
 
     @classmethod
-    def representative(cls, x: pd.DataFrame) -> Rows:
+    def representative(cls, x: pd.DataFrame) -> Asked:
         """Quantiles of a single column; of several, the medians, and one of them high or low."""
         if x.shape[1] == 1:
             moves = {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE}
@@ -117,7 +117,7 @@ class Densities:
     data : DataFrame
         The rows it is learned from; of those read in blocks, some.
     settings : Settings
-    rows : Rows
+    rows : Asked
         Where it is asked.
     model : ConditionalDensity
     caught : list of str
@@ -126,7 +126,7 @@ class Densities:
 
     data: pd.DataFrame
     settings: Settings
-    rows: Rows
+    rows: Asked
     model: ConditionalDensity
     caught: list[str]
     every: Any  # the rows it is learned from
@@ -137,7 +137,6 @@ class Densities:
         data: pd.DataFrame,
         settings: Settings,
         at: pd.DataFrame | None = None,
-        verbose: Verbose = False,
         every: Any = None,
     ) -> Densities:
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
@@ -145,8 +144,8 @@ class Densities:
         check_rows(data, settings)
         x = settings.x
         with noted() as said:
-            model = settings.model(verbose).fit(every[x], target(every, settings.y))
-            rows = Rows.representative(data[x]) if at is None else Rows(at[x])
+            model = settings.model().fit(every[x], target(every, settings.y))
+            rows = Asked.representative(data[x]) if at is None else Asked(at[x])
             a = cls(data, settings, rows, model, said, every)
             a.table, a.inside, a.narrowing  # noqa: B018  (computed once, here)
         return a
@@ -201,7 +200,7 @@ class Densities:
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table of other rows."""
         with hushed():
-            return replace(self, rows=Rows(rows)).table
+            return replace(self, rows=Asked(rows)).table
 
     @cached_property
     def inside(self) -> np.ndarray:
@@ -433,7 +432,7 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     frame, every = s.numbers(data, {"--y": s.y, **known})
     rows, asked = (None, None) if at is None else s.numbers(at, known, first=True)
     with s.stage("Learning the distribution", bars=True):
-        a = Densities.of(frame, s, rows, not s.quiet and every is frame, every)
+        a = Densities.of(frame, s, rows, every)
     with s.stage("Asking it"):
         return report(a, data.name, asked)
 

@@ -13,7 +13,6 @@ import pandas as pd
 import typer
 
 from ...core.checks import hushed
-from ...core.progress import Verbose
 from ...core.threads import one_thread
 from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
@@ -160,7 +159,7 @@ class Tracks:
         return np.where(silent[:, None], self._average(), found)
 
 
-def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBayesFilter:
+def learn(settings: Settings, train: Rows) -> KernelBayesFilter:
     """The filter, with its settings searched for where that is asked for or quick."""
     check_enough(len(train.frame), SMALLEST, "rows to learn from")
     X, Z = train.frame[settings.observe], train.frame[settings.state]
@@ -170,7 +169,7 @@ def learn(settings: Settings, train: Rows, verbose: Verbose = True) -> KernelBay
         model = KernelBayesFilter(settings.rule.value, inference="kbr")
         if to_tune(settings, train):
             with one_thread():
-                return model.tune(X, Z, train.lengths, verbose=verbose)
+                return model.tune(X, Z, train.lengths, verbose=settings.told)
         return model.fit(X, Z, train.lengths)
 
 
@@ -299,8 +298,7 @@ def figures(a: Tracks) -> list[Figure]:
             for line, (which, spread) in zip(("-", "--"), spreads.items(), strict=False):
                 shown = series.part(spread, part, LONGEST)
                 shown.plot(panels[-1], label=which if len(spreads) > 1 else None, ls=line)
-            for axes in panels:
-                axes.set_xlabel("")
+            panels[-2].set_xlabel("")
             panels[-1].set(xlabel="row", ylabel="relative width")
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
@@ -371,7 +369,7 @@ def run(settings: Settings, train: Train, test: Test) -> Report:
     """
     past, now = settings.read(settings.table(train), settings.table(test))
     with settings.stage("Learning how the states move and are seen", bars=True):
-        model = learn(settings, past, not settings.quiet)
+        model = learn(settings, past)
     with settings.stage("Following the states"):
         return report(Tracks.of(settings, past, now, model), test.name)
 

@@ -14,7 +14,6 @@ import pandas as pd
 from ...chains.order import MAX_COMPONENTS, METHODS, Order
 from ...chains.results import RegimeForecast
 from ...core.minimise import SEARCH_ROWS, mean_and_error
-from ...core.progress import Verbose
 from ...core.rows import Rows as Every
 from ...display import EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
 from ...hmm.estimate_order import estimate_order
@@ -71,14 +70,14 @@ class Settings(series.Settings):
         inputs = table.numbers_with_gaps({"--inputs": self.inputs}).loc[rows.frame.index]
         return replace(rows, inputs=complete(inputs, data, self.drop_missing))
 
-    def model(self, n_components: int, verbose: Verbose) -> KernelHMM:
+    def model(self, n_components: int) -> KernelHMM:
         """The estimator, not fitted."""
         return KernelHMM(
             n_components,
             refine=self.refine,
             inference=self.inference.value,
             random_state=self.seed,
-            verbose=verbose,
+            verbose=self.told,
         )
 
 
@@ -120,9 +119,7 @@ class Regimes:
     n: int  # rows it was learned from
 
     @classmethod
-    def of(
-        cls, settings: Settings, rows: Rows, verbose: Verbose = False, every: Every | None = None
-    ) -> Regimes:
+    def of(cls, settings: Settings, rows: Rows, every: Every | None = None) -> Regimes:
         """Choose the number of states, learn from the rows or from `every`, and ask about them."""
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
         asked = (X, lengths, rows.inputs)
@@ -131,7 +128,7 @@ class Regimes:
             orders = {rule: estimate_order(X, lengths, method=rule) for rule in QUICK}
             order = chosen(settings, rows, orders)
             number = settings.states if order is None else order
-            model = settings.model(int(number), verbose).fit(*given)
+            model = settings.model(int(number)).fit(*given)
             answers = (
                 model.predict_proba(*asked),
                 model.filter(*asked),
@@ -428,7 +425,7 @@ def run(settings: Settings, data: Data) -> Report:
     else:
         rows = s.in_order(data)
     with s.stage("Learning the states and how they follow each other", bars=True):
-        a = Regimes.of(s, rows, not s.quiet, every)
+        a = Regimes.of(s, rows, every)
     with s.stage("Asking about every row"):
         return report(a, data.name)
 

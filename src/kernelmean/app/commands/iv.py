@@ -12,7 +12,7 @@ import pandas as pd
 
 from ...core.interval import Interval
 from ...core.moments import block_rows, evenly, how_often, row_blocks
-from ...core.rows import Rows as Every
+from ...core.rows import Rows
 from ...display import CURVE, DATA, DRAWN, StructuralCurveDisplay
 from ...instruments import inference
 from ...instruments.columns import CATEGORY, LINEAR, OTHERS
@@ -110,21 +110,21 @@ class Settings(Shared):
             raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")
         return Columns(y[0], x, z, self.c or Names())
 
-    def rows(self, data: Path) -> Rows:
+    def rows(self, data: Path) -> Used:
         """The rows of a file that are used."""
         self.refuse_blocks(self.split != "loo")
         if self.formula is None:
             columns = self.columns()
             if self.gaps:
-                return Rows.with_gaps(self.table(data), columns, self.drop_missing)
-            return Rows(*self.numbers(data, columns.roles()), columns)
+                return Used.with_gaps(self.table(data), columns, self.drop_missing)
+            return Used(*self.numbers(data, columns.roles()), columns)
         given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
         if given:
             options = " and ".join(f"--{o}" for o in given)
             raise UserError(f"--formula stands in place of {options}; give one of them")
-        return Rows.by_formula(self.table(data), self.formula, self.gaps, self.drop_missing)
+        return Used.by_formula(self.table(data), self.formula, self.gaps, self.drop_missing)
 
-    def asked_of(self, used: Rows, at: Path | None) -> Any:
+    def asked_of(self, used: Used, at: Path | None) -> Any:
         """The rows to predict for: those of a file, or those used, as they stand in theirs."""
         if at is None:
             return used.own
@@ -158,7 +158,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Used:
     """The rows used, as columns of numbers.
 
     Attributes
@@ -186,7 +186,7 @@ class Rows:
         return self.all if self.source is None else self.source.loc[self.frame.index]
 
     @classmethod
-    def with_gaps(cls, table: Table, columns: Columns, drop_missing: bool) -> Rows:
+    def with_gaps(cls, table: Table, columns: Columns, drop_missing: bool) -> Used:
         """Columns by name, where instruments are complete."""
         frame = table.numbers_with_gaps(columns.roles())
         whole = complete(frame[[*columns.z, *columns.c]], table.path, drop_missing)
@@ -194,7 +194,7 @@ class Rows:
         return cls(frame, frame, columns)
 
     @classmethod
-    def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Rows:
+    def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
         """Columns that a formula makes."""
         names = names_of(formula)
         used = table.frame[table.asked_for({"--formula": names["all"]})]
@@ -227,7 +227,7 @@ class Analysis:
 
     Attributes
     ----------
-    data : Rows
+    data : Used
     settings : Settings
     model : KernelIV
     plain : array of shape (width,), or None
@@ -237,14 +237,14 @@ class Analysis:
         Numerical trouble on the way.
     """
 
-    data: Rows
+    data: Used
     settings: Settings
     model: KernelIV
     plain: np.ndarray | None
     notes: list[str]
 
     @classmethod
-    def of(cls, data: Rows, settings: Settings) -> Analysis:
+    def of(cls, data: Used, settings: Settings) -> Analysis:
         """Fit both stages, and plain kernel ridge for comparison."""
         frame, columns = data.frame, data.columns
         check_enough(len(frame), SMALLEST, "complete rows")
@@ -528,6 +528,7 @@ def warnings_of(a: Analysis) -> list[str]:
     copies = a.frame.duplicated().sum() if _copied(a) else 0
     found = {
         "weak": bool(weak),
+        "fewer": len(a.columns.z) < len(a.columns.x),
         "contradicted": p < 0.05,
         "few": support <= FEW,
         "alone_twice": a.plain is None,
@@ -535,6 +536,7 @@ def warnings_of(a: Analysis) -> list[str]:
     }
     known = {
         "columns": names(weak),
+        "endogenous": names(a.columns.x),
         "weak": inference.WEAK,
         "p": p_words(p),
         "support": support,
@@ -711,7 +713,7 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     """
     used = settings.rows(data)
     rows = settings.asked_of(used, at)
-    with settings.stage("Fitting both stages", bars=isinstance(used.all, Every)):
+    with settings.stage("Fitting both stages", bars=isinstance(used.all, Rows)):
         a = Analysis.of(used, settings)
     with settings.stage("Measuring the first stage, and testing the assumptions"):
         return report(a, data.name, rows)

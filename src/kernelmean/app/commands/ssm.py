@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from ...core.progress import Verbose
 from ...display import ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
@@ -64,7 +63,7 @@ class Settings(series.Settings):
             return None
         return "auto" if self.season is None else Backbone(season=self.season)
 
-    def model(self, verbose: Verbose) -> KernelStateSpace:
+    def model(self) -> KernelStateSpace:
         """The estimator, not fitted."""
         return KernelStateSpace(
             self.latent_dim,
@@ -72,7 +71,7 @@ class Settings(series.Settings):
             inference=self.inference.value,
             backbone=self.backbone,
             random_state=self.seed,
-            verbose=verbose,
+            verbose=self.told,
         )
 
 
@@ -103,7 +102,7 @@ class Trial:
     upper: np.ndarray
 
     @classmethod
-    def of(cls, settings: Settings, rows: Rows, verbose: Verbose) -> Trial | None:
+    def of(cls, settings: Settings, rows: Rows) -> Trial | None:
         """Learn from the first rows of each sequence; None where they are too few."""
         frame, lengths, whole = rows.frame, rows.lengths, rows.whole
         held = ends(lengths)
@@ -111,7 +110,7 @@ class Trial:
         judged = held & whole & np.r_[False, whole[:-1]]
         if judged.sum() < SHORTEST or whole[~held].sum() < SHORTEST:
             return None
-        model = learn(settings, past, before, verbose)
+        model = learn(settings, past, before)
         forecasts = {"state space": model.predict(frame, lengths)}
         forecasts |= rivals(frame, lengths, ~held)
         lower, upper = model.predict_interval(frame, settings.level, lengths)
@@ -190,13 +189,13 @@ class Forecasts:
     caught: list[str]
 
     @classmethod
-    def of(cls, settings: Settings, rows: Rows, verbose: Verbose = False) -> Forecasts:
+    def of(cls, settings: Settings, rows: Rows) -> Forecasts:
         """Judge the model on rows held out, learn it from all, and ask it about the rows."""
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
         with noted() as said:
-            trial = Trial.of(settings, rows, verbose)
-            model = settings.model(verbose) if trial is None else clone(trial.model)
-            model.set_params(verbose=verbose).fit(X, lengths)
+            trial = Trial.of(settings, rows)
+            model = settings.model() if trial is None else clone(trial.model)
+            model.set_params(verbose=settings.told).fit(X, lengths)
             lower, upper = model.predict_interval(X, settings.level, lengths)
             answers = (
                 model.predict(X, lengths),
@@ -265,16 +264,14 @@ def ends(lengths: list[int]) -> np.ndarray:
     return np.concatenate([np.arange(n) >= count for n, count in zip(lengths, first, strict=True)])
 
 
-def learn(
-    settings: Settings, past: pd.DataFrame, lengths: list[int], verbose: Verbose
-) -> KernelStateSpace:
+def learn(settings: Settings, past: pd.DataFrame, lengths: list[int]) -> KernelStateSpace:
     """A model of the first rows; to tune it, their ends are held out in their turn."""
-    model = settings.model(verbose)
+    model = settings.model()
     if not settings.tune:
         return model.fit(past, lengths)
     held, (before, after) = ends(lengths), parts(lengths)
     tuned = model.set_params(verbose=False).tune(
-        past[~held], past[held], before, after, verbose=verbose
+        past[~held], past[held], before, after, verbose=settings.told
     )
     fitted = clone(tuned).fit(past, lengths)
     fitted.tuning_ = tuned.tuning_
@@ -429,7 +426,7 @@ def run(settings: Settings, data: Data) -> Report:
         settings.refuse({"--no-refine": not settings.refine, "--log-squares": settings.log_squares})
     rows = settings.read(settings.table(data))
     with settings.stage("Learning, first without the rows held out, then from all", bars=True):
-        a = Forecasts.of(settings, rows, not settings.quiet)
+        a = Forecasts.of(settings, rows)
     with settings.stage("Asking about every row"):
         return report(a, data.name)
 
