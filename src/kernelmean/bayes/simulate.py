@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from ..core import arrays, checks
+from ..core.parameters import called
 from ..core.progress import Verbose, track
 from ..core.threads import one_thread
 from ..densities import ConditionalDensity
@@ -135,8 +136,7 @@ def simulate_posterior(
     asked = None if rounds is None else _check_rounds(rounds, model, observed, n)
     open_ = one and not given and n >= FIRST * (asked or ROUNDS)
     for name, f in (("prior_sampler", prior_sampler), ("simulator", simulator)):
-        if not callable(f):
-            raise ValueError(f"{name} is {f!r}; a function is needed")
+        called(f, name)
     rng = checks.generator(random_state)
     source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose)
     parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ..core import arrays, solves
-from ..core.checks import as_vector
+from ..core.checks import as_widths
 from ..core.moments import evenly
 from ..core.progress import Verbose
 from ..core.sequences import check_sequences, triples_of
@@ -264,14 +264,7 @@ class Plan:
 
 def as_bandwidth(bandwidth, d: int) -> float | tuple[float, ...] | None:
     """One number, or one for each of the d columns that densities are of."""
-    if bandwidth is None:
-        return None
-    widths = arrays.to_numpy(as_vector(np.atleast_1d(bandwidth), "bandwidth"))
-    if len(widths) == 0 or widths.min() <= 0:
-        raise ValueError(f"bandwidth is {bandwidth!r}; positive numbers are needed")
-    if len(widths) not in (1, d):
-        raise ValueError(f"bandwidth has {len(widths)} entries; 1 or {d} are needed")
-    return one_or_each(widths)
+    return None if bandwidth is None else one_or_each(as_widths(bandwidth, d, "bandwidth"))
 
 
 def of_moments(draft: Draft, space, laws: MeanEmbedding, chain: Chain, bandwidth) -> FittedChain:

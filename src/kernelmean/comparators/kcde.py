@@ -5,7 +5,7 @@ from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from ..core.checks import check_positive, warn_numerical
+from ..core.checks import as_widths, warn_numerical
 from ..kernels import median_lengthscale
 from .densities import Expansion, blocks, check_varying, exponents, flushed, normal
 
@@ -96,14 +96,7 @@ class KCDE(Expansion):
 
 def _bandwidths(value, d: int, name: str) -> np.ndarray | None:
     """One bandwidth per column, from a number, one number per column, or None."""
-    if value is None:
-        return None
-    values = np.ravel(np.asarray(value, dtype=object))
-    if len(values) not in (1, d):
-        raise ValueError(
-            f"{name} has {len(values)} values; one, or one per column ({d}), is needed"
-        )
-    return np.broadcast_to([check_positive(v, name) for v in values], d).astype(float)
+    return None if value is None else np.broadcast_to(as_widths(value, d, name), d).copy()
 
 
 def _loo_score(

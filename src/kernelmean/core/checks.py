@@ -335,6 +335,14 @@ def check_positive(value, name: str, *, zero: bool = False) -> float:
     return value
 
 
+def as_widths(values, d: int, name: str) -> np.ndarray:
+    """A positive number, or one for each of d columns."""
+    given = np.ravel(np.asarray(values, dtype=object))
+    if len(given) not in (1, d):
+        raise ValueError(f"{name} has {len(given)} values; one, or one per column ({d}), is needed")
+    return np.array([check_positive(value, name) for value in given])
+
+
 def check_count(value, name: str, *, minimum: int = 1, maximum: float = np.inf) -> int:
     """A whole number of at least `minimum`, and at most `maximum`."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

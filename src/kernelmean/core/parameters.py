@@ -43,27 +43,19 @@ def share(value, name: str) -> None:
         raise ValueError(f"{name} is {value}; a number in [0, 1) is needed")
 
 
-def auto(value, name: str) -> None:
-    """True, False, or left to the fit."""
-    if value != "auto" and not isinstance(value, bool):
-        raise ValueError(f'{name} is {value!r}; "auto", True or False is needed')
-
-
-def flag(value, name: str) -> None:
-    """True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}; True or False is needed")
-
-
-def instance(*classes: type) -> Rule:
-    """An object of one of the classes."""
+def needed(what: str, fits: Callable[[Any], bool]) -> Rule:
+    """What fits; of anything else it is said what is needed."""
 
     def rule(value, name: str) -> None:
-        if not isinstance(value, classes):
-            needed = " or ".join(f"a {cls.__name__}" for cls in classes)
-            raise ValueError(f"{name} is {value!r}; {needed} is needed")
+        if not fits(value):
+            raise ValueError(f"{name} is {value!r}; {what} is needed")
 
     return rule
+
+
+flag = needed("True or False", lambda value: isinstance(value, bool))
+auto = needed('"auto", True or False', lambda value: value == "auto" or isinstance(value, bool))
+called = needed("a function", callable)
 
 
 def either(rule: Rule, *also: Any) -> Rule:
@@ -121,10 +113,11 @@ class Options(Saveable):
 
 def options(*classes: type[Options], without: tuple[str, ...] = ()) -> Rule:
     """Options of one of the classes, each field as its table allows, some of them not at all."""
-    instances = instance(*classes)
+    names = " or ".join(f"a {cls.__name__}" for cls in classes)
+    of_one = needed(names, lambda value: isinstance(value, classes))
 
     def rule(value, name: str) -> None:
-        instances(value, name)
+        of_one(value, name)
         check_parameters(value, prefix=f"{name}.")
         for field in without:
             if getattr(value, field) is not None:

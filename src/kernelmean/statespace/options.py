@@ -6,14 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.parameters import Options, as_options, choice, count, either, optional, positive
-
-
-def function(value, name: str) -> None:
-    """Something to call."""
-    if not callable(value):
-        raise ValueError(f"{name} is {value!r}; a function is needed")
-
+from ..core.parameters import Options, as_options, called, choice, count, either, optional, positive
 
 # ------------------------------------------------------------ the latent law
 
@@ -51,7 +44,7 @@ class Normal(Options):
     ALLOWED: ClassVar = {
         "d": optional(count()),
         "nodes": optional(count(3)),
-        "transition": optional(function),
+        "transition": optional(called),
     }
     law: ClassVar = "normal"
 
@@ -75,7 +68,7 @@ class Sampled(Normal):
 
     law: Callable | None = None  # type: ignore[assignment,misc]
 
-    ALLOWED: ClassVar = Normal.ALLOWED | {"law": function}
+    ALLOWED: ClassVar = Normal.ALLOWED | {"law": called}
 
 
 LAWS = {"normal": Normal, "uniform": Uniform}
