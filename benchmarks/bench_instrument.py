@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
 from _harness import Measured, Table, arguments, measure, ratio, rmse
+from scipy.stats import norm
 
 import kernelmean as km
 
@@ -253,6 +254,66 @@ def peers(sizes: list[int], draws: int, first: int = 5000) -> None:
                 table.row(curve, *mean, mean[0] / mean[1:].min())
 
 
+# ---------------------------------------------------------------- bands
+def zoo(curve: str) -> Callable:
+    return lambda n, seed: (*others("zoo", curve, n, seed)[:3], CURVES[curve])
+
+
+def newey_powell(n: int, seed: int) -> tuple:
+    covariance = [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]
+    e, v, z = np.random.default_rng(seed).multivariate_normal(np.zeros(3), covariance, n).T
+    x = z + v
+
+    def h(x):
+        return np.log(np.abs(x - 1) + 1) * np.sign(x - 1)
+
+    return x[:, None], h(x) + e, z[:, None], h
+
+
+def chetverikov_wilhelm(h: Callable) -> Callable:
+    def rows(n: int, seed: int) -> tuple:
+        z, e, noise = np.random.default_rng(seed).normal(size=(3, n))
+        x = norm.cdf(0.3 * z + np.sqrt(1 - 0.3**2) * e)
+        y = h(x) + 0.5 * (0.3 * e + np.sqrt(1 - 0.3**2) * noise)
+        return x[:, None], y, norm.cdf(z)[:, None], h
+
+    return rows
+
+
+def ours_own(make: Callable) -> Callable:
+    def rows(n: int, seed: int) -> tuple:
+        data = make(n, random_state=seed)
+        return data.X, data.y, data.Z, lambda x: data.truth(x[:, None])
+
+    return rows
+
+
+BANDS = {
+    **{f"zoo, {curve}": zoo(curve) for curve in ("sin", "abs", "step", "linear")},
+    "Newey-Powell": newey_powell,
+    "Chetverikov-Wilhelm 1": chetverikov_wilhelm(lambda x: x**2 + 0.2 * x),
+    "Chetverikov-Wilhelm 2": chetverikov_wilhelm(lambda x: 2 * np.maximum(x - 0.5, 0) ** 2 + x / 2),
+    "Singh, sigmoid": ours_own(km.datasets.make_iv_sigmoid),
+    "Singh, linear": ours_own(km.datasets.make_iv_linear),
+}
+
+
+def bands(draws: int, first: int = 5000, n: int = 1000) -> None:
+    """How often 95% bands hold all of h over the middle 95% of x, and how wide they are."""
+    columns = f"{'design':>21}", "hold", "half width", "std of h", "error"
+    table = Table(f"95% bands, n = {n}, {draws} draws", *columns)
+    for name, design in BANDS.items():
+        found = []
+        for seed in range(first, first + draws):
+            X, y, Z, h = design(n, seed)
+            model, x = km.KernelIV().fit(X, y, Z), np.linspace(*np.quantile(X, [0.025, 0.975]), 200)
+            (low, high), truth = model.predict_interval(x[:, None]), h(x)
+            holds, wide = np.all((low <= truth) & (truth <= high)), (high - low).mean() / 2
+            error = np.mean((model.predict(x[:, None]) - truth) ** 2)
+            found.append([holds, wide, truth.std(), error])
+        table.row(name, *map(float, np.mean(found, axis=0)))
+
+
 # ---------------------------------------------------------------- straight lines
 def heavy(n: int, rng) -> tuple:
     Z, v = rng.normal(size=(n, 1)), rng.standard_t(3, n)
@@ -456,11 +517,13 @@ if __name__ == "__main__":
         compare("demand", [500], dense_up_to=0, repeats=1)
         peers([300], draws=2)
         straight([300], draws=2)
+        bands(draws=1)
         slopes(draws=1)
         few_rows(draws=1)
     else:
         peers([300, 2000], draws=20)
         straight([300, 2000], draws=20)
+        bands(draws=40)
         slopes(draws=20)
         compare("sigmoid", [1_000, 5_000, 20_000, 100_000, 1_000_000], dense_up_to=5_000)
         compare("demand", [1_000, 5_000, 20_000], dense_up_to=1_000, repeats=1)

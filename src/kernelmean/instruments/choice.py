@@ -23,7 +23,7 @@ UNLIKELY = 1e-3  # a probability that does not count
 # B of a band, what stands for the squared bias: set on seeds 1000 to 1199 of seven designs
 PULL, BESIDE = 4.0, 0.25  # V and D where ξ was chosen: it balances bias and noise
 ALONE = 1.5  # D where it was not
-LINE = 5.0  # D in bands about least squares, set on seeds 11000 to 11059 of seven designs
+LINE = 10.0  # D in bands about least squares, set on seeds 22000 to 22159 of three designs
 MEAN = 2.0  # V of an average where ξ was chosen, set on seeds 100 to 139 of 44 designs
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
@@ -158,7 +158,7 @@ class Choice:
         D is the mean of (h − taken)² over the candidates. A ξ chosen (`balanced`) makes the squared
         bias about as large as the variance, which does not know of the choice: B = 4V + ¼D;
         otherwise 1½D. A line stands where no judge objects, though what bends may be as likely: its
-        slope is safe, its band is not, and has 5D. In averages of slopes most of the bias is gone:
+        slope is safe, its band is not, and has 10D. In averages of slopes most of the bias is gone:
         V + ¼D about a line, 2V + ¼D about what bends.
         """
         Phi, bare = basis.numbers(self.points), self.draft.bare

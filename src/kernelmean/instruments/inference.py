@@ -155,7 +155,7 @@ class StructuralInference:
     stages, so that draws from N(0, V) are those of a Gaussian multiplier bootstrap of the rows'
     influence A⁻¹M_iê_i. B is for the smoothing bias. Where a fit was chosen from several it is of
     D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
-    1½D where it was not. Limits of h about least squares have 5D (`band_covariance_`); averages of
+    1½D where it was not. Limits of h about least squares have 10D (`band_covariance_`); averages of
     slopes over the training rows, in which most of the bias is gone, ¼D there and V + ¼D about what
     bends. Where there was nothing to choose from B is the spread ξ²A⁻²τ² of −ξA⁻¹b when
     b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these
