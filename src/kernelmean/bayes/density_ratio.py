@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays, solves
-from ..core.checks import Array, as_points, column_names
+from ..core.checks import Array, as_points, column_names, hushed
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import Order, canonical_order, evenly
@@ -22,9 +22,12 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map
-from ..kernels import fitted_kernel
+from ..features.landmarks import Nystroem
+from ..kernels import Kernel, fitted_kernel, is_tuned
 
 SCORE_ROWS = 5_000  # that are left out, one by one, in the score
+SCALES = (2.0, 0.5, 0.25, 0.125)  # of the median lengthscale, that are tried
+SCALE_ROWS = 1_000  # that lengthscales are compared on
 
 
 @by_blocks("predict", tables=("Z",))
@@ -39,7 +42,8 @@ class DensityRatio(Saveable, BaseEstimator):
     ----------
     kernel : Kernel, str, scikit-learn kernel or callable
         Its median lengthscale is taken over the denominator; by name, distances are of columns
-        over their standard deviations there.
+        over their standard deviations there, and where η is chosen the lengthscale is 2, 1/2, 1/4
+        or 1/8 of the median if rows left out clearly say so.
     reg : float, optional
         η, per sample. None takes the minimiser of the closed-form leave-one-out score, below
         mean k(z, z)/n only if clearly (a numerator with unequal weights counts as known: nothing
@@ -99,11 +103,12 @@ class DensityRatio(Saveable, BaseEstimator):
         )
         order = Order.of(Z)
         m = as_one_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
-        self.features_ = as_feature_map(self.features)
+        self.features_, share = as_feature_map(self.features), float(self.relative)
+        if self.reg is None and is_tuned(self.kernel):
+            self.kernel_ = tuned(self.kernel_, order.sorted(Z), m, share)
         Phi = self.features_.fit_transform(order.sorted(Z), self.kernel_)
         order.renumber(self.features_)
         U = self.features_.transform(m.points)
-        share = float(self.relative)
         n, second = Phi.shape[0], Phi.T @ Phi / Phi.shape[0]
         if rows is not None:
             all_rows = rows.partial("xx", x=self.features_)
@@ -172,6 +177,34 @@ def solve_ratio(
     return solves.ridge(A, reg).solve(alpha @ U), float(reg), A
 
 
+def tuned(kernel: Kernel, Z, m: MeanEmbedding, share: float) -> Kernel:
+    """At another multiple of its lengthscale, if rows left out clearly prefer that ratio."""
+    Z = arrays.take(Z, evenly(Z.shape[0], SCALE_ROWS), axis=0)
+    if _sampled(m.weights):
+        some = canonical_order(m.points)[evenly(m.points.shape[0], SCALE_ROWS)]
+        m = MeanEmbedding(arrays.take(m.points, some, axis=0), kernel=kernel)
+
+    def told(scale: float) -> tuple[RatioLeftOut, tuple[Array, Array]]:
+        features = Nystroem(tol=1e-4, max_rank=200)
+        with hushed():  # a candidate's rank is nobody's concern
+            Phi = features.fit_transform(Z, kernel.scaled(scale))
+        U = features.transform(m.points)
+        _, reg, A = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, None, share)
+        left_out = RatioLeftOut.of(Phi, A, U, m.weights, share)
+        return left_out, left_out.careful_rows(reg)
+
+    left_out, own = told(1.0)
+    gains = {scale: left_out.gain(told(scale)[1], own) for scale in SCALES}
+    best = max(gains, key=lambda scale: gains[scale][0])
+    return kernel.scaled(best) if gains[best][0] > gains[best][1] else kernel
+
+
+def _sampled(alpha) -> bool:
+    """Whether weights are equal, as those of a sample are."""
+    xp = arrays.namespace(alpha)
+    return bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
+
+
 def _chosen(left_out: RatioLeftOut, size: float) -> float:
     """The η of the least score; below κ/n, κ = mean k(z, z), only where the rows clearly say so.
 
@@ -187,7 +220,7 @@ def _chosen(left_out: RatioLeftOut, size: float) -> float:
     if free >= size / left_out.n:
         return free
     safe = least(-math.log10(left_out.n))
-    gain, error = left_out.gain(free, safe)
+    gain, error = left_out.gain(left_out.careful_rows(free), left_out.careful_rows(safe))
     return free if gain > error else safe
 
 
@@ -215,11 +248,9 @@ class RatioLeftOut:
 
     @classmethod
     def of(cls, Phi, A, U, alpha, share: float, n: int | None = None) -> RatioLeftOut:
-        xp = arrays.namespace(Phi)
         n = n or Phi.shape[0]
         grid = solves.EigenGrid.of(A)
-        m = (alpha @ U) @ grid.vectors
-        sampled = bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
+        m, sampled = (alpha @ U) @ grid.vectors, _sampled(alpha)
         out = alpha if sampled else 0.0 * alpha
         Phi = arrays.take(Phi, evenly(Phi.shape[0], SCORE_ROWS), axis=0)
         if sampled and U.shape[0] > SCORE_ROWS:
@@ -266,11 +297,9 @@ class RatioLeftOut:
         at_z, at_u, _, _ = self.values(reg)
         return self.rows(at_z, at_u / (1.0 + self.squares[1] @ self.grid.shrink(reg) / self.n))
 
-    def gain(self, reg: float, other: float) -> tuple[float, float]:
-        """How far J of `reg` is below that of another η, carefully, and its standard error."""
+    def gain(self, ours, theirs) -> tuple[float, float]:
+        """How far J of careful rows is below that of others, and its standard error."""
         xp = arrays.namespace(self.P)
-        z, u = (
-            a - b for a, b in zip(self.careful_rows(other), self.careful_rows(reg), strict=True)
-        )
+        z, u = (b - a for a, b in zip(ours, theirs, strict=True))
         error = float(xp.var(z)) / z.shape[0] + float(xp.var(u) * (self.out @ self.out))
         return float(xp.mean(z) + self.alpha @ u), error**0.5
