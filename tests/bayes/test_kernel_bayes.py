@@ -1265,3 +1265,16 @@ class TestOddPairs:
         Z = rng.normal(size=(30, 2))
         model = km.KernelBayes(rule="density").fit(Z + 0.3 * rng.normal(size=(30, 2)), Z)
         assert_allclose(model.posterior(Z[:3]).density(Z[:2] + 1e6), 0.0, atol=1e-12)
+
+    def test_the_density_far_from_all_pairs_is_that_of_the_last_place_near(self, rng):
+        pd = pytest.importorskip("pandas")
+        Z = rng.normal(size=(60, 1))
+        X = pd.DataFrame(Z + 0.3 * rng.normal(size=(60, 1)), columns=["seen"])
+        model = km.KernelBayes(rule="density").fit(X, Z)
+        far = pd.DataFrame({"seen": [0.0, 1e3, 1e6]}, index=["a", "b", "c"])
+        with pytest.warns(km.NumericalWarning, match="outside"):
+            law = model.posterior(far)
+        assert law.to_frame().index.tolist() == ["a", "b", "c"]
+        assert law.extrapolated.tolist() == [False, True, True]
+        assert_allclose(law.mean()[1], law.mean()[2])
+        assert law.mean()[1, 0] < 2 * np.ptp(Z)
