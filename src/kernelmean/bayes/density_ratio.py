@@ -19,7 +19,7 @@ from ..core.parameters import check_parameters, optional, positive, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
-from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map
 from ..kernels import fitted_kernel
@@ -98,11 +98,7 @@ class DensityRatio(Saveable, BaseEstimator):
             self.kernel, Z, names=column_names(denominator), in_units=True, argument="denominator"
         )
         order = Order.of(Z)
-        m = as_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
-        if m.batch is not None:
-            raise ValueError(
-                f"numerator is a batch of {m.batch} embeddings; a single one is needed"
-            )
+        m = as_one_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
         self.features_ = as_feature_map(self.features)
         Phi = self.features_.fit_transform(order.sorted(Z), self.kernel_)
         order.renumber(self.features_)

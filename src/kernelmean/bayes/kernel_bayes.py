@@ -26,7 +26,7 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
-from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
@@ -439,10 +439,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if prior is None:
             return MeanEmbedding(self._latents, kernel=self.kernel_z_)
         d, where = self.points_.shape[1], "the training latents"
-        m = as_embedding(prior, self.kernel_z_, "prior", d, where)
-        if m.batch is not None:
-            raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
-        return m
+        return as_one_embedding(prior, self.kernel_z_, "prior", d, where)
 
     def _ratio(self, m: MeanEmbedding) -> tuple[Callable[[Array], Array], Array, float | None]:
         """r as a function of latents, β_i = r(z_i)/n at the training latents, and η."""
@@ -465,13 +462,10 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
         """Coefficients of the ratio, and η: given, or sought once for each prior."""
-
-        def solved(reg) -> tuple[Array, float, Array]:
-            return solve_ratio(self._Q, self._second_z, U, m, reg)
-
-        if self.reg_prior is not None:
-            return solved(self.reg_prior)[:2]
-        return solved(self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1]))[:2]
+        solved, reg = partial(solve_ratio, self._Q, self._second_z, U, m), self.reg_prior
+        if reg is None:
+            reg = self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1])
+        return solved(reg)[:2]
 
     def _apart(self, m: MeanEmbedding) -> bool:
         """Whether means of features are clearly further apart than those of samples of one law.

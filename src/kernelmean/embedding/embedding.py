@@ -644,3 +644,11 @@ def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedd
         m = MeanEmbedding(checks.as_points(m, name), kernel=kernel)
     checks.check_columns(m.points, d, name, where)
     return m
+
+
+def as_one_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
+    """The same, of a single distribution."""
+    m = as_embedding(m, kernel, name, d, where)
+    if m.batch is not None:
+        raise ValueError(f"{name} is a batch of {m.batch} embeddings; a single one is needed")
+    return m

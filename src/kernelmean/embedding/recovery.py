@@ -25,7 +25,7 @@ def covariance(m: WeightedPoints) -> Array:
     """
     xp = arrays.namespace(m.points)
     centre = xp.mean(m.points, axis=0)  # about the middle of the points, to keep digits
-    unit = xp.where(still(m.points), 1.0, xp.std(m.points, axis=0))
+    unit = xp.where(arrays.still(m.points), 1.0, xp.std(m.points, axis=0))
     P = (m.points - centre) / unit
     n, d = P.shape
     second = m.apply_weights(xp.reshape(P[:, :, None] * P[:, None, :], (n, d * d)))
@@ -34,12 +34,6 @@ def covariance(m: WeightedPoints) -> Array:
     values, vectors = xp.linalg.eigh(0.5 * (C + xp.matrix_transpose(C)))
     scaled = unit[:, None] * vectors * xp.clip(values, 0.0, None)[..., None, :] ** 0.5
     return scaled @ xp.matrix_transpose(scaled)
-
-
-def still(X) -> Array:
-    """Which columns are constant: rounding can leave them a deviation."""
-    xp = arrays.namespace(X)
-    return xp.max(X, axis=0) == xp.min(X, axis=0)
 
 
 def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
@@ -58,7 +52,7 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     around = m.kernel.spread_of(0.5 * (high - low), m.weights @ lifted)
     rule = normal_bandwidth(effective, d) * around
     # an embedding with no spread left is narrow, but not of width zero
-    spread = np.where(still(m.points), 0.0, m.points.std(axis=0))
+    spread = np.where(arrays.still(m.points), 0.0, m.points.std(axis=0))
     spread = m.kernel.spread_of(spread, lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())

@@ -10,7 +10,7 @@ from ..bayes.supervision import each_strength, unpack_supervision
 from ..chains.rows import observed
 from ..core import arrays, checks
 from ..core.checks import Array
-from ..embedding.embedding import MeanEmbedding, as_embedding
+from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from .machine import Machine, Recursion, Step
 from .steps import Squared
 
@@ -28,10 +28,8 @@ def belief(machine: Recursion, prior) -> MeanEmbedding:
     if prior is None:
         return machine.everywhere()
     d, where = machine.points.shape[1], "the training states"
-    m = as_embedding(prior, machine.kernel_z, "prior", d, where)
+    m = as_one_embedding(prior, machine.kernel_z, "prior", d, where)
     checks.check_library(m.points, machine.points, "prior")
-    if m.batch is not None:
-        raise ValueError(f"prior is a batch of {m.batch} embeddings; a single one is needed")
     if float(m.total()) <= 0:
         raise ValueError(f"prior has weights that sum to {float(m.total()):g}; one is needed")
     return m
