@@ -167,11 +167,15 @@ def weighted_mean(w: Array, X: Array) -> Array:
 
 
 def weighted_covariance(w: Array, X: Array) -> Array:
-    """sum_i w_i (x_i - m)(x_i - m)' / sum_i w_i, negative eigenvalues set to zero."""
+    """sum_i w_i (x_i - m)(x_i - m)' / sum_i w_i, negative eigenvalues set to zero, in standard
+    deviations of the points.
+    """
     X, m = rows(X), weighted_mean(w, X)
-    C = sum(wi * np.outer(xi - m, xi - m) for wi, xi in zip(w, X, strict=True)) / sum(w)
+    unit = np.diag(X.std(axis=0))
+    U = (X - m) @ np.linalg.inv(unit)
+    C = sum(wi * np.outer(ui, ui) for wi, ui in zip(w, U, strict=True)) / sum(w)
     values, vectors = np.linalg.eigh((C + C.T) / 2)
-    return vectors @ np.diag(np.maximum(values, 0)) @ vectors.T
+    return unit @ vectors @ np.diag(np.maximum(values, 0)) @ vectors.T @ unit
 
 
 def herd_on_candidates(K: Array, w: Array, n: int) -> list[int]:

@@ -1252,15 +1252,29 @@ class TestOddPairs:
         assert np.isfinite(law.sample(20, 0)).all()
 
     @pytest.mark.parametrize("rule", ["importance", "squared"])
-    def test_a_column_whose_deviation_is_rounding(self, rng, rule):
-        Z = np.column_stack([np.full(30, 2004.539430369), rng.normal(size=30)])
+    @pytest.mark.parametrize("value", [2004.539430369, 2e-8])
+    def test_a_constant_column_is_drawn_as_it_is(self, rng, rule, value):
+        """Rounding leaves the first a deviation of 1e-13; the second is not in units of one."""
+        Z = np.column_stack([np.full(30, value), rng.normal(size=30)])
         X = Z[:, 1:] + 0.3 * rng.normal(size=(30, 1))
-        assert 0 < Z[:, 0].std() < 1e-9
         law = km.KernelBayes(rule=rule).fit(X, Z).posterior(X[:3])
         assert np.isfinite(law.density(Z[:4])).all()
-        assert_allclose(law.sample(50, 0)[..., 0], 2004.54, atol=0.1)
+        assert_allclose(law.sample(50, 0)[..., 0], value, rtol=0.01)
 
     def test_densities_at_rows_beyond_all_laws(self, rng):
         Z = rng.normal(size=(30, 2))
         model = km.KernelBayes(rule="density").fit(Z + 0.3 * rng.normal(size=(30, 2)), Z)
         assert_allclose(model.posterior(Z[:3]).density(Z[:2] + 1e6), 0.0, atol=1e-12)
+
+    def test_the_density_far_from_all_pairs_is_that_of_the_last_place_near(self, rng):
+        pd = pytest.importorskip("pandas")
+        Z = rng.normal(size=(60, 1))
+        X = pd.DataFrame(Z + 0.3 * rng.normal(size=(60, 1)), columns=["seen"])
+        model = km.KernelBayes(rule="density").fit(X, Z)
+        far = pd.DataFrame({"seen": [0.0, 1e3, 1e6]}, index=["a", "b", "c"])
+        with pytest.warns(km.NumericalWarning, match="outside"):
+            law = model.posterior(far)
+        assert law.to_frame().index.tolist() == ["a", "b", "c"]
+        assert law.extrapolated.tolist() == [False, True, True]
+        assert_allclose(law.mean()[1], law.mean()[2])
+        assert law.mean()[1, 0] < 2 * np.ptp(Z)

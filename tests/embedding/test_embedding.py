@@ -98,6 +98,13 @@ class TestSingle:
         m = km.MeanEmbedding(points, [-0.5, 1.0, 1.0, -0.5], KERNEL)
         assert_allclose(m.cov(), [[0.0, 0.0], [0.0, 2.0]], atol=1e-12)
 
+    @pytest.mark.parametrize("units", [[1.0, 1e3, 1.0], [1e-8, 1.0, 1e8]])
+    def test_covariance_with_signed_weights_does_not_depend_on_units(self, rng, units):
+        points, w, units = rng.normal(size=(6, 3)), rng.normal(size=(5, 6)), np.array(units)
+        w /= w.sum(axis=1, keepdims=True)
+        one, other = (km.MeanEmbedding(x, w, km.Gaussian(1.0)) for x in (points, points * units))
+        assert_allclose(other.cov() / np.outer(units, units), one.cov(), atol=1e-8)
+
     def test_covariance_keeps_its_digits_far_from_the_origin(self, rng):
         X = 1e7 + rng.normal(size=(200, 2))
         C = km.MeanEmbedding(X, kernel=KERNEL).cov()

@@ -201,12 +201,12 @@ class KernelBayes(Saveable, BaseEstimator):
         self._found: dict[str, tuple[tuple, float]] = {}
         self._order = Order.of(points_x, points_z)
         self._fit_latents(names)
+        box = Support.of(points_x) if rows is None else support_of(rows)
+        self._support = box.widened(REACH)
         if self.rule == "density":
             self._fit_density(*given)
             return self
         self._fit_observations(self._order.sorted(points_x), checks.column_names(X))
-        box = Support.of(points_x) if rows is None else support_of(rows)
-        self._support = box.widened(REACH)
         if rows is not None:
             self.regularisers()  # a pass for the prior of the latents
         return self
@@ -254,7 +254,7 @@ class KernelBayes(Saveable, BaseEstimator):
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
-            laws = self.density_.at(X)
+            laws = self.density_.at(self._not_far(X))
             if self._flatter is not None:
                 laws = laws.smoothed(*self._flatter)  # type: ignore[union-attr]
             return self._reweighted(laws, prior, supervision), None
@@ -262,6 +262,16 @@ class KernelBayes(Saveable, BaseEstimator):
         points, right = map(self._order.back, (rows.points, rows.spread(right)))
         law = MeanEmbedding.of_parts(points, left, right, self.kernel_z_)
         return law.carrying(extrapolated=outside), rows
+
+    def _not_far(self, X) -> Any:
+        """X, with the nearest row not so far in place of one from which a line would go astray."""
+        points = checks.as_new_points(self, X)
+        if self._support is None:
+            return X
+        near = self._support.nearest(points, self.kernel_x_)
+        if bool(arrays.namespace(near).all(near == points)):
+            return X
+        return type(X)(near, X.index, X.columns) if hasattr(X, "iloc") else near
 
     def _width(self, rows: _Rows) -> tuple[float, ...] | None:
         """The bandwidth of posteriors without supervision, sought once for each prior."""
@@ -452,13 +462,10 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
         """Coefficients of the ratio, and η: given, or sought once for each prior."""
-
-        def solved(reg) -> tuple[Array, float, Array]:
-            return solve_ratio(self._Q, self._second_z, U, m, reg)
-
-        if self.reg_prior is not None:
-            return solved(self.reg_prior)[:2]
-        return solved(self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1]))[:2]
+        solved, reg = partial(solve_ratio, self._Q, self._second_z, U, m), self.reg_prior
+        if reg is None:
+            reg = self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1])
+        return solved(reg)[:2]
 
     def _apart(self, m: MeanEmbedding) -> bool:
         """Whether means of features are clearly further apart than those of samples of one law.

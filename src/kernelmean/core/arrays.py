@@ -65,6 +65,12 @@ def at_least(A, least: float) -> Array:
     return namespace(A).clip(A, least, None)
 
 
+def still(X) -> Array:
+    """Which columns are constant: rounding can leave them a deviation."""
+    xp = namespace(X)
+    return xp.max(X, axis=0) == xp.min(X, axis=0)
+
+
 def exp_in_place(A) -> Array:
     """exp(A), reusing the memory of `A` where the library can."""
     if isinstance(A, np.ndarray):

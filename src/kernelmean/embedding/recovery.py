@@ -19,17 +19,21 @@ MODE_FLOATS = 2**20  # entries of the Gram matrix between starts and points, at 
 
 
 def covariance(m: WeightedPoints) -> Array:
-    """Covariance of a normalised embedding, projected on positive semidefinite matrices."""
+    """Covariance of a normalised embedding, projected on positive semidefinite matrices.
+
+    In standard deviations of the points, so that no column's unit matters, nor rounds another off.
+    """
     xp = arrays.namespace(m.points)
     centre = xp.mean(m.points, axis=0)  # about the middle of the points, to keep digits
-    P = m.points - centre
+    unit = xp.where(arrays.still(m.points), 1.0, xp.std(m.points, axis=0))
+    P = (m.points - centre) / unit
     n, d = P.shape
     second = m.apply_weights(xp.reshape(P[:, :, None] * P[:, None, :], (n, d * d)))
-    mean = m.apply_weights(m.points) - centre
+    mean = m.apply_weights(P)
     C = xp.reshape(second, (*mean.shape[:-1], d, d)) - mean[..., :, None] * mean[..., None, :]
     values, vectors = xp.linalg.eigh(0.5 * (C + xp.matrix_transpose(C)))
-    scaled = vectors * xp.clip(values, 0.0, None)[..., None, :]
-    return scaled @ xp.matrix_transpose(vectors)
+    scaled = unit[:, None] * vectors * xp.clip(values, 0.0, None)[..., None, :] ** 0.5
+    return scaled @ xp.matrix_transpose(scaled)
 
 
 def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
@@ -47,9 +51,8 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     lifted = arrays.to_numpy(m.kernel.lift(m.points))
     around = m.kernel.spread_of(0.5 * (high - low), m.weights @ lifted)
     rule = normal_bandwidth(effective, d) * around
-    # an embedding with no spread left is narrow, but not of width zero; of points that are all the
-    # same, rounding can leave a spread
-    spread = np.where(np.ptp(m.points, axis=0) > 0, m.points.std(axis=0), 0.0)
+    # an embedding with no spread left is narrow, but not of width zero
+    spread = np.where(arrays.still(m.points), 0.0, m.points.std(axis=0))
     spread = m.kernel.spread_of(spread, lifted.mean(axis=0))
     scale = np.where(spread > 0, spread, getattr(m.kernel, "lengthscale", 1.0))
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())

@@ -303,8 +303,9 @@ def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Ke
     few = arrays.take(X, canonical_order(X)[evenly(X.shape[0], MEDIAN_ROWS)], axis=0)
     if X.shape[1] == 1:
         return kernel.resolve(few, argument)
-    spread, still = xp.std(X, axis=0), xp.max(X, axis=0) == xp.min(X, axis=0)
-    units = xp.where(still | (spread == 0.0), xp.ones_like(spread), spread)
+    size, spread = xp.max(xp.abs(X), axis=0), xp.std(X, axis=0)
+    size = xp.where(size > 0.0, size, xp.ones_like(size))  # the unit of what is constant
+    units = xp.where(arrays.still(X) | (spread == 0.0), size, spread)
     units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import arrays
 from ..core.moments import normal_bandwidth
 from ..core.summary import Line
 from ..embedding.embedding import MeanEmbedding
@@ -19,7 +20,7 @@ def silverman(Y: np.ndarray) -> np.ndarray:
     """Bandwidths (d,) of Silverman's rule; the spread is robust to heavy tails."""
     n, d = Y.shape
     low, high = np.quantile(Y, [0.159, 0.841], axis=0)
-    deviation = np.where(np.ptp(Y, axis=0) > 0, Y.std(axis=0), 0.0)  # rounding is no spread
+    deviation = np.where(arrays.still(Y), 0.0, Y.std(axis=0))
     spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
     return normal_bandwidth(n, d) * spread
 
