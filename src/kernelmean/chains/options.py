@@ -29,7 +29,7 @@ class EM(Options):
     ----------
     n_init : int, optional
         Starts of EM. In `KernelHMM` (12) the spectral fit, and random ones, some of them of states
-        that last. In `KernelStateSpace` (4) pairings of observations and nodes: of y itself, and of
+        that last. In `KernelStateSpace` (3) pairings of observations and nodes: of y itself, and of
         averages over more and more rows (at most four).
     max_iter : int, optional
         Most iterations of EM (200 and 60); of L-BFGS where `KernelStateSpace` does without EM.

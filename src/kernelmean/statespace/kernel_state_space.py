@@ -25,7 +25,7 @@ from .learn import Fit, Plan
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
 
 # of EM
-DEFAULTS = {"n_init": 4, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
+DEFAULTS = {"n_init": 3, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
 DIMENSIONS = (1, 2, 3)  # that "auto" compares
 
 
@@ -88,7 +88,7 @@ class KernelStateSpace(SpaceAnswers):
     bandwidth : float or sequence of float, optional
         Of the emission densities; None is that of the largest log-likelihood of held-out rows.
     em : EM, optional
-        How EM goes: `EM(n_init=4)` pairings that it starts from, `max_iter=60` (of L-BFGS with
+        How EM goes: `EM(n_init=3)` pairings that it starts from, `max_iter=60` (of L-BFGS with
         `refine=False`), `tol=1e-4`, the `guard`, and the `penalty` and `features` of the moments.
     backbone : "auto", Backbone or None
         A linear model of the series, whose innovations the states are then learned from. "auto"
