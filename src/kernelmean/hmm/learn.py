@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -34,7 +35,7 @@ from ..chains.draft import (
     searching,
 )
 from ..chains.driven import driven
-from ..chains.em import AnySmoothing, Climb, HeldOut, Refinement, random_starts
+from ..chains.em import AnySmoothing, Climb, Refinement, random_starts
 from ..chains.emission import SHARES, Guard, Shrunken, SmoothingByState, can_smooth
 from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
@@ -181,13 +182,8 @@ class Found:
     search: Refinement
     climb: Climb
     factor: float
-    held: HeldOut | None
+    held: Any = None  # HeldOut, where rows held out chose
     other: Climb | None = None
-
-    @property
-    def value(self) -> float:
-        """Log-likelihood of rows held out."""
-        return -np.inf if self.held is None else self.held.total
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
@@ -195,8 +191,7 @@ class Found:
         What it tells of variates, those of the rows not held out, is a bound on that of columns.
         """
         total = 0.0
-        climbs = [] if self.held is None else self.held.climbs
-        for used, learned in zip(some.halves(em.STRETCHES), climbs, strict=False):
+        for used, learned in zip(some.halves(em.STRETCHES), self.held.climbs, strict=True):
             search, smoothing, learned = self.on_half(some, used, learned)
             logb = em.log_emissions(smoothing, search.rows, learned.gamma)
             known = filtered(logb, learned.chain, some.sequences)[1]
@@ -252,20 +247,18 @@ def searched(
     first = Shrunken(SHARES[0]) if many else Guard.of  # nothing is near in many columns
     climb, factor = replace(search, guard_of=first).begun_on(few, begun)
     if not search.searched:
-        return Found(space, search, climb, factor, None)
+        return Found(space, search, climb, factor)
     h, held = search.over_bandwidths(climb, factor)
     kernel, h, held = search.by_state(climb, h, held, OWN)
     kernel, held = kernel.guarded(map(Shrunken, SHARES), climb, h, held, WORTH)
     found = Found(space, kernel, climb, h, held)
 
     normal = replace(search, guard_of=Shrunken(SHARES[-1]))
-    climb, h = normal.begun_on(few, begun[::-2])  # half of them, with those of states that last
+    climb, _ = normal.begun_on(few, begun[::-2])  # half of them, with those of states that last
     held = normal.held_out(h, climb)
-    mixed, held = normal.guarded(map(Shrunken, SHARES[-2::-1]), climb, h, held)
-    if mixed is not normal:
-        h, held = mixed.over_bandwidths(climb, h, held)
-    other = Found(space, mixed, climb, h, held)
-    best, left = (other, found) if other.value > found.value else (found, other)
+    normal, held = normal.guarded(map(Shrunken, SHARES[-2::-1]), climb, h, held)
+    other = Found(space, normal, climb, h, held)
+    left, best = sorted((other, found), key=lambda one: one.held.total)
     return replace(best, other=left.climb)
 
 
