@@ -119,11 +119,14 @@ def test_long_tables_are_cut_on_the_page_only(tables):
         (("--latent", "a", "--observed", "c,d", "--at", "missing.csv"), "no file missing.csv"),
         (("--latent", "a", "--observed", "b,c", "--at", "new.csv"), "no column 'b'"),
         ((*OPTIONS, "--prior", "new.csv"), "no column 'a'"),
+        (("--latent", "a", "--observed", "flat", "--at", "new.csv"), "column 'flat' is 2 in every"),
         ((*OPTIONS, "--rule", "cubed"), "cubed"),
         ((*OPTIONS, "--level", "2"), "--level"),
     ],
 )
 def test_refusals_are_one_line_and_write_nothing(run, tables, arguments, words):
+    tables.assign(flat=2.0).to_csv("pairs.csv", index=False)
+    pd.read_csv("new.csv").assign(flat=2.0).to_csv("new.csv", index=False)
     result = run("posterior", "pairs.csv", *arguments)
     assert result.exit_code == 2
     assert words in result.stderr

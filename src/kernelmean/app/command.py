@@ -194,7 +194,8 @@ class Command:
         """Add the command to a console application; what it does, unless told, is all of it."""
 
         def call(**given: Any) -> Any:
-            return (do or self)(**given)
+            with hushed():  # what a reader has to know is noted
+                return (do or self)(**given)
 
         parameters = self.parameters()
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -238,7 +239,7 @@ class Command:
 
 def write(report: Report, folder: Path, options: Talk) -> list[Path]:
     """The files of a report, and its page."""
-    with options.stage("Drawing the report"), hushed(), options.refusals():
+    with options.stage("Drawing the report"), options.refusals():
         typed = shlex.join(["kernelmean", *sys.argv[1:]])
         made = Section("The command that made this page", [Code(typed)], folded=True)
         files: dict[str, Any] = {report.page: html(report, made), **report.files}

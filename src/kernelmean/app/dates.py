@@ -8,7 +8,7 @@ import pandas as pd
 DIGITS = {8: "%Y%m%d", 6: "%Y%m"}  # dates that are written as whole numbers
 FORMS = {r"\d{4}-W\d\d": "%G-W%V-%u", r"[A-Za-z]{3}-\d\d": "%b-%y"}  # what pandas misreads
 QUARTER = r"^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
-DOTTED = r"\d{1,2}\.\d{1,2}\.\d{4}"
+DOTTED = r"\d{1,2}\.\d{1,2}\.\d\d"
 NUMBERS = r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}"  # in either order of day and month
 
 

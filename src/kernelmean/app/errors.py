@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from ..core.checks import NumericalWarning
+from ..core.checks import NumericalWarning, hushed
 
 
 class UserError(Exception):
@@ -42,7 +42,7 @@ def refusals(arguments: Mapping[str, str]) -> Iterator[None]:
 def noted() -> Iterator[list[str]]:
     """Numerical trouble as a list of sentences that is full at the end."""
     said: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
+    with hushed(False), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NumericalWarning)
         yield said
     said.extend(dict.fromkeys(f"{str(w.message).rstrip('.')}." for w in caught))

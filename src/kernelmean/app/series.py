@@ -146,12 +146,12 @@ CUT: tuple[str, ...] = ("times", "probabilities", "series", "mean", "lower", "up
 CUT += ("missing", "collapsed", "truth")
 
 
-def part(display: Any, rows: slice, longest: int) -> Any:
+def part(shown: Any, rows: slice, longest: int) -> Any:
     """A display of some rows, the last `longest` at most."""
     rows = last(rows, longest)
-    has = [name for name in CUT if getattr(display, name, None) is not None]
-    cut = {name: getattr(display, name)[rows] for name in has}
-    return replace(display, **cut, sequences=[slice(0, rows.stop - rows.start)])
+    has = [name for name in CUT if getattr(shown, name, None) is not None]
+    cut = {name: getattr(shown, name)[rows] for name in has}
+    return replace(shown, **cut, sequences=[slice(0, rows.stop - rows.start)])
 
 
 # ---------------------------------------------------------------- the file
@@ -376,9 +376,8 @@ def forecast_figures(
         after = slice(i * s.forecast, i * s.forecast + steps)
         times = rows.axis[before]
         later = times_ahead(times, steps)
-        parts = [part[before] for part in past], ends[:, after]
-        one = [slice(0, len(times))]
-        shown = display.ForecastDisplay(times, *parts[0], later, parts[1], [*names], s.level, one)
+        seen, one = [part[before] for part in past], [slice(0, len(times))]
+        shown = display.ForecastDisplay(times, *seen, later, ends[:, after], [*names], s.level, one)
 
         def plot(panels) -> None:
             shown.plot(panels[:k], label=label)

@@ -34,13 +34,15 @@ class NumericalWarning(UserWarning):
 _HUSHED: ContextVar[bool] = ContextVar("whether numerical trouble is told elsewhere", default=False)
 
 
-def hushed() -> AbstractContextManager[None]:
+def hushed(on: bool = True) -> AbstractContextManager[None]:
     """No `NumericalWarning` by `warn_numerical`, in this thread and in those that work for it.
+
+    Within, `hushed(False)` lets them through where they are gathered.
 
     What `warnings.catch_warnings` changes is the process's, and would be put back in disorder by
     threads that leave it in another order than they came.
     """
-    return within(_HUSHED, True)
+    return within(_HUSHED, on)
 
 
 def warn_numerical(message: str) -> None:

@@ -199,8 +199,7 @@ class Densities:
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table of other rows."""
-        with hushed():
-            return replace(self, rows=Asked(rows)).table
+        return replace(self, rows=Asked(rows)).table
 
     @cached_property
     def inside(self) -> np.ndarray:

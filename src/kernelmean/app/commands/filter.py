@@ -267,7 +267,8 @@ def answers(a: Tracks) -> Grid:
     for name in a.settings.state:
         columns += series.with_intervals(part, [name], a.settings.level)
         if a.smoothed:
-            columns += [(f"{name}, smoothed", words.numbers(part[f"{name}_smoothed_mean"]))]
+            (_, smoothed), _ = series.with_intervals(part, [f"{name}_smoothed"], a.settings.level)
+            columns += [(f"{name}, smoothed", smoothed)]
     flags = ["missing", "collapsed"]
     if part[flags].any(axis=None):
         columns += [("", np.select([part[flag] for flag in flags], flags, ""))]

@@ -136,7 +136,7 @@ class Regimes:
                 model.log_predictive(*asked),
                 model.forecast(X, steps, lengths) if steps else None,
             )
-            if every is not None:
+            if every is not None and every.n > len(X):
                 said.append(SAY("last", some=f"{len(X):,}", n=f"{every.n:,}"))
         n = len(X) if every is None else every.n
         return cls(settings, rows, order, orders, model, *answers, said, n)
@@ -370,8 +370,8 @@ def forecast_figures(a: Regimes) -> list[Figure]:
     def states(axes: Any, times: np.ndarray, before: slice, after: slice) -> None:
         assert a.ahead is not None
         shares = np.vstack([a.filtered[before], a.ahead.states[after]])
-        nothing, all_ = np.empty((len(times), 0)), [slice(0, len(times))]
-        RegimeDisplay(times, shares, nothing, [], named, all_).plot(axes)
+        nothing, one = np.empty((len(times), 0)), [slice(0, len(times))]
+        RegimeDisplay(times, shares, nothing, [], named, one).plot(axes)
 
     caption = SAY("forecast", level=words.level_words(a.settings.level))
     names, known = a.settings.columns[:COLUMNS], {"series": a.rows.frame.to_numpy()}

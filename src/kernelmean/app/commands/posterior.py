@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from ...bayes.kernel_bayes import KernelBayes
-from ...core.checks import hushed
 from ...densities.laws import MovedLaws
 from ...display import CURVE, PLAIN
 from ...display.densities import heights
@@ -23,7 +22,7 @@ from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import noted
 from ..report import Fact, Figure, Grid, Report, account, analysis
 from ..series import by_column, with_ends, with_intervals
-from ..tables import answered, check_enough
+from ..tables import answered, check_enough, check_varying
 from ..words import level_words, names, number
 
 SMALLEST = 20  # pairs
@@ -93,6 +92,7 @@ class Posteriors:
         """Learn from the pairs, or all of them, and condition on the rows."""
         every = pairs if every is None else every
         check_enough(len(pairs), SMALLEST, "pairs")
+        check_varying(pairs)
         if prior is not None:
             check_enough(len(prior), SMALLEST, "samples of the prior")
         with noted() as said:
@@ -120,9 +120,8 @@ class Posteriors:
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table of other observations."""
-        with hushed():
-            law = self.model.posterior(rows[self.settings.observed], self.given)
-            return replace(self, rows=rows, embedding=law).table
+        law = self.model.posterior(rows[self.settings.observed], self.given)
+        return replace(self, rows=rows, embedding=law).table
 
     @property
     def given(self) -> np.ndarray | None:
@@ -132,8 +131,7 @@ class Posteriors:
     @cached_property
     def regularisers(self) -> tuple[float | None, float]:
         """η and λ (or δ) used."""
-        with hushed():
-            return self.model.regularisers(self.given)
+        return self.model.regularisers(self.given)
 
     def axis(self, row: int, name: str, n: int) -> np.ndarray:
         """Where a latent lies before anything is observed, and, with its tails, after."""
