@@ -1,7 +1,5 @@
 """How displays take or make their axes, and what times they show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Self
 

@@ -1,9 +1,8 @@
 """Simulation-based calibration: how far ranks are from uniform."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.stats import kstwo
@@ -37,7 +36,7 @@ class CalibrationDisplay(Display):
     @classmethod
     def from_calibration(
         cls, found: Calibration, names: Sequence[str] | None = None, level: float = 0.95
-    ) -> CalibrationDisplay:
+    ) -> Self:
         """F(u) − u for shares u of the ranks, and half the width of the band for each parameter."""
         m, p = found.ranks.shape
         shares = np.linspace(0.0, 1.0, found.draws + 2)

@@ -1,10 +1,8 @@
 """Conditional densities: at a few x, along one column of x, and of two outcomes together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -80,7 +78,7 @@ class ConditionalDensityDisplay(Display):
         labels: Sequence[str] | None = None,
         near: int = NEAR,
         n_grid: int = 400,
-    ) -> ConditionalDensityDisplay:
+    ) -> Self:
         """Densities of one column of y at the rows of X.
 
         Parameters
@@ -194,7 +192,7 @@ class DensityMapDisplay(Display):
         output: int | str = 0,
         levels: Sequence[float] = QUANTILES,
         n_grid: int = 160,
-    ) -> DensityMapDisplay:
+    ) -> Self:
         """The density along one column of X, the others held at their medians.
 
         Parameters
@@ -236,7 +234,7 @@ class DensityMapDisplay(Display):
             model.names[j],
         )
 
-    def plot(self, ax=None, *, data: bool = True) -> DensityMapDisplay:
+    def plot(self, ax=None, *, data: bool = True) -> Self:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
         self.ax_ = ax = new_axes(ax)
         shade(ax, self.grid_x, self.grid_y, self.density)
@@ -312,7 +310,7 @@ class DensityContourDisplay(PanelDisplay):
         labels: Sequence[str] | None = None,
         near: int = NEAR,
         n_grid: int = 80,
-    ) -> DensityContourDisplay:
+    ) -> Self:
         """Densities of two columns of y at the rows of X.
 
         Parameters
@@ -353,7 +351,7 @@ class DensityContourDisplay(PanelDisplay):
             (model.names[pair[0]], model.names[pair[1]]),
         )
 
-    def plot(self, ax=None) -> DensityContourDisplay:
+    def plot(self, ax=None) -> Self:
         """Draw one panel for each x; returns self, with `axes_` set.
 
         Parameters
@@ -405,7 +403,7 @@ class Outcomes:
     observed: np.ndarray | None
 
     @classmethod
-    def of(cls, estimator: ConditionalDensity, y) -> Outcomes:
+    def of(cls, estimator: ConditionalDensity, y) -> Self:
         """Check y against the model."""
         check_is_fitted(estimator)
         n, d = len(estimator.points_x_), estimator.points_.shape[1]

@@ -1,8 +1,7 @@
 """Embeddings: their density, and the choice of their regulariser."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class EmbeddingDisplay(Display):
     @classmethod
     def from_embedding(
         cls, m: MeanEmbedding, bandwidth: float | None = None, n_grid: int = 400
-    ) -> EmbeddingDisplay:
+    ) -> Self:
         """Evaluate the density over the range of the points and a little beyond."""
         if m.batch is not None:
             raise ValueError(f"m is a batch of {m.batch} embeddings; draw one of them: m[0]")
@@ -75,9 +74,7 @@ class LeaveOneOutDisplay(Display):
     loss: float
 
     @classmethod
-    def from_estimator(
-        cls, estimator: ConditionalEmbedding, n_grid: int = 60
-    ) -> LeaveOneOutDisplay:
+    def from_estimator(cls, estimator: ConditionalEmbedding, n_grid: int = 60) -> Self:
         """Evaluate the loss on a grid of regularisers."""
         regs = np.logspace(-10, 1, n_grid)
         return cls(regs, estimator.loo_score(regs), estimator.reg_, estimator.loo_score_)

@@ -1,8 +1,7 @@
 """Structural functions: curves that instruments identify."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -65,7 +64,7 @@ class StructuralCurveDisplay(Display):
         column: int | str = 0,
         n_grid: int = 200,
         level: float = 0.95,
-    ) -> StructuralCurveDisplay:
+    ) -> Self:
         """Curves along one column of the regressors, the others held at their medians.
 
         Parameters
@@ -99,7 +98,7 @@ class StructuralCurveDisplay(Display):
             level,
         )
 
-    def plot(self, ax=None, *, data: bool = True) -> StructuralCurveDisplay:
+    def plot(self, ax=None, *, data: bool = True) -> Self:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
         self.ax_ = ax = new_axes(ax)
         if data:

@@ -1,7 +1,5 @@
 """Colours, texts and legends that all displays share."""
 
-from __future__ import annotations
-
 import numpy as np
 
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"

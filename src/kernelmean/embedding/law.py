@@ -1,7 +1,5 @@
 """The one noun that estimators answer with: a law, or a batch of m laws, and what may be asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 

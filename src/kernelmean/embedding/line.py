@@ -4,8 +4,6 @@ The density q(y) = Σ_i w_i k̄(x_i, y) of every member of a batch and its integ
 kernel's own distribution function, are tabulated on one grid, on which `gridded` answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar

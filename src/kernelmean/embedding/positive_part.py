@@ -4,8 +4,6 @@
 a sum over a grid on the line, around a circle and in the plane, and elsewhere a mean over draws.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From embeddings back to points and numbers: covariance, bandwidth, columns, preimage, herding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scores of laws at what was seen, from their quantiles."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .. import metrics

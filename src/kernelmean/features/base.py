@@ -1,9 +1,7 @@
 """What every feature map promises."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -30,7 +28,7 @@ class FeatureMap(Saveable, BaseEstimator):
 
     learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
-    def fit(self, X, y=None, kernel="gaussian") -> FeatureMap:
+    def fit(self, X, y=None, kernel="gaussian") -> Self:
         """Choose the coordinates from the rows of `X`; of rows elsewhere, from a few of them.
 
         Parameters as for `fit_transform`.
@@ -91,7 +89,7 @@ class FeatureMap(Saveable, BaseEstimator):
         stem = type(self).__name__.lower()
         return np.array([f"{stem}{i}" for i in range(self.rank_)], dtype=object)
 
-    def set_output(self, *, transform=None) -> FeatureMap:
+    def set_output(self, *, transform=None) -> Self:
         """What `transform` returns: "default", an array, or "pandas", a DataFrame.
 
         scikit-learn's global setting is not asked: estimators build on arrays.

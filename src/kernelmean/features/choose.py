@@ -1,7 +1,5 @@
 """Which feature map an argument means, and fitting one to pairs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sklearn.base import clone

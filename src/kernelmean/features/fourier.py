@@ -1,7 +1,5 @@
 """Random Fourier features."""
 
-from __future__ import annotations
-
 import math
 
 from sklearn.utils import gen_batches

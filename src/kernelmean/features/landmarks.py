@@ -1,11 +1,10 @@
 """Feature maps: points become rows of coordinates whose inner products are those of the RKHS."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
+from typing import Self
 
 import numpy as np
 from sklearn.base import clone
@@ -72,7 +71,7 @@ class Further:
     Phi_s: Array  # old and new coordinates of all the points
 
     @classmethod
-    def of(cls, features: Landmarks, points, Phi_s) -> Further:
+    def of(cls, features: Landmarks, points, Phi_s) -> Self:
         residual = arrays.to_numpy(features.kernel_.gram_of(points, points) - Phi_s @ Phi_s.T)
         size = float(arrays.namespace(points).max(features.kernel_.diag_of(points)))
         pivots, F = solves.pivoted_cholesky(residual, 10 * (len(residual) * arrays.EPS * size))

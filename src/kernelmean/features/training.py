@@ -1,7 +1,5 @@
 """How a network is trained: options of `Neural`, and seeds; nothing imports PyTorch before use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -97,7 +97,8 @@ class SecondStage:
         # at ξ = 0 the prior has no limit: one that rounding sets stands for it
         regs = np.maximum(regs, arrays.EPS * max(self.size, arrays.EPS))
         explained = np.log1p(s / regs[:, None]).sum(1) - np.linalg.slogdet(inverse / self.m)[1]
-        q = self.rest - np.array([float(self.c @ part) for part in self.c * self.shrink(regs)])
+        c, parts = arrays.to_numpy(self.c), arrays.to_numpy(self.c * self.shrink(regs))
+        q = self.rest - np.array([float(c @ part) for part in parts])
         noise = np.maximum(q, max(1e-14 * self.rest, np.finfo(float).tiny))
         return -0.5 * ((self.m - min(self.trends, 1)) * np.log(noise) + explained)
 

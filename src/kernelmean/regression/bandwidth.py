@@ -1,7 +1,5 @@
 """Bandwidths before a search: rules of thumb and ties."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

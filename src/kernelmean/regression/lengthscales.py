@@ -1,7 +1,5 @@
 """Lengthscales of a regression by its closed-form leave-one-out loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

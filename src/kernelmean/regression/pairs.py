@@ -9,11 +9,9 @@ summed once over the pairs in each of some thousand narrow cells, and a bandwidt
 the kernel at as many points.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
@@ -44,7 +42,7 @@ class Pairs:
     share: np.ndarray
 
     @classmethod
-    def of(cls, Y: np.ndarray, kernel: Kernel) -> Pairs:
+    def of(cls, Y: np.ndarray, kernel: Kernel) -> Self:
         """By their distance in units of the kernel's lengthscale; all by themselves if need be."""
         n, d = Y.shape
         scale = np.broadcast_to(kernel.lengthscale, d)  # type: ignore[attr-defined]
@@ -80,9 +78,7 @@ class BandwidthScore:
     wide: np.ndarray
 
     @classmethod
-    def of(
-        cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float, sizes=1.0
-    ) -> BandwidthScore:
+    def of(cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float, sizes=1.0) -> Self:
         """Of a smoother of rows; where these were made so many times larger, (n,), by that.
 
         By the roots of their weights, in a weighted regression: M is a weighted mean then.

@@ -1,7 +1,5 @@
 """The bandwidth of laws by weighted pairs: the score of pairs left out, with their shares."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
