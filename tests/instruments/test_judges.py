@@ -332,7 +332,7 @@ def test_strong_instruments_need_no_constant():
     ("bare", "balanced", "own", "band", "mean"),
     [
         (False, True, (5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
-        (True, True, (1.0, 1.5), (1.0, 5.0), (1.0, 0.25)),
+        (True, True, (1.0, 1.5), (1.0, 10.0), (1.0, 0.25)),
         (False, False, (1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
     ],
 )
