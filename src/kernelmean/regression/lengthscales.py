@@ -103,7 +103,7 @@ def stage1_loss(Theta, Phi, reg: float, intercept: bool = False) -> tuple[float,
     return float((off * off).sum()) / len(off), *pullback(off * (2 / len(off)))
 
 
-def centred(weights, *tables: np.ndarray) -> list:
+def about_means(weights, *tables: np.ndarray) -> list:
     """Tables of rows less their means, times the roots of weights; and how gradients go back."""
     if weights is None:
         return [*(A - A.mean(0) for A in tables), lambda G: G - G.mean(0)]
@@ -124,7 +124,7 @@ def evidence_loss(Theta, Y, reg: float, weights=None) -> tuple[float, np.ndarray
     the variance σ_j²/w_i: both are centred by them and multiplied with √w_i.
     """
     (n, d), r = Y.shape, Theta.shape[1]
-    Theta, Y, back = centred(weights, Theta, Y)
+    Theta, Y, back = about_means(weights, Theta, Y)
     A = Theta.T @ Theta / n
     N = small_inverse(A, reg)
     NC = N @ (Theta.T @ Y / n)
