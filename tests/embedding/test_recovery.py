@@ -195,6 +195,13 @@ def test_mode_refuses_bad_numbers_of_starts():
         km.MeanEmbedding([0.0, 1.0], kernel=km.Gaussian(1.0)).mode(n_starts=0)
 
 
+def test_negative_weights_whose_squares_are_zero_are_none(rng):
+    X = rng.normal(size=(20, 3))
+    w = np.append(np.full(19, 1 / 19), -1e-202)
+    m, positive = km.MeanEmbedding(X, w, km.Gaussian(1.0)), km.MeanEmbedding(X[:19], w[:19])
+    assert_allclose(m.density(X, 0.5), positive.density(X, 0.5))
+
+
 class TestQuantile:
     def test_hand_worked(self):
         """Weights 1/2, 1/4, 1/4 at 0, 1, 3: F jumps to 0.5, 0.75, 1."""

@@ -22,7 +22,7 @@ SOBOL_BITS = 30
 REPLICATES = 8  # of a set of draws, from which the standard error is seen
 FIRST_DRAWS, MOST_DRAWS = 2**9, 2**14  # in each replicate
 MOST_WORK = 2**27  # kernel evaluations in each replicate: fewer draws beyond 8,192 points
-TINY = 1e-100  # products with numbers near the smallest floats are slow
+TINY = 1e-100  # products with numbers near the smallest floats are slow, squares of others zero
 ROUGH = 1e-3  # a standard error that is said
 PROPOSALS = 100  # for each draw wanted, before rejection gives up
 CIRCLE_NODES = (2**10, 2**16)
@@ -150,7 +150,7 @@ def even_nodes(
 def _by_draws(m: WeightedPoints, kernel: Kernel, aim: float) -> tuple[np.ndarray, np.ndarray]:
     """Twice as many draws until every member's standard error is small enough."""
     mass, error = np.zeros(len(m)), np.zeros(len(m))
-    some = np.flatnonzero(np.concatenate([(w < 0).any(axis=1) for w in m.weight_blocks()]))
+    some = np.flatnonzero(np.concatenate([(w < -TINY).any(axis=1) for w in m.weight_blocks()]))
     draws = FIRST_DRAWS
     most = max(FIRST_DRAWS, min(MOST_DRAWS, MOST_WORK // len(m.points)))
     while len(some) and draws <= most:
