@@ -12,7 +12,6 @@ from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
-from ..densities.standard import clearly
 from ..features.choose import learns_from_pairs
 from .fit import FEW, Plan, tracking_error
 from .machine import Machine, Recursion
@@ -148,15 +147,17 @@ class Candidate:
     def of(cls, plan: Plan, parts: list[Split]) -> Candidate:
         """Of a filter that learns from the rest of each part."""
         told, truth = [], []
+        size = np.concatenate([arrays.to_numpy(part.held.Z) for part in parts]).std(axis=0)
+        size = np.where(size > 0, size, np.inf)
         for part in parts:
-            size = np.where((s := arrays.to_numpy(part.learn.Z).std(axis=0)) > 0, s, np.inf)
             told.append((part.means_by(plan) - part.mean) / size)
             truth.append((arrays.to_numpy(part.held.Z) - part.mean) / size)
         return cls(np.concatenate(told), np.concatenate(truth))
 
-    def off(self, trust: float) -> np.ndarray:
-        """Squared errors of blocks of rows, where the mean is told so far."""
-        rows = ((trust * self.told - self.truth) ** 2).mean(axis=1)
+    @property
+    def off(self) -> np.ndarray:
+        """Squared errors of blocks of rows."""
+        rows = ((self.told - self.truth) ** 2).mean(axis=1)
         return np.add.reduceat(rows, np.arange(0, len(rows), BLOCK))
 
     @property
@@ -167,11 +168,12 @@ class Candidate:
 
     @property
     def trust(self) -> float:
-        """One if it is clearly nearer than the mean of the states, or the share that is nearest."""
-        if clearly(self.off(0.0) - self.off(1.0)):
-            return 1.0
+        """One where it is nearer than the mean of the states, or the share that is nearest.
+
+        It is as near as that mean where a half is nearest.
+        """
         share = float((self.told * self.truth).sum() / max(float((self.told**2).sum()), 1e-300))
-        return float(np.clip(np.nan_to_num(share), 0.0, 1.0))
+        return 1.0 if share > 0.5 else max(0.0, float(np.nan_to_num(share)))
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ def judged(plan: Plan, machine: Machine, X, Z, sequences: list[slice]) -> Verdic
     errors = {way: candidate.error for way, candidate in found.items()}
     best = "kbr"
     if np.isfinite(errors.get("densities", np.inf)):
-        gain, error = mean_and_error(found["densities"].off(1.0) - found["kbr"].off(1.0))
+        gain, error = mean_and_error(found["densities"].off - found["kbr"].off)
         best = "kbr" if gain > AHEAD * error else "densities"
     errors["mean"] = float((found[best].truth ** 2).mean())
     return Verdict(best, found[best].trust, errors)
