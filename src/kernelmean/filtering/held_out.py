@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -176,43 +176,33 @@ class Candidate:
         return 1.0 if share > 0.5 else max(0.0, float(np.nan_to_num(share)))
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The way of inference, how far it is trusted, and the errors that say so."""
-
-    inference: str
-    trust: float = 1.0
-    errors: dict[str, float] = field(default_factory=dict)
-
-
-def judged(plan: Plan, machine: Machine, X, Z, sequences: list[slice]) -> Verdict:
-    """By rows held out, which were not learned from; `machine` is kernel Bayes' rule on all."""
-    ways, sequences = plan.ways(X, Z), [slice(s.start, min(s.stop, JUDGED)) for s in sequences]
-    sequences = [s for s in sequences if s.start < s.stop]
-    longest = max(s.stop - s.start for s in sequences)
-    if longest < FEWEST or learns_from_pairs(plan.features):
-        return Verdict("kbr")
-    parts = splits(X, Z, sequences, FOLDS if Z.shape[0] <= FEW else 2)
-    known = replace(plan.settled(machine), max_active=plan.max_active or NODES // 2)
-    found = {way: Candidate.of(replace(known, inference=way), parts) for way in ways}
-    errors = {way: candidate.error for way, candidate in found.items()}
-    best = "kbr"
-    if np.isfinite(errors.get("densities", np.inf)):
-        gain, error = mean_and_error(found["densities"].off - found["kbr"].off)
-        best = "kbr" if gain > AHEAD * error else "densities"
-    errors["mean"] = float((found[best].truth ** 2).mean())
-    return Verdict(best, found[best].trust, errors)
-
-
 def learned(
     plan: Plan, X, Z, sequences: list[slice], names
 ) -> tuple[Recursion, Machine | None, dict[str, float]]:
-    """The fit by the way asked for, or found; that by kernel Bayes' rule; the errors compared."""
-    machine = plan.learned(X, Z, sequences, names)
-    if not isinstance(machine, Machine) or not plan.judges:
-        return machine, None, {}
-    verdict = judged(plan, machine, X, Z, sequences)
-    found: Any = machine
-    if verdict.inference == "densities":
-        found = replace(plan, inference="densities").learned(X, Z, sequences, names)
-    return replace(found, trust=verdict.trust), machine, verdict.errors
+    """The fit by the way asked for, or found; that by kernel Bayes' rule; the errors compared.
+
+    Each part of the first rows is tracked by filters that learn from the others, with the choices
+    that the rule made on all.
+    """
+    found: Any = plan.learned(X, Z, sequences, names)
+    parts = parted(X, Z, sequences) if plan.judges else []
+    if not parts or learns_from_pairs(plan.features):
+        return found, None, {}
+    rule, known = found, replace(plan.settled(found), max_active=plan.max_active or NODES // 2)
+    tried = {w: Candidate.of(replace(known, inference=w), parts) for w in plan.ways(X, Z)}
+    errors, best = {way: candidate.error for way, candidate in tried.items()}, tried["kbr"]
+    if np.isfinite(errors.get("densities", np.inf)):
+        gain, error = mean_and_error(tried["densities"].off - best.off)
+        if gain <= AHEAD * error:
+            best = tried["densities"]
+            found = replace(plan, inference="densities").learned(X, Z, sequences, names)
+    errors["mean"] = float((best.truth**2).mean())
+    return replace(found, trust=best.trust), rule, errors
+
+
+def parted(X, Z, sequences: list[slice]) -> list[Split]:
+    """Halves of the first rows, thirds where they are few, nothing where they are fewest."""
+    first = [slice(s.start, min(s.stop, JUDGED)) for s in sequences if s.start < JUDGED]
+    if max(s.stop - s.start for s in first) < FEWEST:
+        return []
+    return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 2)
