@@ -99,15 +99,9 @@ class Plan:
 
     def settled(self, machine: Machine) -> Plan:
         """With the choices of a fit by kernel Bayes' rule."""
-        return replace(
-            self,
-            kernel_x=machine.kernel_x,
-            kernel_z=machine.kernel_z,
-            reg=machine.rule.reg,
-            reg_prior=machine.reg_prior,
-            reg_transition=machine.reg_transition,
-            reg_smoother=machine.smoother.reg,
-        )
+        same = ("kernel_x", "kernel_z", "reg_prior", "reg_transition")
+        found = {name: getattr(machine, name) for name in same}
+        return replace(self, **found, reg=machine.rule.reg, reg_smoother=machine.smoother.reg)
 
     @stage("densities")
     def nodes(self, points_x, points, sequences: list[slice], names) -> NodeMachine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
-from ..densities.standard import clearly
 from ..features.choose import learns_from_pairs
 from .fit import FEW, Plan, tracking_error
 from .machine import Machine, Recursion
@@ -148,15 +147,17 @@ class Candidate:
     def of(cls, plan: Plan, parts: list[Split]) -> Candidate:
         """Of a filter that learns from the rest of each part."""
         told, truth = [], []
+        size = np.concatenate([arrays.to_numpy(part.held.Z) for part in parts]).std(axis=0)
+        size = np.where(size > 0, size, np.inf)
         for part in parts:
-            size = np.where((s := arrays.to_numpy(part.learn.Z).std(axis=0)) > 0, s, np.inf)
             told.append((part.means_by(plan) - part.mean) / size)
             truth.append((arrays.to_numpy(part.held.Z) - part.mean) / size)
         return cls(np.concatenate(told), np.concatenate(truth))
 
-    def off(self, trust: float) -> np.ndarray:
-        """Squared errors of blocks of rows, where the mean is told so far."""
-        rows = ((trust * self.told - self.truth) ** 2).mean(axis=1)
+    @property
+    def off(self) -> np.ndarray:
+        """Squared errors of blocks of rows."""
+        rows = ((self.told - self.truth) ** 2).mean(axis=1)
         return np.add.reduceat(rows, np.arange(0, len(rows), BLOCK))
 
     @property
@@ -167,50 +168,41 @@ class Candidate:
 
     @property
     def trust(self) -> float:
-        """One if it is clearly nearer than the mean of the states, or the share that is nearest."""
-        if clearly(self.off(0.0) - self.off(1.0)):
-            return 1.0
+        """One where it is nearer than the mean of the states, or the share that is nearest.
+
+        It is as near as that mean where a half is nearest.
+        """
         share = float((self.told * self.truth).sum() / max(float((self.told**2).sum()), 1e-300))
-        return float(np.clip(np.nan_to_num(share), 0.0, 1.0))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The way of inference, how far it is trusted, and the errors that say so."""
-
-    inference: str
-    trust: float = 1.0
-    errors: dict[str, float] = field(default_factory=dict)
-
-
-def judged(plan: Plan, machine: Machine, X, Z, sequences: list[slice]) -> Verdict:
-    """By rows held out, which were not learned from; `machine` is kernel Bayes' rule on all."""
-    ways, sequences = plan.ways(X, Z), [slice(s.start, min(s.stop, JUDGED)) for s in sequences]
-    sequences = [s for s in sequences if s.start < s.stop]
-    longest = max(s.stop - s.start for s in sequences)
-    if longest < FEWEST or learns_from_pairs(plan.features):
-        return Verdict("kbr")
-    parts = splits(X, Z, sequences, FOLDS if Z.shape[0] <= FEW else 2)
-    known = replace(plan.settled(machine), max_active=plan.max_active or NODES // 2)
-    found = {way: Candidate.of(replace(known, inference=way), parts) for way in ways}
-    errors = {way: candidate.error for way, candidate in found.items()}
-    best = "kbr"
-    if np.isfinite(errors.get("densities", np.inf)):
-        gain, error = mean_and_error(found["densities"].off(1.0) - found["kbr"].off(1.0))
-        best = "kbr" if gain > AHEAD * error else "densities"
-    errors["mean"] = float((found[best].truth ** 2).mean())
-    return Verdict(best, found[best].trust, errors)
+        return 1.0 if share > 0.5 else max(0.0, float(np.nan_to_num(share)))
 
 
 def learned(
     plan: Plan, X, Z, sequences: list[slice], names
 ) -> tuple[Recursion, Machine | None, dict[str, float]]:
-    """The fit by the way asked for, or found; that by kernel Bayes' rule; the errors compared."""
-    machine = plan.learned(X, Z, sequences, names)
-    if not isinstance(machine, Machine) or not plan.judges:
-        return machine, None, {}
-    verdict = judged(plan, machine, X, Z, sequences)
-    found: Any = machine
-    if verdict.inference == "densities":
-        found = replace(plan, inference="densities").learned(X, Z, sequences, names)
-    return replace(found, trust=verdict.trust), machine, verdict.errors
+    """The fit by the way asked for, or found; that by kernel Bayes' rule; the errors compared.
+
+    Each part of the first rows is tracked by filters that learn from the others, with the choices
+    that the rule made on all.
+    """
+    found: Any = plan.learned(X, Z, sequences, names)
+    parts = parted(X, Z, sequences) if plan.judges else []
+    if not parts or learns_from_pairs(plan.features):
+        return found, None, {}
+    rule, known = found, replace(plan.settled(found), max_active=plan.max_active or NODES // 2)
+    tried = {w: Candidate.of(replace(known, inference=w), parts) for w in plan.ways(X, Z)}
+    errors, best = {way: candidate.error for way, candidate in tried.items()}, tried["kbr"]
+    if np.isfinite(errors.get("densities", np.inf)):
+        gain, error = mean_and_error(tried["densities"].off - best.off)
+        if gain <= AHEAD * error:
+            best = tried["densities"]
+            found = replace(plan, inference="densities").learned(X, Z, sequences, names)
+    errors["mean"] = float((best.truth**2).mean())
+    return replace(found, trust=best.trust), rule, errors
+
+
+def parted(X, Z, sequences: list[slice]) -> list[Split]:
+    """Halves of the first rows, thirds where they are few, nothing where they are fewest."""
+    first = [slice(s.start, min(s.stop, JUDGED)) for s in sequences if s.start < JUDGED]
+    if max(s.stop - s.start for s in first) < FEWEST:
+        return []
+    return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 2)

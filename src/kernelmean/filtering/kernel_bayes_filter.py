@@ -88,9 +88,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         rule is weak (unless kernels, features, regularisers or `rule` are given, or states repeat;
         supervised, it is the rule), and "kbr" from there on.
 
-        Unless regularisers of the rule are given, a filter by "kbr" or "auto" that is not clearly
-        nearer than the mean of the states on rows held out is shrunk: its answers are mixtures of
-        what it finds and the law of the training states, the weight being `machine_.trust`.
+        Unless regularisers of the rule are given, a filter by "kbr" or "auto" that is no nearer
+        than the mean of the states on rows held out is shrunk: its answers are mixtures of what it
+        finds and the law of the training states, the weight being `machine_.trust`.
 
     Attributes
     ----------
