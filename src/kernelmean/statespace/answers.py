@@ -140,11 +140,9 @@ class SpaceAnswers(ChainEstimator):
         X, lengths, inputs
             As for `filter`.
         """
-        return self.one_step(X, lengths, inputs)
-
-    def one_step(self, X, lengths=None, inputs=None) -> Array:
-        """As `predict`."""
         return self._laws_of(*self.course(X, lengths, inputs)).mean()
+
+    one_step = predict
 
     def predict_quantile(self, X, q, lengths=None, inputs=None) -> Array:
         """Quantiles of y_t given y_1, ..., y_{t-1}, (n, d) for one level, (n, k, d) for k.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -18,7 +17,7 @@ from .options import Backbone
 
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
-BELIEVED = 10.0  # times the largest value seen, or the middle of its law: beyond, logarithms only
+BELIEVED = 10.0  # times the largest value seen, or its own middle, a law of logarithms ends
 
 
 @dataclass(frozen=True)
@@ -472,7 +471,7 @@ def _shift(first: np.ndarray) -> np.ndarray:
 
 def mean_of(
     lines: list[FittedBackbone], shares: np.ndarray
-) -> tuple[Form, np.ndarray, np.ndarray, Any]:
+) -> tuple[Form, np.ndarray, np.ndarray, np.ndarray]:
     """Form, A_l, C_l and terms of the line whose forecasts are the mean of those of several.
 
     Σ w_k (A_k/C_k)(B) y = Σ w_k D_k, where every C_k is one or C. The lines are of one season and
@@ -490,7 +489,7 @@ def mean_of(
     for part in parts:
         A[: len(part)] += part
     form = replace(form, trend="drift") if constant and form.trend == "n" else form
-    return form, *lags(A, C), sum(terms)
+    return form, *lags(A, C), np.sum(terms, axis=0)
 
 
 def lags(A: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
