@@ -96,6 +96,52 @@ def leading(K1, K3, K: int) -> tuple:
     return V, K3 @ V / (n * sigma), sigma
 
 
+# ---------------------------------------------------------------- regimes beside normal laws
+def regimes(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """States that last, and rows: two levels in two columns, calm and wild, or three levels."""
+    K, stay = {"levels": (2, 0.9), "wild": (2, 0.95), "wild t": (2, 0.95), "three": (3, 0.92)}[kind]
+    rng, moves = np.random.default_rng(seed), np.full((K, K), (1 - stay) / (K - 1))
+    np.fill_diagonal(moves, stay)
+    states = [int(rng.integers(K))]
+    for _ in range(n - 1):
+        states.append(int(rng.choice(K, p=moves[states[-1]])))
+    size, level, d = {
+        "levels": ([1, 1.5], [0, 2], 2),
+        "wild": ([0.7, 2], [0, 0], 1),
+        "wild t": ([0.6, 1.6], [0, 0], 1),
+        "three": ([0.6, 1, 0.7], [-2, 0, 2], 1),
+    }[kind]
+    noise = rng.standard_t(3, size=(n, d)) if kind == "wild t" else rng.normal(size=(n, d))
+    s = np.array(states)
+    return s, noise * np.array(size)[s][:, None] + np.array(level)[s][:, None]
+
+
+def beside_normal(sizes, draws: int, first: int, kinds=("levels", "wild", "three", "wild t")):
+    """States right, and log density of a new row, less those of hmmlearn, best of five starts."""
+    from hmmlearn.hmm import GaussianHMM as Normal
+
+    for kind in kinds:
+        for n in sizes:
+            gains = []
+            for seed in range(first, first + draws):
+                states, X = regimes(kind, n + 2000, seed)
+                K, (known, new) = states.max() + 1, np.split(X, [n])
+                fits = [Normal(K, "full", n_iter=100, random_state=i).fit(known) for i in range(5)]
+                both = (
+                    km.KernelHMM(K, random_state=0).fit(known),
+                    max(fits, key=lambda fit: fit.score(known)),
+                )
+                ours, theirs = (
+                    (
+                        matched_accuracy(states[n:], model.predict_proba(new).argmax(axis=1)),
+                        model.score(new) / 2000,
+                    )
+                    for model in both
+                )
+                gains.append(np.subtract(ours, theirs))
+            print(f"{kind:8s} {n:6d}", *np.mean(gains, axis=0).round(4), flush=True)
+
+
 # ---------------------------------------------------------------- the tables
 JOBS = {
     "spectral": spectral,

@@ -252,11 +252,15 @@ class Refinement:
         """The search on other rows."""
         return self if rows is self.rows else replace(self, rows=rows, made={})
 
-    def begun_on(self, few: Refinement, starts) -> tuple[Climb, float]:
-        """The best climb at the first bandwidth, from starts on some of the rows."""
+    def begun_on(self, few: Refinement, starts, bare: bool = False) -> tuple[Climb, float]:
+        """The best climb at the first bandwidth, from starts on some of the rows.
+
+        By guards alone, if `bare`.
+        """
         first = replace(few, guard_of=self.guard_of)
-        smoothing = first.smoothing(first.factor)
-        finals = [first._continued(smoothing, c) for c in first._short(smoothing, starts)]
+        smoothing: Any = first.smoothing(first.factor)
+        how = smoothing.bare if bare else smoothing
+        finals = [first._continued(how, c) for c in first._short(how, starts)]
         best = max(finals, key=lambda c: c.value)
         if few.rows is not self.rows:
             laws = smoothing.emissions(best.gamma[few.rows.seen])

@@ -392,6 +392,13 @@ class Smoothing:
         return replace(self, guard_of=rule)
 
     @property
+    def bare(self) -> Smoothing:
+        """Without the kernel: densities are the guards', times the share that these have."""
+        none = arrays.like(np.empty((len(self.points), 0)), self.coordinates.points)
+        coordinates = replace(self.coordinates, kept=none)
+        return replace(self, coordinates=coordinates, own=np.zeros(len(self.points)))
+
+    @property
     def log_height(self) -> float:
         """log k̄(y, y)."""
         return -self.kernel.log_normaliser(self.points.shape[1])

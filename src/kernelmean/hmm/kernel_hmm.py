@@ -90,6 +90,7 @@ class KernelHMM(ChainEstimator):
         K, or a method of `estimate_order`, which estimates it; None is "correlations".
     kernel : Kernel, str, scikit-learn kernel or callable
         Embeds the observations. `Delta` makes a discrete model, a probability table per state.
+        By name, two or three columns are taken over their standard deviations.
     refine : bool
         Whether EM follows the spectral method.
     inference : {"kbr", "forward"}

@@ -254,7 +254,8 @@ def searched(
     found = Found(space, kernel, climb, h, held)
 
     normal = replace(search, guard_of=Shrunken(SHARES[-1]))
-    climb, _ = normal.begun_on(few, begun[::-2])  # half of them, with those of states that last
+    last = begun[::-2]  # half of the starts, with those of states that last
+    climb, _ = normal.begun_on(few, last, bare=True)
     held = normal.held_out(h, climb)
     normal, held = normal.guarded(map(Shrunken, SHARES[-2::-1]), climb, h, held)
     other = Found(space, normal, climb, h, held)
