@@ -1,7 +1,5 @@
 """The `kernelmean` command. Needs the extra `app`: ``pip install "kernelmean[app]"``."""
 
-from __future__ import annotations
-
 import gc
 import sys
 

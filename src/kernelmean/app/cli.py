@@ -1,7 +1,5 @@
 """The front door: finds the commands, and turns every mistake into one line."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,7 +1,5 @@
 """What a command is: options, and a function of them that returns a report."""
 
-from __future__ import annotations
-
 import inspect
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Mistakes of the user: one line on stderr, exit code 2, no traceback. Trouble: a sentence."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Writing results: all of them appear, complete, or none does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """HTML pages that need nothing but themselves, made of the blocks of a report."""
 
-from __future__ import annotations
-
 import base64
 import re
 from datetime import UTC, datetime

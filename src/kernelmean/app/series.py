@@ -1,10 +1,8 @@
 """Rows in the order of time: sequences, tables of answers about them, and what is said of both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -63,7 +61,7 @@ class Rows:
     @classmethod
     def of(
         cls, frame: pd.DataFrame, table: Table, sequence: str | None, time: str | None = None
-    ) -> Rows:
+    ) -> Self:
         """`frame` in sequences: a new one where `sequence` changes, or a row was left out."""
         begins = np.diff(frame.index.to_numpy(), prepend=-1) != 1
         names = []

@@ -1,7 +1,5 @@
 """Reading a CSV or Parquet file, and taking columns of numbers from it."""
 
-from __future__ import annotations
-
 import csv
 import zipfile
 import zlib

@@ -1,7 +1,5 @@
 """The blocks of a report on a terminal. Texts are never parsed as markup."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Numbers, names and kernels in the words of a report."""
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -1,9 +1,7 @@
 """Regression adjustment: parameters of simulations near the data seen, moved to these by lines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -47,7 +45,7 @@ class Summaries:
     rows: np.ndarray
 
     @classmethod
-    def of(cls, search: LocationSearch, U: np.ndarray, Y: np.ndarray) -> Summaries:
+    def of(cls, search: LocationSearch, U: np.ndarray, Y: np.ndarray) -> Self:
         mean = search.location(U, Y, Nystroem(max_rank=RANK))
         gain = (Y - Y.mean(axis=0)) ** 2 - mean.residuals**2
         told = np.flatnonzero(gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(Y) ** 0.5)
@@ -78,7 +76,7 @@ class Lines(NamedTuple):
     weights: np.ndarray
 
     @classmethod
-    def of(cls, A: np.ndarray, Z: np.ndarray, w: np.ndarray) -> Lines:
+    def of(cls, A: np.ndarray, Z: np.ndarray, w: np.ndarray) -> Self:
         """Of Z on A, whose first column is one.
 
         Sizes by Newton's steps for log v, from the same everywhere: E|left| = v, with no more
@@ -143,7 +141,7 @@ class Adjustment:
     lines: bool = True
 
     @classmethod
-    def of(cls, prior: NormalScores, theta: np.ndarray, data: np.ndarray) -> Adjustment:
+    def of(cls, prior: NormalScores, theta: np.ndarray, data: np.ndarray) -> Self:
         scores, Z = NormalScores.of(data), prior(theta)
         U, Y = scores(data), np.hstack([Z, Z**2])
         parts: tuple[Summaries, ...] = ()

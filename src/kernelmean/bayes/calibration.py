@@ -1,7 +1,5 @@
 """Simulation-based calibration: do posteriors hold the parameters that made their data?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A kernel of order four, about twice as wide, has less noise at tops, of which th
 mode, and bends them no more. Densities, quantiles, modes and draws are all by it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..core import arrays

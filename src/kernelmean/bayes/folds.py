@@ -1,7 +1,5 @@
 """Regularisers of Bayes' rule by folds (Fukumizu et al. 2013, section 4.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The sum, product and Bayes rules: probability calculus on embeddings."""
 
-from __future__ import annotations
-
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves

@@ -1,7 +1,5 @@
 """Likelihood-free inference: a posterior from a prior to draw from and a simulator to run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

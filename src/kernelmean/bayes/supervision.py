@@ -1,7 +1,5 @@
 """Pairs that supervise a posterior (Song et al. 2016), unpacked and checked."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..core import arrays

@@ -1,7 +1,5 @@
 """Ways to a posterior from simulations, and the choice by simulations left out near the data."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,11 +1,9 @@
 """Learning a hidden chain: moments, EM on some rows and on all, and λ of kernel Bayes' rule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.stats import rankdata
@@ -62,7 +60,7 @@ class Draft:
     own: bool = False
 
     @classmethod
-    def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Draft:
+    def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Self:
         """Coordinates of the observations `seen`, and sums over neighbours."""
         sequences = check_sequences(lengths, points.shape[0])
         triples_of(seen, sequences)

@@ -1,7 +1,5 @@
 """What estimators with a hidden Markov chain have in common: how they are asked."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar
 

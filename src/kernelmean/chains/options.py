@@ -1,7 +1,5 @@
 """How a hidden chain is learned: the options of EM."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Choosing among fits of a hidden chain by rows held back, whatever is fitted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

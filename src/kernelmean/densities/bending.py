@@ -1,7 +1,5 @@
 """Which bent scale of y, if any: by the density of what a plain regression leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,9 +1,7 @@
 """Conditional densities from conditional mean embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -190,7 +188,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
     wide: Any = "auto"
     verbose: Any = False
 
-    def fit(self, X, y) -> ConditionalDensity:
+    def fit(self, X, y) -> Self:
         """Learn the conditional density of y given X.
 
         Arrays and DataFrames of Dask, and `Rows`, are summed where they are, and so are more than

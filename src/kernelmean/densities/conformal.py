@@ -1,10 +1,8 @@
 """Levels of intervals and regions corrected by rows left out, so that they hold what they say."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -63,7 +61,7 @@ class ConformalDensity(Saveable):
     split: bool
 
     @classmethod
-    def of(cls, density, laws: MovedLaws, Y, split: bool) -> ConformalDensity:
+    def of(cls, density, laws: MovedLaws, Y, split: bool) -> Self:
         """From laws of rows left out, and the rows Y (m, d) as the laws have them."""
         F = arrays.to_numpy(laws.cdf(Y, paired=True))
         intervals = np.abs(2 * F - 1).max(axis=1)

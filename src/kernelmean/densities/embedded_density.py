@@ -1,9 +1,7 @@
 """The density of weighted points, its bandwidth chosen by the leave-one-out score."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
@@ -86,7 +84,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self.bandwidth = bandwidth
         self.wide = wide
 
-    def fit(self, X, y=None, sample_weight=None) -> EmbeddedDensity:
+    def fit(self, X, y=None, sample_weight=None) -> Self:
         """Take the points, and choose the bandwidth unless it is given.
 
         Of more than 10,000 rows that are elsewhere (Dask, `Rows`), one column or two, the points

@@ -1,7 +1,5 @@
 """The simple model that a conditional density is compared with: a line and normal errors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What users hand to a fitted filter, checked: observations, priors, supervision."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Search for a filter's settings, by tracking rows held out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

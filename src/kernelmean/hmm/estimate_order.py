@@ -1,7 +1,5 @@
 """How many hidden states a sequence has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_order

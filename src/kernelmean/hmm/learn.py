@@ -13,8 +13,6 @@
    asked later, by the recursions of `chains.markov`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -5,8 +5,6 @@ moments of two and three consecutive observations are products of O and the chai
 products are taken apart again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

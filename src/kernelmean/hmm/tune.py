@@ -1,7 +1,5 @@
 """Choosing among fits of a hidden Markov model, with or without the states in sight."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any

@@ -1,10 +1,8 @@
 """Which columns play which part, and how each enters: by a kernel, in a line, or as a category."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,7 +37,7 @@ class Roles(Saveable):
     named: str
 
     @classmethod
-    def of(cls, y: str, **sides: tuple[list[str] | None, int]) -> Roles:
+    def of(cls, y: str, **sides: tuple[list[str] | None, int]) -> Self:
         """From the tables' own names (or None) and numbers of columns, of x, z and c."""
         named = "".join(side for side, (own, _) in sides.items() if own)
         names = {

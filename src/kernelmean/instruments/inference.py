@@ -1,7 +1,5 @@
 """What a fitted structural function says, and how surely: bands, slopes, contrasts, tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -13,11 +13,9 @@ stage 2 it is trusted with the shape only, one column beside another: the size o
 together, the trend and ξ are chosen by `judges`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -94,7 +92,7 @@ class Jackknife:
     hat: np.ndarray
 
     @classmethod
-    def of(cls, Theta: np.ndarray, reg: float) -> Jackknife:
+    def of(cls, Theta: np.ndarray, reg: float) -> Self:
         n = Theta.shape[0]
         NT = small_inverse(Theta.T @ Theta / n, reg) @ Theta.T / n
         return cls(Theta, NT, (Theta * NT.T).sum(1))

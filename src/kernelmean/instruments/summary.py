@@ -1,7 +1,5 @@
 """A fitted instrumental-variable regression in words and numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a fitted state-space model answers: states, forecasts, draws, laws."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What stands beside a law far from its data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

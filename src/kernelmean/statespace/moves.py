@@ -1,7 +1,5 @@
 """Smooth transitions between nodes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -5,8 +5,6 @@ and V that of x' given x, a stationary state-space model has E φ(y_1)φ(y_{1+l}
 U C_X (Vᵀ)^l Uᵀ: here U and V are found from the moments on the left (thesis, section 4.4).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Options of a state-space model: the law of its latent states, and how they are filtered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar

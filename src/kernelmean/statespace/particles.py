@@ -4,8 +4,6 @@ A model needs only draws and emission densities (`StateSpace`), so it may be a s
 recovered from embeddings (`RecoveredModel`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """A fitted model as particles see it: densities and draws recovered from embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

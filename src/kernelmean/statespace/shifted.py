@@ -1,7 +1,5 @@
 """Laws of observations where a line says how far the laws of the innovations are moved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

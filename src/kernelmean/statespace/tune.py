@@ -1,7 +1,5 @@
 """Choosing among fits of a state-space model by rows held back."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 from typing import Any

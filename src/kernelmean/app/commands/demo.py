@@ -1,7 +1,5 @@
 """`kernelmean demo`: jobs on real data, as one page."""
 
-from __future__ import annotations
-
 import os
 import sys
 import webbrowser

@@ -1,12 +1,10 @@
 """`kernelmean density`: the distribution of some columns given others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -89,7 +87,7 @@ class Asked:
         return labels.index("50%") if self.chosen and "50%" in labels else 0
 
     @classmethod
-    def representative(cls, x: pd.DataFrame) -> Asked:
+    def representative(cls, x: pd.DataFrame) -> Self:
         """Quantiles of a single column; of several, the medians, and one of them high or low."""
         if x.shape[1] == 1:
             moves = {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE}
@@ -138,7 +136,7 @@ class Densities:
         settings: Settings,
         at: pd.DataFrame | None = None,
         every: Any = None,
-    ) -> Densities:
+    ) -> Self:
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
         every = data if every is None else every
         check_rows(data, settings)

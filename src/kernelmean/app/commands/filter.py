@@ -1,12 +1,10 @@
 """`kernelmean filter`: hidden states followed through a file of observations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -88,7 +86,7 @@ class Tracks:
     caught: list[str]
 
     @classmethod
-    def of(cls, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter) -> Tracks:
+    def of(cls, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter) -> Self:
         """Follow the states of `test` with a fitted model."""
         X, steps = test.frame[settings.observe], settings.forecast
         with one_thread():

@@ -1,12 +1,10 @@
 """`kernelmean hmm`: hidden regimes of a series."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -119,7 +117,7 @@ class Regimes:
     n: int  # rows it was learned from
 
     @classmethod
-    def of(cls, settings: Settings, rows: Rows, every: Every | None = None) -> Regimes:
+    def of(cls, settings: Settings, rows: Rows, every: Every | None = None) -> Self:
         """Choose the number of states, learn from the rows or from `every`, and ask about them."""
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
         asked = (X, lengths, rows.inputs)

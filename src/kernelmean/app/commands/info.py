@@ -1,7 +1,5 @@
 """`kernelmean info`: what runs here, and what would make it run better."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

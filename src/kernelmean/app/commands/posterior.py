@@ -1,12 +1,10 @@
 """`kernelmean posterior`: latents given observations, from examples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -88,7 +86,7 @@ class Posteriors:
         rows: pd.DataFrame,
         prior: pd.DataFrame | None = None,
         every: Any = None,
-    ) -> Posteriors:
+    ) -> Self:
         """Learn from the pairs, or all of them, and condition on the rows."""
         every = pairs if every is None else every
         check_enough(len(pairs), SMALLEST, "pairs")

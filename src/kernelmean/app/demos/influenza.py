@@ -1,7 +1,5 @@
 """Influenza in a boarding school, 1978: the rates of an epidemic from fourteen numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

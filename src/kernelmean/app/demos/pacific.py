@@ -1,7 +1,5 @@
 """El Niño: how warm the Pacific will be in half a year, and how sure one can be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import GradientBoostingRegressor

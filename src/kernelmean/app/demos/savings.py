@@ -1,7 +1,5 @@
 """A savings plan: what it adds to a household's wealth, along its income."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from ...datasets import load_savings

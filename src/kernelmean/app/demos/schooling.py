@@ -1,7 +1,5 @@
 """Returns to schooling: what a year at school does to wages, by way of colleges nearby."""
 
-from __future__ import annotations
-
 from ...datasets import load_schooling
 from ..report import Block, Numbers
 from ..words import Texts

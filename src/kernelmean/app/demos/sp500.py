@@ -1,7 +1,5 @@
 """S&P 500: the kinds of days that a stock market has, and what each looks like."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.extras import require

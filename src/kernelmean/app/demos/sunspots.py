@@ -1,7 +1,5 @@
 """Sunspots: a cycle that no two times is the same."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..commands.ssm import HELD_OUT
