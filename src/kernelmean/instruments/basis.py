@@ -148,7 +148,7 @@ class Polynomial(Saveable):
                 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # a key by what it is, not by its arrays
 class Basis(Saveable):
     """Coordinates [trend, φ(x)]: a polynomial, then a feature map."""
 

@@ -379,7 +379,7 @@ class StructuralInference:
             )
         fit = self._fit
         rows = Part(*(arrays.like(part, fit.coef) for part in fit.sample))
-        if not fit.improved:
+        if not fit.improved:  # stage 1 as it was when the file was written
             vars(rows)["shared"] = []
         group = Group(rows, *fit.draft.bases)
         group.stage, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
