@@ -180,8 +180,8 @@ class Found:
     search: Refinement
     climb: Climb
     factor: float
-    held: Any = None  # HeldOut, where rows held out chose
-    other: Climb | None = None
+    held: Any = None  # HeldOut, and Climb, where rows held out chose
+    other: Any = None
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
@@ -268,7 +268,7 @@ def settled(found: Found, draft: Draft, settings: Settings):
         factor = search.narrowed(factor)
         shrunken = isinstance(search.guard_of, Shrunken) and not search.widths
         begun = [climb, found.other] if shrunken else [climb]  # the other way may lead higher
-        climbs = [search.anew(search.smoothing(factor), c) for c in begun if c is not None]
+        climbs = [search.anew(search.smoothing(factor), c) for c in begun]
         climb = max(climbs, key=lambda c: c.value)
     rows = in_space(draft.rows, found.space)
     if rows.inputs is not None:
