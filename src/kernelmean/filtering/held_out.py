@@ -188,7 +188,9 @@ def learned(
     parts = parted(X, Z, sequences) if plan.judges else []
     if not parts or learns_from_pairs(plan.features):
         return found, None, {}
-    rule, known = found, replace(plan.settled(found), max_active=plan.max_active or NODES // 2)
+    rule, known = found, plan.settled(found)
+    if plan.inference is None:  # in a fit that was not asked to take its time
+        known = replace(known, max_active=plan.max_active or NODES // 2)
     tried = {w: Candidate.of(replace(known, inference=w), parts) for w in plan.ways(X, Z)}
     errors, best = {way: candidate.error for way, candidate in tried.items()}, tried["kbr"]
     if np.isfinite(errors.get("densities", np.inf)):

@@ -45,9 +45,10 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     params = model.get_params(deep=False)
     filled = {name: value for name, value in MEANWHILE.items() if params[name] is None}
     search = _Search(Plan(**params | filled), kernel_x, kernel_z, parts, objective, n_jobs)
+    untuned = {"kernel_x": kernel_x, "kernel_z": kernel_z, "inference": "kbr", "reg_smoother": 0.1}
     with checks.hushed():
-        chosen = clone(model).set_params(inference="kbr").fit(X, Z, lengths)
-    tried, best, begun = search.coarse_to_fine(chosen.reg_, verbose)
+        machine: Any = Plan(**params | untuned).learned(points_x, points_z, sequences)
+    tried, best, begun = search.coarse_to_fine(machine.rule.reg, verbose)
     mean = float(np.mean([part.error(part.mean) for part in parts]))
     held = {"tuned": best["error"], "untuned": begun["error"], "mean": mean}
     if model.inference == "auto" and "densities" in search.plan.ways(points_x, points_z):
@@ -62,7 +63,7 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
         }
         if model.reg_smoother is None:
             settings["reg_smoother"] = search.best_smoother(best)
-        chosen.set_params(**settings).fit(X, Z, lengths)
+        chosen = clone(model).set_params(inference="kbr", **settings).fit(X, Z, lengths)
     warn_if_as_near(held)
     chosen.tuning_, chosen.held_out_ = tried, held
     return chosen
