@@ -23,7 +23,8 @@ def covariance(m: WeightedPoints) -> Array:
     """
     xp = arrays.namespace(m.points)
     centre = xp.mean(m.points, axis=0)  # about the middle of the points, to keep digits
-    unit = xp.where(arrays.still(m.points), 1.0, xp.std(m.points, axis=0))
+    unit = xp.std(m.points, axis=0)
+    unit = xp.where(arrays.still(m.points) | (unit == 0.0), 1.0, unit)
     P = (m.points - centre) / unit
     n, d = P.shape
     second = m.apply_weights(xp.reshape(P[:, :, None] * P[:, None, :], (n, d * d)))

@@ -304,8 +304,8 @@ def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Ke
     if X.shape[1] == 1:
         return kernel.resolve(few, argument)
     size, spread = xp.max(xp.abs(X), axis=0), xp.std(X, axis=0)
-    size = xp.where(size > 0.0, size, xp.ones_like(size))  # the unit of what is constant
-    units = xp.where(arrays.still(X) | (spread == 0.0), size, spread)
+    units = xp.where(arrays.still(X), size, spread)  # of what is constant its own size
+    units = xp.where(units**2 > 0.0, units, xp.ones_like(units))
     units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
 
