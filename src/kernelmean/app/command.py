@@ -17,6 +17,7 @@ from rich.markup import escape
 from ..core.checks import hushed
 from ..core.minimise import SEARCH_ROWS
 from ..core.rows import Rows
+from ..core.threads import one_thread
 from ..kernels import TUNED
 from . import terminal
 from .errors import UserError, refusals
@@ -192,7 +193,7 @@ class Command:
         """Add the command to a console application; what it does, unless told, is all of it."""
 
         def call(**given: Any) -> Any:
-            with hushed():  # what a reader has to know is noted
+            with hushed(), one_thread():  # what a reader has to know is noted
                 return (do or self)(**given)
 
         parameters = self.parameters()
