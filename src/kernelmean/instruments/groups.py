@@ -59,6 +59,7 @@ class Part:
     teaches: bool = True  # some stage 1 is learned from them
     outcome: bool = True  # stage 2 is learned from them
     rows: Rows | None = None
+    improved: bool = True  # False in files from before exogenous columns were told apart
 
     @property
     def n(self) -> int:
@@ -93,6 +94,8 @@ class Part:
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
         few = self.few(ALIKE)
+        if not self.improved:
+            return []
         return shared_columns(arrays.to_numpy(few.X), arrays.to_numpy(few.Z))
 
     @cached_property

@@ -378,9 +378,8 @@ class StructuralInference:
                 "endogeneity_test needs rows with X and y; in these samples none has both"
             )
         fit = self._fit
-        rows = Part(*(arrays.like(part, fit.coef) for part in fit.sample))
-        if not fit.improved:  # stage 1 as it was when the file was written
-            vars(rows)["shared"] = []
+        X, Z, y = (arrays.like(part, fit.coef) for part in fit.sample)
+        rows = Part(X, Z, y, improved=fit.improved)
         group = Group(rows, *fit.draft.bases)
         group.stage, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
         Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
