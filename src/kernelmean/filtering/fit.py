@@ -168,7 +168,7 @@ def cannot_vary(points_x, points) -> str | None:
     for array, name in ((points_x, "X"), (points, "Z")):
         if not isinstance(array, np.ndarray):
             return f"{name} is {type(array).__name__}; inference='densities' needs NumPy arrays"
-        for j in np.flatnonzero(array.max(axis=0) == array.min(axis=0)):
+        for j in np.flatnonzero(arrays.still(array)):
             return f"column {j} of {name} is constant; densities need it to vary"
     return None
 

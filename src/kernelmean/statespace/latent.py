@@ -62,7 +62,7 @@ class Latent(Saveable):
     @classmethod
     def _drawn(cls, draws: np.ndarray, m: int, name: str) -> Latent:
         """From a sample: evenly spaced nodes in one dimension, equally likely ones in more."""
-        if (draws.max(axis=0) == draws.min(axis=0)).any():
+        if arrays.still(draws).any():
             raise ValueError(f"{name} returned draws that are all the same; a law is needed")
         if draws.shape[1] > 1:
             nodes, counts = np.unique(draws[:m], axis=0, return_counts=True)

@@ -11,7 +11,6 @@ import pandas as pd
 import typer
 
 from ...core.checks import hushed
-from ...core.threads import one_thread
 from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
@@ -89,12 +88,11 @@ class Tracks:
     def of(cls, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter) -> Self:
         """Follow the states of `test` with a fitted model."""
         X, steps = test.frame[settings.observe], settings.forecast
-        with one_thread():
-            with noted() as said:
-                filtered = model.filter(X, test.lengths)
-            with hushed():
-                smoothed = model.smooth(X, test.lengths) if settings.smooth else None
-                ahead = model.forecast(X, steps, test.lengths) if steps else None
+        with noted() as said:
+            filtered = model.filter(X, test.lengths)
+        with hushed():
+            smoothed = model.smooth(X, test.lengths) if settings.smooth else None
+            ahead = model.forecast(X, steps, test.lengths) if steps else None
         return cls(settings, train, test, model, filtered, smoothed, ahead, said)
 
     @cached_property
@@ -166,8 +164,7 @@ def learn(settings: Settings, train: Rows) -> KernelBayesFilter:
             return KernelBayesFilter(inference="densities").fit(X, Z, train.lengths)
         model = KernelBayesFilter(settings.rule.value, inference="kbr")
         if to_tune(settings, train):
-            with one_thread():
-                return model.tune(X, Z, train.lengths, verbose=settings.told)
+            return model.tune(X, Z, train.lengths, verbose=settings.told)
         return model.fit(X, Z, train.lengths)
 
 
