@@ -217,7 +217,7 @@ def fitted_filter(rule: str = "importance") -> km.KernelBayesFilter:
 
 
 def fit_filter(X, Z, lengths=None, inference="kbr", **parameters) -> list:
-    """By kernel Bayes' rule, where not both ways are to be compared, which takes ten times as long."""
+    """By kernel Bayes' rule: to compare both ways, as the default does, takes ten times as long."""
     model = km.KernelBayesFilter(inference=inference, **parameters).fit(X, Z, lengths)
     track, ahead = model.smooth(model.points_x_[:5]), model.forecast(model.points_x_[:5], 3)
     parts = [
