@@ -239,6 +239,9 @@ class TestNotes:
         shuffled = table[["level"]].dropna().sample(frac=1, random_state=1)
         assert "The past tells nothing" in self.said(shuffled, states=1)
 
+    def test_a_short_series(self):
+        assert "There are 20 rows without gaps" in self.said(levels(20, 46)[["level"]], states=2)
+
     def test_few_rows_and_few_entries(self, table):
         frame = levels(100, 44)[["level"]]
         frame["level"] = np.random.default_rng(45).normal(size=100)
@@ -283,7 +286,7 @@ def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     if what == "constant":
         return frame.assign(level=3.0)
     if what == "few":
-        return frame.head(50)  # of which five are missing
+        return frame[frame["level"].notna()].head(18)
     if what == "no day":
         return frame.assign(day=frame["day"].where(frame.index != 7, "someday"))
     return frame.iloc[::-1]
@@ -295,7 +298,7 @@ def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
         ("text", "column 'level' of bad.csv holds text"),
         ("infinite", "bad.csv has infinite values: 'level' 1"),
         ("constant", "column 'level' is 3 in every row"),
-        ("few", "45 rows without gaps are too few"),
+        ("few", "18 rows without gaps are too few; at least 20 are needed"),
         ("no day", "(asked for by --time) is 'someday' in row 8; a number or a date is needed"),
         ("backwards", "(asked for by --time) goes back in row 2; sort the file by time"),
     ],

@@ -276,6 +276,11 @@ class TestTrial:
         assert trial.rival == "AR(1)"
 
     @pytest.mark.slow
+    def test_a_short_series(self, table):
+        said = " ".join(found(table[["level"]].dropna()[:20]).notes)
+        assert "There are 20 rows without gaps" in said
+
+    @pytest.mark.slow
     def test_too_few_rows(self, table):
         a = found(table[["level"]].dropna()[:60])
         assert a.trial is None
@@ -392,7 +397,9 @@ def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
         return frame.assign(level=frame["level"].where(frame.index != 7, np.inf))
     if what == "constant":
         return frame.assign(level=3.0)
-    return frame.head(50) if what == "few" else frame.iloc[::-1]  # of 50, five are missing
+    if what == "few":
+        return frame[frame["level"].notna()].head(18)
+    return frame.iloc[::-1]
 
 
 @pytest.mark.parametrize(
@@ -401,7 +408,7 @@ def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
         ("text", "column 'level' of bad.csv holds text"),
         ("infinite", "bad.csv has infinite values: 'level' 1"),
         ("constant", "column 'level' is 3 in every row"),
-        ("few", "45 rows without gaps are too few"),
+        ("few", "18 rows without gaps are too few; at least 20 are needed"),
         ("backwards", "(asked for by --time) goes back in row 2; sort the file by time"),
     ],
 )

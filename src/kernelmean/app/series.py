@@ -17,7 +17,8 @@ from .errors import UserError
 from .report import Figure, Grid
 from .tables import Table
 
-SMALLEST = 50  # rows
+SMALLEST = 20  # rows
+FEW = 50  # rows below which it is said that there are few
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
 BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
@@ -120,6 +121,12 @@ class Rows:
         if self.labels[0] is not None:
             frame.insert(0, self.labels[0], [self.names[i] for i in sequence])
         return frame
+
+    @property
+    def few(self) -> list[str]:
+        """What to say where little is learned from."""
+        n = int(self.whole.sum())
+        return [SAY("few", n=n)] if n < FEW else []
 
     def partial(
         self, columns: Sequence[str], what: str = "columns", count: str = "they count as missing"

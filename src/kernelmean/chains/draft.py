@@ -16,9 +16,10 @@ from ..core.sequences import check_sequences, triples_of
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
-from ..kernels import Delta, Gaussian, Kernel, fitted_kernel
+from ..kernels import Delta, Gaussian, Kernel, Linear, fitted_kernel
 from .em import Climb, Refinement
 from .emission import (
+    ROUNDING,
     SignedEmissions,
     can_smooth,
     coordinates_of,
@@ -80,17 +81,29 @@ class Draft:
         return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments, own)
 
     @cached_property
-    def ranked(self) -> Moments | None:
-        """Moments of the ranks of a few columns, by the kernel as wide as their median distance."""
+    def ranked(self) -> tuple[Moments, ...]:
+        """Moments of the ranks of a few columns, by the kernel as wide as their median distance.
+
+        Of a single column also those of its level and spread, together and each alone.
+        """
         points = arrays.to_numpy(self.rows.there)
         if not (self.own and hasattr(self.kernel, "lengthscale") and points.shape[1] <= COLUMNS):
-            return None
+            return ()
         ranks = rankdata(points, axis=0) / len(points)
         wide: Any = replace(self.kernel, lengthscale="median")  # type: ignore[type-var]
-        kernel = wide.resolve(ranks)
-        features = coordinates_of(ranks, kernel, RANKED).features
-        every = np.zeros(self.rows.points.shape)
-        every[self.rows.seen] = ranks
+        found = [self._moments_of(ranks, wide.resolve(ranks))]
+        if ranks.shape[1] == 1:
+            level = 2 * ranks - 1
+            spread = 3 * level**2 - 1
+            shapes = np.hstack([level, spread]), level, spread
+            found += [self._moments_of(A, Linear()) for A in shapes if A.std() > ROUNDING]
+        return tuple(found)
+
+    def _moments_of(self, values: np.ndarray, kernel: Kernel) -> Moments:
+        """Of what stands in place of the rows seen."""
+        features = coordinates_of(values, kernel, RANKED).features
+        every = np.zeros((len(self.rows.seen), values.shape[1]))
+        every[self.rows.seen] = values
         found = Coordinates.of(features, every)
         return Moments.of(found, self.rows.seen, self.rows.sequences)
 

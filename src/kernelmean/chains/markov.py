@@ -219,11 +219,10 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     x = np.zeros((n, K))
     x[ends if backward else begins] = first if backward else first * u[begins]
     u = np.where(begins[:, None], 0.0, u)
-    state, offset = np.arange(K)[:, None], np.arange(2 * K)
-    later = np.clip(state + offset - K, 0, K - 1)  # j of row (t+1, j), below column (t, i)
-    moves = np.where(later == state + offset - K, -transmat[..., state, later], 0.0)
     bands = np.zeros((n, K, 2 * K))
-    np.multiply(_at(moves, slice(n - 1)), u[1:].take(later, axis=1), out=bands[:-1])
+    for i in range(K):  # below the diagonal of column (t, i), the rows (t+1, j)
+        moves = -_at(transmat, slice(n - 1))[..., i, :]
+        np.multiply(moves, u[1:], out=bands[:-1, i, K - i : 2 * K - i])
     length = int(NATS / np.log(K))
     stretches = [slice(start, min(start + length, n)) for start in range(0, n, length)]
     for rows in stretches[::-1] if backward else stretches:

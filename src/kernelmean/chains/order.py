@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ MAX_COMPONENTS = 10
 RANKS = (3, 6, 12, 24)  # numbers of coordinates that are tried
 EXTREME = 3.2724  # 99.9% quantile of the Tracy-Widom law of order one
 # by coordinates that both ways in time are averaged in: how far beyond the edge, in units of
-# m^(-1/6), the largest correlation of noise is in one draw of 100, and in one of 200 (simulated)
-BOTH_WAYS = {2: 1.62, 6: 1.87}
+# m^(-1/6), the largest correlation of noise is in one draw of 100 (r = 2), and of 200 (simulated)
+BOTH_WAYS = {1: 1.81, 2: 1.62, 6: 1.87}
 # least variance of a coordinate, as a share of the largest: small ones are of a few extreme rows
 FLOORS = (1e-2, 1e-3, 1e-4, 1e-5)
 
@@ -83,13 +84,14 @@ class Spectrum:
     moments : Moments
     most : int
         Most states that are looked for.
-    ranked : Moments, optional
-        Those of the ranks of the columns, which correlations are taken of if there.
+    ranked : tuple of Moments
+        Those of the ranks of the columns, which correlations are taken of if there (see
+        `Draft.ranked`).
     """
 
     moments: Moments
     most: int
-    ranked: Moments | None = None
+    ranked: tuple[Moments, ...] = ()
 
     @property
     def limit(self) -> int:
@@ -143,16 +145,22 @@ class Spectrum:
         as long as they are beyond its 99.9% quantile, for each r, and the largest count is taken.
         A chain of two states is the same backwards in time, one of more often nearly: then
         (C₁₂ + C₁₂ᵀ)/2 has the same correlations and half of the noise, and counts at r = 2 and 6.
-        Ranks of the columns have no extreme rows, which would be like further states.
+        Ranks of the columns have no extreme rows, which would be like further states. Of a single
+        column the two coordinates are its level and its spread, each of which counts alone too:
+        states often differ in nothing else.
         Coordinates of less than one percent of the largest variance are left out, for they are
         those of a few extreme rows, unless all others are correlated.
         """
+        main, *shapes = self.ranked or (self.moments,)
+        known = [counted(m, r, FLOORS[0], BOTH_WAYS[r]) for m in shapes for r in m.mean.shape]
+        both = (6,) if shapes else (2, 6)
         for floor in FLOORS:
-            found = [self._counted(r, floor) for r in RANKS]
-            found += [self._counted(r, floor, beyond) for r, beyond in BOTH_WAYS.items()]
-            count, correlations, bound = max(found, key=lambda each: each[0])
-            if count <= len(correlations):
+            found = [counted(main, r, floor) for r in RANKS]
+            found += [counted(main, r, floor, BOTH_WAYS[r]) for r in both]
+            best = max(found, key=itemgetter(0))
+            if best[0] <= len(best[1]):
                 break  # or else every one of the coordinates is correlated: there may be more
+        count, correlations, bound = max([best, *known], key=itemgetter(0))
         return Order(
             min(count, self.limit),
             "correlations",
@@ -161,15 +169,18 @@ class Spectrum:
             threshold=bound,
         )
 
-    def _counted(self, r: int, floor: float, beyond=None) -> tuple[int, np.ndarray, float]:
-        """The order by r coordinates, their correlations, and the first bound not exceeded."""
-        M = whitened(self.ranked or self.moments, r, floor)[1]
-        correlations = np.linalg.svd(M if beyond is None else (M + M.T) / 2, compute_uv=False)
-        left = len(correlations) - np.arange(len(correlations))
-        bounds = noise_bound(left, self.n, beyond)
-        above = correlations > bounds
-        count = len(above) if above.all() else int(np.argmin(above))
-        return count + 1, correlations, float(bounds[min(count, len(bounds) - 1)])
+
+def counted(
+    moments: Moments, r: int, floor: float, beyond: float | None = None
+) -> tuple[int, np.ndarray, float]:
+    """The order by r coordinates, their correlations, and the first bound not exceeded."""
+    M = whitened(moments, r, floor)[1]
+    correlations = np.linalg.svd(M if beyond is None else (M + M.T) / 2, compute_uv=False)
+    left = len(correlations) - np.arange(len(correlations))
+    bounds = noise_bound(left, moments.n_pairs, beyond)
+    above = correlations > bounds
+    count = len(above) if above.all() else int(np.argmin(above))
+    return count + 1, correlations, float(bounds[min(count, len(bounds) - 1)])
 
 
 def noise_bound(m, n: int, beyond: float | None = None):

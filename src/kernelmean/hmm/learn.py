@@ -56,7 +56,8 @@ CONSTANT = 0.3  # C of the rule by a threshold
 COMPARED = 1_000  # rows that spaces of densities are compared on
 WIDE = 20  # columns up to which densities may be of these
 FEWEST = 100  # rows from which on it is asked of what densities are
-STARTED = 2_000  # rows that starts are compared on
+STARTED = 1_000  # rows that starts are compared on
+FAR = 30.0  # log-likelihood by which normal laws may be behind before rows held out are asked
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
 
@@ -173,7 +174,7 @@ def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> Spect
 class Found:
     """EM on some rows, and what rows held out chose: bandwidth, one for each state, normal laws.
 
-    `other` is where EM came to with laws of the other kind.
+    `other` is where EM came to with laws of the other kind, where that was judged.
     """
 
     space: Variates | None
@@ -254,6 +255,8 @@ def searched(
     normal = replace(search, guard_of=Shrunken(SHARES[-1]))
     last = begun[::-2]  # half of the starts, with those of states that last
     climb, _ = normal.begun_on(few, last, bare=True)
+    if climb.loglik.sum() < found.climb.loglik.sum() - FAR:
+        return found
     held = normal.held_out(h, climb)
     normal, held = normal.guarded(map(Shrunken, SHARES[-2::-1]), climb, h, held)
     other = Found(space, normal, climb, h, held)
@@ -267,7 +270,9 @@ def settled(found: Found, draft: Draft, settings: Settings):
     if found.held is not None:
         factor = search.narrowed(factor)
         shrunken = isinstance(search.guard_of, Shrunken) and not search.widths
-        begun = [climb, found.other] if shrunken else [climb]  # the other way may lead higher
+        begun = [climb]
+        if found.other and shrunken:  # the other way may lead higher
+            begun.append(found.other)
         climbs = [search.anew(search.smoothing(factor), c) for c in begun]
         climb = max(climbs, key=lambda c: c.value)
     rows = in_space(draft.rows, found.space)

@@ -207,7 +207,8 @@ class Regimes:
         known = {"most": MAX_COMPONENTS, "rare": names(rare), "few": names(few)}
         said = SAY.those(found, **known)
         counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
-        return [*self.caught, *said, *self.rows.partial(self.settings.columns, count=counts)]
+        partial = self.rows.partial(self.settings.columns, count=counts)
+        return [*self.caught, *said, *self.rows.few, *partial]
 
 
 def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | None:

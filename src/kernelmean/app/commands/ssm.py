@@ -238,7 +238,7 @@ class Forecasts:
         """What the reader must not overlook in this very series."""
         said = [] if self.model.converged_ else [SAY("unfinished")]
         said += [SAY("untried")] if self.trial is None else self.trial.notes(self.settings.level)
-        return [*self.caught, *said, *self.rows.partial(self.rows.frame.columns)]
+        return [*self.caught, *said, *self.rows.few, *self.rows.partial(self.rows.frame.columns)]
 
 
 def expected(
