@@ -319,6 +319,7 @@ class TestSmoother:
         for reg in (1e-3, 0.1, 10.0):
             H = slow.weights(Phi @ Phi.T, Phi @ Phi.T, 14 * reg, intercept)
             assert_allclose(smoother.leverage(reg), np.diag(H), atol=1e-10)
+            assert_allclose(smoother.leverage_at(Phi, reg), np.diag(H), atol=1e-10)
             expected = slow.weights(Phi @ Phi.T, Phi @ new.T, 14 * reg, intercept)
             assert_allclose(smoother.left(new, reg) @ smoother.P.T, expected, atol=1e-10)
 

@@ -43,6 +43,14 @@ class TestEveryMap:
         # 1e5 to 1e8
         assert_allclose(make.transform(cloud), Phi, atol=1e-5)
 
+    @pytest.mark.parametrize("rows", [2, 60])
+    def test_products_with_coordinates(self, make, cloud, rows):
+        features = make.fit(cloud, kernel=self.kernel)
+        coef = np.random.default_rng(1).normal(size=(features.rank_, 3))
+        X = cloud[:rows] + 0.1
+        expected = features.transform(X) @ coef
+        assert_allclose(features.times(X, coef), expected, atol=1e-6)
+
     def test_fit_returns_the_map_itself(self, make, cloud):
         assert make.fit(cloud, self.kernel) is make
 

@@ -89,13 +89,14 @@ def test_sums_of_the_second_pass_by_a_loop(monkeypatch):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_products_of_triangles(lower):
+@pytest.mark.parametrize("r", [6, 300])
+def test_products_of_triangles(lower, r):
     rng = np.random.default_rng(1)
-    K, A = rng.normal(size=(30, 6)), rng.normal(size=(9, 6))
+    K, A = rng.normal(size=(30, r)), rng.normal(size=(r + 3, r))
     R = solves.triangle(A)
-    assert_allclose(R.T @ R, A.T @ A, atol=1e-12)
+    assert_allclose(R.T @ R, A.T @ A, atol=1e-12 * r)
     assert not np.tril(R, -1).any()
     T = R.T if lower else R
     kept = K.copy()
-    assert_allclose(solves.times_transposed(K, T, lower), K @ T.T, atol=1e-12)
+    assert_allclose(solves.times_transposed(K, T, lower), K @ T.T, atol=1e-12 * r)
     assert (kept == K).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,29 @@ class Weights(Saveable):
 
 
 @dataclass(frozen=True)
+class Design:
+    """Rows in the coordinates (line(x), φ(x)), in which whatever depends on x is learned."""
+
+    X: Array
+    line: Slopes
+    features: FeatureMap
+    Phi: Array
+
+    @classmethod
+    def of(cls, X, kernel: Kernel, features: FeatureMap, size: float) -> Design:
+        """With a line of this size."""
+        line = Slopes.of(arrays.to_numpy(X), size)
+        with hushed():  # a rank that is used up loses nothing but precision
+            Phi = features.fit_transform(X, kernel)
+        return cls(X, line, features, arrays.namespace(X).concat([line(X), Phi], axis=1))
+
+    @cached_property
+    def smoother(self) -> Smoother:
+        """With rows that weigh alike."""
+        return Smoother.of(self.Phi, True)
+
+
+@dataclass(frozen=True)
 class Location(Saveable):
     """m(x) = a + coefᵀ(line(x), φ(x)), by ridge regression with a free intercept a.
 
@@ -163,22 +187,29 @@ class Location(Saveable):
         kernel: Kernel,
         features: FeatureMap,
         size: float,
+        **given: Any,
+    ) -> Location:
+        """At a fixed kernel and size of the line; what is given is as for `on`."""
+        return cls.on(Design.of(X, kernel, features, size), Y, **given)
+
+    @classmethod
+    def on(
+        cls,
+        design: Design,
+        Y,
         reg: float | None = None,
         bend: Bend | None = None,
         rows: Rows | None = None,
         weights: Weights | None = None,
     ) -> Location:
-        """At a fixed kernel and size of the line, λ by leave-one-out if it is not given.
+        """In given coordinates, λ by leave-one-out if it is not given.
 
-        X and Y may be some of `rows`; Y is on the bent scale, `rows` are as they came.
+        Those of X, and Y, may be some of `rows`; Y is on the bent scale, `rows` are as they came.
         """
-        line = Slopes.of(arrays.to_numpy(X), size)
-        with hushed():  # a rank that is used up loses nothing but precision
-            Phi = features.fit_transform(X, kernel)
-        Phi = arrays.namespace(X).concat([line(X), Phi], axis=1)
+        X, Phi, line, features = design.X, design.Phi, design.line, design.features
         w = None if weights is None else weights(X)
         if rows is None:
-            smoother = Smoother.of(Phi, True, w)
+            smoother = design.smoother if w is None else Smoother.of(Phi, True, w)
             means = smoother.P.T @ weighed(Y, w) / smoother.n
         else:
             every = rows.in_slices(_moments, Phi.shape[1], line, features, bend, weights)
@@ -237,7 +268,7 @@ class Location(Saveable):
         """The same, and −log(1 − h)/2 of each."""
         assert self.smoother is not None
         Phi = self.coordinates(X)
-        h = self.smoother.leverage(self.reg, self.smoother.rotated(Phi))
+        h = self.smoother.leverage_at(Phi, self.reg)
         z = doubt(h if self.weights is None else self.weights(X) * h)
         return (Y - self.intercept - Phi @ self.coef) * arrays.namespace(z).exp(2 * z)[:, None], z
 
@@ -246,7 +277,9 @@ class Location(Saveable):
         return beside(self.line, self.features, X)
 
     def _learned(self, X) -> Array:
-        return self.intercept + self.coordinates(X) @ self.coef
+        d = len(self.line.mean)
+        curve = self.features.times(X, self.coef[d:, :])
+        return self.intercept + self.line(X) @ self.coef[:d, :] + curve
 
 
 def beside(line: Slopes, features: FeatureMap, X) -> Array:
@@ -260,8 +293,8 @@ def _moments(X, Y, line: Slopes, features: FeatureMap, bend: Bend | None, weight
     if weights is None:
         return Moments("x", "xx", "xy", "y").add(x=Phi, y=Y)
     xp, w = arrays.namespace(Phi), weights(X)
-    own, total = w[:, None] * Phi, xp.sum(w[:, None] * Y, axis=0)
-    sums = {"x": xp.sum(own, axis=0), "xx": own.T @ Phi, "xy": own.T @ Y, "y": total}
+    half, outcomes = weighed(Phi, w, 0.5), weighed(Y, w, 0.5)
+    sums = {"x": w @ Phi, "xx": half.T @ half, "xy": half.T @ outcomes, "y": w @ Y}
     return Moments.of(float(xp.sum(w)), sums)
 
 
@@ -321,11 +354,15 @@ class LocationSearch:
         """λ, where it is the one found; None is chosen by the rows that m is learned from."""
         return None
 
-    def location(self, X, Y, features: FeatureMap, *given) -> Location:
-        """m as found, learned from rows in coordinates of this map."""
+    def design(self, X, features: FeatureMap) -> Design:
+        """Rows in coordinates of this map, at the scales and the size found."""
         scales, size = 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
         kernel = self.kernel.scaled(scales) if self.free else self.kernel
-        return Location.of(X, Y, kernel, features, size, self.reg, *given)
+        return Design.of(X, kernel, features, size)
+
+    def location(self, X, Y, features: FeatureMap, *given) -> Location:
+        """m as found, learned from rows in coordinates of this map."""
+        return Location.on(self.design(X, features), Y, self.reg, *given)
 
     def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]

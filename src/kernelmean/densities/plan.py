@@ -31,7 +31,7 @@ from .fit import TINY, Fit, longest
 from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .rival import gain, linear_normal
 from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
-from .standard import EvidenceSearch, Standard, clearly, log_sizes
+from .standard import EvidenceSearch, Forms, Standard, clearly, log_sizes
 
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
 SPARE = 12  # rows beyond the columns, below which where laws lie is not learned apart
@@ -152,16 +152,18 @@ class Plan:
         """m and s; what weights rows have is decided on some of them."""
         whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)
         some = evenly(len(whole), WEIGHED)
-        few, those = arrays.take(X, some, axis=0), arrays.take(Y, some, axis=0)
+        design = line.design(arrays.take(X, some, axis=0), self._feature_map())
+        those = arrays.take(Y, some, axis=0)
 
         def learn(weights: Weights | None) -> Location:
-            return self._mean(few, those, line, weights=weights)
+            return Location.on(design, those, None, self.bend, None, weights)
 
-        found = Standard.weighed(learn, whole[some], outcomes[some], sizes)
+        forms = Forms.of(whole[some], sizes)
+        found = Standard.weighed(learn, whole[some], outcomes[some], forms)
         if rows is None and len(some) == len(whole):
             return found
         location = self._mean(X, Y, line, rows, found[0].where.weights)
-        return Standard.of(location, whole, outcomes, sizes)
+        return Standard.of(location, whole, outcomes, Forms.of(whole, sizes))
 
     def _searched(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
         """With a kernel that leans if that scores better."""

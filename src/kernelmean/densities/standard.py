@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -16,7 +17,7 @@ from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel
 from ..regression.smoother import Smoother
 from ..regression.support import Support
-from .location import TUNED_RANK, Location, LocationSearch, Weights, clearly
+from .location import TUNED_RANK, Design, Location, LocationSearch, Weights, clearly
 
 SMALLEST = 0.02  # quantile of |y − m(x)| below which its logarithm is that of the quantile
 STEP = (-0.5, 1.5)  # of log s: in normal samples the mean of (r²/s² − 1)/2 is zero
@@ -36,14 +37,32 @@ class EvidenceSearch(LocationSearch):
         return float(10.0 ** self._u[-1])
 
 
-def regressed(X: np.ndarray, Y: np.ndarray, search: EvidenceSearch | None = None) -> Location:
+class Forms(NamedTuple):
+    """What is regressed on: a line, or a line and a kernel part, the latter with a λ found."""
+
+    line: Design
+    curve: Design
+    reg: float
+
+    @classmethod
+    def of(cls, X: np.ndarray, search: EvidenceSearch) -> Forms:
+        """With the scales of a search."""
+        line = Design.of(X, fitted_kernel("linear", X), Bare(), ALONE)
+        return cls(line, search.design(X, Nystroem(max_rank=TUNED_RANK)), search.reg)
+
+    @classmethod
+    def sought(cls, X: np.ndarray, Y: np.ndarray) -> Forms:
+        """With the scales that are likeliest for these outcomes."""
+        return cls.of(X, EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, Y))
+
+
+def regressed(forms: Forms, Y: np.ndarray) -> Location:
     """m by ridge regression: a line and a kernel part, a line, or the mean of y alone.
 
     The simplest that leaves no clearly larger errors in rows left out.
     """
-    line = Location.of(X, Y, fitted_kernel("linear", X), Bare(), ALONE)
-    search = search or EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, Y)
-    curve = search.location(X, Y, Nystroem(max_rank=TUNED_RANK))
+    line = Location.on(forms.line, Y)
+    curve = Location.on(forms.curve, Y, forms.reg)
     gain = ((line.residuals**2 - curve.residuals**2) / Y.var(axis=0)).sum(axis=1)
     found = curve if clearly(gain) else line
     if found.explains:
@@ -88,22 +107,19 @@ class NormalErrors(Saveable):
         return rng.standard_normal((n, len(self.root))) @ self.root.T
 
 
-def spread(
-    X: np.ndarray, off: np.ndarray, search: EvidenceSearch | None = None
-) -> tuple[Location | None, np.ndarray]:
+def spread(forms: Forms, off: np.ndarray) -> tuple[Location | None, np.ndarray]:
     """g, None where it is zero; and g at the rows, each from the fit without its own.
 
     A regression of log |y − m|, which outliers hardly move, goes one step of Fisher's scoring for
     normal errors from there, which uses the rows better. It is taken if rows left out are clearly
-    more likely so. Its scales are those of a search if there was one.
+    more likely so.
     """
     told = log_sizes(off)
-    search = search or EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, told)
-    log_s = told - regressed(X, told, search).residuals
+    log_s = told - regressed(forms, told).residuals
     log_s -= log_s.mean(axis=0)  # so that units stay
     square = (off / np.exp(log_s)) ** 2
     told = log_s + np.clip(0.5 * (square / square.mean(axis=0) - 1.0), *STEP)
-    size = regressed(X, told, search)
+    size = regressed(forms, told)
     log_s = told - size.residuals
     gain = as_normal(off / np.exp(log_s), log_s) - as_normal(off, 0.0 * off)
     return (size.bare(), log_s) if size.explains and clearly(gain) else (None, 0.0 * off)
@@ -146,15 +162,15 @@ class Standard(Saveable):
     @classmethod
     def of(
         cls, where: Location, X: np.ndarray, Y: np.ndarray | None = None,
-        search: EvidenceSearch | None = None,
+        forms: Forms | None = None,
     ) -> tuple[Standard, np.ndarray]:  # fmt: skip
         """From m and rows among those that it was learned from; and log s of each, left out.
 
-        Without their Y, s has no upper bound.
+        Without their Y, s has no upper bound. `forms` are those of X, sought if they are not given.
         """
         z = arrays.to_numpy(where.doubt)
         off = arrays.to_numpy(where.residuals) * np.exp(-z)[:, None]
-        size, log_s = spread(X, off, search)
+        size, log_s = spread(forms or Forms.sought(X, log_sizes(off)), off)
         off, least = off / np.exp(log_s), log_s.min(axis=0)
         log_s = log_s + z[:, None]
         most = None
@@ -167,13 +183,13 @@ class Standard(Saveable):
     @classmethod
     def weighed(
         cls, learn: Callable[[Weights | None], Location], X: np.ndarray, Y: np.ndarray,
-        search: EvidenceSearch,
+        forms: Forms,
     ) -> tuple[Standard, np.ndarray]:  # fmt: skip
         """The same, m learned again with weights 1/s² if rows left out are clearly likelier so."""
-        plain, log_s = cls.of(learn(None), X, Y, search)
+        plain, log_s = cls.of(learn(None), X, Y, forms)
         if plain.size is None:
             return plain, log_s
-        found, again = cls.of(learn(Weights.of(plain.size, X)), X, Y, search)
+        found, again = cls.of(learn(Weights.of(plain.size, X)), X, Y, forms)
         gain = as_normal(arrays.to_numpy(found.residuals), again)
         gain -= as_normal(arrays.to_numpy(plain.residuals), log_s)
         return (found, again) if clearly(gain) else (plain, log_s)
@@ -231,7 +247,7 @@ class Standard(Saveable):
             return np.zeros(len(X))
         Phi, reg, features = self.where.coordinates(X), self.where.reg, self.where.features
         own = arrays.to_numpy(features.kernel_.diag_of(X)) if features.rank_ else np.zeros(len(X))
-        h = arrays.to_numpy(self.known.leverage(reg, self.known.rotated(Phi)))
+        h = arrays.to_numpy(self.known.leverage_at(Phi, reg))
         kept = (arrays.to_numpy(Phi[:, X.shape[1] :]) ** 2).sum(axis=1)
         v = h + np.maximum(own - kept, 0.0) / (self.known.n * reg)
         weights = self.where.weights

@@ -64,6 +64,10 @@ class FeatureMap(Saveable, BaseEstimator):
         """Coordinates of the rows of `X`, shape (n, r)."""
         return self._contained(self._transform(self._checked(X)), X)
 
+    def times(self, X, coef) -> Array:
+        """φ(x)ᵀ coef at the rows of `X`, shape (n, q), for coef of shape (r, q)."""
+        return self.transform(X) @ coef
+
     def _checked(self, X) -> Array:
         check_is_fitted(self)
         points = self.kernel_.checked(X, "X")

@@ -14,7 +14,7 @@ from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..densities.search import DensitySearch
-from ..densities.standard import NormalErrors, Standard, clearly, regressed
+from ..densities.standard import Forms, NormalErrors, Standard, clearly, regressed
 from ..kernels import fitted_kernel
 from ..regression.bandwidth import spread_ties, with_bandwidth
 
@@ -32,7 +32,8 @@ class StateLaw:
     @classmethod
     def of(cls, X: np.ndarray, Y: np.ndarray) -> StateLaw:
         """A density in place of the normal law where rows left out are clearly likelier so."""
-        where = replace(regressed(X, Y), beyond=None)  # nodes end, and what is unknown counts
+        where = regressed(Forms.sought(X, Y), Y)
+        where = replace(where, beyond=None)  # nodes end, and what is unknown counts
         standard, _ = Standard.of(where, X)
         E = standard.residuals
         normal, some = NormalErrors.of(E), evenly(len(E), JUDGED)

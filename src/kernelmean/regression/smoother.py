@@ -39,7 +39,8 @@ class Smoother(Saveable):
         """From coordinates (n, r), which are not kept; weights have mean one."""
         centre = arrays.namespace(Phi).mean(weighed(Phi, weights), axis=0) if intercept else None
         Phi = Phi if centre is None else Phi - centre
-        grid = solves.EigenGrid.of(weighed(Phi, weights).T @ Phi / Phi.shape[0])
+        half = weighed(Phi, weights, 0.5)
+        grid = solves.EigenGrid.of(half.T @ half / Phi.shape[0])
         P = Phi @ grid.vectors
         return cls(P if centre is None else with_ones(P), grid, centre)
 
@@ -85,14 +86,22 @@ class Smoother(Saveable):
         P = self.P if P is None else P
         return (P * P) @ (self.shrink(reg) / self.n)
 
+    def leverage_at(self, Phi, reg: float) -> Array:
+        """The same of any rows, from their coordinates."""
+        own = self.grid.shrink(reg)
+        R = solves.triangle((own**0.5)[:, None] * self.grid.vectors.T)
+        off = Phi if self.centre is None else Phi - self.centre
+        half = solves.times_transposed(off, R, lower=False)
+        return (arrays.namespace(Phi).sum(half * half, axis=1) + (self.centre is not None)) / self.n
+
     def left(self, Phi, reg: float) -> Array:
         """The weights of new points are this times Pᵀ."""
         return self.rotated(Phi) * (self.shrink(reg) / self.n)[None, :]
 
 
-def weighed(rows, weights) -> Array:
-    """Each row times its weight; None is one for all."""
-    return rows if weights is None else weights[:, None] * rows
+def weighed(rows, weights, power: float = 1.0) -> Array:
+    """Each row times a power of its weight; None is one for all."""
+    return rows if weights is None else weights[:, None] ** power * rows
 
 
 def with_ones(P) -> Array:
