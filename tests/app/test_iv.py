@@ -522,6 +522,15 @@ def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
 
 
+def test_a_file_of_a_run_before_is_taken_away(tmp_path):
+    files.write_all(tmp_path, {"forecast.csv": "step\n1\n", "track.csv": "old"})
+    (tmp_path / "mine.txt").write_text("mine")
+    written = files.write_all(tmp_path, {"forecast.csv": None, "track.csv": "new"})
+    assert written == [tmp_path / "track.csv"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.txt", "track.csv"]
+    files.write_all(tmp_path, {"forecast.csv": None})  # none is there
+
+
 @pytest.mark.slow
 def test_interrupted_while_importing(tmp_path):
     """Importing the command takes seconds; Ctrl-C there is one line as well."""

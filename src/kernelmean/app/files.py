@@ -11,7 +11,7 @@ from ..core.rows import Rows
 from .errors import Interrupted, UserError
 from .tables import ROW, free_name
 
-Content = str | bytes | Callable[[Path], Any]  # or a function of the path to write to
+Content = str | bytes | Callable[[Path], Any] | None  # a function of the path; None: no such file
 
 
 def check_folder(folder: Path) -> None:
@@ -43,17 +43,23 @@ def making(folder: Path) -> Iterator[None]:
 
 
 def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
-    """Write the files of a folder under other names, and rename them when all are there."""
-    paths = {folder / name: folder / f".{name}.{os.getpid()}.part" for name in contents}
+    """Write the files of a folder under other names, and rename them when all are there.
+
+    One that a run before left, and this one has nothing for, is taken away.
+    """
+    some = {name: content for name, content in contents.items() if content is not None}
+    paths = {folder / name: folder / f".{name}.{os.getpid()}.part" for name in some}
     with making(folder):
         try:
-            for half, content in zip(paths.values(), contents.values(), strict=True):
+            for half, content in zip(paths.values(), some.values(), strict=True):
                 if callable(content):
                     content(half)
                 else:
                     half.write_bytes(content.encode() if isinstance(content, str) else content)
             for path, half in paths.items():
                 half.replace(path)
+            for name in contents.keys() - some.keys():
+                (folder / name).unlink(missing_ok=True)
         finally:
             for half in paths.values():
                 half.unlink(missing_ok=True)

@@ -193,8 +193,8 @@ class Report:
         What stands before the first section: the answer in a sentence.
     sections : sequence of Section
     files : mapping
-        From a name to its text or bytes, to a function of the path to write to, or to a `Rows` of
-        tables, for a folder of as many files.
+        From a name to its text or bytes, to a function of the path to write to, to a `Rows` of
+        tables, for a folder of as many files, or to None: one of a run before is taken away.
     page : str
         The file of the page; none where it is empty.
     contents : bool
@@ -273,7 +273,7 @@ def analysis(
     code : sequence of str
         How to go on in Python.
     files : mapping
-        As for `Report`; None where there is nothing to write.
+        As for `Report`.
     known : sequence of str, optional
     """
     using: list[Block] = [Prose(say("about")), *(Code(text) for text in code)]
@@ -289,5 +289,5 @@ def analysis(
             Section("The fit in numbers", fit, folded=True),
             Section("Using the model", using, folded=True),
         ],
-        {name: content for name, content in files.items() if content is not None},
+        files,
     )
