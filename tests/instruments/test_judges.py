@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kernelmean as km
 from kernelmean.comparators import TwoStageLeastSquares
 from kernelmean.instruments import judges, second_stage
+from kernelmean.instruments.bend import Bend
 from kernelmean.instruments.choice import Choice, Tried
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
@@ -151,7 +152,7 @@ def test_a_line_stands_where_no_judge_objects(needed, lead, taken):
     errors = np.random.default_rng(40).exponential(size=(2, 500))
     kinds = np.array([[False, True], [False, False]])
     verdict = judges.Judged(np.array([1.0, 1.2]), errors, errors, np.array([lead, 0.0]), *kinds)
-    assert verdict.best(1, needed / 200) == taken
+    assert verdict.best(1, needed / 200, bend=Bend(lead)) == taken
 
 
 def test_several_scales_need_more_evidence_than_a_line():
@@ -161,12 +162,13 @@ def test_several_scales_need_more_evidence_than_a_line():
     causal, likely = np.array([1.0, 1.1, 1.2]), np.array([-0.5, 1.5, 0.0])
     bare, one = np.array([False, False, True]), np.array([True, False, False])
     none = np.zeros(3, dtype=bool)
-    assert judges.Judged(causal, errors, errors, likely, bare, none).best(2) == 0
-    assert judges.Judged(causal, errors, errors, likely, bare, one).best(2) == 1
+    bend = Bend(1.5)
+    assert judges.Judged(causal, errors, errors, likely, bare, none).best(2, bend=bend) == 0
+    assert judges.Judged(causal, errors, errors, likely, bare, one).best(2, bend=bend) == 1
     # nor is it taken where the line has the smaller controlled loss, however little
     noise = rng.normal(size=500)
     clean = errors[2] + np.array([[1.0], [0.0], [0.0]]) * (noise - noise.mean() + 1e-3)
-    assert judges.Judged(causal, errors, clean, likely, bare, none).best(2) == 1
+    assert judges.Judged(causal, errors, clean, likely, bare, none).best(2, bend=bend) == 1
 
 
 @pytest.mark.parametrize(
@@ -346,7 +348,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
     coef = rng.normal(size=width)
     basis = SimpleNamespace(numbers=lambda points: oracle.Phi)
     draft = SimpleNamespace(bases=[basis], bare=bare)
-    tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None)
+    tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None, Bend())
     apart = tried.apart(oracle.X, weights, oracle.Phi @ coef)
     assert apart.shape == (N, 2)  # what is unlikely does not count
     D = np.zeros((N, N))

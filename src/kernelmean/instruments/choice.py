@@ -13,12 +13,14 @@ from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..regression.lengthscales import SCALE_DECADES
 from .basis import Basis
+from .bend import Bend
 from .judges import Judged
 from .second_stage import SecondStage
 
 SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 of the median's
 POINTS = 300  # at which candidates are compared
 MOVED = 10.0  # concentration parameter below which instruments tell no shape
+DOUBTFUL = 1e-2  # the least p-value of a bend that may be of exogenous columns
 UNLIKELY = 1e-3  # a probability that does not count
 # B of a band, what stands for the squared bias: set on seeds 1000 to 1199 of seven designs
 PULL, BESIDE = 4.0, 0.25  # V and D where ξ was chosen: it balances bias and noise
@@ -75,6 +77,7 @@ class Tried:
     stage: SecondStage
     regs: np.ndarray
     judged: Judged
+    bend: Bend  # what its curves say against a plane
 
     def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """w^½(h − taken) at points, a column for each ξ whose weight counts."""
@@ -139,7 +142,10 @@ class Choice:
         elif few and straight.any():
             best = judged.likeliest(np.flatnonzero(straight))
         else:
-            best = judged.best(plain, columns, weak)
+            bend = Bend.strongest(one.bend for one in tried)
+            if X.shape[1] > own:  # the bend may be of other columns
+                bend = bend._replace(chance=max(bend.chance, DOUBTFUL))
+            best = judged.best(plain, columns, weak, bend)
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken = one.draft.bases[0].numbers(points) @ one.stage.coefficients(one.regs[i])
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])

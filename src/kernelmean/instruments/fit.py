@@ -22,6 +22,7 @@ from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Basis, Polynomial
+from .bend import Bend
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
@@ -215,10 +216,14 @@ class Plan:
         for trend in (draft.trend,) if alone else self.trends:
             less = draft.with_trend(trend)
             keep = less.bases[0].trends
-            stage, loss = equations.less(keep, draft.bases[0].trends).solved(keep)
+            own = equations.less(keep, draft.bases[0].trends)
+            stage, loss = own.solved(keep)
             regs = candidates(stage) if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
-            found.append(Tried(less, moved, stage, regs, judged))
+            plane, bend = (own.Phi[:, :keep], own.M[:, :keep]), Bend()
+            if trend and not draft.bare:  # whatever ξ is given
+                bend = Bend.of(plane, loss.MR, own.y, candidates(stage))
+            found.append(Tried(less, moved, stage, regs, judged, bend))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:

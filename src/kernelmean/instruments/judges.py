@@ -21,12 +21,15 @@ admissible, of several scales only those of more than a straight line has; of th
 controlled loss is within the noise of the least, and at most twice as large, the one of least
 causal loss is taken.
 
-A straight line is taken before that unless a judge objects: evidence more than one unit above its
-own, or 200d/n where rows are few (n are rows, but at most 25 for each different value of the
-instruments), and then what is taken has more evidence than the line or no larger controlled loss,
-for what objects may be another line, the best instruments' and not a bend; or a controlled loss
-clearly below its own, t > 2.5 + log(200d/n), of a candidate whose tempered evidence is admissible.
-Where instruments are weak x − E[x | z] is nearly x, and the controlled loss does not object.
+A straight line is taken before that unless judges object, and a test (`bend`) that takes no
+variances for equal, as the evidence does, and no better stage 1 for a bend:
+
+- evidence 200d/n units above the line's own (n are rows, but at most 25 for each different value of
+  the instruments), and one unit against a plane, or p < .001, by the test. What is taken then has
+  more evidence than the line or no larger controlled loss, which is not clearly larger either;
+- or a controlled loss below the line's own, t/3 − log₁₀ p > 3 or t > √n/3, of a candidate whose
+  tempered evidence is admissible (t less log(200d/n) where rows are few). Where instruments are
+  weak x − E[x | z] is nearly x, and the controlled loss does not object.
 """
 
 from __future__ import annotations
@@ -39,8 +42,13 @@ from itertools import chain
 import numpy as np
 from scipy.special import softmax
 
+from .bend import Bend
+
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
+BEND = 1.0  # units of log evidence against a plane
+DIGITS = 3.0  # of a p-value that is beyond doubt; as many t count for one
+LARGE = 1 / 3  # mean of a difference between controlled losses over its deviation: no mere pull
 BEHIND = 3.0  # units of log evidence
 NEAR = 1.5  # t of a difference between controlled losses
 FEW = 200.0  # rows a column, below which objections to a straight line have to be stronger
@@ -102,11 +110,17 @@ class Judged:
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
-    def best(self, plain: int | None = None, columns: float = 0.0, weak: bool = False) -> int:
+    def best(
+        self,
+        plain: int | None = None,
+        columns: float = 0.0,
+        weak: bool = False,
+        bend: Bend = Bend(),  # noqa: B008
+    ) -> int:
         """Number of the candidate that is taken; a `plain` one among them is a straight line."""
         left = self.admissible()
         if plain is not None:
-            left = self._beside(plain, left, FEW * columns, weak)
+            left = self._beside(plain, left, FEW * columns, weak, bend)
         clean = _sums(self.controlled, left)
         left = left[_unbeaten(self.controlled, left, NEAR) & (clean <= WILD * clean.min())]
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
@@ -120,20 +134,28 @@ class Judged:
         bare = fair[self.bare[fair]]
         return int(max(bare if len(bare) else fair, key=lambda k: self.evidence[k]))
 
-    def _beside(self, plain: int, left: np.ndarray, needed: float, weak: bool) -> np.ndarray:
+    def _beside(
+        self, plain: int, left: np.ndarray, needed: float, weak: bool, bend: Bend
+    ) -> np.ndarray:
         """Who may be taken in place of a straight line, or that line alone where none objects."""
         above = self.evidence - self.evidence[plain]
         clean = _sums(self.controlled, range(len(above)))
-        if above[self.fair].max() > max(needed, 1.0):
+        errors, line = self.controlled[plain], np.array([plain])
+        digits = -np.log10(max(bend.chance, np.finfo(float).tiny))
+        if above[self.fair].max() > needed and (bend.evidence > BEND or digits > DIGITS):
             prefer = ~self.searched & (clean <= clean[plain])
-            return left[(above[left] > 0) | prefer[left]]
+            left = left[(above[left] > 0) | prefer[left]]
+            no_worse = [weak or paired_t(self.controlled[k], errors) <= NEAR for k in left]
+            return left[no_worse] if any(no_worse) else line
         far = BEHIND * TEMPER
         others = np.setdiff1d(self.admissible(far), [plain])
         others = others[above[others] >= -far]
         if weak or not len(others):
-            return np.array([plain])
-        t = paired_t(self.controlled[plain], self.controlled[others[clean[others].argmin()]])
-        return others if t > CLEAR + np.log(max(needed, 1.0)) else np.array([plain])
+            return line
+        t = paired_t(errors, self.controlled[others[clean[others].argmin()]])
+        t -= np.log(max(needed, 1.0))
+        seen = t > LARGE * len(errors) ** 0.5 or (t > 0 and t / DIGITS + digits > DIGITS)
+        return others if seen else line
 
 
 def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:

@@ -21,6 +21,7 @@ from .judges import OPTIMISM, Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
+NARROW = 0.05  # of a mean square: where x is told better than that it counts as this
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
@@ -164,6 +165,21 @@ class CausalLeaveOneOut:
         return Judged(mean, projected**2, controlled**2, evidence - gained, kinds, gained > 0)
 
 
+def controls(V: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """x − E[x | z], the same in units of its spread at E[x | z], u, and u² less its mean.
+
+    Where x is a curve in z and in what drives both x and y, as e^(z + v), V alone leaves a bend.
+    """
+    powers, squares = np.stack([np.ones_like(M), M, M * M], axis=2), V * V
+    spread = [
+        p @ np.linalg.lstsq(p, v, rcond=None)[0]
+        for p, v in zip(powers.swapaxes(0, 1), squares.T, strict=True)
+    ]
+    mean = np.maximum(squares.mean(0), np.finfo(float).tiny)
+    u = V * (mean / np.maximum(np.reshape(spread, M.T.shape).T, NARROW * mean)) ** 0.5
+    return np.hstack([V, u, u * u - (u * u).mean(0)])
+
+
 def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """What a ridge regression on V, (n, k), leaves of errors, (candidates, n), in rows left out."""
     n = len(V)
@@ -182,8 +198,8 @@ class Equations:
     Phi: Array
     M: Array
     y: Array
-    V: np.ndarray  # x − E[x | z], standardised, of a plane's columns; none where there is no plane
-    W: np.ndarray  # the same, the share of exogenous regressors left out as well
+    V: np.ndarray  # what controls for confounders, of a plane's columns; none where there is none
+    W: np.ndarray  # x − E[x | z], the share of exogenous regressors left out as well
 
     @classmethod
     def of(cls, groups: list[Group]) -> Equations:
@@ -194,7 +210,8 @@ class Equations:
         Phi, M, y, wholly = complete_rows(learners)
         slopes = slice(1, learners[0].basis_x.polynomial.slopes)
         x = arrays.to_numpy(Phi[:, slopes])
-        V, W = (x - arrays.to_numpy(left[:, slopes]) for left in (M, wholly))
+        told, alone = (arrays.to_numpy(left[:, slopes]) for left in (M, wholly))
+        V, W = controls(x - told, told), x - alone
         return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V, W)
 
     @property

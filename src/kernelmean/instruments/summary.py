@@ -98,12 +98,20 @@ def _numbers(model: Any, fit: StructuralFit) -> Block:
         "Fit",
         [
             Line.chosen("reg_stage1 (λ)", fit.regs[0], model.reg_stage1),
-            Line.chosen("reg_stage2 (ξ)", fit.regs[1], model.reg_stage2),
+            _smoothing(model, fit),
             *map(Line.of, ("loss of stage 1", "loss of stage 2"), fit.losses),
             *([] if np.isnan(p) else [Line.of("specification, p-value", p, contradicted)]),
             *_against_a_line(fit),
         ],
     )
+
+
+def _smoothing(model: Any, fit: StructuralFit) -> Line:
+    """ξ; of least squares, where it stands for no bend at all, in words."""
+    name, reg = "reg_stage2 (ξ)", fit.regs[1]
+    if fit.draft.bare:
+        return Line(name, reg, "∞: two-stage least squares")
+    return Line.chosen(name, reg, model.reg_stage2)
 
 
 def _against_a_line(fit: StructuralFit) -> list[Line]:

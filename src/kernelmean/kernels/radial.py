@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,17 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
     X = arrays.to_numpy(as_points(X, name, min_rows=2))
     if len(X) > MEDIAN_ROWS:
         X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
-    found = [_median(part) for part in (X.T[:, :, None] if columnwise else [X])]
+    found = [_of_column(x.tobytes()) for x in X.T] if columnwise else [_median(X)]
     if not any(found):
         raise ValueError(
             f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale"
         )
     return tuple(median or 1.0 for median in found) if columnwise else found[0]
+
+
+@lru_cache(maxsize=64)  # several kernels of a fit are of the same columns
+def _of_column(values: bytes) -> float:
+    return _median(np.frombuffer(values)[:, None])
 
 
 def _median(X: np.ndarray) -> float:

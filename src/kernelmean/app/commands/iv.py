@@ -689,11 +689,18 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
             "The first stage": [Prose(SAY("first_stage")), *stages, Numbers(strength(a))],
             "What the data say about the assumptions": [Numbers(t) for t in [tests(a)] if t],
         },
-        account(SAY, a.model, facts(a), found=SAY("searched" if a.settings.searched else "medial")),
+        _numbers(a),
         [_snippet(a)],
         {**answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),
     )
+
+
+def _numbers(a: Analysis) -> list[Numbers]:
+    """The fit in numbers, without the average slopes, which stand beside the curve."""
+    found = SAY("searched" if a.settings.searched else "medial")
+    told = account(SAY, a.model, facts(a), found=found)
+    return [numbers for numbers in told if numbers.caption != "Average derivatives"]
 
 
 def _snippet(a: Analysis) -> str:

@@ -1,0 +1,73 @@
+"""The test against a plane: sums and variances one by one, its size, and what it does not need."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, multivariate_normal
+
+from kernelmean.instruments.bend import Bend
+
+N = 400
+
+
+def columns(seed: int, spread: float = 0.0) -> tuple:
+    """A line and two powers of x beyond it, embeddings of both, and noise that goes with x.
+
+    Its standard deviation grows with z.
+    """
+    z, v, w = np.random.default_rng(seed).normal(size=(3, N))
+    x, e = z + v, (0.6 * v + 0.8 * w) * np.exp(spread * z)
+    one = np.ones(N)
+    plane = np.column_stack([one, x]), np.column_stack([one, z])
+    return plane, np.column_stack([z**2 + 1, z**3 + 3 * z]), x, e
+
+
+def test_sums_and_variances_one_by_one():
+    """By the definition, where the plane's slope has a prior of variance σ², as in stage 2."""
+    (X, T), R, x, e = columns(0, 0.5)
+    y, regs = 1.0 + 2.0 * x + e, np.array([1e-3, 0.3])
+    cross = X.T @ T / N + np.diag([0.0, 1.0 / N])
+    rest = y - X @ np.linalg.solve(cross.T, T.T @ y / N)
+    R = R - T @ np.linalg.solve(cross, X.T @ R / N)
+    logs, chances = [], []
+    for xi in regs:
+        total, log, mean, half = 0.0, 0.0, 0.0, 0.0
+        for j in range(2):
+            c = sum(R[i, j] * rest[i] for i in range(N)) / N
+            omega = sum(R[i, j] ** 2 * rest[i] ** 2 for i in range(N)) / N
+            g = np.mean(rest**2) * np.mean(R[:, j] ** 2) ** 2 / (xi * omega)
+            bent, flat = (multivariate_normal(0, v) for v in ((1 + g) * omega / N, omega / N))
+            log += bent.logpdf(c) - flat.logpdf(c)
+            w = g / (1 + g)
+            total, mean, half = total + w * N * c**2 / omega, mean + w, half + w**2
+        logs.append(log)
+        chances.append(chi2.sf(total * mean / half, mean**2 / half))
+    found = Bend.of((X, T), columns(0, 0.5)[1], y, regs)
+    assert found == pytest.approx((max(logs), min(chances)), rel=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.7])
+def test_a_line_is_contradicted_as_often_as_said(spread):
+    """Also where the noise is larger at large z: 400 draws, four standard errors."""
+    found = []
+    for seed in range(400):
+        plane, R, x, e = columns(seed, spread)
+        found.append(Bend.of(plane, R, x + e, np.array([1e-3])).chance < 0.05)
+    assert np.mean(found) == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / 400) ** 0.5)
+
+
+def test_a_bend_is_seen_and_the_strongest_is_told():
+    plane, R, x, e = columns(0)
+    line, bent = (Bend.of(plane, R, y, np.array([0.1])) for y in (x + e, 3 * x**2 + e))
+    assert bent.evidence > 2 > 0 > line.evidence
+    assert bent.chance < 0.01 < 0.1 < line.chance
+    assert Bend.strongest([line, bent]) == bent
+    assert Bend.strongest([]) == (-np.inf, 1.0)
+
+
+def test_what_instruments_do_not_move_says_nothing():
+    (X, T), R, x, e = columns(0)
+    found = Bend.of((X, T), 0.0 * R, x + e, np.array([0.1]))
+    assert (found.evidence, found.chance) == (0.0, 1.0)
+    assert Bend.of((X, T), R, 0.0 * x, np.array([0.1])).evidence <= 0.0
