@@ -49,6 +49,28 @@ REFUSED = {
         lambda: km.KernelStateSpace(refine=False).fit(x, inputs=x),
         "refine is False, and a backbone or inputs are given",
     ),
+    "an event that is none": (
+        lambda: km.MeanEmbedding(x).probability("high"),
+        "event is 'high'; a function from points",
+    ),
+    "an event of numbers": (
+        lambda: km.MeanEmbedding(x).probability(lambda at: at[:, 0]),
+        "event gives numbers other than 0 and 1",
+    ),
+    "an event of another shape": (
+        lambda: km.MeanEmbedding(x).probability(lambda at: at > 0),
+        r"event gives \(40, 1\) at 40 points",
+    ),
+    "rows of a contrast": (
+        lambda: km.KernelIV(tune_lengthscale=False).fit(x, y, Z=x).contrast(x, x * np.nan),
+        "X0 contains NaN",
+    ),
+    "y of a score": (lambda: km.ConditionalDensity().fit(x, y).score(x, y * np.nan), "y contains"),
+    "fewer y than X": (
+        lambda: km.ConditionalDensity().fit(x, y).score_samples(x, y[:3]),
+        "y has 3 rows but X has 40; they must be equal",
+    ),
+    "x of Bayes' rule": (lambda: km.bayes_rule(x, y, None, [np.nan]), "x contains NaN"),
     "no rows of a table": (lambda: next(iter(km.Rows([]).few(3))), "^there are no rows; at least"),
     "no rows": (
         lambda: km.ConditionalEmbedding().fit(km.Rows([]), km.Rows([])),

@@ -606,7 +606,9 @@ def bayes_rule(
     """
     model = KernelBayes(rule=rule, kernel_x=kernel_x, kernel_z=kernel_z, **settings).fit(X, Z)
     x = checks.as_floats(x, "x")
-    return model.posterior(x[None, :], prior)[0] if x.ndim == 1 else model.posterior(x, prior)
+    rows = checks.as_points(x[None, :] if x.ndim == 1 else x, "x")
+    laws = model.posterior(rows, prior)
+    return laws[0] if x.ndim == 1 else laws
 
 
 @dataclass(frozen=True)

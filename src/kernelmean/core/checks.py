@@ -277,10 +277,10 @@ def check_finite(X, name: str) -> None:
     )
 
 
-def as_new_points(estimator, X) -> Array:
+def as_new_points(estimator, X, name: str = "X") -> Array:
     """Rows that a fitted estimator is asked about, of as many columns as it was fitted to."""
     check_is_fitted(estimator)
-    points = as_points(X, "X", one_d=False)
+    points = as_points(X, name, one_d=False)
     validate_data(estimator, as_table(X), reset=False, skip_check_array=True)
     return points
 
@@ -382,6 +382,19 @@ def as_levels(q) -> np.ndarray:
     if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
         raise ValueError(f"q is {q!r}; a number between 0 and 1, or a list of them, is needed")
     return levels
+
+
+def happens(event, points) -> Array:
+    """Where an event happens: 0 or 1 at each of the points, (n,)."""
+    wanted = "a function from points (n, d) to booleans (n,) is needed"
+    if not callable(event):
+        raise ValueError(f"event is {event!r}; {wanted}")
+    found = as_floats(event(points), "event(points)")
+    if tuple(found.shape) != (len(points),):
+        raise ValueError(f"event gives {tuple(found.shape)} at {len(points)} points; {wanted}")
+    if not bool(array_namespace(found).all((found == 0) | (found == 1))):
+        raise ValueError(f"event gives numbers other than 0 and 1; {wanted}")
+    return found
 
 
 def check_target(y) -> None:

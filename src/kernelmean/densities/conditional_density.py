@@ -254,8 +254,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     def score_samples(self, X, y) -> Array:
         """log p(y_i | x_i), shape (m,); finite, but −∞ where `wide` is 0 and p is zero."""
-        laws, Y, _ = self._asked(y, X, True)
-        return laws.log_density_of_pairs(Y)
+        laws, rows = self._pairs(X, y)
+        return laws.log_density_of_pairs(rows)
 
     def score(self, X, y) -> float:
         """Mean log density of pairs.
@@ -363,8 +363,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         if X is None and y is None:
             return ConformalDensity.of(self, *self.fit_.left_out(CALIBRATION_ROWS), split=False)
-        laws, rows, _ = self._asked(y, X, True)
-        return ConformalDensity.of(self, laws, rows, split=True)
+        return ConformalDensity.of(self, *self._pairs(X, y), split=True)
 
     def mode(self, X) -> Array:
         """Where the density is highest, (batch,) or (batch, d_y)."""
@@ -503,6 +502,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
         laws = self._laws(X)
         rows = laws.rows(Y)
         return laws, rows, checks.pairs_wanted(len(rows), len(laws), paired)
+
+    def _pairs(self, X, y) -> tuple[MovedLaws, np.ndarray]:
+        """The laws at X, and a row of y for each."""
+        laws = self._laws(X)
+        rows = laws.rows(y, "y")
+        checks.check_lengths(len(laws), len(rows), "X", "y")
+        return laws, rows
 
     def _snapped(self, values: Array) -> Array:
         """Rows (..., d) of y, at an atom where they are in its cell."""

@@ -219,10 +219,10 @@ class MovedLaws(Saveable, Law):
     def _d(self) -> int:
         return self._embedding.points.shape[1]
 
-    def rows(self, Y) -> np.ndarray:
+    def rows(self, Y, name: str = "Y") -> np.ndarray:
         """Rows of finite numbers with as many columns as the points, as NumPy array."""
-        Y = arrays.to_numpy(checks.as_points(Y, "Y"))
-        checks.check_columns(Y, self._d, "Y", "the training y")
+        Y = arrays.to_numpy(checks.as_points(Y, name))
+        checks.check_columns(Y, self._d, name, "the training y")
         return Y
 
     def _like(self, values: np.ndarray) -> Array:

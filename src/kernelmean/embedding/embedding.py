@@ -251,8 +251,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> float(m.probability(lambda x: x[:, 0] < 1.5))
         1.0
         """
-        xp = arrays.namespace(self._points)
-        return xp.clip(self.normalised().expectation(event), 0.0, 1.0)
+        found = self.normalised().apply_weights(checks.happens(event, self._points))
+        return arrays.namespace(found).clip(found, 0.0, 1.0)
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
         """p(y_j) = max(q(y_j), 0)/∫ max(q, 0), q(y) = Σ_i w_i k̄_γ(x_i, y)/Σ_i w_i.

@@ -60,17 +60,17 @@ class Roles(Saveable):
         """Names by which a kernel on (X, C), or on (Z, C), may ask for columns."""
         return [*getattr(self, side), *self.c] if side in self.named else None
 
-    def joined(self, X) -> Array:
+    def joined(self, X, name: str = "X") -> Array:
         """(X, C) from one table: by name where there are names, otherwise in this order."""
         names = self.regressors
         known = {"x", "c"} <= set(self.named) and len(set(names)) == len(names)
         if known and column_names(X) is not None:
-            X = _pick(X, names, "X")
-        points = as_points(X, "X", one_d=False)
+            X = _pick(X, names, name)
+        points = as_points(X, name, one_d=False)
         if points.shape[1] != len(names):
             raise ValueError(
-                f"X has {points.shape[1]} columns; {len(names)} are needed: {len(self.x)} of X and "
-                f"{len(self.c)} of C (or pass C separately)"
+                f"{name} has {points.shape[1]} columns; {len(names)} are needed: {len(self.x)} "
+                f"of X and {len(self.c)} of C (or pass C separately)"
             )
         return points
 

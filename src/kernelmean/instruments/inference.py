@@ -286,7 +286,7 @@ class StructuralInference:
         level : float
             Of the limits, which hold row by row.
         """
-        one, zero = self._coordinates(X1, C), self._coordinates(X0, C)
+        one, zero = self._coordinates(X1, C, "X1"), self._coordinates(X0, C, "X0")
         check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
         X = self._fit.sample[0][:, : len(self._fit.roles.x)]
         two = len(np.unique(X, axis=0)) == 2  # a curve through which is a line
@@ -385,10 +385,9 @@ class StructuralInference:
         Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
         return endogeneity(Phi, M, y, fit.basis.trends, fit.regs[1])
 
-    def _coordinates(self, X, C) -> Array:
-        check_is_fitted(self)
-        basis = self._fit.basis
-        return basis.by_blocks(basis.transform, self.regressors(X, C))
+    def _coordinates(self, X, C, name: str = "X") -> Array:
+        points, basis = self.regressors(X, C, name=name), self._fit.basis
+        return basis.by_blocks(basis.transform, points)
 
     def _slopes(self, points, column) -> Array:
         """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""

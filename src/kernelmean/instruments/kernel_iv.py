@@ -226,20 +226,22 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._fit(self.regressors(X, C))
 
-    def regressors(self, X, C=None) -> Array:
+    def regressors(self, X, C=None, *, name: str = "X") -> Array:
         """Checked rows of (X, C), as the fitted function takes them, shape (m, d_x + d_c).
 
         Parameters
         ----------
         X, C : as in `predict`
+        name : str
+            What messages call X.
         """
         check_is_fitted(self)
         if self.design_ is not None and checks.column_names(X) is not None:
             X, C = self.design_.regressors(X, C)
         if self.roles_.c and C is None:
-            points = self.roles_.joined(X)
+            points = self.roles_.joined(X, name)
         else:
-            points = checks.as_new_points(self, X)
+            points = checks.as_new_points(self, X, name)
             points = points if C is None else self.roles_.beside(points, C)
         if isinstance(self.kernel_x, Mapping):
             self.basis_x_.polynomial.check(points, self.roles_.regressors)

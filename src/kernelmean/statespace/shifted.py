@@ -7,7 +7,7 @@ import numpy as np
 from ..chains.emission import one_or_each
 from ..chains.results import ObservationLaw
 from ..core import arrays
-from ..core.checks import Array, check_choice, check_finite, generator
+from ..core.checks import Array, check_choice, check_finite, generator, happens
 from ..core.interval import Interval
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, Transform
@@ -105,8 +105,8 @@ class ShiftedLaw(ObservationLaw):
     def probability(self, event: Callable) -> Array:
         """P(event), in [0, 1], (m,): `event` maps points (n, d) to booleans (n,)."""
         points = arrays.to_numpy(self._points())
-        flat = points.reshape(-1, points.shape[-1])
-        return np.asarray(event(flat)).reshape(points.shape[:-1]).mean(axis=-1)
+        found = happens(event, points.reshape(-1, points.shape[-1]))
+        return found.reshape(points.shape[:-1]).mean(axis=-1)
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d)."""
