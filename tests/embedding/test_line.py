@@ -89,7 +89,7 @@ class TestSignedWeights:
     @pytest.mark.slow
     def test_normaliser(self, m, dense):
         found = Line(m)
-        assert_near(found.normaliser, dense.mass, dense.error[:, 0])
+        assert_near(found.level.mass, dense.mass, dense.error[:, 0])
         assert_near(found.negative_mass, dense.mass - 1, dense.error[:, 0])
         assert found.negative_mass.max() > 0.05
 
@@ -164,7 +164,7 @@ class TestHandWorked:
     def test_mass(self, one):
         negative = self.F(self.crossing) - 1
         assert one.negative_mass[0] == pytest.approx(negative, abs=1e-6)
-        assert one.normaliser[0] == pytest.approx(self.F(self.crossing), abs=1e-6)
+        assert one.level.mass[0] == pytest.approx(self.F(self.crossing), abs=1e-6)
 
     def test_distribution_function(self, one):
         y = np.linspace(-2, 3, 101)
@@ -185,7 +185,7 @@ class TestPositiveWeights:
     def test_of_one_point_it_is_the_normal_distribution(self):
         m = km.MeanEmbedding([3.0], [[2.0]], km.Gaussian(0.7))
         found = Line(m)
-        assert_allclose(found.normaliser, 1.0, rtol=1e-12)
+        assert_allclose(found.level.mass, 1.0, rtol=1e-12)
         y = np.linspace(0, 6, 61)
         assert_allclose(found.cdf(y)[0], stats.norm.cdf(y, 3, 0.7), atol=5e-7)
         u = np.array([0.001, 0.1, 0.5, 0.9, 0.999])
@@ -225,7 +225,7 @@ class TestHeavyTails:
         y = np.concatenate([order[[0, 1, -2, -1]], np.linspace(-5, 5, 41)])
         expected = m.weights @ stats.norm.cdf((y - x[:, None]) / h)
         assert_allclose(found.cdf(y), expected, atol=1e-6)
-        assert_allclose(found.normaliser, 1.0, atol=1e-9)
+        assert_allclose(found.level.mass, 1.0, atol=1e-9)
         u = np.array([0.0005, 0.01, 0.5, 0.99, 0.9995])
         for q, w in zip(found.quantile(u), m.weights, strict=True):
             F = w @ stats.norm.cdf((q - x[:, None]) / h)
@@ -251,7 +251,7 @@ class TestBatch:
         found = Line(m, 0.3)
         y = np.linspace(-3, 3, 41)
         return {
-            "normaliser": found.normaliser,
+            "normaliser": found.level.mass,
             "pdf": found.pdf(y),
             "cdf": found.cdf(y),
             "quantile": found.quantile(LEVELS),

@@ -329,7 +329,7 @@ class MovedLaws(Saveable, Law):
     def whole(self, error: float = 3e-4) -> np.ndarray:
         """∫ max(q, 0) of each law, (m,); of several columns with this relative error."""
         if self._d == 1:
-            return self._line.normaliser
+            return self._line.level.mass
         mass, _ = self._kernels.negative_mass(error=error)
         return 1.0 + arrays.to_numpy(mass)
 

@@ -80,8 +80,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         """The same with what an estimator knows of it.
 
         The bandwidth chosen, names of columns and rows, which laws were asked for outside the
-        training data, whether distribution functions stay steps beside the bandwidth, and of which
-        kind the kernel of densities is, if not as that of the embedding.
+        training data, whether weights are those of a mean learned by squares (distribution
+        functions then stay steps beside the bandwidth, and densities are the nearest to q), and of
+        which kind the kernel of densities is, if not as that of the embedding.
         """
         return self.altered(
             _bandwidth=bandwidth,
@@ -215,7 +216,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         xp, C = arrays.namespace(self._points), recovery.covariance(self.normalised())
         variance = xp.linalg.diagonal(C)
-        steps = self._width("own") == 0.0 and positive_part.is_signed(self.members())
+        steps = self._width("own") == 0.0 and self.is_signed()
         share = 2 * TAIL if steps else 0.0
         if share == 0.0 and bool(xp.all(variance > 0)):
             return C
@@ -260,6 +261,12 @@ class MeanEmbedding(Scored, WeightedPoints):
         With weights of both signs q may dip below zero; its positive part integrates to 1 + N,
         and `negative_mass` is N. Without negative weights N = 0 and p = q.
 
+        For laws of `ConditionalEmbedding`, and of `KernelBayes` by weighted pairs, p is
+        max(q − c, 0), with c so high that this integrates to one: of all densities the nearest to
+        q in mean square, which is what their weights are learned by, and no farther than q from
+        the truth. The positive part keeps all that noise of both signs left where the law is not;
+        it is of laws that are judged by their log densities, which it loses least of.
+
         Parameters
         ----------
         Y : array of shape (m, d)
@@ -278,7 +285,8 @@ class MeanEmbedding(Scored, WeightedPoints):
 
         References
         ----------
-        Spiteri (2023), eqs. 2.1 and 2.7.
+        Spiteri (2023), eqs. 2.1 and 2.7. Glad, Hjort, Ushakov (2003), Correction of
+        density estimators that are not densities.
 
         Examples
         --------
@@ -291,15 +299,13 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         m, width = self._smoothed(bandwidth)
         q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, width))
-        if signed or not positive_part.is_signed(m.members()):
+        if signed or not m.is_signed():
             return q
-        xp = arrays.namespace(q)
-        total = m.total() + self._like(positive_part.negative_mass(m.members(), width)[0])
-        total = xp.where(total > 0, total, 1.0)
-        return xp.clip(q, 0.0, None) / (total if m.batch is None else total[:, None])
+        level = positive_part.level(m.members(), width, m._steps)
+        return level.proper(q[None, :])[0, :] if m.batch is None else level.proper(q)
 
     def log_density(self, Y, bandwidth=None) -> Array:
-        """log p(y_j), −inf where the positive part is zero, shape (m,) or (batch, m).
+        """log p(y_j), −inf where the density is zero, shape (m,) or (batch, m).
 
         Parameters
         ----------
@@ -316,8 +322,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         Exact (0) without negative weights. On the line it is a sum over the cells of a grid, to
         1e-6 or so; on the circle, by the trapezoidal rule; in the plane, for a kernel that is a
         product over columns, a sum over two grids, up to 7e10 products of points, features and
-        nodes. Elsewhere it is an average over draws from the negative weights, twice as many until
-        its standard error is small enough; they are evenly spread and always the same.
+        nodes. Elsewhere it is an average over draws from all points, twice as many until its
+        standard error is small enough; they are evenly spread and always the same.
 
         Parameters
         ----------
@@ -335,8 +341,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         Warns
         -----
         NumericalWarning
-            If 131,072 draws (fewer for more than 8,192 points) leave an error over 1e-3 (1 + N), or
-            over what is asked.
+            If 131,072 draws (fewer for more than 8,192 points, up to four times as many for fewer
+            than 128) leave an error over 1e-3 (1 + N), or over what is asked.
         """
         m, width = self._smoothed(bandwidth)
         mass, rough = map(self._like, positive_part.negative_mass(m.members(), width, error))
@@ -382,9 +388,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         q : float or sequence of float in [0, 1]
         bandwidth : "own", float or sequence of float, optional
             γ, one for all columns or one each. 0 is no smoothing. Otherwise F_j is that of
-            `marginal(j).density`, the positive part made proper, column by column; None is the
-            default bandwidth of each. "own" is the bandwidth carried (`bandwidth`), or else 0; it
-            is also 0 for laws of `ConditionalEmbedding` and `KernelBayes` by weighted pairs.
+            `marginal(j).density`, made proper column by column; None is the default bandwidth of
+            each. "own" is the bandwidth carried (`bandwidth`), or else 0; it is also 0 for laws of
+            `ConditionalEmbedding` and `KernelBayes` by weighted pairs.
 
         Returns
         -------
@@ -455,8 +461,8 @@ class MeanEmbedding(Scored, WeightedPoints):
 
         On the line weights of both signs are drawn from by the inverse distribution function.
         Otherwise by rejection: a point is proposed from the positive weights, smoothed by the
-        kernel with bandwidth γ, and kept with probability max(q, 0)/q⁺, q⁺ being the density of
-        the positive weights alone.
+        kernel with bandwidth γ, and kept with probability max(q, 0)/q⁺, or
+        max(q − c, 0)/q⁺, q⁺ being the density of the positive weights alone.
 
         Parameters
         ----------
@@ -481,10 +487,12 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         checks.check_count(n, "n")
         rng, (m, width) = checks.generator(random_state), self._smoothed(bandwidth)
-        every = m.members()
-        if positive_part.has_line(every) and positive_part.is_signed(every):
-            return self._like(Line(every, width).sample(n, rng)[:, :, None])
-        return self._like(positive_part.rejection(every, m.kernel.smoothing(width), n, rng))
+        every, height = m.members(), np.zeros(1 if m.batch is None else m.batch)
+        if positive_part.has_line(every) and every.is_signed():
+            return self._like(Line(every, width, nearest=m._steps).sample(n, rng)[:, :, None])
+        if m._steps:
+            height = positive_part.level(every, width, True, positive_part.ROUGH_MASS).height
+        return self._like(positive_part.rejection(every, m.kernel.smoothing(width), height, n, rng))
 
     def mode(self, n_starts: int = 10) -> Array:
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
@@ -584,7 +592,7 @@ class MeanEmbedding(Scored, WeightedPoints):
 
     def _lines(self, bandwidth) -> Iterator[Any]:
         """The distributions of each column."""
-        return recovery.lines(self._proper(), self._width(bandwidth))
+        return recovery.lines(self._proper(), self._width(bandwidth), self._steps)
 
     def _like(self, values: np.ndarray) -> Array:
         """Answers of a batch as this one's, in its library."""

@@ -1,4 +1,4 @@
-"""Densities on the nodes of a grid, as parabolas between them: masses, quantiles, regions, modes.
+"""Densities on the nodes of a grid, as parabolas between them: levels, quantiles, regions, modes.
 
 Within a cell F is the cubic that meets F and its slope q at both ends, so that q is a parabola
 there, whose positive part has a closed form. Where q has one sign its mass in the cell is the
@@ -8,9 +8,12 @@ difference of F: exact.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from ..core import arrays
+from ..core.checks import Array
 from .move import Move, Wide
 
 STEPS = 60  # of bisection: to the last bit of a float
@@ -23,11 +26,34 @@ def divisor(mass: np.ndarray) -> np.ndarray:
     return np.where(mass > 0, mass, 1.0)
 
 
+class Level(NamedTuple):
+    """What makes signed densities q proper: max(q − c, 0)/mass, of each member of a batch.
+
+    With c = 0 the positive part, scaled: no density is where it is not. Of all densities the
+    nearest to q in mean square is that with the c at which the mass is one: it is no farther than
+    q from any density, that of the truth among them. Then c = 0 only where max(q, 0) has no more.
+
+    References
+    ----------
+    Spiteri (2023), eq. 2.7. Glad, Hjort, Ushakov (2003), Correction of density estimators that are
+    not densities.
+    """
+
+    height: np.ndarray
+    mass: np.ndarray
+
+    def proper(self, q: Array) -> Array:
+        """Densities from tables (batch, ...) of q."""
+        along = (-1, *(1,) * (q.ndim - 1))
+        c, mass = (arrays.like(a.reshape(along), q) for a in (self.height, divisor(self.mass)))
+        return arrays.at_least(q - c, 0.0) / mass
+
+
 class Gridded:
     """Tables of a block of members: q and F at nodes t, common (nodes,) or of each (b, nodes)."""
 
     def __init__(self, t: np.ndarray, q: np.ndarray, F: np.ndarray):
-        self.nodes, self.q = t, q
+        self.nodes, self.q, self.F = t, q, F
         self.t = np.broadcast_to(t, q.shape)
         self.width = np.broadcast_to(np.diff(t), q[:, 1:].shape)
         change = np.diff(F, axis=1)
@@ -40,6 +66,30 @@ class Gridded:
         self.to = np.concatenate([np.zeros((len(q), 1)), np.cumsum(mass, axis=1)], axis=1)
         self.whole = self.to[:, -1:]
         self.negative = np.maximum(self.whole[:, 0] - change.sum(axis=1), 0.0)
+
+    def level(self) -> np.ndarray:
+        """(2, b): the heights above which mass one is left, and that mass, by Newton's method.
+
+        The mass falls with the height, ever more slowly: no step from below goes too far.
+        """
+        c, change = np.zeros((len(self.q), 1)), np.diff(self.F, axis=1)
+        for _ in range(STEPS):
+            mixed, above = self._mixed(c)
+            rows, cells = np.nonzero(mixed)
+            over, width = self._parabolas(rows, cells, c[rows, 0]), self.width[rows, cells]
+            mass = np.where(above, change - c * self.width, 0.0).sum(axis=1)
+            mass += np.bincount(rows, width * over.area(1.0), minlength=len(mass))
+            if (mass <= 1.0 + 1e-12).all():
+                break
+            length = np.where(above, self.width, 0.0).sum(axis=1)
+            length += np.bincount(rows, width * over.length(), minlength=len(mass))
+            c[:, 0] += np.maximum(mass - 1.0, 0.0) / divisor(length)
+        return np.stack([c[:, 0], mass])
+
+    def lowered(self, height: np.ndarray) -> Gridded:
+        """Of q − c, for a height c of each member, (b,)."""
+        c = height[:, None]
+        return Gridded(self.nodes, self.q - c, self.F - c * (self.t - self.t[:, :1]))
 
     def mixed(self, wide: Wide) -> Gridded:
         """Positive parts, of integral one, that leave a share to the wide law.

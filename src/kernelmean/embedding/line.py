@@ -15,7 +15,7 @@ from ..core.checks import as_levels, check_choice, check_level, warn_numerical
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..core.threads import side_by_side
 from ..kernels import Gaussian, Kernel
-from .gridded import Gridded, divisor
+from .gridded import Gridded, Level
 from .move import Move, Wide
 from .weighted import WeightedPoints
 
@@ -34,7 +34,7 @@ MEMBER_FLOATS = 2**17  # entries of the tables of a block of members
 
 
 class Line:
-    """Proper densities max(q, 0)/∫max(q, 0) of a batch of embeddings of one column.
+    """Proper densities max(q − c, 0)/∫max(q − c, 0) of a batch of embeddings of one column.
 
     Answers are NumPy arrays with a row per member. Cells are an eighth of a bandwidth wide where a
     point is within reach. Distribution functions are exact at nodes, but for the mass of cells in
@@ -52,6 +52,8 @@ class Line:
         The densities are those of moved members. Nodes are moved where heights count.
     wide : Wide, optional
         Every member takes its share of that law, before it is moved.
+    nearest : bool
+        Take off the c that leaves mass one, not none.
 
     Warns
     -----
@@ -61,10 +63,11 @@ class Line:
     """
 
     def __init__(
-        self, m: WeightedPoints, bandwidth=None, move: Move = STILL, wide: Wide | None = None
-    ):
+        self, m: WeightedPoints, bandwidth=None, move: Move = STILL,
+        wide: Wide | None = None, nearest: bool = False,
+    ):  # fmt: skip
         self.m, self.kernel, self.wide = m.normalised(), m.kernel.smoothing(bandwidth), wide
-        self.move = move
+        self.move, self.nearest = move, nearest
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
         self._left, rows = ordered_factors(self.m, order)
@@ -80,9 +83,13 @@ class Line:
         return self._each(self._signed, lambda cells: cells.negative)
 
     @cached_property
-    def normaliser(self) -> np.ndarray:
-        """∫ max(q, 0) = ∫ q + ∫ max(−q, 0), (batch,)."""
-        return arrays.to_numpy(self.m.total()) + self.negative_mass
+    def level(self) -> Level:
+        """c of each member, none without negative weights, and ∫ max(q − c, 0)."""
+        if not (self.nearest and self.m.is_signed()):
+            total = arrays.to_numpy(self.m.total())
+            return Level(np.zeros(len(self.m)), total + self.negative_mass)
+        blocks = self._blocks(lambda rows: self._signed(rows).level())
+        return Level(*np.concatenate(blocks, axis=1))
 
     # ------------------------------------------------------------ functions of points
 
@@ -94,10 +101,10 @@ class Line:
         """
         if self.move.idle and y.ndim == 1:
             q = self.m.smooth(arrays.like(y[:, None], self.m.points), self.kernel.density)
-            p = np.maximum(arrays.to_numpy(q), 0.0) / divisor(self.normaliser)[:, None]
+            p = self.level.proper(arrays.to_numpy(q))
             return p if self.wide is None else self.wide.mixed(p, y[:, None])
         y, e = self._inward(y)
-        p = self._each(self._signed, Gridded.pdf, e)
+        p = self._each(self._lowered, Gridded.pdf, e)
         p = p if self.wide is None else self.wide.mixed(p, e[..., None])
         return p * np.exp(self.move.steepness(y))
 
@@ -154,9 +161,13 @@ class Line:
         q, F = (t[rows] if self._left is None else self._left[rows] @ t for t in self._tables)
         return Gridded(self.grid, q, F)
 
+    def _lowered(self, rows: slice) -> Gridded:
+        cells = self._signed(rows)
+        return cells.lowered(self.level.height[rows]) if self.nearest else cells
+
     def _proper(self, rows: slice) -> Gridded:
         """Densities, with the share of the wide law."""
-        cells = self._signed(rows)
+        cells = self._lowered(rows)
         return cells if self.wide is None else cells.mixed(self.wide)
 
     def _own(self, rows: slice) -> Gridded:

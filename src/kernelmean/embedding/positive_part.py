@@ -1,38 +1,45 @@
-"""The positive part of a signed density q: how much mass it has, and draws from it.
+"""A signed density q made proper, by its positive part or that above a level c, and its draws.
 
-∫ max(q, 0) = ∫ q + ∫ max(−q, 0), and the last, the negative mass, is none without negative weights,
-a sum over a grid on the line, around a circle and in the plane, and elsewhere a mean over draws.
+∫ max(q − c, 0) = ∫ q − ∫ min(q, c): mass one is left where ∫ min(q, c) = 0, and at c = 0 that
+integral is minus the negative mass. It is none without negative weights, a sum over a grid on the
+line, around a circle and in the plane, and elsewhere a mean over draws.
 """
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
+from ..core import arrays
 from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
 from ..kernels import CorrelatedGaussian, Gaussian, Kernel
+from .gridded import Level, divisor
 from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
 from .weighted import WeightedPoints
 
-MASS_ERROR = 3e-4  # standard error aimed at, for a positive part of mass one
+MASS_ERROR = 3e-4  # standard error aimed at, for a density of mass one
+ROUGH_MASS = 1e-2  # where few draws are rougher than that
 SOBOL_BITS = 30
 REPLICATES = 8  # of a set of draws, from which the standard error is seen
-FIRST_DRAWS, MOST_DRAWS = 2**9, 2**14  # in each replicate
+FIRST_DRAWS, MANY_DRAWS, MOST_DRAWS = 2**9, 2**14, 2**16  # in each replicate
 MOST_WORK = 2**27  # kernel evaluations in each replicate: fewer draws beyond 8,192 points
+LITTLE_WORK = 2**21  # more than many draws below 128 points
 TINY = 1e-100  # products with numbers near the smallest floats are slow, squares of others zero
 ROUGH = 1e-3  # a standard error that is said
 PROPOSALS = 100  # for each draw wanted, before rejection gives up
 CIRCLE_NODES = (2**10, 2**16)
 PLANE_CELLS = (2, 4, 8, 16)  # to a bandwidth; the first where a rough answer will do
 PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the second grid
+TABLE_FLOATS = 2**23  # of q of as many members as are solved for together
+MOST_NODES = 2**26  # of a grid in the plane
+STEPS = 60  # of Newton's method: more than it takes
 
-
-def is_signed(m: WeightedPoints) -> bool:
-    """Whether any member may be negative somewhere: by its weights, or by the kernel."""
-    return m.kernel.dips or any((w < 0).any() for w in m.weight_blocks())
+Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their weights (k,)
 
 
 def has_line(m: WeightedPoints) -> bool:
@@ -44,72 +51,174 @@ def negative_mass(
     m: WeightedPoints, bandwidth, aim: float = MASS_ERROR
 ) -> tuple[np.ndarray, np.ndarray]:
     """∫ max(−q, 0) of each member of a batch, and the standard errors (0 where not by draws)."""
-    kernel = m.kernel.smoothing(bandwidth)
     nothing = np.zeros(len(m))
-    if not is_signed(m):
+    if not m.is_signed():
         return nothing, nothing
     if has_line(m):
         return Line(m, bandwidth).negative_mass, nothing
-    if m.points.shape[1] == 1 and kernel.turn() is not None:
-        return _around(m, kernel), nothing
-    if isinstance(kernel, CorrelatedGaussian):  # the mass is the same on other axes
-        points, kernel = kernel.in_units(m.points), Gaussian(1.0)
-        m = WeightedPoints.of_parts(points, *m.factors, kernel)
-    columns = _two_columns(m, kernel)
-    return _by_draws(m, kernel, aim) if columns is None else _in_the_plane(m, columns, aim)
+    _, below, error = _integrated(m, bandwidth, aim, nearest=False)
+    return np.maximum(-below, 0.0), error
 
 
-def _around(m: WeightedPoints, kernel: Kernel) -> np.ndarray:
+def level(m: WeightedPoints, bandwidth, nearest: bool, aim: float = MASS_ERROR) -> Level:
+    """For each member of a batch of sum one; c = 0, unless the nearest densities are wanted."""
+    total = arrays.to_numpy(m.total())
+    if not m.is_signed():
+        return Level(np.zeros(len(m)), total)
+    if has_line(m):
+        return Line(m, bandwidth, nearest=nearest).level
+    height, below, _ = _integrated(m, bandwidth, aim, nearest)
+    return Level(height, total - below)
+
+
+# ---------------------------------------------------------------- integrals of min(q, c)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Sets of nodes for ∫ min(q, c): their mean is taken, and how far they are from it is seen.
+
+    Attributes
+    ----------
+    sizes : sequence of int
+        Ever finer ones, met until the error of every member is small enough.
+    nodes : callable
+        How many nodes there are of a size.
+    tables : callable
+        Members and a size to a table for each set.
+    """
+
+    sizes: Sequence[int]
+    nodes: Callable[[int], int]
+    tables: Callable[[WeightedPoints, int], list[Table]]
+
+
+def _integrated(
+    m: WeightedPoints, bandwidth, aim: float, nearest: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """c of each member (0, unless it is that of mass one), ∫ min(q, c), and standard errors."""
+    m, steepness = _on_axes(m, bandwidth)
+    rule = _rule(m, aim)
+    height, below, error = np.zeros((3, len(m)))
+    some = np.flatnonzero(
+        np.concatenate([m.kernel.dips | (w < -TINY).any(axis=1) for w in m.weight_blocks()])
+    )
+    for size in rule.sizes:
+        if not len(some):
+            break
+        for (rows,) in row_blocks(some, rows=max(1, TABLE_FLOATS // rule.nodes(size))):
+            tables, total = rule.tables(m[rows], size), m[rows].total()
+            if nearest:
+                height[rows] = _height(tables, total)
+            found = _below(tables, height[rows], total)
+            below[rows] = found.mean(axis=0)
+            if len(found) > 1:
+                error[rows] = found.std(axis=0, ddof=1) / math.sqrt(len(found))
+        some = some[error[some] > aim * (1.0 + np.abs(below[some]))]
+    rough = error > max(aim, ROUGH) * (1.0 + np.abs(below))
+    if rough.any():
+        warn_numerical(
+            f"the mass of {rough.sum()} densities is known to a standard error of "
+            f"{error.max():.1g} only: a larger bandwidth makes it smaller",
+        )
+    return steepness * height, below, error
+
+
+def _below(tables: list[Table], c: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """∫ min(q, c) of each member by each set of nodes, (sets, b).
+
+    Less what the set has ∫ q wrong by, `total` being right, as far as the two go together.
+    """
+    found, off, slopes = [], [], []
+    for q, v in tables:
+        low = np.minimum(q, c[:, None])
+        a, b, each = low @ v, q @ v, 1.0 / len(v)
+        slopes.append([(low * q) @ (v * v) - each * a * b, (q * q) @ (v * v) - each * b * b])
+        found.append(a)
+        off.append(b - total)
+    together, alone = np.mean(slopes, axis=0)
+    return np.array(found) - together / divisor(alone) * np.array(off)
+
+
+def _height(tables: list[Table], total: np.ndarray) -> np.ndarray:
+    """c ≥ 0 with ∫ max(q − c, 0) = 1, by Newton's method: no step from below goes too far."""
+    c = np.zeros(len(total))
+    for _ in range(STEPS):
+        more = total - _below(tables, c, total).mean(axis=0) - 1.0
+        if (more <= 1e-9).all():
+            break
+        length = np.mean([(q > c[:, None]) @ v for q, v in tables], axis=0)
+        c += np.maximum(more, 0.0) / divisor(length)
+    return c
+
+
+def _on_axes(m: WeightedPoints, bandwidth) -> tuple[WeightedPoints, float]:
+    """With the kernel of densities, on axes of no correlation; q there is q here over a factor."""
+    kernel, points = m.kernel.smoothing(bandwidth), m.points
+    if not isinstance(kernel, CorrelatedGaussian):
+        return WeightedPoints(points, *m.factors, kernel), 1.0
+    unit, d = Gaussian(1.0), points.shape[1]
+    steepness = math.exp(unit.log_normaliser(d) - kernel.log_normaliser(d))
+    return WeightedPoints(kernel.in_units(points), *m.factors, unit), steepness
+
+
+def _rule(m: WeightedPoints, aim: float) -> _Rule:
+    if m.points.shape[1] == 1 and m.kernel.turn() is not None:
+        return _around(m.kernel)
+    columns = _two_columns(m)
+    return _by_draws(m) if columns is None else _in_the_plane(m, columns, aim)
+
+
+def _around(kernel: Kernel) -> _Rule:
     """The trapezoidal rule over a period, a dozen nodes to a bandwidth."""
     turn, origin = float(kernel.turn() or 0.0), np.zeros((1, 1))
     height = float(kernel.density(origin, origin)[0, 0])
     n = int(np.clip(32 * turn * height, *CIRCLE_NODES))
     nodes = np.arange(n)[:, None] * (turn / n)
-    total = np.zeros(len(m))
-    for (block,) in row_blocks(nodes, rows=block_rows(max(m.points.shape[0], len(m)))):
-        total += np.maximum(-m.apply_weights(kernel.density(m.points, block)), 0.0).sum(axis=1)
-    return total * (turn / n)
+
+    def tables(m: WeightedPoints, size: int) -> list[Table]:
+        return [(m.smooth(nodes, kernel.density), np.full(n, turn / n))]
+
+    return _Rule([n], lambda size: n, tables)
 
 
 # ---------------------------------------------------------------- the plane
 
 
-def _two_columns(m: WeightedPoints, kernel: Kernel) -> list[Kernel] | None:
+def _two_columns(m: WeightedPoints) -> list[Kernel] | None:
     """The factors of a kernel of the plane, where a grid does not cost too much."""
-    if m.points.shape[1] != 2 or not kernel.is_product():
+    if m.points.shape[1] != 2 or not m.kernel.is_product():
         return None
-    columns = [kernel.on([j], 2) for j in (0, 1)]
+    columns = [m.kernel.on([j], 2) for j in (0, 1)]
     if any(k.reach(NEGLIGIBLE) is None for k in columns):
         return None
-    nodes = [
-        len(even_nodes(x, k, PLANE_CELLS[1], 0.5)[0])
-        for x, k in zip(m.points.T, columns, strict=True)
-    ]
     rank = min(len(m), len(m.points) if m.factors[1] is None else m.factors[1].shape[1])
-    work = float(rank) * len(m.points) * math.prod(nodes)
-    return columns if work <= PLANE_WORK else None
+    nodes = _grid_nodes(m, columns, PLANE_CELLS[1])
+    work = float(rank) * len(m.points) * nodes
+    return columns if work <= PLANE_WORK and nodes <= MOST_NODES else None
 
 
-def _in_the_plane(
-    m: WeightedPoints, columns: list[Kernel], aim: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over two grids half a cell apart: their mean, and how far they are from it.
-
-    Cells are halved for members that need it.
-    """
-    mass, error, some = np.zeros(len(m)), np.zeros(len(m)), np.arange(len(m))
-    for cells in PLANE_CELLS[aim <= MASS_ERROR :]:
-        one, other = (_sum_over_grid(m[some], columns, cells, offset) for offset in (0.25, 0.75))
-        mass[some], error[some] = 0.5 * (one + other), 0.5 * np.abs(one - other)
-        some = some[error[some] > aim * (1.0 + mass[some])]
-        if not len(some):
-            break
-    return mass, error
+def _grid_nodes(m: WeightedPoints, columns: list[Kernel], cells: int) -> int:
+    """How many nodes a grid in the plane has."""
+    each = zip(m.points.T, columns, strict=True)
+    return math.prod(len(even_nodes(x, k, cells, 0.5)[0]) for x, k in each)
 
 
-def _sum_over_grid(
-    m: WeightedPoints, columns: list[Kernel], cells: int, offset: float
-) -> np.ndarray:
+def _in_the_plane(m: WeightedPoints, columns: list[Kernel], aim: float) -> _Rule:
+    """Sums over two grids half a cell apart; cells are halved for members that need it."""
+    sizes = [
+        cells
+        for cells in PLANE_CELLS[aim <= MASS_ERROR :]
+        if _grid_nodes(m, columns, cells) <= MOST_NODES
+    ]
+
+    def tables(m: WeightedPoints, cells: int) -> list[Table]:
+        return [_on_grid(m, columns, cells, offset) for offset in (0.25, 0.75)]
+
+    return _Rule(sizes, lambda cells: 2 * _grid_nodes(m, columns, cells), tables)
+
+
+def _on_grid(m: WeightedPoints, columns: list[Kernel], cells: int, offset: float) -> Table:
     """A strip of the grid, as wide as the kernel there fits in memory, at a time.
 
     Line by line of it, by the points near that line.
@@ -118,19 +227,20 @@ def _sum_over_grid(
     x, y = m.points[order, :1], m.points[order, 1:]
     factors: tuple[Any, Any] = ordered_factors(m, order)
     left, rows = factors if factors[1] is not None else (None, factors[0].T)
-    across, along = (
+    (across, height), (along, width) = (
         even_nodes(z[:, 0], k, cells, offset) for z, k in zip((x, y), columns, strict=True)
     )
-    far, total = reach(columns[0], NEGLIGIBLE), np.zeros(len(m))
-    for t, width in row_blocks(*along, rows=block_rows(len(x))):
-        K = columns[1].density(y, t[:, None])
+    far, table = reach(columns[0], NEGLIGIBLE), np.empty((len(m), len(across), len(along)))
+    step = block_rows(len(x))
+    for start in range(0, len(along), step):
+        strip = slice(start, start + step)
+        K = columns[1].density(y, along[strip, None])
         K[K < TINY] = 0.0
-        for at, height in zip(*across, strict=True):
+        for i, at in enumerate(across):
             near = slice(*np.searchsorted(x[:, 0], [at - far, at + far]))
             q = (rows[near] * columns[0].density(x[near], np.array([[at]]))).T @ K[near]
-            q = q if left is None else left @ q
-            total -= height * (np.minimum(q, 0.0, out=q) @ width)
-    return total
+            table[:, i, strip] = q if left is None else left @ q
+    return table.reshape(len(m), -1), np.outer(height, width).ravel()
 
 
 def even_nodes(
@@ -147,52 +257,37 @@ def even_nodes(
 # ---------------------------------------------------------------- importance sampling
 
 
-def _by_draws(m: WeightedPoints, kernel: Kernel, aim: float) -> tuple[np.ndarray, np.ndarray]:
-    """Twice as many draws until every member's standard error is small enough."""
-    mass, error = np.zeros(len(m)), np.zeros(len(m))
-    some = np.flatnonzero(np.concatenate([(w < -TINY).any(axis=1) for w in m.weight_blocks()]))
-    draws = FIRST_DRAWS
-    most = max(FIRST_DRAWS, min(MOST_DRAWS, MOST_WORK // len(m.points)))
-    while len(some) and draws <= most:
-        mass[some], error[some] = _average(m[some], kernel, draws)
-        some = some[error[some] > aim * (1.0 + mass[some])]
-        draws *= 2
-    rough = error > max(aim, ROUGH) * (1.0 + mass)
-    if rough.any():
-        warn_numerical(
-            f"the integral of the positive part of {rough.sum()} densities is known to a standard "
-            f"error of {error.max():.1g} only: a larger bandwidth makes it smaller",
-        )
-    return mass, error
+def _by_draws(m: WeightedPoints) -> _Rule:
+    """Draws from a mixture ρ of the kernel at the points: ∫ min(q, c) = E_ρ[min(q, c)/ρ]."""
+    little, much = (work // len(m.points) for work in (LITTLE_WORK, MOST_WORK))
+    most = max(FIRST_DRAWS, min(max(MANY_DRAWS, little), much, MOST_DRAWS))
+    doubled = range(int(math.log2(FIRST_DRAWS)), int(math.log2(most)) + 1)
+    return _Rule([2**k for k in doubled], lambda draws: REPLICATES * draws, _replicates)
 
 
-def _average(m: WeightedPoints, kernel: Kernel, draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """E_ρ[max(−q, 0)/ρ] over draws from a mixture ρ of the kernel at points of negative weight.
-
-    The constant of the kernel is in both and cancels.
-    """
+def _replicates(m: WeightedPoints, draws: int) -> list[Table]:
+    """One set of draws for all members: rarest where no weight of any is large."""
     squares = np.zeros(len(m.points))
     for w in m.weight_blocks():
-        squares += (np.minimum(w, 0.0) ** 2).sum(axis=0)
-    shares = np.sqrt(squares)  # one set of draws for all members: rarest where none needs them
+        squares += (w**2).sum(axis=0)
+    shares = np.sqrt(squares)
     shares /= shares.sum()
-    means = [_replicate(m, kernel, shares, draws, seed) for seed in range(REPLICATES)]
-    spread = np.std(means, axis=0, ddof=1)
-    return np.mean(means, axis=0), spread / math.sqrt(REPLICATES)
+    return [_replicate(m, shares, draws, seed) for seed in range(REPLICATES)]
 
 
-def _replicate(m: WeightedPoints, kernel: Kernel, shares, draws: int, seed: int) -> np.ndarray:
-    n, d = m.points.shape
+def _replicate(m: WeightedPoints, shares: np.ndarray, draws: int, seed: int) -> Table:
+    (n, d), kernel = m.points.shape, m.kernel
     even: Any = Even(draws, 2 * d + 1, seed)
     order = np.argsort(m.points[:, 0], kind="stable")
     upto = np.cumsum(shares[order])
     rows = order[np.minimum(np.searchsorted(upto, even.take(1)[:, 0] * upto[-1]), n - 1)]
     Y = kernel.project(m.points[rows] + kernel.noise(draws, d, even))
-    total = np.zeros(len(m))
+    parts = []
     for (block,) in row_blocks(Y, rows=block_rows(max(n, len(m)))):
-        K = kernel.gram_of(m.points, block)
-        total += (np.maximum(-m.apply_weights(K), 0.0) / (shares @ K)).sum(axis=1)
-    return total / draws
+        K = kernel.density(m.points, block)
+        parts.append((m.apply_weights(K), shares @ K))
+    q, rho = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
+    return q, 1.0 / (draws * rho)
 
 
 class Even:
@@ -231,17 +326,21 @@ class Even:
 
 
 def rejection(
-    m: WeightedPoints, kernel: Kernel, n: int, rng: np.random.Generator, spare: bool = True
+    m: WeightedPoints, kernel: Kernel, height: np.ndarray, n: int, rng, spare: bool = True
 ) -> np.ndarray:
-    """`n` draws from each member of a batch, (batch, n, d).
+    """`n` draws ∝ max(q − c, 0) from each member of a batch, c its `height`, (batch, n, d).
 
     With `spare`, a dozen proposals or more at a time, which pays where many draws are wanted.
     """
-    blocks = m.weight_blocks()
-    return np.concatenate([_draws(m.points, w, kernel, n, rng, spare) for w in blocks])
+    drawn, start = [], 0
+    for w in m.weight_blocks():
+        c = height[start : start + len(w)]
+        drawn.append(_draws(m.points, w, c, kernel, n, rng, spare))
+        start += len(w)
+    return np.concatenate(drawn)
 
 
-def _draws(points, weights: np.ndarray, kernel: Kernel, n: int, rng, spare: bool) -> np.ndarray:
+def _draws(points, weights, height, kernel: Kernel, n: int, rng, spare: bool) -> np.ndarray:
     """Propose for all members that lack draws, keep what is accepted, and again."""
     drawn, have = np.empty((len(weights), n, points.shape[1])), np.zeros(len(weights), dtype=int)
     tried, lacking = 0, np.arange(len(weights))
@@ -250,7 +349,8 @@ def _draws(points, weights: np.ndarray, kernel: Kernel, n: int, rng, spare: bool
         most = BLOCK_FLOATS // (len(lacking) * len(points))
         size = max(1, min(2 * missing + 16 if spare else missing, most))
         proposed = _propose(points, weights[lacking], kernel, size, rng)
-        kept = rng.random(proposed.shape[:2]) < _chance(points, weights[lacking], kernel, proposed)
+        chance = _chance(points, weights[lacking], height[lacking], kernel, proposed)
+        kept = rng.random(proposed.shape[:2]) < chance
         place = have[lacking, None] + np.cumsum(kept, axis=1) - 1
         who, which = np.nonzero(kept & (place < n))
         drawn[lacking[who], place[who, which]] = proposed[who, which]
@@ -274,13 +374,14 @@ def _propose(points: np.ndarray, weights: np.ndarray, kernel: Kernel, size: int,
     return kernel.project(points[rows] + noise).reshape(len(weights), size, -1)
 
 
-def _chance(points: np.ndarray, weights: np.ndarray, kernel: Kernel, proposed) -> np.ndarray:
-    """max(q, 0)/q⁺ = 1 − min(1, q⁻/q⁺) at the proposals of each member, (b, size)."""
+def _chance(points, weights, height, kernel: Kernel, proposed) -> np.ndarray:
+    """max(q − c, 0)/q⁺ = 1 − min(1, (q⁻ + c)/q⁺) at the proposals of each member, (b, size)."""
     if not (weights < 0).any():
         return np.ones(proposed.shape[:2])
-    K = kernel.gram_of(proposed.reshape(-1, points.shape[1]), points)
+    K = kernel.density(proposed.reshape(-1, points.shape[1]), points)
     K = K.reshape(*proposed.shape[:2], len(points))
     above, below = (K @ np.maximum(w, 0.0)[:, :, None] for w in (weights, -weights))
+    below = below + height[:, None, None]
     return 1.0 - np.minimum(1.0, below / above)[:, :, 0]
 
 

@@ -57,7 +57,7 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
 
-def lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
+def lines(m: WeightedPoints, bandwidth, nearest: bool = False) -> Iterator[Any]:
     """The distributions of each column: a `Line`, or `_Steps` without a bandwidth."""
     every, d = m.members(), m.points.shape[1]
     for j, width in enumerate(_bandwidths(bandwidth, d)):
@@ -65,7 +65,8 @@ def lines(m: WeightedPoints, bandwidth) -> Iterator[Any]:
             yield _Steps(every, j)
         else:
             column = WeightedPoints(every.points[:, [j]], *every.factors, m.kernel.on([j], d))
-            yield Line(column, default_bandwidth(column) if width is None else width)
+            own = default_bandwidth(column) if width is None else width
+            yield Line(column, own, nearest=nearest)
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:

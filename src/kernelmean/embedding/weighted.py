@@ -99,6 +99,10 @@ class WeightedPoints(Saveable):
         for (left,) in row_blocks(self._left, rows=block_rows(self._points.shape[0])):
             yield left if self._right is None else left @ self._right.T
 
+    def is_signed(self) -> bool:
+        """Whether a density may be negative somewhere: by the weights, or by the kernel."""
+        return self._kernel.dips or any((w < 0).any() for w in self.members().weight_blocks())
+
     def marginal(self, columns) -> Self:
         """The embedding of some columns of the points, in the order asked for.
 

@@ -90,16 +90,19 @@ class RecoveredModel:
 
 
 def _log_densities(m: MeanEmbedding, Y, bandwidth: float) -> np.ndarray:
-    """`log_density` of a batch that is met once: tables would cost ten times as much."""
-    if not (positive_part.is_signed(m) and positive_part.has_line(m)):
-        return m.log_density(Y, bandwidth)
+    """Of positive parts, as the thesis has it: with a level off no particle may be left."""
     with np.errstate(divide="ignore"):
         log_height = np.log(np.maximum(m.density(Y, bandwidth, signed=True), 0.0))
     return log_height - np.log1p(_negative_mass(m, bandwidth))[:, None]
 
 
 def _negative_mass(m: MeanEmbedding, bandwidth: float) -> np.ndarray:
-    """∫ max(−q, 0) of each member on the line: a sum over nodes, `CELLS` to a bandwidth."""
+    """∫ max(−q, 0) of a batch that is met once: tables would cost ten times as much.
+
+    On the line a sum over nodes, `CELLS` to a bandwidth.
+    """
+    if not (m.is_signed() and positive_part.has_line(m)):
+        return m.negative_mass(bandwidth)[0]
     nodes, widths = positive_part.even_nodes(
         np.sort(m.points[:, 0]), m.kernel.smoothing(bandwidth), CELLS, 0.5
     )
@@ -109,4 +112,5 @@ def _negative_mass(m: MeanEmbedding, bandwidth: float) -> np.ndarray:
 def _one_of_each(m: MeanEmbedding, bandwidth: float, rng) -> np.ndarray:
     """One draw from each member of a batch: one proposal at a time for those that lack it."""
     kernel = m.kernel.smoothing(bandwidth)
-    return positive_part.rejection(m.members(), kernel, 1, rng, spare=False)[:, 0]
+    level = np.zeros(len(m))
+    return positive_part.rejection(m.members(), kernel, level, 1, rng, spare=False)[:, 0]
