@@ -16,7 +16,7 @@ TRAIN, TEST = make_rotation(200, random_state=1000), make_rotation(40, random_st
 
 @cache
 def tracker(rule: str = "importance") -> km.KernelBayesFilter:
-    return km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z)
+    return km.KernelBayesFilter(rule, inference="kbr").fit(TRAIN.X, TRAIN.Z)
 
 
 def quietly(f, *arguments, **named):

@@ -1,4 +1,4 @@
-"""What a filter takes unasked: densities where rows are few, and no more trust than is due."""
+"""What a filter takes unasked: densities where they are as near, and no more trust than is due."""
 
 from __future__ import annotations
 
@@ -85,19 +85,25 @@ class TestTrust:
         assert_allclose(ahead, trust * raw + (1 - trust) * vague)
 
 
-class TestFewRows:
+class TestUnasked:
     TRAIN, TEST = make_rotation(60, random_state=21), make_rotation(200, random_state=22)
 
     def test_densities_unless_something_of_the_rule_is_given(self):
         X, Z = self.TRAIN.X, self.TRAIN.Z
         usual = km.KernelBayesFilter().fit(X, Z)
         assert set(usual.held_out_) == {"kbr", "densities", "mean"}
-        dense = km.KernelBayesFilter(inference="densities").fit(X, Z)
+        dense = km.KernelBayesFilter(inference="densities", max_active=500).fit(X, Z)
         assert_array_equal(usual.predict(self.TEST.X), dense.predict(self.TEST.X))
         rule = km.KernelBayesFilter(inference="kbr").fit(X, Z)
         assert off(usual, self.TEST.X, self.TEST.Z) < off(rule, self.TEST.X, self.TEST.Z)
         for given in ({"rule": "squared"}, {"kernel_z": km.Gaussian(1.0)}, {"reg_prior": 0.1}):
             assert "densities" not in km.KernelBayesFilter(**given).fit(X, Z).held_out_
+
+    def test_several_hundred_rows_are_judged_likewise(self):
+        Z, X = volatility(400, 0.95, 0.3, 5)
+        model = km.KernelBayesFilter().fit(X, Z)
+        assert model.held_out_["densities"] < model.held_out_["kbr"]
+        assert len(model.points_) == 500  # nodes
 
     def test_states_that_repeat_have_the_rule(self):
         model = km.KernelBayesFilter().fit(self.TRAIN.X, self.TRAIN.Z.round(0))

@@ -128,10 +128,12 @@ class TestTables:
             assert_allclose(belief.mean(), p @ model.points_, atol=1e-12)
 
     def test_prior(self, model, tables):
-        """A prior on one training state stays near it."""
+        """A prior stays where it is: each of its points is the node that is nearest."""
         prior = np.repeat(model.points_[[7]], 5, axis=0)
-        start = model.start(prior).mean()
-        assert np.abs(start - model.points_[7]).max() < 0.3
+        assert_allclose(model.start(prior).mean(), model.points_[7])
+        several = np.concatenate([prior, model.points_[[3]] + 1e-9])
+        expected = (5 * model.points_[7] + model.points_[3]) / 6
+        assert_allclose(model.start(several).mean(), expected)
         assert_allclose(model.start(model.machine_.everywhere()).mean(), model.points_.mean(axis=0))
 
 

@@ -393,7 +393,7 @@ class TestDefaults:
 
     @pytest.mark.parametrize("rule", RULES)
     def test_what_is_chosen_given_changes_nothing(self, rule):
-        model = km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z)
+        model = km.KernelBayesFilter(rule, inference="kbr").fit(TRAIN.X, TRAIN.Z)
         names = ("reg", "reg_prior", "reg_transition", "reg_smoother")
         given = km.KernelBayesFilter(rule, **{name: getattr(model, f"{name}_") for name in names})
         found = given.fit(TRAIN.X, TRAIN.Z).smooth(TEST.X).mean()

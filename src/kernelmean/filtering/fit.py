@@ -36,8 +36,8 @@ SMOOTHERS = (0.01, 0.03, 0.1, 0.2, 0.5)  # λ of the backward pass
 SMOOTHED = 100  # training rows on which it is chosen
 IN_FULL = 0.5  # share of a column of X that states explain, from which on it counts in full,
 LEAST = 0.1  # and what it counts for at least
-FEW = 100  # rows, up to which densities are tried unasked,
-NARROW, WIDE = 10, 100  # and columns in all, beyond which they take too long: unasked, asked
+MANY = 5_000  # rows, beyond which densities take too long to be tried unasked,
+NARROW, WIDE = 10, 100  # and columns in all, beyond which they do: unasked, asked
 TYPICAL = 10  # beliefs that stand for those a filter meets
 
 
@@ -88,10 +88,10 @@ class Plan:
         wide = points_x.shape[1] + points.shape[1]
         if self.inference == "auto":
             tried = wide <= WIDE
-        else:  # few rows of states that vary smoothly, and nothing given that only the rule has
+        else:  # states that vary smoothly, and nothing given that only the rule has
             usual = Plan(None, "importance", "gaussian", *[None] * 7)
-            few = points.shape[0] <= FEW and wide <= NARROW
-            tried = few and replace(self, max_active=None) == usual
+            small = points.shape[0] <= MANY and wide <= NARROW
+            tried = small and replace(self, max_active=None) == usual
             tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in np.asarray(points).T)
         if not tried or cannot_vary(points_x, points):
             return ("kbr",)

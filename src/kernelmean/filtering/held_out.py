@@ -13,16 +13,17 @@ from ..core.minimise import mean_and_error
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
 from ..features.choose import learns_from_pairs
-from .fit import FEW, Plan, tracking_error
+from .fit import Plan, tracking_error
 from .machine import Machine, Recursion
 from .nodes import NODES
 
 ENOUGH = 50  # rows of a stretch that a first look tracks, or half of it
 TRACKED = 1_000  # rows at most that a candidate has to track
 JUDGED = 1_000  # and by which filters are judged, each half by what was learned from the other
-FOLDS = 3  # in place of halves, where rows are few
+FEW, FOLDS = 100, 3  # rows, up to which there are so many parts in place of halves
 FEWEST = 12  # rows of the longest sequence, below which nothing can be judged
 AHEAD = 2.0  # standard errors, by which kernel Bayes' rule has to be nearer than densities
+PLANE = 2  # states, up to which half of the usual nodes are enough: more take narrow laws
 BLOCK = 10  # rows whose errors are taken together, since neighbours share theirs
 NO_NEARER = 0.98  # share of the error of the mean, above which what is observed tells nothing
 
@@ -189,8 +190,9 @@ def learned(
     if not parts or learns_from_pairs(plan.features):
         return found, None, {}
     rule, known = found, plan.settled(found)
-    if plan.inference is None:  # in a fit that was not asked to take its time
+    if plan.inference is None:  # a filter that was not asked to take its time
         known = replace(known, max_active=plan.max_active or NODES // 2)
+        plan = replace(plan, max_active=known.max_active) if Z.shape[1] <= PLANE else plan
     tried = {w: Candidate.of(replace(known, inference=w), parts) for w in plan.ways(X, Z)}
     errors, best = {way: candidate.error for way, candidate in tried.items()}, tried["kbr"]
     if np.isfinite(errors.get("densities", np.inf)):

@@ -61,7 +61,9 @@ class NodeMachine(Recursion):
     share : array of shape (N,), optional
         Of the law of the training states, at each node; None is the same at all.
     units_x, units : arrays of shape (d_x,) and (d_z,), or 1
-        Standard deviations of observations and states, in units of which the laws are.
+        Standard deviations of observations and states, in units of which the laws are,
+    middle_x, middle : arrays of shape (d_x,) and (d_z,), or 0
+        and means, from which they count.
     """
 
     points: Array
@@ -76,13 +78,16 @@ class NodeMachine(Recursion):
     units_x: np.ndarray | float = 1.0
     units: np.ndarray | float = 1.0
     trust: float = 1.0
+    middle_x: np.ndarray | float = 0.0
+    middle: np.ndarray | float = 0.0
 
     @classmethod
     def of(cls, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None) -> NodeMachine:
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
         units_x, units = X.std(axis=0), Z.std(axis=0)
-        X, Z = X / units_x, Z / units
+        middle_x, middle = X.mean(axis=0), Z.mean(axis=0)
+        X, Z = (X - middle_x) / units_x, (Z - middle) / units
         moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
         least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng, share = np.random.default_rng(0), None
@@ -95,25 +100,32 @@ class NodeMachine(Recursion):
             points = drawn(moving, Z, limit, rng)
             transition = among(moving.at(points), points)
             warn_of_few(transition)
-        told = frozen(seeing.at(points).sample(rng) * units_x)
-        laws = seeing.density, least, seeing.standard, share, units_x, units
-        return cls(frozen(points * units), told, kernel_x, kernel_z, transition, *laws)
+        told = frozen(seeing.at(points).sample(rng) * units_x + middle_x)
+        return cls(
+            frozen(points * units + middle), told, kernel_x, kernel_z, transition, seeing.density,
+            least, seeing.standard, share, units_x, units, middle_x=middle_x, middle=middle,
+        )  # fmt: skip
 
     @cached_property
     def _laws(self) -> LawsAt:
         """Of an observation, at each node."""
-        return StateLaw(self.observing, self.standard).at(self.points / self.units)
+        return StateLaw(self.observing, self.standard).at(self._inner(self.points))
+
+    def _inner(self, points) -> np.ndarray:
+        """States in the units of the laws."""
+        return (points - self.middle) / self.units
 
     # ------------------------------------------------------------ one step
 
     def first(self, prior: MeanEmbedding) -> Step:
-        """Weights in proportion to the prior's density at the nodes over their own."""
+        """Each point of the prior gives its weight to the node that is nearest."""
+        weights = arrays.to_numpy(prior.weights)
         if prior.points is self.points:
-            return self._step(arrays.to_numpy(prior.weights), "start")
-        K = arrays.to_numpy(self.kernel_z(self.points, prior.points))
-        near = K @ np.maximum(arrays.to_numpy(prior.weights), 0.0)
-        density = arrays.to_numpy(self.kernel_z(self.points)).mean(axis=1)
-        return self._step(near / density, "start")
+            return self._step(weights, "start")
+        own = self._inner(arrays.to_numpy(prior.points))
+        near = cKDTree(self._inner(self.points)).query(own)[1]
+        told = np.bincount(near, np.maximum(weights, 0.0), len(self.points))
+        return self._step(told, "start")
 
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
@@ -122,7 +134,7 @@ class NodeMachine(Recursion):
 
     def coordinates(self, X) -> np.ndarray:
         """log p(x|z_j) of some observations and all nodes, (m, N)."""
-        return self._laws.log_density(X / self.units_x).T
+        return self._laws.log_density((X - self.middle_x) / self.units_x).T
 
     def updated(self, steps: list[Step], coordinates) -> list[Step]:
         """Bayes' rule; an observation unlike any seen in training changes nothing."""
