@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 from scipy.stats import chi2
 
 from ..core import arrays
@@ -28,6 +29,7 @@ ATOM = 0.01  # share of the rows from which on a repeated value is an atom of th
 ROUNDING = 1e-7  # of the spread of rows: distances below are equal rows
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
 SHARES = (0.5, 0.9, 0.98)  # of a normal law in each law, one after the other
+TURNS = 3  # in which laws of t are fitted, from normal ones
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -134,6 +136,8 @@ class Guard(Saveable):
         c, the number of observations that it counts as.
     whitening : array of shape (K, d, d), optional
         W of each state with WᵀW the inverse of its covariance; None: columns are independent.
+    degrees : float, optional
+        ν of laws of t in place of normal ones, with `whitening` of the scale.
     """
 
     counts: np.ndarray
@@ -142,6 +146,7 @@ class Guard(Saveable):
     n_values: int
     strength: float | np.ndarray = 1.0
     whitening: np.ndarray | None = None
+    degrees: float | None = None
 
     def reordered(self, order: np.ndarray) -> Guard:
         """With the states renumbered."""
@@ -185,9 +190,12 @@ class Guard(Saveable):
         return replace(self, means=means, variances=variances, whitening=whitening)
 
     def draws(self, k: int, n: int, rng: np.random.Generator) -> np.ndarray:
-        """n rows of the normal law of state k, columns dependent."""
+        """n rows of the law of state k, columns dependent."""
         back = np.linalg.inv(self.whitening[k])  # type: ignore[index]
-        return self.means[k] + rng.standard_normal((n, len(back))) @ back.T
+        off = rng.standard_normal((n, len(back))) @ back.T
+        if self.degrees is not None:
+            off /= np.sqrt(rng.chisquare(self.degrees, (n, 1)) / self.degrees)
+        return self.means[k] + off
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
         """(m, K); columns that do not vary at all say nothing."""
@@ -205,8 +213,18 @@ class Guard(Saveable):
     def _joint(self, points: np.ndarray, k: int) -> np.ndarray:
         """That of one state, columns dependent."""
         W = self.whitening[k]  # type: ignore[index]
-        off = (points - self.means[k]) @ W.T
-        return np.log(np.diag(W)).sum() - 0.5 * ((off**2).sum(axis=1) + W.shape[0] * LOG_2PI)
+        size, d, far = np.log(np.diag(W)).sum(), W.shape[0], self.off(points, k)
+        if self.degrees is None:
+            return size - 0.5 * (far + d * LOG_2PI)
+        both = self.degrees + d
+        height = (
+            gammaln(both / 2) - gammaln(self.degrees / 2) - d / 2 * np.log(self.degrees * np.pi)
+        )
+        return size + height - both / 2 * np.log1p(far / self.degrees)
+
+    def off(self, points: np.ndarray, k: int) -> np.ndarray:
+        """Squared distances from the mean of state k, in its own scale."""
+        return (((points - self.means[k]) @ self.whitening[k].T) ** 2).sum(axis=1)  # type: ignore
 
     def mixed(
         self, kernel_part: np.ndarray, points: np.ndarray, log_height: float, counts=None
@@ -306,18 +324,26 @@ class Shrunken:
     """Makes guards that have a share of each law: what the law is shrunk towards.
 
     A normal law with the mean and covariance of the state's rows; correlations are shrunk to what
-    they are within states on the whole, as if d of the rows had these.
+    they are within states on the whole, as if d of the rows had these. Or, with `degrees` ν, a law
+    of t: rows count (ν + d)/(ν + δ²), δ their distance in its scale (Kent, Tyler, Vardi 1994).
     """
 
     share: float
+    degrees: float | None = None
 
     def __call__(self, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
         guard = Guard.of(points, weights, spread, discrete)
         varies = bool((guard.variances > 0).all())
         if discrete or not varies:
             return guard
+        found = replace(guard, whitening=whitenings(guard, points, weights))
+        for _ in range(TURNS) if self.degrees else ():
+            far = np.stack([found.off(points, k) for k in range(len(guard.counts))], axis=1)
+            near = weights * (self.degrees + points.shape[1]) / (self.degrees + far)
+            found = Guard.of(points, near, spread, discrete)
+            found = replace(found, whitening=whitenings(found, points, near))
         strength = np.maximum(guard.counts * (self.share / (1.0 - self.share)), 1.0)
-        return replace(guard, strength=strength, whitening=whitenings(guard, points, weights))
+        return replace(found, counts=guard.counts, strength=strength, degrees=self.degrees)
 
 
 def whitenings(guard: Guard, points: np.ndarray, weights: np.ndarray) -> np.ndarray:

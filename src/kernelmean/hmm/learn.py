@@ -58,6 +58,8 @@ WIDE = 20  # columns up to which densities may be of these
 FEWEST = 100  # rows from which on it is asked of what densities are
 STARTED = 1_000  # rows that starts are compared on
 FAR = 30.0  # log-likelihood by which normal laws may be behind before rows held out are asked
+# what laws are shrunk towards, more and more: normal laws, and those of t with four degrees
+TOWARDS = {degrees: [Shrunken(share, degrees) for share in SHARES] for degrees in (None, 4.0)}
 PREDICTED = 2_000  # rows that λ is chosen on without EM
 
 
@@ -236,8 +238,10 @@ def searched(
 ) -> Found:
     """EM in one space on some rows, and what rows held out choose.
 
-    Two ways lead there, each with its own best start: from embeddings towards normal laws, and
-    from normal laws towards embeddings. That by which rows held out are likelier is taken.
+    Two ways lead there, each with its own best start: from embeddings towards normal laws (or laws
+    of t, where these are likelier), and from those towards embeddings. That by which rows held out
+    are likelier is taken; they are not asked where the second way is far behind by rows left out
+    one at a time.
     """
     rows = in_space(draft.rows, space)
     _, search = searching(rows, draft.kernel if space is None else Gaussian(), settings, limit)
@@ -249,17 +253,19 @@ def searched(
         return Found(space, search, climb, factor)
     h, held = search.over_bandwidths(climb, factor)
     kernel, h, held = search.by_state(climb, h, held, OWN)
-    kernel, held = kernel.guarded(map(Shrunken, SHARES), climb, h, held, WORTH)
+    for laws in TOWARDS.values():
+        kernel, held = kernel.guarded(laws, climb, h, held, WORTH)
     found = Found(space, kernel, climb, h, held)
 
-    normal = replace(search, guard_of=Shrunken(SHARES[-1]))
+    *nearer, whole = TOWARDS[getattr(kernel.guard_of, "degrees", None)]
+    back = replace(search, guard_of=whole)
     last = begun[::-2]  # half of the starts, with those of states that last
-    climb, _ = normal.begun_on(few, last, bare=True)
+    climb, _ = back.begun_on(few, last, bare=True)
     if climb.loglik.sum() < found.climb.loglik.sum() - FAR:
         return found
-    held = normal.held_out(h, climb)
-    normal, held = normal.guarded(map(Shrunken, SHARES[-2::-1]), climb, h, held)
-    other = Found(space, normal, climb, h, held)
+    held = back.held_out(h, climb)
+    back, held = back.guarded(reversed(nearer), climb, h, held)
+    other = Found(space, back, climb, h, held)
     left, best = sorted((other, found), key=lambda one: one.held.total)
     return replace(best, other=left.climb)
 
