@@ -48,6 +48,12 @@ def test_other_separators_and_decimal_commas(tmp_path):
     np.testing.assert_array_equal(numbers(table), [[1.5, 2, 3]])
 
 
+def test_names_that_hold_another_separator(tmp_path):
+    table = read(tmp_path, "y, kg\tx\tz\n1\t2,5\t3\n")
+    with pytest.raises(UserError, match="no column 'x'.*tabs: add --sep"):
+        table.numbers({"--x": ["x"]}, False)
+
+
 def test_compressed_csv_and_parquet(tmp_path):
     np.testing.assert_array_equal(
         numbers(read(tmp_path, gzip.compress(GOOD.encode()), "t.csv.gz")), [[1, 2, 3], [4, 5, 6]]
@@ -67,6 +73,7 @@ def test_compressed_csv_and_parquet(tmp_path):
         ("y;x;z\n1;2;3\n", "semicolons: add --sep ';'"),
         ("y\tx\n1\t2\n", r"tabs: add --sep \$'\\t'"),
         ("y,x\n1,2,3\n", "more fields than the 2"),
+        ("y, kg;x;z\n1,5;2;3,25\n", "of its header.*semicolons: add --sep ';'"),
         ("y,x\n1,2\n1,2,3\n", "line 3"),
         (b"\xff\xfe\x00\x00PK\x03", "not text"),
     ],

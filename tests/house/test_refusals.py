@@ -71,6 +71,14 @@ REFUSED = {
         "y has 3 rows but X has 40; they must be equal",
     ),
     "x of Bayes' rule": (lambda: km.bayes_rule(x, y, None, [np.nan]), "x contains NaN"),
+    "a field of options": (
+        lambda: km.KernelHMM(2, em=km.EM(n_init=0)).fit(x),
+        r"^em\.n_init is 0; a whole number of at least 1 is needed \(or None\)$",
+    ),
+    "lengthscales that are to be tuned or not": (
+        lambda: km.ConditionalEmbedding(tune_lengthscale="no").fit(x, y),
+        "tune_lengthscale is 'no'; True or False is needed",
+    ),
     "no rows of a table": (lambda: next(iter(km.Rows([]).few(3))), "^there are no rows; at least"),
     "no rows": (
         lambda: km.ConditionalEmbedding().fit(km.Rows([]), km.Rows([])),

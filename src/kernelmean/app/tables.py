@@ -90,6 +90,7 @@ class Table:
         if name not in self.frame.columns:
             known = [str(c) for c in self.frame.columns]
             hint = did_you_mean(name, known) or f"; it has {_listed(known)}"
+            hint += _written_with("".join(known), ",")
             if pd.to_numeric(pd.Series(known), errors="coerce").notna().all():
                 hint = "; its first row has numbers, where names of columns are needed"
             elif any("," in k and name in k for k in known):
@@ -139,7 +140,7 @@ def read_blocks(
             done += len(frame)
             yield Table(where, frame.set_axis(header, axis=1).set_axis(numbers), twice)
         if not done:
-            raise UserError(f"{path} has 0 rows or 0 columns; a CSV or Parquet file is needed")
+            raise UserError(f"{path} has 0 rows below its header; at least one is needed")
     except OSError as err:
         raise UserError(f"cannot read {path}: {err.strerror or err}") from err
 
@@ -254,13 +255,13 @@ def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generat
 
 
 def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -> pd.DataFrame:
-    hint = _other_sep(path, sep) if len(header) == 1 else ""
-    if hint:
+    hint = _other_sep(path, sep)
+    if hint and len(header) == 1:
         raise UserError(f"{path} has a single column{hint}")
     if not isinstance(frame.index, pd.RangeIndex):  # pandas makes surplus fields an index
         raise UserError(
             f"{path} has rows with more fields than the {len(header)} of its header, which begins "
-            f"{header[0]!r}; names of columns are needed there, one for each field"
+            f"{header[0]!r}{hint or '; names of columns are needed there, one for each field'}"
         )
     return frame.set_axis(header, axis=1)
 
@@ -270,12 +271,16 @@ def _other_sep(path: Path, sep: str) -> str:
     if path.suffix.lower() in COMPRESSED:
         return ""
     with path.open(encoding="utf-8", errors="replace") as file:
-        first = file.readline()
-    for other, word in SEPARATORS.items():
-        if other != sep and other in first:
-            typed = "$'\\t'" if other == "\t" else f"'{other}'"
-            return f"; its header is written with {word}: add --sep {typed}"
-    return ""
+        return _written_with(file.readline(), sep)
+
+
+def _written_with(header: str, sep: str) -> str:
+    """The hint: where another separator is there more often than this one."""
+    most = max(SEPARATORS, key=header.count)
+    if header.count(most) <= header.count(sep):
+        return ""
+    typed = "$'\\t'" if most == "\t" else f"'{most}'"
+    return f"; its header is written with {SEPARATORS[most]}: add --sep {typed}"
 
 
 def free_name(name: str, frame: pd.DataFrame) -> str:

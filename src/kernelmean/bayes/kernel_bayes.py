@@ -18,7 +18,7 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order, how_often
-from ..core.parameters import check_parameters, choice, optional, positive
+from ..core.parameters import check_parameters, choice, flag, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.stages import stage
@@ -135,6 +135,7 @@ class KernelBayes(Saveable, BaseEstimator):
         "selection": choice("auto", "loo", "loo_min", "heldout", "balance"),
         "reg": optional(positive(zero=True)),
         "reg_prior": optional(positive(zero=True)),
+        "tune_lengthscale": flag,
     }
     # a file of version 1 has no names
     latent_names_: list[str] | None = field(default=None, init=False)

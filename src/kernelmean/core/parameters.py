@@ -67,6 +67,8 @@ def either(rule: Rule, *also: Any) -> Rule:
         try:
             rule(value, name)
         except ValueError as err:
+            if not str(err).startswith(f"{name} "):  # of a field of options
+                raise
             raise ValueError(f"{err} (or {', '.join(map(repr, also))})") from None
 
     return wider

@@ -297,7 +297,7 @@ class _MaternFamily(_Radial):
 
 @dataclass(frozen=True)
 class Laplace(_MaternFamily, named=True, tuned=True):
-    """k(x, x') = exp(−‖x − x'‖₂ / ℓ) (Spiteri 2023, eq. 1.2).
+    """k(x, x') = exp(−‖x − x'‖₂ / ℓ) (Spiteri 2023, 1.2).
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ class Laplace(_MaternFamily, named=True, tuned=True):
 
 @dataclass(frozen=True)
 class Matern(_MaternFamily, named=True, tuned=True):
-    """k(x, x') = 2^{1−ν}/Γ(ν) t^ν K_ν(t), t = √(2ν) ‖x − x'‖ / ℓ (Spiteri 2023, eq. 1.3).
+    """k(x, x') = 2^{1−ν}/Γ(ν) t^ν K_ν(t), t = √(2ν) ‖x − x'‖ / ℓ (Spiteri 2023, 1.3).
 
     Closed forms at half-integer ν; Bessel functions elsewhere.
 

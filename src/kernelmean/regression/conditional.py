@@ -17,7 +17,7 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments, Order, how_often
-from ..core.parameters import auto, check_parameters, optional, positive
+from ..core.parameters import auto, check_parameters, flag, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -129,7 +129,11 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     array([0., 1.])
     """
 
-    ALLOWED: ClassVar = {"reg": optional(positive(zero=True)), "intercept": auto}
+    ALLOWED: ClassVar = {
+        "reg": optional(positive(zero=True)),
+        "tune_lengthscale": flag,
+        "intercept": auto,
+    }
     was: ClassVar = {"intercept": False}
     intercept_ = False  # a file of an earlier version has none of these
     _centre: tuple | None = field(default=None, init=False)  # means of Φ and Y

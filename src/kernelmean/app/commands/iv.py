@@ -107,7 +107,10 @@ class Settings(Shared):
                 raise UserError(f"Missing option '{name}'.")
         y, x, z = self.y or Names(), self.x or Names(), self.z or Names()
         if len(y) > 1:
-            raise UserError(f"--y is {', '.join(y)}; a single outcome is needed")
+            raise UserError(
+                f"--y is {', '.join(y)}; a single outcome is needed, its name in double quotes if "
+                "it has a comma: --y '\"a,b\"'"
+            )
         return Columns(y[0], x, z, self.c or Names())
 
     def rows(self, data: Path) -> Used:
