@@ -96,7 +96,7 @@ class KernelHMM(ChainEstimator):
     inference : {"kbr", "forward"}
         How an observation changes the probabilities of the states: kernel Bayes' rule from the
         embedded laws, or Bayes' rule with the densities recovered from them (as everywhere where
-        rows held out ask for laws that are normal for the most part).
+        rows held out ask for laws that are normal, or of t, for the most part).
     random_state : int, Generator or None
         For the starts.
     bandwidth : float or sequence of float, optional
