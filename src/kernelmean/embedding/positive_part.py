@@ -23,7 +23,6 @@ from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
 from .weighted import WeightedPoints
 
 MASS_ERROR = 3e-4  # standard error aimed at, for a density of mass one
-ROUGH_MASS = 1e-2  # where few draws are rougher than that
 SOBOL_BITS = 30
 REPLICATES = 8  # of a set of draws, from which the standard error is seen
 FIRST_DRAWS, MANY_DRAWS, MOST_DRAWS = 2**9, 2**14, 2**16  # in each replicate
