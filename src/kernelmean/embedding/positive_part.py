@@ -35,7 +35,7 @@ CIRCLE_NODES = (2**10, 2**16)
 PLANE_CELLS = (2, 4, 8, 16)  # to a bandwidth; the first where a rough answer will do
 PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the second grid
 TABLE_FLOATS = 2**23  # of q of as many members as are solved for together
-MOST_NODES = 2**26  # of a grid in the plane
+MOST_NODES = 2**25  # of a grid in the plane
 STEPS = 60  # of Newton's method: more than it takes
 
 Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their weights (k,)
