@@ -20,6 +20,7 @@ from .weighted import WeightedPoints
 
 Width = float | Sequence[float] | None
 UNNAMED = Labels()
+ROUGHEST = 0.5  # error of the mass of a law that is drawn from once
 TAIL = 0.159  # of a normal law, beyond a standard deviation
 
 
@@ -491,7 +492,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         if positive_part.has_line(every) and every.is_signed():
             return self._like(Line(every, width, nearest=m._steps).sample(n, rng)[:, :, None])
         if m._steps:
-            height = positive_part.level(every, width, True, positive_part.ROUGH_MASS).height
+            rough = ROUGHEST / n**0.5  # shares among n draws are not known any better
+            height = positive_part.level(every, width, True, rough).height
         return self._like(positive_part.rejection(every, m.kernel.smoothing(width), height, n, rng))
 
     def mode(self, n_starts: int = 10) -> Array:

@@ -23,7 +23,6 @@ from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
 from .weighted import WeightedPoints
 
 MASS_ERROR = 3e-4  # standard error aimed at, for a density of mass one
-ROUGH_MASS = 1e-2  # where few draws are rougher than that
 SOBOL_BITS = 30
 REPLICATES = 8  # of a set of draws, from which the standard error is seen
 FIRST_DRAWS, MANY_DRAWS, MOST_DRAWS = 2**9, 2**14, 2**16  # in each replicate
@@ -36,7 +35,7 @@ CIRCLE_NODES = (2**10, 2**16)
 PLANE_CELLS = (2, 4, 8, 16)  # to a bandwidth; the first where a rough answer will do
 PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the second grid
 TABLE_FLOATS = 2**23  # of q of as many members as are solved for together
-MOST_NODES = 2**26  # of a grid in the plane
+MOST_NODES = 2**25  # of a grid in the plane
 STEPS = 60  # of Newton's method: more than it takes
 
 Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their weights (k,)
