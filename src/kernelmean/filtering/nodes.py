@@ -25,6 +25,7 @@ NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 0.25  # of the range of a column, that nodes may reach on both sides
 STEPS = 20  # of the paths that they are drawn from
+TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
 FEW = 3.0  # successors of a node: intervals of a chain on such nodes mean nothing
@@ -37,7 +38,7 @@ class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
 
     The nodes of one column are evenly spaced, and reach further than the training states; those of
-    several are paths drawn from p(z'|z), the more the narrower it is.
+    several are drawn from paths by p(z'|z), evenly, the more the narrower it is.
 
     - predict: w'_j = Σ_i w_i K_ij, rows summing to one, K_ij ∝ p(z_j|z_i), over Σ_l p(z_j|z_l)
       where the nodes are draws of what these densities average to;
@@ -173,7 +174,8 @@ def around(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray:
     """Paths of a few steps from evenly spaced states, so many that a node has many successors.
 
-    Of the narrow laws of several columns few nodes are near any other: there are the more.
+    Of the narrow laws of several columns few nodes are near any other: there are the more. One of
+    several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
     """
     box = around(Z)
 
@@ -184,12 +186,23 @@ def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray
             found.append(at)
         return np.concatenate(found)[:n]
 
+    n = limit or NODES
     if limit is None and isinstance(moving.density, NormalErrors):
         few = some(NODES // 4)
         told = moving.at(few).log_density(few)
         near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
-        return some(int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), NODES, MOST)))
-    return some(limit or NODES)
+        n = int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), NODES, MOST))
+    return np.array(one_of_each(some(max(n, min(TIMES * n, DRAWN))), n, rng))
+
+
+def one_of_each(points: np.ndarray, n: int, rng) -> list[np.ndarray]:
+    """A draw from each of n groups of neighbours, as large as each other."""
+    if n == 1:
+        return [points[rng.integers(len(points))]]
+    order = np.argsort(points[:, np.argmax(points.std(axis=0))])
+    few, part = n // 2, len(points) * (n // 2) // n
+    below, above = points[order[:part]], points[order[part:]]
+    return one_of_each(below, few, rng) + one_of_each(above, n - few, rng)
 
 
 def chain_of(log_density: np.ndarray, drawn: bool = True) -> np.ndarray:
