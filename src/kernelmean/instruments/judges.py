@@ -25,7 +25,7 @@ A straight line is taken before that unless judges object, and a test (`bend`) t
 variances for equal, as the evidence does, and no better stage 1 for a bend:
 
 - evidence 200d/n units above the line's own (n are rows, but at most 25 for each different value of
-  the instruments), and one unit against a plane, or p < .003, by the test. What is taken then has
+  the instruments), and a quarter against a plane, or p < .003, by the test. What is taken then has
   more evidence than the line or no larger controlled loss, which is not clearly larger either;
 - or a controlled loss below the line's own, t/3 − log₁₀ p > 2.5 or t > √n/3, of a candidate whose
   tempered evidence is admissible (t less log(200d/n) where rows are few). Where instruments are
@@ -46,7 +46,7 @@ from .bend import Bend
 
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
-BEND = 1.0  # units of log evidence against a plane
+BEND = 0.25  # units of log evidence against a plane
 DIGITS = 2.5  # of a p-value that is beyond doubt
 WORTH = 3.0  # t of a difference between controlled losses that counts for one of them
 LARGE = 1 / 3  # mean of a difference between controlled losses over its deviation: no mere pull
