@@ -146,7 +146,7 @@ class Judged:
         if above[self.fair].max() > needed and (bend.evidence > BEND or digits > DIGITS):
             prefer = ~self.searched & (clean <= clean[plain])
             left = left[(above[left] > 0) | prefer[left]]
-            no_worse = [weak or paired_t(self.controlled[k], errors) <= NEAR for k in left]
+            no_worse = [weak or paired_t(self.controlled[k], errors) <= CLEAR for k in left]
             return left[no_worse] if any(no_worse) else line
         far = BEHIND * TEMPER
         others = np.setdiff1d(self.admissible(far), [plain])
