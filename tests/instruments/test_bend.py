@@ -1,4 +1,4 @@
-"""The test against a plane: sums and variances one by one, its size, and what it does not need."""
+"""The test against a plane: by dense densities, its size, and what it does not need."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ def columns(seed: int, spread: float = 0.0) -> tuple:
     return plane, np.column_stack([z**2 + 1, z**3 + 3 * z]), x, e
 
 
-def test_sums_and_variances_one_by_one():
-    """By the definition, where the plane's slope has a prior of variance σ², as in stage 2."""
+def test_densities_of_means():
+    """By dense Gaussian densities and chi-squares, the slope with a prior of variance σ²."""
     (X, T), R, x, e = columns(0, 0.5)
     y, regs = 1.0 + 2.0 * x + e, np.array([1e-3, 0.3])
+    found = Bend.of((X, T), R, y, regs)
     cross = X.T @ T / N + np.diag([0.0, 1.0 / N])
     rest = y - X @ np.linalg.solve(cross.T, T.T @ y / N)
     R = R - T @ np.linalg.solve(cross, X.T @ R / N)
+    c, omega = R.T @ rest / N, sum(np.outer(r, r) * u**2 for r, u in zip(R, rest, strict=True)) / N
+    size = np.sqrt(omega.diagonal())
+    noise = np.outer(size, size) * (N * omega / np.outer(size, size) + 2 * np.eye(2)) / (N + 2)
     logs, chances = [], []
     for xi in regs:
-        total, log, mean, half = 0.0, 0.0, 0.0, 0.0
-        for j in range(2):
-            c = sum(R[i, j] * rest[i] for i in range(N)) / N
-            omega = sum(R[i, j] ** 2 * rest[i] ** 2 for i in range(N)) / N
-            g = np.mean(rest**2) * np.mean(R[:, j] ** 2) ** 2 / (xi * omega)
-            bent, flat = (multivariate_normal(0, v) for v in ((1 + g) * omega / N, omega / N))
-            log += bent.logpdf(c) - flat.logpdf(c)
-            w = g / (1 + g)
-            total, mean, half = total + w * N * c**2 / omega, mean + w, half + w**2
-        logs.append(log)
-        chances.append(chi2.sf(total * mean / half, mean**2 / half))
-    found = Bend.of((X, T), columns(0, 0.5)[1], y, regs)
-    assert found == pytest.approx((max(logs), min(chances)), rel=1e-9)
+        prior = np.diag(np.mean(rest**2) * np.mean(R**2, axis=0) ** 2 / xi)
+        bent, flat = (multivariate_normal(np.zeros(2), v / N) for v in (noise + prior, noise))
+        logs.append(bent.logpdf(c) - flat.logpdf(c))
+        pull = np.linalg.inv(noise) - np.linalg.inv(noise + prior)  # cᵀ(pull)c is Σwz/n
+        told, mean = N * c @ pull @ c, np.trace(pull @ noise)
+        half = np.trace(pull @ noise @ pull @ noise)
+        chances.append(chi2.sf(told * mean / half, mean**2 / half))
+    assert found == pytest.approx((max(logs), min(chances)), rel=1e-8)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.7])

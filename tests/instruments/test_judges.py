@@ -148,11 +148,11 @@ def test_no_judge_decides_alone():
 
 @pytest.mark.parametrize(("needed", "lead", "taken"), [(0.2, 0.9, 1), (0.2, 1.1, 0), (4, 3.9, 1)])
 def test_a_line_stands_where_no_judge_objects(needed, lead, taken):
-    """One unit of evidence is no objection, nor are four where columns are many for the rows."""
+    """What the test does not see is no objection, nor are four units where columns are many."""
     errors = np.random.default_rng(40).exponential(size=(2, 500))
     kinds = np.array([[False, True], [False, False]])
     verdict = judges.Judged(np.array([1.0, 1.2]), errors, errors, np.array([lead, 0.0]), *kinds)
-    assert verdict.best(1, needed / 200, bend=Bend(lead)) == taken
+    assert verdict.best(1, needed / 200, bend=Bend(lead / 4)) == taken
 
 
 def test_several_scales_need_more_evidence_than_a_line():

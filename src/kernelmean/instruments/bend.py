@@ -1,9 +1,9 @@
 """Whether a plane is contradicted: a test of curves beside it that asks for no equal variances.
 
 Where h is a plane, e = y − h(x) has mean zero given the instruments, whatever else it is. So has
-c_j, the mean of R_ij e_i for what instruments tell, R, of each direction of h beyond the plane, and
-its variance is Ω_j/n, Ω_j the mean of R_ij² e_i²: nothing is asked of the variances of e, nor of
-how well stage 1 explains x, which the evidence of stage 2 takes for a merit of h.
+c, the mean of R_i e_i for what instruments tell, R, of the directions of h beyond the plane, and
+its covariance is Ω/n, Ω the mean of R_iR_iᵀe_i²: nothing is asked of the variances of e, nor of how
+well stage 1 explains x, which the evidence of stage 2 takes for a merit of h.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.stats import chi2
 
 from .basis import trend_penalty
@@ -27,19 +28,24 @@ class Bend(NamedTuple):
     def of(cls, plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> Bend:
         """At each ξ, from columns of the plane, their embeddings, and those of what is beyond it.
 
-        Of b_j ~ N(0, σ²/(nξ)) c_j has the variance (1 + g_j) Ω_j/n, g_j = σ²m_j²/(ξΩ_j), m_j the
-        mean of R_j². Σ w_j nc_j²/Ω_j, w = g/(1 + g), is nearly a multiple of χ² of its mean and
-        variance.
+        With b ~ N(0, σ²/(nξ)), c has the covariance (Ω + σ²m²/ξ)/n, m the means of R². In the
+        directions in which both are diagonal n^½c is N(0, 1 + g): the log of its Bayes factor is
+        ½Σ (wz − log(1 + g)), z its squares and w = g/(1 + g), and Σwz is nearly a multiple of χ² of
+        its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
         """
-        (X, T), n = plane, len(y)
+        (X, T), (n, k) = plane, R.shape
         tiny, trends = np.finfo(float).tiny, X.shape[1]
         cross = X.T @ T / n + np.diag(trend_penalty(trends, n))
         e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
         R = R - T @ np.linalg.solve(cross, X.T @ R / n)
-        own, squares = e * e, R * R
-        omega = np.maximum(own @ squares / n, tiny)
-        z = (e @ R) ** 2 / (n * omega)
-        g = own.mean() * squares.mean(0) ** 2 / omega / np.maximum(regs, tiny)[:, None]
+        scores = R * e[:, None]
+        size = np.maximum((scores * scores).mean(0), tiny) ** 0.5
+        scores /= size
+        prior = ((e @ e / n) ** 0.5 * (R * R).mean(0) / size) ** 2
+        shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
+        shares, U = eigh(np.diag(prior), shared)
+        z = n * (scores.mean(0) @ U) ** 2
+        g = np.maximum(shares, 0.0) / np.maximum(regs, tiny)[:, None]
         w = g / (1.0 + g)
         mean, half = (np.maximum(part.sum(1), tiny) for part in (w, w * w))
         chance = chi2.sf(w @ z * mean / half, np.maximum(mean**2 / half, tiny))

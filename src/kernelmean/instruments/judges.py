@@ -25,9 +25,9 @@ A straight line is taken before that unless judges object, and a test (`bend`) t
 variances for equal, as the evidence does, and no better stage 1 for a bend:
 
 - evidence 200d/n units above the line's own (n are rows, but at most 25 for each different value of
-  the instruments), and one unit against a plane, or p < .001, by the test. What is taken then has
+  the instruments), and a quarter against a plane, or p < .003, by the test. What is taken then has
   more evidence than the line or no larger controlled loss, which is not clearly larger either;
-- or a controlled loss below the line's own, t/3 − log₁₀ p > 3 or t > √n/3, of a candidate whose
+- or a controlled loss below the line's own, t/3 − log₁₀ p > 2.5 or t > √n/3, of a candidate whose
   tempered evidence is admissible (t less log(200d/n) where rows are few). Where instruments are
   weak x − E[x | z] is nearly x, and the controlled loss does not object.
 """
@@ -46,8 +46,9 @@ from .bend import Bend
 
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
-BEND = 1.0  # units of log evidence against a plane
-DIGITS = 3.0  # of a p-value that is beyond doubt; as many t count for one
+BEND = 0.25  # units of log evidence against a plane
+DIGITS = 2.5  # of a p-value that is beyond doubt
+WORTH = 3.0  # t of a difference between controlled losses that counts for one of them
 LARGE = 1 / 3  # mean of a difference between controlled losses over its deviation: no mere pull
 BEHIND = 3.0  # units of log evidence
 NEAR = 1.5  # t of a difference between controlled losses
@@ -145,7 +146,7 @@ class Judged:
         if above[self.fair].max() > needed and (bend.evidence > BEND or digits > DIGITS):
             prefer = ~self.searched & (clean <= clean[plain])
             left = left[(above[left] > 0) | prefer[left]]
-            no_worse = [weak or paired_t(self.controlled[k], errors) <= NEAR for k in left]
+            no_worse = [weak or paired_t(self.controlled[k], errors) <= CLEAR for k in left]
             return left[no_worse] if any(no_worse) else line
         far = BEHIND * TEMPER
         others = np.setdiff1d(self.admissible(far), [plain])
@@ -154,7 +155,7 @@ class Judged:
             return line
         t = paired_t(errors, self.controlled[others[clean[others].argmin()]])
         t -= np.log(max(needed, 1.0))
-        seen = t > LARGE * len(errors) ** 0.5 or (t > 0 and t / DIGITS + digits > DIGITS)
+        seen = t > LARGE * len(errors) ** 0.5 or (t > 0 and t / WORTH + digits > DIGITS)
         return others if seen else line
 
 
