@@ -260,3 +260,13 @@ def test_a_dozen_rows_are_too_few_to_say_where_laws_lie():
         assert model.location_ is None
         with pytest.warns(km.NumericalWarning, match="outside the training data"):
             assert abs(model.predict(new)).max() < 2 * abs(y).max()
+
+
+@pytest.mark.parametrize("seed", [3, 7, 10, 29])
+def test_few_rows_have_noise(seed):
+    """Small λ all leave as much in rows left out; under them m knew its values at the rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (24, 2))
+    Y = np.sin(X[:, :1]) + 0.5 * rng.standard_normal((24, 1))
+    m = Location.of(X, Y, km.Gaussian(0.5), km.Exact(), 0.05)
+    assert np.exp(-2 * m.doubt).mean() > 0.1  # 1 − h; it was 1e-7

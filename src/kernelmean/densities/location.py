@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from ..core import arrays
 from ..core.checks import Array, hushed
-from ..core.minimise import descend, mean_and_error, minimise_log10
+from ..core.minimise import SLACK, descend, heaviest_within, mean_and_error, minimise_log10
 from ..core.moments import Moments
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -34,6 +34,7 @@ STEPS, TOL = 30, 1e-8  # of L-BFGS in a round; the evidence is flat
 RANK = 100  # landmarks of the search
 TUNED_RANK = 500  # the same afterwards
 START = -3.0  # log10 of λ
+CROWDED = 0.5  # mean leverage, from which on a larger one is preferred
 REGS = (-7.0, 1.0)  # of the same in the search: below, rounding errors decide where it goes
 DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
 HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
@@ -202,9 +203,12 @@ class Location(Saveable):
         rows: Rows | None = None,
         weights: Weights | None = None,
     ) -> Location:
-        """In given coordinates, λ by leave-one-out if it is not given.
+        """In given coordinates.
 
-        Those of X, and Y, may be some of `rows`; Y is on the bent scale, `rows` are as they came.
+        λ, if it is not given, leaves the least squares in rows left out. Where m would be as good
+        as free at half of the rows, and know its values there without noise, these hardly depend on
+        it: it is the largest that leaves no more than half a standard error above the least. X and
+        Y may be some of `rows`; Y is on the bent scale, `rows` are as they came.
         """
         X, Phi, line, features = design.X, design.Phi, design.line, design.features
         w = None if weights is None else weights(X)
@@ -215,19 +219,26 @@ class Location(Saveable):
             every = rows.in_slices(_moments, Phi.shape[1], line, features, bend, weights)
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
-        xp, n, squares = arrays.namespace(Y), Y.shape[0], weighed(smoother.P**2, w)
+        xp, n, own = arrays.namespace(Y), Y.shape[0], weighed(smoother.P**2, w)
         scale = xp.std(Y, axis=0)
 
         def left_out(reg: float) -> tuple[Array, Array, Array]:
             """m at the rows, what it leaves of each without its own, and the leverages."""
             shrink = smoother.shrink(reg)
-            fitted, h = smoother.P @ (shrink[:, None] * means), squares @ shrink / smoother.n
+            fitted, h = smoother.P @ (shrink[:, None] * means), own @ shrink / smoother.n
             return fitted, (Y - fitted) / arrays.at_least(1.0 - h, 1e-10)[:, None], h
 
-        def loss(reg: float) -> float:
-            return float(xp.mean(weighed((left_out(reg)[1] / scale) ** 2, w)))
+        def squares(reg: float) -> Array:
+            return weighed((left_out(reg)[1] / scale) ** 2, w)
 
-        reg = minimise_log10(loss, *REG_DECADES)[0] if reg is None else reg
+        def loss(reg: float) -> float:
+            return float(xp.mean(squares(reg)))
+
+        if reg is None:
+            reg, _ = minimise_log10(loss, *REG_DECADES)
+            if float(xp.mean(left_out(reg)[2])) > CROWDED:
+                least, error = mean_and_error(arrays.to_numpy(xp.mean(squares(reg), axis=1)))
+                reg = heaviest_within(loss, reg, least + SLACK * error, REG_DECADES[1])
         solved = smoother.shrink(reg)[:, None] * means
         coef = smoother.grid.vectors @ solved[1:, :]
         intercept = solved[0, :] - smoother.centre @ coef
