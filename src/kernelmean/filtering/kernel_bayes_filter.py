@@ -85,7 +85,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         learn; they choose everything themselves (`rule` and the regularisers are not used), need
         NumPy arrays, and cannot be supervised. "auto" takes densities unless the rule tracks
         training rows held out with clearly less error. None is "auto" with half of the nodes,
-        where that takes no longer than about a second for each thousand rows: up to 5,000 rows
+        where that takes seconds (of two states, up to two for 500 rows): up to 5,000 rows
         of ten columns in all; beyond, and where kernels, features, regularisers or `rule` are
         given, or states repeat, it is "kbr". Supervised, it is the rule.
 

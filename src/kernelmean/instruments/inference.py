@@ -16,6 +16,7 @@ from ..core.labels import Labels
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
+from ..core.threads import doors
 from .basis import Basis
 from .first_stage import jackknife_stage
 from .fit import StructuralFit
@@ -146,6 +147,7 @@ class Endogeneity(Saveable):
         return f"{distance}, p = {self.p_value:.3g}"
 
 
+@doors()
 class StructuralInference:
     """Confidence, slopes and tests of a fitted `KernelIV`.
 
