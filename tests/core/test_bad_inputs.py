@@ -491,7 +491,7 @@ DOORS |= {
     "ConditionalDensity.cdf Y": ("Y", lambda b: fitted_density().cdf(b, good())),
     "ConditionalDensity.cdf X": ("X", lambda b: fitted_density().cdf(good()[:3], b, paired=False)),
     "ConditionalDensity.score X": ("X", lambda b: fitted_density().score(b, good())),
-    "ConditionalDensity.score y": ("Y", lambda b: fitted_density().score(good(), b)),
+    "ConditionalDensity.score y": ("y", lambda b: fitted_density().score(good(), b)),
     "ConditionalDensity.at": ("X", lambda b: fitted_density().at(b).weights),
     "ConditionalDensity.weights": ("X", lambda b: fitted_density().weights(b)),
     "ConditionalDensity.predict": ("X", lambda b: fitted_density(True).predict(b)),

@@ -221,6 +221,7 @@ class Location(Saveable):
             means = smoother.projected(every.mean("xy"), every.mean("y"))
         xp, n, own = arrays.namespace(Y), Y.shape[0], weighed(smoother.P**2, w)
         scale = xp.std(Y, axis=0)
+        scale = xp.where(scale > 0, scale, 1.0)
 
         def left_out(reg: float) -> tuple[Array, Array, Array]:
             """m at the rows, what it leaves of each without its own, and the leverages."""

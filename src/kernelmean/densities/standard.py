@@ -63,8 +63,9 @@ def regressed(forms: Forms, Y: np.ndarray) -> Location:
     """
     line = Location.on(forms.line, Y)
     curve = Location.on(forms.curve, Y, forms.reg)
-    gain = ((line.residuals**2 - curve.residuals**2) / Y.var(axis=0)).sum(axis=1)
-    found = curve if clearly(gain) else line
+    variance = Y.var(axis=0)
+    gain = (line.residuals**2 - curve.residuals**2) / np.where(variance > 0, variance, 1.0)
+    found = curve if clearly(gain.sum(axis=1)) else line
     if found.explains:
         return found
     mean, n = Y.mean(axis=0), len(Y)
