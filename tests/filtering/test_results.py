@@ -11,6 +11,7 @@ import pytest
 from filter_cases import RULES, TEST, TRAIN, check_sound, quietly, tracker
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.transform import Rotation as Turn
+from sklearn.base import clone
 
 import kernelmean as km
 from kernelmean.datasets import make_hidden_angle
@@ -204,7 +205,8 @@ class TestTables:
     def test_one_state(self):
         """(n,) comes back as (n,), a column as a column; inside there are two axes always."""
         z = TRAIN.Z[:, 0]
-        flat, column = (km.KernelBayesFilter().fit(TRAIN.X, a) for a in (z, z[:, None]))
+        rule = km.KernelBayesFilter(inference="kbr")
+        flat, column = (clone(rule).fit(TRAIN.X, a) for a in (z, z[:, None]))
         assert flat.predict(TEST.X).shape == (40,)
         assert flat.predict(TEST.X, point="mode").shape == (40,)
         assert column.predict(TEST.X).shape == (40, 1)
@@ -213,7 +215,7 @@ class TestTables:
         assert flat.score(TEST.X, TEST.Z[:, 0]) == column.score(TEST.X, TEST.Z[:, :1])
         assert flat.forecast(TEST.X, 3).mean().shape == (3, 1)
         assert flat.start().mean().shape == (1,)
-        series = km.KernelBayesFilter().fit(TRAIN.X, pd.Series(z, name="u"))
+        series = rule.fit(TRAIN.X, pd.Series(z, name="u"))
         assert_array_equal(series.predict(TEST.X), flat.predict(TEST.X))
         assert flat.filter(TEST.X, prior=[0.1, 0.2]).mean().shape == (40, 1)
         guided = flat.filter(TEST.X, supervision=(TEST.X, TEST.Z[:, 0], 0.1))
