@@ -255,13 +255,13 @@ def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generat
 
 
 def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -> pd.DataFrame:
-    hint = _other_sep(path, sep)
-    if hint and len(header) == 1:
+    if len(header) == 1 and (hint := _other_sep(path, sep)):
         raise UserError(f"{path} has a single column{hint}")
     if not isinstance(frame.index, pd.RangeIndex):  # pandas makes surplus fields an index
+        hint = _other_sep(path, sep) or "; names of columns are needed there, one for each field"
         raise UserError(
             f"{path} has rows with more fields than the {len(header)} of its header, which begins "
-            f"{header[0]!r}{hint or '; names of columns are needed there, one for each field'}"
+            f"{header[0]!r}{hint}"
         )
     return frame.set_axis(header, axis=1)
 
