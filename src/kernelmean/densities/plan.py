@@ -156,7 +156,7 @@ class Plan:
         those = arrays.take(Y, some, axis=0)
 
         def learn(weights: Weights | None) -> Location:
-            return Location.on(design, those, None, self.bend, None, weights)
+            return Location.on(design, those, bend=self.bend, weights=weights)
 
         forms = Forms.of(whole[some], sizes)
         found = Standard.weighed(learn, whole[some], outcomes[some], forms)

@@ -488,10 +488,11 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         checks.check_count(n, "n")
         rng, (m, width) = checks.generator(random_state), self._smoothed(bandwidth)
-        every, height = m.members(), np.zeros(1 if m.batch is None else m.batch)
-        if positive_part.has_line(every) and every.is_signed():
+        every = m.members()
+        height, signed = np.zeros(len(every)), every.is_signed()
+        if signed and positive_part.has_line(every):
             return self._like(Line(every, width, nearest=m._steps).sample(n, rng)[:, :, None])
-        if m._steps:
+        if signed and m._steps:
             rough = ROUGHEST / n**0.5  # shares among n draws are not known any better
             height = positive_part.level(every, width, True, rough).height
         return self._like(positive_part.rejection(every, m.kernel.smoothing(width), height, n, rng))

@@ -61,13 +61,10 @@ def negative_mass(
 
 def level(m: WeightedPoints, bandwidth, nearest: bool, aim: float = MASS_ERROR) -> Level:
     """For each member of a batch of sum one; c = 0, unless the nearest densities are wanted."""
-    total = arrays.to_numpy(m.total())
-    if not m.is_signed():
-        return Level(np.zeros(len(m)), total)
     if has_line(m):
         return Line(m, bandwidth, nearest=nearest).level
     height, below, _ = _integrated(m, bandwidth, aim, nearest)
-    return Level(height, total - below)
+    return Level(height, arrays.to_numpy(m.total()) - below)
 
 
 # ---------------------------------------------------------------- integrals of min(q, c)

@@ -218,11 +218,11 @@ class Plan:
             keep = less.bases[0].trends
             own = equations.less(keep, draft.bases[0].trends)
             stage, loss = own.solved(keep)
-            regs = candidates(stage) if given is None else np.array([given])
+            every, bend = candidates(stage), Bend()
+            regs = every if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
-            plane, bend = (own.Phi[:, :keep], own.M[:, :keep]), Bend()
             if trend and not draft.bare:  # whatever ξ is given
-                bend = Bend.of(plane, loss.MR, own.y, candidates(stage))
+                bend = Bend.of((own.Phi[:, :keep], own.M[:, :keep]), loss.MR, own.y, every)
             found.append(Tried(less, moved, stage, regs, judged, bend))
         return found
 
