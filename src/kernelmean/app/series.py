@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -26,8 +27,6 @@ BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
 ENDS = ("mean", "lower", "upper")
 
 SAY = words.Texts("series")
-Apart = Annotated[str | None, option(SAY, "--sequence")]
-Steps = Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)]
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,11 @@ class Rows:
         return self.frame.notna().all(axis=1).to_numpy()
 
     @property
+    def title(self) -> str:
+        """What the horizontal axis is called."""
+        return self.labels[1] or "row"
+
+    @property
     def axis(self) -> np.ndarray:
         """What is on the horizontal axis: times, or numbers of rows."""
         return self.frame.index.to_numpy() if self.times is None else self.times
@@ -142,34 +146,29 @@ class Rows:
         ]
 
 
-def last(rows: slice, longest: int) -> slice:
-    """The last rows of a sequence."""
-    return slice(max(rows.start, rows.stop - longest), rows.stop)
-
-
-CUT: tuple[str, ...] = ("times", "probabilities", "series", "mean", "lower", "upper", "width")
-CUT += ("missing", "collapsed", "truth")
-
-
-def part(shown: Any, rows: slice, longest: int) -> Any:
-    """A display of some rows, the last `longest` at most."""
-    rows = last(rows, longest)
-    has = [name for name in CUT if getattr(shown, name, None) is not None]
-    cut = {name: getattr(shown, name)[rows] for name in has}
-    return replace(shown, **cut, sequences=[slice(0, rows.stop - rows.start)])
-
-
 # ---------------------------------------------------------------- the file
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ordered(Shared):
+    """The options of commands on rows in the order of time."""
+
+    sequence: Annotated[str | None, option(SAY, "--sequence")] = None
+    time: Annotated[str | None, option(SAY, "--time")] = None
+    forecast: Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)] = 0
+
+    @property
+    def apart(self) -> dict[str, list[str]]:
+        """The columns that tell sequences apart, and that name the rows."""
+        given = {"--sequence": self.sequence, "--time": self.time}
+        return {name: [column] for name, column in given.items() if column is not None}
+
+
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(Ordered):
     """The options of commands that learn from a series alone."""
 
     columns: Annotated[Names, columns("--columns", "Column(s) observed")]
-    sequence: Apart = None
-    time: Annotated[str | None, option(SAY, "--time")] = None
-    forecast: Steps = 0
     refine: Annotated[bool, option(SAY, "--refine/--no-refine")] = True
 
     def changed(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -178,9 +177,7 @@ class Settings(Shared):
 
     def read(self, table: Table) -> Rows:
         """The rows of a file; an empty field is a missing value."""
-        apart = {"--sequence": self.sequence, "--time": self.time}
-        roles = {name: [column] for name, column in apart.items() if column is not None}
-        table.asked_for({"--columns": self.columns, **roles})
+        table.asked_for({"--columns": self.columns, **self.apart})
         frame = table.numbers_with_gaps({"--columns": self.columns})
         tables.refuse_empty(frame)
         frame = self.changed(frame)
@@ -308,9 +305,7 @@ def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 def average(values: np.ndarray) -> np.ndarray:
     """Mean of each column over what is known; NaN where nothing is."""
-    known = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0)
+    return pd.DataFrame(values).mean().to_numpy()
 
 
 def with_intervals(
@@ -374,27 +369,36 @@ def forecast_figures(
     steps = min(s.forecast, AFTER)
     more = f" The first {AFTER} rows of {s.forecast:,}." if s.forecast > AFTER else ""
     unknown = np.full((len(rows.frame), k), np.nan)
-    past = [known.get(part, unknown)[:, :k] for part in ("series", *ENDS)]
+    past = [known.get(name, unknown)[:, :k] for name in ("series", *ENDS)]
     ends = np.empty((5, 0, k)) if a.ahead is None else fan(a.ahead, s.level)[..., :k]
 
-    def figure(i: int, before: slice) -> Figure:
+    def plot(panels: Any, i: int, part: slice) -> None:
         after = slice(i * s.forecast, i * s.forecast + steps)
-        times = rows.axis[before]
+        times = rows.axis[part]
         later = times_ahead(times, steps)
-        seen, one = [part[before] for part in past], [slice(0, len(times))]
+        seen, one = [values[part] for values in past], [slice(0, len(times))]
         shown = display.ForecastDisplay(times, *seen, later, ends[:, after], [*names], s.level, one)
+        shown.plot(panels[:k], label=label)
+        if below is not None:
+            below(panels[k], np.r_[times, later], part, after)
+        panels[k - 1].set_xlabel("")
+        panels[-1].set_xlabel(rows.title)
 
-        def plot(panels) -> None:
-            shown.plot(panels[:k], label=label)
-            if below is not None:
-                below(panels[k], np.r_[times, later], before, after)
-            panels[k - 1].set_xlabel("")
-            panels[-1].set_xlabel(rows.labels[1] or "row")
+    count = k + (below is not None)
+    return for_each(rows, file, f"{caption}{more}", plot, count, longest, each=2.1)
 
-        text = f"{rows.which(i, longest)}{caption}{more}"
-        return Figure.stacked(f"{file}-{i}", text, plot, k + (below is not None), each=2.1)
 
-    return [figure(i, last(part, longest)) for i, part in enumerate(rows.slices[:DRAWN])]
+def for_each(
+    rows: Rows, file: str, caption: str, plot: Callable, count: int, longest: int, each=1.9
+) -> list[Figure]:
+    """A figure of each of the first sequences, of its last rows: `plot(panels, i=…, part=…)`."""
+
+    def figure(i: int, rest: slice) -> Figure:
+        part = slice(max(rest.start, rest.stop - longest), rest.stop)
+        text = f"{rows.which(i, longest)}{caption}"
+        return Figure.stacked(f"{file}-{i}", text, partial(plot, i=i, part=part), count, each)
+
+    return [figure(i, rest) for i, rest in enumerate(rows.slices[:DRAWN])]
 
 
 def files(name: str, a: Any) -> dict[str, Any]:

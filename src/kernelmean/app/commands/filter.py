@@ -1,6 +1,6 @@
 """`kernelmean filter`: hidden states followed through a file of observations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,10 @@ from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from .. import series, words
-from ..command import Command, Names, Shared, columns, option
+from ..command import Command, Names, columns, option
 from ..errors import UserError, noted
 from ..report import Fact, Figure, Grid, Prose, Report, account, analysis
-from ..series import DRAWN, Apart, Rows, Steps, by_column, covered, rmse, straight, with_ends
+from ..series import Ordered, Rows, by_column, covered, rmse, straight, with_ends
 from ..tables import Table, check_enough, check_varying
 from ..words import level_words, names, number, percent
 
@@ -31,14 +31,12 @@ RuleName = StrEnum("RuleName", ["importance", "squared"])
 
 
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(Ordered):
     """What to do."""
 
     state: Annotated[Names, columns("--state", "Column(s) to follow")]
     observe: Annotated[Names, columns("--observe", "Column(s) observed")]
-    sequence: Apart = None
     smooth: Annotated[bool, option(SAY, "--smooth")] = False
-    forecast: Steps = 0
     rule: Annotated[RuleName, option(SAY, "--rule")] = RuleName.importance
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     densities: Annotated[bool, option(SAY, "--densities")] = False
@@ -46,17 +44,20 @@ class Settings(Shared):
     say = SAY
 
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
-        """The rows of both files; in `test` values may be missing, and the states too."""
-        apart = {} if self.sequence is None else {"--sequence": [self.sequence]}
-        seen = {"--observe": self.observe}
-        wanted = {"--state": self.state, **seen}
-        train.asked_for({**wanted, **apart})
-        test.asked_for({**seen, **apart})
+        """The rows of both files; in `test` values may be missing, and the states too.
+
+        Where `train` has no times its rows are taken in their order.
+        """
+        wanted = {"--state": self.state, "--observe": self.observe}
         known = [name for name in self.state if name in test.frame.columns]
-        past = train.numbers(wanted, self.drop_missing)
+        seen = {**wanted, "--state": known}
+        time = self.time if self.time in train.frame else None
+        train.asked_for({**wanted, **replace(self, time=time).apart})
+        test.asked_for({**seen, **self.apart})
+        past, now = train.numbers(wanted, self.drop_missing), test.numbers_with_gaps(seen)
         check_varying(past)
-        now = test.numbers_with_gaps({**seen, "--state": known})
-        return Rows.of(past, train, self.sequence), Rows.of(now, test, self.sequence)
+        of_train = Rows.of(past, train, self.sequence, time)
+        return of_train, Rows.of(now, test, self.sequence, self.time)
 
 
 @dataclass(frozen=True)
@@ -257,8 +258,7 @@ def answers(a: Tracks) -> Grid:
         ends = [s.stop - 1 for s in a.test.slices[: words.SHOWN]]
         part, where = a.table.iloc[ends], "the last row of each trajectory"
     columns: list = [("row", [str(i) for i in part.index])]
-    if a.settings.sequence is not None:
-        columns += [(a.settings.sequence, list(part.iloc[:, 0]))]
+    columns += [(c, list(part[c].astype(str))) for c in a.test.labels if c is not None]
     for name in a.settings.state:
         columns += series.with_intervals(part, [name], a.settings.level)
         if a.smoothed:
@@ -282,26 +282,29 @@ def forecast(a: Tracks) -> Grid:
 def figures(a: Tracks) -> list[Figure]:
     """The track and its spread, for the first trajectories."""
     level, rows, name = a.settings.level, a.test, "smoothed" if a.smoothed else "filtered"
-    shared: dict[str, Any] = {"level": level, "times": rows.axis, "lengths": rows.lengths}
-    track = TrackDisplay.from_result(a.results[name], a.truth, **shared)
-    spreads = {n: SpreadDisplay.from_result(r, **shared) for n, r in a.results.items()}
     known = "" if a.truth is None else ", and the state itself where it is known"
     caption = SAY("track", what=name, level=level_words(level), known=known)
 
-    def figure(i: int, part: slice) -> Figure:
-        def plot(panels) -> None:
-            series.part(track, part, LONGEST).plot(panels[:-1], label=f"{name} mean")
-            for line, (which, spread) in zip(("-", "--"), spreads.items(), strict=False):
-                shown = series.part(spread, part, LONGEST)
-                shown.plot(panels[-1], label=which if len(spreads) > 1 else None, ls=line)
-            panels[-2].set_xlabel("")
-            panels[-1].set(xlabel="row", ylabel="relative width")
+    def plot(panels: Any, i: int, part: slice) -> None:
+        shared: dict[str, Any] = {"level": level, "times": rows.axis[part]}
+        drawn = {
+            which: replace(result, steps=result.steps[part], missing=result.missing[part])
+            for which, result in a.results.items()
+        }
+        truth = None if a.truth is None else a.truth[part]
+        TrackDisplay.from_result(drawn[name], truth, **shared).plot(
+            panels[:-1], label=f"{name} mean"
+        )
+        for line, (which, result) in zip(("-", "--"), drawn.items(), strict=False):
+            label = which if len(drawn) > 1 else None
+            SpreadDisplay.from_result(result, **shared).plot(panels[-1], label=label, ls=line)
+        panels[-2].set_xlabel("")
+        panels[-1].set(xlabel=rows.title, ylabel="relative width")
+        if rows.times is None:
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
-        text = f"{rows.which(i, LONGEST)}{caption}"
-        return Figure.stacked(f"track-{i}", text, plot, len(a.settings.state) + 1)
-
-    return [figure(i, part) for i, part in enumerate(rows.slices[:DRAWN])]
+    count = len(a.settings.state) + 1
+    return series.for_each(rows, "track", caption, plot, count, LONGEST)
 
 
 def forecast_figures(a: Tracks) -> list[Figure]:
