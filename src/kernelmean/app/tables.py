@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -227,11 +227,17 @@ def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.Dat
         yield from (batch.to_pandas(ignore_metadata=True) for batch in batches)  # the index too
 
 
-@contextmanager
-def _as_csv(path: Path, sep: str) -> Generator[None]:
-    """What pandas finds wrong, in one line."""
+def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generator[pd.DataFrame]:
+    """As pandas reads them; what it finds wrong is said in one line."""
+    if len(sep) != 1:
+        raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
+    # the header is read as a row of its own: pandas would rename a repeated name in silence
+    read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
     try:
-        yield
+        header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
+        with read(decimal=decimal, low_memory=False, iterator=True, chunksize=size) as frames:
+            for frame in frames:
+                yield _with_header(frame, header, path, sep)
     except pd.errors.ParserError as err:
         reason = str(err).strip().rpartition("error: ")[2]
         hint = _other_sep(path, sep)
@@ -240,18 +246,6 @@ def _as_csv(path: Path, sep: str) -> Generator[None]:
         raise UserError(f"{path} is not text; save it as CSV (UTF-8) or Parquet") from err
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as err:
         raise UserError(f"{path} cannot be read as CSV: {err}") from err
-
-
-def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generator[pd.DataFrame]:
-    if len(sep) != 1:
-        raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
-    with _as_csv(path, sep):
-        # the header is read as a row of its own: pandas would rename a repeated name in silence
-        read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
-        header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
-        with read(decimal=decimal, low_memory=False, iterator=True, chunksize=size) as frames:
-            for frame in frames:
-                yield _with_header(frame, header, path, sep)
 
 
 def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -> pd.DataFrame:

@@ -32,7 +32,7 @@ class Settings(Writing):
 
 def jobs() -> list[Job]:
     """In the order of the page."""
-    return [Job.of(name) for name in JOBS]
+    return [Job(name) for name in JOBS]
 
 
 def run(settings: Settings) -> Report:

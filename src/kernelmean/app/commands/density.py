@@ -16,7 +16,7 @@ from ...display.base import medians
 from ...regression.bandwidth import silverman
 from .. import words
 from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
-from ..errors import UserError, noted
+from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import by_column
 from ..tables import answered, check_enough, check_varying, split_names
@@ -52,6 +52,7 @@ class Settings(Shared):
     kernel: Annotated[KernelName, option(SAY, "--kernel")] = GAUSSIAN
     bandwidth: Annotated[Any, typed(SAY, "--bandwidth", read_bandwidth)] = None
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
+    say = SAY
 
     def model(self) -> ConditionalDensity:
         """The estimator, not fitted."""
@@ -139,7 +140,8 @@ class Densities:
     ) -> Self:
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
         every = data if every is None else every
-        check_rows(data, settings)
+        check_enough(len(data), SMALLEST)
+        check_varying(data)
         x = settings.x
         with noted() as said:
             model = settings.model().fit(every[x], target(every, settings.y))
@@ -252,18 +254,6 @@ class Densities:
 def target(data: Any, y: list[str]) -> Any:
     """One column, or several."""
     return data[y[0]] if len(y) == 1 else data[y]
-
-
-def check_rows(data: pd.DataFrame, settings: Settings) -> None:
-    """Enough rows, columns that vary, and as many bandwidths as columns."""
-    check_enough(len(data), SMALLEST)
-    check_varying(data)
-    count, columns = len(settings.bandwidth or ()), len(settings.y)
-    if count not in (0, 1, columns):
-        raise UserError(
-            f"--bandwidth has {count} numbers for {columns} column(s) of --y; one is needed, or "
-            "one for each"
-        )
 
 
 # ---------------------------------------------------------------- words

@@ -1,10 +1,7 @@
 """A job of the demo: a question, tables, and the command that answers it."""
 
-from __future__ import annotations
-
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -16,36 +13,20 @@ from ..words import Texts
 Tables = Mapping[str, pd.DataFrame]
 
 
-@dataclass(frozen=True)
 class Job:
-    """A question about real data.
+    """A question about real data, by the name of its texts and of its module.
 
     Its title, its line (what is typed after `kernelmean`, in the folder of the tables) and what is
     shown (names of figures, and titles of sections for their tables) are in its texts, beside
-    `question`, `source` and, where there is one, `note`.
-
-    Parameters
-    ----------
-    title, line : str
-    say : Texts
-    tables : callable
-        Makes the tables, by the name of their file.
-    beside : callable, optional
-        Of the tables: blocks on how others do.
+    `question`, `source` and, where there is one, `note`. The module has `tables`, by the name of
+    their file, and where others do the same a function `beside` of these: blocks on how they do.
     """
 
-    title: str
-    line: str
-    say: Texts
-    tables: Callable[[], Tables]
-    beside: Callable[[Tables], list[Block]] | None
-
-    @classmethod
-    def of(cls, name: str) -> Job:
-        """By the name of its texts, and of the module that makes its tables."""
-        say, module = Texts(name), import_module(f".{name}", __package__)
-        beside = getattr(module, "beside", None)
-        return cls(say("title"), say("line"), say, module.tables, beside)
+    def __init__(self, name: str):
+        module = import_module(f".{name}", __package__)
+        self.say = Texts(name)
+        self.title, self.line = self.say("title"), self.say("line")
+        self.tables, self.beside = module.tables, getattr(module, "beside", None)
 
     def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
         """Write the tables, do what the line says, and show the answer."""

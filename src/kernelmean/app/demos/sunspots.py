@@ -29,6 +29,6 @@ def beside(made: Tables) -> list[Block]:
     lags = ar_select_order(y[:n], LAGS, ic="aic").ar_lags
     params = AutoReg(y[:n], lags).fit().params
     past = np.column_stack([np.ones(len(y) - n), *(y[n - k : len(y) - k] for k in lags)])
-    error = rmse(past @ params, y[n:])
+    (error,) = rmse(past @ params, y[n:])
     name = "Autoregression, order by AIC"
     return [Numbers(SAY.facts({name: f"{error:.1f}"}, lags=len(lags), n=len(y) - n))]
