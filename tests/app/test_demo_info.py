@@ -66,7 +66,7 @@ def test_the_line_of_a_job_is_what_made_its_answer(name, demo_run, run, monkeypa
 @pytest.mark.parametrize("name", ["savings", "sunspots", "schooling"])
 def test_rivals_are_on_the_page_unless_it_has_to_be_quick(name):
     job = Job(name)
-    (block,) = job.beside(job.tables())
+    (block,) = job.beside(job.tables(), job.say)
     assert isinstance(block, Numbers)
     assert all(value for _, value, _ in block.rows)
 

@@ -18,7 +18,6 @@ from .errors import UserError
 from .report import Figure, Grid
 from .tables import Table
 
-SMALLEST = 20  # rows
 FEW = 50  # rows below which it is said that there are few
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
@@ -108,22 +107,22 @@ class Rows:
     def by_row(self, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
         """A table of answers about every row, with its time and the name of its sequence."""
         frame = pd.DataFrame(columns, index=self.frame.index)
-        if self.times is not None:
-            frame.insert(0, self.labels[1], self.times)
-        return self._named(frame, np.repeat(np.arange(len(self.lengths)), self.lengths))
+        return self._named(frame, self.times, self.lengths)
 
     def by_step(self, columns: Mapping[str, np.ndarray], steps: int) -> pd.DataFrame:
         """A table of answers about the rows after each sequence, with the times these will have."""
-        count = len(self.lengths)
+        count, times = len(self.lengths), self.times
         frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
-        if self.times is not None:
-            ahead = [times_ahead(self.times[s], steps) for s in self.slices]
-            frame.insert(0, tables.free_name(str(self.labels[1]), frame), np.concatenate(ahead))
-        return self._named(frame, np.repeat(np.arange(count), steps))
+        if times is not None:
+            times = np.concatenate([times_ahead(times[s], steps) for s in self.slices])
+        return self._named(frame, times, [steps] * count)
 
-    def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
-        if self.labels[0] is not None:
-            frame.insert(0, self.labels[0], [self.names[i] for i in sequence])
+    def _named(self, frame: pd.DataFrame, times: Any, lengths: list[int]) -> pd.DataFrame:
+        sequence, time = self.labels
+        if times is not None:
+            frame.insert(0, tables.free_name(str(time), frame), times)
+        if sequence is not None:
+            frame.insert(0, sequence, np.repeat(self.names, lengths))
         return frame
 
     @property
@@ -184,8 +183,7 @@ class Settings(Ordered):
         if self.drop_missing:
             frame = tables.complete(frame, table.path, drop_missing=True)
         rows = Rows.of(frame, table, self.sequence, self.time)
-        tables.check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
-        tables.check_varying(frame)
+        tables.check_sample(frame, "rows without gaps", rows.whole.sum())
         return rows
 
 
@@ -233,9 +231,8 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
 
     Of rows that are in another order no forecast means anything; the newest first are refused.
     """
-    whole = [slice(0, len(rows.frame))] if rows.names == [] else rows.slices
-    for name in table.frame.columns:
-        column = table.frame[name].loc[rows.frame.index]
+    whole = rows.slices if rows.names else [slice(0, len(rows.frame))]
+    for name, column in table.frame.loc[rows.frame.index].items():
         if pd.api.types.is_numeric_dtype(column):
             looks = str(name).lower() in ("time", "date", "year")
         else:

@@ -25,6 +25,7 @@ GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal 
 MARKED = r"\s*[-+]?[$€£¥]?\s*[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
 DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
 MARKS = 3  # different words for a missing value
+SMALLEST = 20  # rows to learn from
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
 
 
@@ -368,14 +369,15 @@ def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.Da
     return frame.dropna()
 
 
-def check_enough(count: int, least: int, what: str = "rows") -> None:
+def check_enough(count: int, what: str = "rows") -> None:
     """Refuse what no estimate can come of."""
-    if count < least:
-        raise UserError(f"{count} {what} are too few; at least {least} are needed")
+    if count < SMALLEST:
+        raise UserError(f"{count} {what} are too few; at least {SMALLEST} are needed")
 
 
-def check_varying(frame: pd.DataFrame) -> None:
-    """Refuse a column that is the same in every row."""
+def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = None) -> None:
+    """Refuse few rows, or so few that `count`, and a column that is the same in every row."""
+    check_enough(len(frame) if count is None else count, what)
     for name, column in frame.items():
         if column.nunique() == 1:
             raise UserError(

@@ -9,8 +9,7 @@ from shlex import quote
 from typing import Annotated
 
 from ..command import Command, Writing, option
-from ..demos import JOBS
-from ..demos.job import Job
+from ..demos.job import JOBS, Job
 from ..errors import UserError
 from ..files import write_all
 from ..page import html

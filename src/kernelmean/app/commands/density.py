@@ -19,7 +19,7 @@ from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, column
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import by_column
-from ..tables import answered, check_enough, check_varying, split_names
+from ..tables import answered, check_sample, split_names
 from ..words import names, number, percent
 
 DRAWN = 7  # rows in a picture
@@ -27,7 +27,6 @@ PANELS = 6  # of contours
 COLUMNS = 4  # of x in a table; more would not fit on a line
 MAPS = 6  # pictures along single columns
 SAY = words.Texts("density")
-SMALLEST = 20  # rows
 VARIED = 3  # columns of x that representative rows vary, at most
 FEW = 6  # different values of a column, up to which each is looked at
 SPIKES = 0.1  # of Silverman's bandwidth: below, a density is spikes
@@ -140,8 +139,7 @@ class Densities:
     ) -> Self:
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
         every = data if every is None else every
-        check_enough(len(data), SMALLEST)
-        check_varying(data)
+        check_sample(data)
         x = settings.x
         with noted() as said:
             model = settings.model().fit(every[x], target(every, settings.y))

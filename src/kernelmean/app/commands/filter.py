@@ -19,11 +19,10 @@ from ..command import Command, Names, columns, option
 from ..errors import UserError, noted
 from ..report import Fact, Figure, Grid, Prose, Report, account, analysis
 from ..series import Ordered, Rows, by_column, covered, rmse, straight, with_ends
-from ..tables import Table, check_enough, check_varying
+from ..tables import Table, check_sample
 from ..words import level_words, names, number, percent
 
 SAY = words.Texts("filter")
-SMALLEST = 20  # rows of training
 TUNED = 1000  # rows of training up to which settings are searched without being asked for
 SHORTEST = 10  # rows of a trajectory whose tail can be held out
 
@@ -55,7 +54,7 @@ class Settings(Ordered):
         train.asked_for({**wanted, **replace(self, time=time).apart})
         test.asked_for({**seen, **self.apart})
         past, now = train.numbers(wanted, self.drop_missing), test.numbers_with_gaps(seen)
-        check_varying(past)
+        check_sample(past, "rows to learn from")
         of_train = Rows.of(past, train, self.sequence, time)
         return of_train, Rows.of(now, test, self.sequence, self.time)
 
@@ -158,7 +157,6 @@ class Tracks:
 
 def learn(settings: Settings, train: Rows) -> KernelBayesFilter:
     """The filter, with its settings searched for where that is asked for or quick."""
-    check_enough(len(train.frame), SMALLEST, "rows to learn from")
     X, Z = train.frame[settings.observe], train.frame[settings.state]
     with hushed():  # what is wrong with the rows will be seen there
         if settings.densities:

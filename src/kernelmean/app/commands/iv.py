@@ -25,11 +25,10 @@ from .. import words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, account, analysis
-from ..tables import Table, answered, check_enough, check_varying, complete, free_name, split_names
+from ..tables import SMALLEST, Table, answered, check_sample, complete, free_name, split_names
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
-SMALLEST = 20  # rows
 LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
 DRAWN_ALONG = 4  # pictures of an effect
@@ -235,8 +234,7 @@ class Analysis:
     def of(cls, data: Used, settings: Settings) -> Analysis:
         """Fit both stages, and plain kernel ridge for comparison."""
         frame, columns = data.frame, data.columns
-        check_enough(len(frame), SMALLEST, "complete rows")
-        check_varying(frame)
+        check_sample(frame, "complete rows")
         y, X, Z, C = parts(data.all, columns)
         with noted() as said:
             model = settings.model().fit(X, y, Z, C)

@@ -1,32 +1,26 @@
 """A job of the demo: a question, tables, and the command that answers it."""
 
 import shlex
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-import pandas as pd
-
 from ..report import Block, Code, Grid, Note, Numbers, Prose, Report, Section
 from ..words import Texts
-
-Tables = Mapping[str, pd.DataFrame]
+from .tables import JOBS
 
 
 class Job:
-    """A question about real data, by the name of its texts and of its module.
+    """A question about real data, by the name of its texts and tables.
 
     Its title, its line (what is typed after `kernelmean`, in the folder of the tables) and what is
     shown (names of figures, and titles of sections for their tables) are in its texts, beside
-    `question`, `source` and, where there is one, `note`. The module has `tables`, by the name of
-    their file, and where others do the same a function `beside` of these: blocks on how they do.
+    `question`, `source` and, where there is one, `note`.
     """
 
     def __init__(self, name: str):
-        module = import_module(f".{name}", __package__)
         self.say = Texts(name)
         self.title, self.line = self.say("title"), self.say("line")
-        self.tables, self.beside = module.tables, getattr(module, "beside", None)
+        self.tables, self.beside = JOBS[name]
 
     def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
         """Write the tables, do what the line says, and show the answer."""
@@ -39,7 +33,7 @@ class Job:
         report = answer([*words, "--quiet"] if quiet else words)
         blocks = [Prose(say("question")), *report.lead, *self._chosen(report)]
         if self.beside is not None and not quick:
-            blocks += self.beside(tables)
+            blocks += self.beside(tables, say)
         if "note" in say.content:
             blocks.append(Note(say("note")))
         return Section(self.title, [*blocks, Code(f"kernelmean {self.line}"), Prose(say("source"))])
