@@ -298,7 +298,8 @@ def test_errors_beside_a_straight_line(tables):
     lower, upper = a.filtered.interval(0.95)
     inside = (lower[:, 0] <= test["u"]) & (test["u"] <= upper[:, 0])
     assert a.errors.loc["u", "filtered inside"] == pytest.approx(inside.mean())
-    assert len(errors(a).header) == len(errors(a).rows[0]) == 7
+    grid, _ = errors(a)
+    assert len(grid.header) == len(grid.rows[0]) == 7
 
 
 def test_notes_say_what_is_wrong(tables):

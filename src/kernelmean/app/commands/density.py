@@ -145,7 +145,7 @@ class Densities:
             model = settings.model().fit(every[x], target(every, settings.y))
             rows = Asked.representative(data[x]) if at is None else Asked(at[x])
             a = cls(data, settings, rows, model, said, every)
-            a.table, a.inside, a.narrowing  # noqa: B018  (computed once, here)
+            a.table, a.own  # noqa: B018  (computed once, here)
         return a
 
     @property
@@ -200,25 +200,17 @@ class Densities:
         return replace(self, rows=Asked(rows)).table
 
     @cached_property
-    def inside(self) -> np.ndarray:
-        """Share of the rows learned from in their interval, for each y."""
-        lower, upper = self._own
-        observed = self.data[self.y].to_numpy()
-        return ((lower <= observed) & (observed <= upper)).mean(axis=0)
+    def own(self) -> pd.DataFrame:
+        """Of the rows learned from: the share inside their interval, for each y, and its width.
 
-    @cached_property
-    def narrowing(self) -> np.ndarray:
-        """Median width of the intervals over that of all rows together, for each y."""
-        lower, upper = self._own
-        tails = [(1 - self.settings.level) / 2, (1 + self.settings.level) / 2]
-        low, high = np.quantile(self.data[self.y].to_numpy(), tails, axis=0)
-        return np.median(upper - lower, axis=0) / np.where(high > low, high - low, np.nan)
-
-    @cached_property
-    def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        ends = self.model.predict_interval(self.data[self.x], self.settings.level)
-        lower, upper = (np.reshape(end, (len(self.data), -1)) for end in ends)
-        return lower, upper
+        That is the median width, over that of all rows together.
+        """
+        y, level = self.data[self.y], self.settings.level
+        ends = self.model.predict_interval(self.data[self.x], level)
+        lower, upper = (np.reshape(end, y.shape) for end in ends)
+        low, high = y.quantile((1 - level) / 2), y.quantile((1 + level) / 2)
+        width = np.median(upper - lower, axis=0) / (high - low).where(high > low)
+        return pd.DataFrame({"inside": ((lower <= y) & (y <= upper)).mean(), "width": width})
 
     @cached_property
     def notes(self) -> list[str]:
@@ -259,7 +251,7 @@ def target(data: Any, y: list[str]) -> Any:
 
 def headline(a: Densities, name: str) -> str:
     """One sentence: where a column lies at the first row, and what knowing x has brought."""
-    row, share = a.table.iloc[a.rows.middle], a.narrowing[a.y.index(name)]
+    row, share = a.table.iloc[a.rows.middle], a.own.loc[name, "width"]
     ends = {"middle": "median", "low": "lower", "high": "upper"}
     texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
     told = ""
@@ -280,7 +272,7 @@ def _where(a: Densities) -> str:
 def intervals(a: Densities) -> list[Fact]:
     """How good the intervals are, and how much narrower than without x."""
     rows: list[Fact] = []
-    for name, inside, share in zip(a.y, a.inside, a.narrowing, strict=True):
+    for name, inside, share in a.own.itertuples():
         width = "unknown" if np.isnan(share) else percent(share)
         rows += [(f"Rows inside their {a.level} interval, {name}", percent(inside), SAY("inside"))]
         rows += [(f"Width of the intervals, {name}", width, SAY("width", name=name))]

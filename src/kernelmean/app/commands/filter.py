@@ -17,7 +17,7 @@ from ...filtering.results import FilterResult, Forecast
 from .. import series, words
 from ..command import Command, Names, columns, option
 from ..errors import UserError, noted
-from ..report import Fact, Figure, Grid, Prose, Report, account, analysis
+from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
 from ..series import Ordered, Rows, by_column, covered, rmse, straight, with_ends
 from ..tables import Table, check_sample
 from ..words import level_words, names, number, percent
@@ -231,21 +231,19 @@ def _errors_notes(a: Tracks) -> list[str]:
 # ---------------------------------------------------------------- tables
 
 
-def errors(a: Tracks) -> Grid:
+def errors(a: Tracks) -> list[Block]:
     """Errors of each state where the test file knows it, beside two rivals."""
-    table = a.errors
-    assert table is not None
-    rivals = {"line": "straight line", "mean": "average of training"}
+    table, level = a.errors, level_words(a.settings.level)
+    if table is None or a.truth is None:
+        return []
+    titles = {name: name for name in a.results}
+    titles |= {"line": "straight line", "mean": "average of training"}
     columns = [("RMSE of", list(table.index))]
-    columns += [
-        (title, [*map(number, table[name])])
-        for name, title in {**{name: name for name in a.results}, **rivals}.items()
-    ]
-    columns += [
-        (f"{name} in {level_words(a.settings.level)}", [*map(percent, table[f"{name} inside"])])
-        for name in a.results
-    ]
-    return Grid.of(columns, "Errors where the state is known")
+    columns += [(title, [*map(number, table[name])]) for name, title in titles.items()]
+    columns += [(f"{n} in {level}", [*map(percent, table[f"{n} inside"])]) for n in a.results]
+    known = int((~np.isnan(a.truth)).any(axis=1).sum())
+    grid = Grid.of(columns, "Errors where the state is known")
+    return [grid, Prose(SAY("errors", known=known, level=level))]
 
 
 def answers(a: Tracks) -> Grid:
@@ -336,19 +334,13 @@ def report(a: Tracks, source: str) -> Report:
         notes(a),
         {
             "The track": [*figures(a), answers(a)],
-            "How far from the truth": [] if a.errors is None else [errors(a), _explained(a)],
+            "How far from the truth": errors(a),
             "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
         },
         account(SAY, a.model, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
         series.files("track", a),
     )
-
-
-def _explained(a: Tracks) -> Prose:
-    assert a.truth is not None
-    known = int((~np.isnan(a.truth)).any(axis=1).sum())
-    return Prose(SAY("errors", known=known, level=level_words(a.settings.level)))
 
 
 Train = Annotated[Path, typer.Argument(help=SAY("options", "TRAIN"), show_default=False)]

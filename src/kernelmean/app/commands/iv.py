@@ -362,14 +362,6 @@ class Analysis:
         exogenous = np.empty((len(X), 0)) if C is None else C.to_numpy()
         return {x: FirstStage.of(X[x].to_numpy(), Z.to_numpy(), exogenous) for x in X}
 
-    @cached_property
-    def scores(self) -> tuple[float, float]:
-        """R² of the structural function and of plain kernel ridge, on the complete rows."""
-        known = self.frame.dropna()
-        y, fits = known[self.columns.y], self.predict(known)
-        errors = fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
-        return float(1 - errors[PREDICTION]), float(1 - errors[PLAIN])
-
 
 def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
     """y, X, Z, C (None where there are no exogenous columns)."""
@@ -458,9 +450,11 @@ def facts(a: Analysis) -> list[Fact]:
     """What the summary of the model leaves out."""
     if a.plain is None:
         return []
-    kinds = ("structural curve", "plain kernel ridge")
-    values = {f"R² of the {kinds[0]}": a.scores[0], f"R² of {kinds[1]}": a.scores[1]}
-    return SAY.facts({name: number(value) for name, value in values.items()})
+    known = a.frame.dropna()
+    y, fits = known[a.columns.y], a.predict(known)
+    r2 = 1 - fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
+    names = {"R² of the structural curve": PREDICTION, "R² of plain kernel ridge": PLAIN}
+    return SAY.facts({name: number(r2[column]) for name, column in names.items()})
 
 
 def strength(a: Analysis) -> list[Fact]:
