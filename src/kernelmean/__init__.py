@@ -98,9 +98,6 @@ SAVING = (  # modules by which every class that is saved is known, but for those
     *("hmm", "filtering", "statespace", "adapters.econml", "comparators"),
 )
 old_names.install()
-old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(
-    f"{__name__}.display"
-).StructuralCurveDisplay.from_estimator(*given, **options)
 
 
 def __getattr__(name: str) -> Any:
