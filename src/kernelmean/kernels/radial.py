@@ -1,7 +1,7 @@
 """Radial kernels, with the median heuristic and their density normalisers."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import imul
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
-from scipy.special import gammaln, kve, ndtr
+from scipy.special import gammaincc, gammaln, kve, ndtr
 
 from ..core import arrays
 from ..core.checks import Array, as_points, check_choice, check_positive
@@ -98,7 +98,7 @@ class _Radial(Kernel):
         K = self._slope(squares.pop(column if len(squares) > 1 else 0))
         for sq in squares.values():
             K *= self._profile(sq)
-        scale = np.broadcast_to(self._resolved("differentiate"), X.shape[1])[column]
+        scale = float(np.broadcast_to(self._resolved("differentiate"), X.shape[1])[column])
         return K * (Y[:, column][None, :] - X[:, column][:, None]) / scale**2
 
     def in_units(self, X) -> Array:
@@ -260,11 +260,9 @@ class _MaternFamily(_Radial):
         return power + float(gammaln(nu + 0.5 * d) - gammaln(nu))
 
     def _below(self, t) -> Array:
-        xp = arrays.namespace(t)
-        far = xp.abs(t) * math.sqrt(2 * self.nu)
-        # ∫_far^∞ u^ν K_ν(u) du over twice the same from zero
-        beyond = _closed(far, self.nu, _half_integer_tail, _mixture_tail)
-        return xp.where(t < 0, beyond, 1.0 - beyond)
+        beyond = _tail(np.abs(arrays.to_numpy(t)) * math.sqrt(2 * self.nu), self.nu)
+        beyond = arrays.like(beyond, t)
+        return arrays.namespace(t).where(t < 0, beyond, 1.0 - beyond)
 
     def self_convolved(self, d: int) -> Kernel:
         # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
@@ -344,15 +342,15 @@ class Matern(_MaternFamily, named=True, tuned=True):
 
 def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
-    return _closed(t, nu, _half_integer_coefficients, _bessel_matern)
+    if not _closed(nu):
+        return arrays.like(_bessel_matern(arrays.to_numpy(t), nu), t)
+    poly = reduce(lambda poly, c: poly * t + c, _half_integer_coefficients(int(nu)))
+    return arrays.exp_in_place(-t) * poly
 
 
-def _closed(t, nu: float, coefficients: Callable, otherwise: Callable) -> Array:
-    """exp(−t) times a polynomial at half-integer ν; elsewhere by a function of NumPy's arrays."""
-    order = nu - 0.5
-    if order == int(order) and order <= 20:
-        return _damped(t, coefficients(int(order)))
-    return arrays.like(otherwise(arrays.to_numpy(t), nu), t)
+def _closed(nu: float) -> bool:
+    """Whether it is exp(−t) times a polynomial, without large factorials: at half-integer ν."""
+    return nu % 1 == 0.5 and nu < 21
 
 
 def _half_integer_coefficients(p: int) -> list[float]:
@@ -361,42 +359,21 @@ def _half_integer_coefficients(p: int) -> list[float]:
     return [f(p) / total * f(p + i) / (f(i) * f(p - i)) * 2 ** (p - i) for i in range(p + 1)]
 
 
-def _damped(t, coefficients: Sequence[float]) -> Array:
-    """exp(−t) times a polynomial, highest power first, by Horner's rule."""
-    K = arrays.exp_in_place(-t)
-    if len(coefficients) == 1:
-        return K if coefficients[0] == 1.0 else K * coefficients[0]
-    poly = t * coefficients[0] + coefficients[1]
-    for c in coefficients[2:]:
-        poly = poly * t + c
-    K *= poly
-    return K
-
-
-def _half_integer_tail(p: int) -> list[float]:
-    # ∫_t^∞ u^j exp(−u) du = exp(−t) Σ_{i≤j} j!/i! t^i, the incomplete gamma function
-    rising = _half_integer_coefficients(p)[::-1]
-    whole = [c * math.factorial(j) for j, c in enumerate(rising)]
-    above = np.cumsum(whole[::-1])  # Σ_{j≥i} c_j j!, for i = p, ..., 0
-    powers = range(p, -1, -1)
-    return [
-        float(s / (2 * above[-1] * math.factorial(i))) for i, s in zip(powers, above, strict=True)
-    ]
-
-
-def _mixture_tail(t: np.ndarray, nu: float) -> np.ndarray:
-    """E Φ(−t/√(2V)), V ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones.
-
-    Summed over even steps of log V, which for such integrands is exact to rounding.
-    """
+def _tail(t: np.ndarray, nu: float) -> np.ndarray:
+    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero."""
+    if _closed(nu):  # the incomplete gamma function of every power
+        rising = enumerate(_half_integer_coefficients(int(nu))[::-1])
+        weights = [c * math.factorial(j) for j, c in rising]
+        parts = [w * gammaincc(j + 1, t) for j, w in enumerate(weights)]
+        return np.sum(parts, axis=0) / (2 * sum(weights))
+    # E Φ(−t/√(2V)), V ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones. Summed over
+    # even steps of log V, which for such integrands is exact to rounding
     shape = nu + 0.5
     steps, reach = min(0.12, 0.6 / math.sqrt(shape)), 9 / math.sqrt(shape)
     log_v = math.log(shape) + np.arange(-reach - 40 / shape, reach + 4, steps)
     weight = np.exp(shape * (log_v - math.log(shape) + 1) - np.exp(log_v))
-    total = np.zeros(t.shape)
-    for v, w in zip(np.exp(log_v), weight / weight.sum(), strict=True):
-        total += w * ndtr(-t / math.sqrt(2 * v))
-    return total
+    mixed = zip(np.exp(log_v), weight / weight.sum(), strict=True)
+    return sum(w * ndtr(-t / math.sqrt(2 * v)) for v, w in mixed)
 
 
 def _bessel_matern(t: np.ndarray, nu: float) -> np.ndarray:
