@@ -479,7 +479,7 @@ DOORS |= {
         "X",
         lambda b: fit_density(b, good(seed=1), kernel_x="delta", location=False),
     ),
-    "ConditionalDensity.fit y": ("y|bandwidth", lambda b: fit_density(good(), b)),
+    "ConditionalDensity.fit y": ("y|bandwidth", lambda b: fit_density(good(seed=1), b)),
     "ConditionalDensity.fit y, given": (
         "y|bandwidth",
         lambda b: fit_density(good(), b, reg=0.1, bandwidth=0.5),

@@ -52,6 +52,7 @@ def test_others_are_taken(index):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_every_estimator_of_series_refuses_them():
     y = np.sin(np.arange(60.0))
     ahead = pd.DataFrame({"y": y}, index=pd.date_range("2020-01-01", periods=60))

@@ -230,11 +230,11 @@ def _on_grid(m: WeightedPoints, columns: list[Kernel], cells: int, offset: float
     step = block_rows(len(x))
     for start in range(0, len(along), step):
         strip = slice(start, start + step)
-        K = columns[1].density(y, along[strip, None])
+        K = columns[1].density_of(y, along[strip, None])
         K[K < TINY] = 0.0
         for i, at in enumerate(across):
             near = slice(*np.searchsorted(x[:, 0], [at - far, at + far]))
-            q = (rows[near] * columns[0].density(x[near], np.array([[at]]))).T @ K[near]
+            q = (rows[near] * columns[0].density_of(x[near], np.array([[at]]))).T @ K[near]
             table[:, i, strip] = q if left is None else left @ q
     return table.reshape(len(m), -1), np.outer(height, width).ravel()
 
