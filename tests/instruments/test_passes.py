@@ -88,9 +88,15 @@ def test_sums_of_the_second_pass_by_a_loop(monkeypatch):
     assert_allclose(told.sums["r"], Theta.T @ (y - Phi @ coef), atol=1e-10)
 
 
+@pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("r", [6, 300])
-def test_triangles(r):
-    A = np.random.default_rng(1).normal(size=(r + 3, r))
+def test_products_of_triangles(lower, r):
+    rng = np.random.default_rng(1)
+    K, A = rng.normal(size=(30, r)), rng.normal(size=(r + 3, r))
     R = solves.triangle(A)
     assert_allclose(R.T @ R, A.T @ A, atol=1e-12 * r)
     assert not np.tril(R, -1).any()
+    T = R.T if lower else R
+    kept = K.copy()
+    assert_allclose(solves.times_transposed(K, T, lower), K @ T.T, atol=1e-12 * r)
+    assert (kept == K).all()

@@ -45,6 +45,11 @@ def take(A, rows, axis: int) -> Array:
     return namespace(A).take(A, numbers, axis=axis)
 
 
+def row_major(A) -> Array:
+    """The same with each row in one piece of memory: rows are picked quicker."""
+    return np.ascontiguousarray(A) if isinstance(A, np.ndarray) else A
+
+
 def weigh(weights, values) -> Array:
     """Σ_i w_i v_i over the last axis of `weights` and the first of `values`."""
     if values.ndim == 1 or weights.ndim == 1:

@@ -10,10 +10,13 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 from array_api_compat import is_numpy_namespace, is_torch_namespace
+from sklearn.utils import gen_batches
 
 from .arrays import EPS, namespace
-from .checks import Array, hushed, warn_numerical
+from .checks import Array, warn_numerical
 from .saving import Saveable
+
+STRIP = 128  # rows of a triangle that are multiplied at a time
 
 
 def solve_lower(L, B, transposed: bool = False) -> Array:
@@ -29,6 +32,22 @@ def solve_lower(L, B, transposed: bool = False) -> Array:
         solved = xp.linalg.solve_triangular(A, columns, upper=transposed)
         return solved if B.ndim == 2 else solved[:, 0]
     return xp.linalg.solve(A, B)
+
+
+def times_transposed(K, T, lower: bool = True) -> Array:
+    """K Tᵀ for triangular T; NumPy's arrays at little more than half the work of a product.
+
+    Large ones by strips of T: in SciPy's product other threads wait for the interpreter.
+    """
+    if not isinstance(K, np.ndarray) or not K.size:
+        return K @ T.T
+    if T.shape[0] <= STRIP:
+        return scipy.linalg.blas.dtrmm(1.0, T, K.T, lower=lower).T
+    product = np.empty((K.shape[0], T.shape[0]))
+    for strip in gen_batches(T.shape[0], STRIP):
+        filled = slice(strip.stop) if lower else slice(strip.start, None)
+        np.matmul(K[:, filled], T[strip, filled].T, out=product[:, strip])
+    return product
 
 
 def triangle(A) -> Array:
@@ -97,6 +116,17 @@ def ridge(second, reg: float) -> Ridge:
     return _pseudo_ridge(A)
 
 
+def solve_once(second, reg: float, b) -> Array:
+    """(second + reg·I)⁻¹b for one vector: `ridge(second, reg).solve(b)` in one LAPACK call."""
+    if isinstance(second, np.ndarray):
+        A = add_to_diagonal(second, reg)
+        largest = A.diagonal().max()
+        factor, x, failed = scipy.linalg.lapack.dposv(A.T, b, lower=1, overwrite_a=1)
+        if not failed and factor.diagonal().min() ** 2 > 10 * EPS * largest:
+            return x
+    return ridge(second, reg).solve(b)
+
+
 def _pseudo_ridge(A) -> Ridge:
     values, vectors = eigh(A)
     keep = int(namespace(A).sum(values > A.shape[0] * EPS * values[-1]))
@@ -152,8 +182,13 @@ class EigenGrid(Saveable):
 
 def small_inverse(second: np.ndarray, reg: float) -> np.ndarray:
     """(second + reg I)⁻¹ of a small matrix, for the many products an adjoint takes."""
-    with hushed():
-        return ridge(0.5 * (second + second.T), reg).solve(np.eye(len(second)))
+    A = add_to_diagonal(0.5 * (second + second.T), reg)
+    root, failed = scipy.linalg.lapack.dpotrf(A, lower=1)
+    if not failed:
+        lower = np.tril(scipy.linalg.lapack.dpotri(root, lower=1)[0])
+        return lower + np.tril(lower, -1).T
+    values, vectors = eigh(A)
+    return (vectors / np.maximum(values, 1e-14 * values[-1])) @ vectors.T
 
 
 def kept(leverage: np.ndarray) -> np.ndarray:

@@ -118,7 +118,7 @@ class Plan:
         """V, the shares, and the backward rule, over consecutive states."""
         kernel = state_kernel(self.kernel_z, points, names)
         features = as_target_map(self.features)
-        Q = features.fit_transform(points, kernel)
+        Q = arrays.row_major(features.fit_transform(points, kernel))
         earlier, later = consecutive(sequences)
         before, after = (arrays.take(Q, rows, axis=0) for rows in (earlier, later))
         given, prior = self.reg_transition, self.reg_prior
@@ -141,7 +141,7 @@ class Plan:
         """With the rule of the update, learned from observations and states."""
         kernel = observed_kernel(self.kernel_x, points_x, draft.points, names)
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
-        shares, read = draft.shares, draft.smoother.readout
+        Phi, shares, read = arrays.row_major(Phi), draft.shares, draft.smoother.readout
         if (reg := self.reg) is None:
             reg = choose_reg(Phi, shares.Q, shares, draft.typical, self.rule)
         rule: Importance | Squared

@@ -120,7 +120,7 @@ class Importance(Saveable):
 
     def _one(self, m, phi) -> tuple[Array, Array]:
         d, Phi, readout = active(self.kept(m), self.Phi, self.readout)
-        u = solves.ridge(weighted_second(Phi, d), self.reg).solve(phi)
+        u = solves.solve_once(weighted_second(Phi, d), self.reg, phi)
         return u, (d * (Phi @ u)) @ readout
 
     def weights(self, m, u) -> Array:
@@ -162,7 +162,7 @@ class Covariances:
         v_i = d_i (φ_i − μ)ᵀu, u = (C + λI)⁻¹ change: the covariances of a Rauch–Tung–Striebel
         smoother (MATH §13.1). No change, or no share, moves nothing.
         """
-        u = solves.ridge(self.cov, reg).solve(change)
+        u = solves.solve_once(self.cov, reg, change)
         return u, self.weights(u) @ self.rule.readout
 
     def weights(self, u) -> Array:

@@ -85,7 +85,7 @@ class FirstStage(Saveable):
         """
         xp, hats = arrays.namespace(Theta), []
         for i, root in enumerate(self.roots):
-            half = Theta @ root.T
+            half = solves.times_transposed(Theta, root, lower=False)
             hat = xp.vecdot(half, half)
             if self.exogenous:
                 half = Theta @ self.exogenous[i].T

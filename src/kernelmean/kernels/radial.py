@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
-from scipy.special import gammaincc, gammaln, kve, ndtr
+from scipy.special import gammaln, kve, ndtr
 
 from ..core import arrays
 from ..core.checks import Array, as_points, check_choice, check_positive
@@ -344,8 +344,12 @@ def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
     if not _closed(nu):
         return arrays.like(_bessel_matern(arrays.to_numpy(t), nu), t)
-    poly = reduce(lambda poly, c: poly * t + c, _half_integer_coefficients(int(nu)))
-    return arrays.exp_in_place(-t) * poly
+    return _damped(t, _half_integer_coefficients(int(nu)))
+
+
+def _damped(t, coefficients: Sequence[float]) -> Array:
+    """exp(−t) times a polynomial, highest power first, by Horner's rule."""
+    return arrays.exp_in_place(-t) * reduce(lambda poly, c: poly * t + c, coefficients)
 
 
 def _closed(nu: float) -> bool:
@@ -361,11 +365,12 @@ def _half_integer_coefficients(p: int) -> list[float]:
 
 def _tail(t: np.ndarray, nu: float) -> np.ndarray:
     """∫_t^∞ u^ν K_ν(u) du over twice the same from zero."""
-    if _closed(nu):  # the incomplete gamma function of every power
-        rising = enumerate(_half_integer_coefficients(int(nu))[::-1])
-        weights = [c * math.factorial(j) for j, c in rising]
-        parts = [w * gammaincc(j + 1, t) for j, w in enumerate(weights)]
-        return np.sum(parts, axis=0) / (2 * sum(weights))
+    if _closed(nu):
+        # ∫_t^∞ u^j exp(−u) du = exp(−t) Σ_{i≤j} j!/i! t^i, the incomplete gamma function
+        p, f = int(nu), math.factorial
+        falling = enumerate(_half_integer_coefficients(p))
+        above = np.cumsum([c * f(p - i) for i, c in falling])  # Σ_{j≥i} c_j j!, for i = p, ..., 0
+        return _damped(t, [s / (2 * above[-1] * f(p - i)) for i, s in enumerate(above)])
     # E Φ(−t/√(2V)), V ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones. Summed over
     # even steps of log V, which for such integrands is exact to rounding
     shape = nu + 0.5

@@ -91,7 +91,7 @@ class Smoother(Saveable):
         own = self.grid.shrink(reg)
         R = solves.triangle((own**0.5)[:, None] * self.grid.vectors.T)
         off = Phi if self.centre is None else Phi - self.centre
-        half = off @ R.T
+        half = solves.times_transposed(off, R, lower=False)
         return (arrays.namespace(Phi).sum(half * half, axis=1) + (self.centre is not None)) / self.n
 
     def left(self, Phi, reg: float) -> Array:
