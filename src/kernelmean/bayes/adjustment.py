@@ -5,7 +5,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from ..core.checks import hushed
 from ..core.minimise import CLEAR
 from ..core.moments import normal_bandwidth
 from ..densities.location import Location, LocationSearch
