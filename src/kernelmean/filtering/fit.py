@@ -86,15 +86,8 @@ class Plan:
             usual = Plan(None, "importance", "gaussian", *[None] * 7)
             small = points.shape[0] <= MANY and wide <= NARROW
             tried = small and replace(self, max_active=None) == usual
-<<<<<<< HEAD
             tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in arrays.to_numpy(points).T)
-        if not tried or cannot_vary(points_x, points):
-            return ("kbr",)
-        return ("kbr", "densities")
-=======
-            tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in np.asarray(points).T)
         return tried and cannot_vary(points_x, points) is None
->>>>>>> h-fb
 
     def settled(self, machine: Machine) -> Plan:
         """By kernel Bayes' rule, with the choices of a fit by it."""
