@@ -578,7 +578,10 @@ def test_as_a_program(market, tmp_path):
     market[:60].to_csv(csv, index=False)
     command = [sys.executable, "-m", "kernelmean", "iv", str(csv)]
     good = subprocess.run(
-        [*command, *MARKET, "--no-tune", "--out", tmp_path / "out"], capture_output=True, text=True, check=False
+        [*command, *MARKET, "--no-tune", "--out", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert good.returncode == 0, good.stderr
     assert (tmp_path / "out" / "report.html").exists()
