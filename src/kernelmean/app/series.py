@@ -232,7 +232,8 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
     Of rows that are in another order no forecast means anything; the newest first are refused.
     """
     whole = rows.slices if rows.names else [slice(0, len(rows.frame))]
-    for name, column in table.frame.loc[rows.frame.index].items():
+    for name, every in table.frame.items():
+        column = every.loc[rows.frame.index]
         if pd.api.types.is_numeric_dtype(column):
             looks = str(name).lower() in ("time", "date", "year")
         else:

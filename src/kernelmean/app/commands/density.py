@@ -201,9 +201,9 @@ class Densities:
 
     @cached_property
     def own(self) -> pd.DataFrame:
-        """Of the rows learned from: the share inside their interval, for each y, and its width.
+        """For each y: the share of the rows learned from inside their interval, and its width.
 
-        That is the median width, over that of all rows together.
+        That is the median over the rows, by the width of the interval of all rows together.
         """
         y, level = self.data[self.y], self.settings.level
         ends = self.model.predict_interval(self.data[self.x], level)

@@ -254,7 +254,8 @@ def answers(a: Tracks) -> Grid:
         ends = [s.stop - 1 for s in a.test.slices[: words.SHOWN]]
         part, where = a.table.iloc[ends], "the last row of each trajectory"
     columns: list = [("row", [str(i) for i in part.index])]
-    columns += [(c, list(part[c].astype(str))) for c in a.test.labels if c is not None]
+    named = part.columns[: len([*filter(None, a.test.labels)])]
+    columns += [(str(name), list(part[name].astype(str))) for name in named]
     for name in a.settings.state:
         columns += series.with_intervals(part, [name], a.settings.level)
         if a.smoothed:

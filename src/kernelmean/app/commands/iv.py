@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -337,11 +337,9 @@ class Analysis:
     @cached_property
     def effects(self) -> dict[str, inference.Estimate]:
         """The average derivative in each endogenous column, where the kernel has one."""
+        slope = partial(self.model.average_derivative, level=self.level)
         try:
-            return {
-                x: self.model.average_derivative(column=j, level=self.level)
-                for j, x in enumerate(self.columns.x)
-            }
+            return {x: slope(column=x) for x in self.columns.x}
         except ValueError:  # Laplace's has none
             return {}
 
