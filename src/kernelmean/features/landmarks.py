@@ -101,10 +101,8 @@ class Further:
 
     def padded(self, Phi) -> Array:
         """Coordinates of points that the landmarks span: nothing new."""
-        xp = arrays.namespace(Phi)
-        device = getattr(Phi, "device", None)
-        zeros = xp.zeros((Phi.shape[0], self.R.shape[0]), dtype=Phi.dtype, device=device)
-        return xp.concat([Phi, zeros], axis=1)
+        zeros = arrays.like(np.zeros((Phi.shape[0], self.R.shape[0])), Phi)
+        return arrays.namespace(Phi).concat([Phi, zeros], axis=1)
 
 
 def _sum_squares(Phi) -> float:
@@ -223,9 +221,7 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
     left = np.array(arrays.to_numpy(kernel.diag_of(X)))
     target = tol * float(left.sum())
     floor = n * arrays.EPS * float(left.max())  # below this a pivot is rounding error
-    F = arrays.namespace(X).empty(
-        (min(max_rank, n), n), dtype=X.dtype, device=getattr(X, "device", None)
-    )
+    F = arrays.like(np.empty((min(max_rank, n), n)), X)
     pivots: list[int] = []
     while True:
         weights = np.where(left > floor, left, 0.0)
