@@ -18,7 +18,7 @@ from ..core import arrays
 from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
 from ..kernels import CorrelatedGaussian, Gaussian, Kernel
-from .gridded import Level, divisor
+from .gridded import Level, divisor, height_of_one
 from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
 from .weighted import WeightedPoints
 
@@ -36,7 +36,6 @@ PLANE_CELLS = (2, 4, 8, 16)  # to a bandwidth; the first where a rough answer wi
 PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the second grid
 TABLE_FLOATS = 2**23  # of q of as many members as are solved for together
 MOST_NODES = 2**25  # of a grid in the plane
-STEPS = 60  # of Newton's method: more than it takes
 
 Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their weights (k,)
 
@@ -137,15 +136,13 @@ def _below(tables: list[Table], c: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def _height(tables: list[Table], total: np.ndarray) -> np.ndarray:
-    """c ≥ 0 with ∫ max(q − c, 0) = 1, by Newton's method: no step from below goes too far."""
-    c = np.zeros(len(total))
-    for _ in range(STEPS):
-        more = total - _below(tables, c, total).mean(axis=0) - 1.0
-        if (more <= 1e-9).all():
-            break
+    """c ≥ 0 with ∫ max(q − c, 0) = 1."""
+
+    def over(c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         length = np.mean([(q > c[:, None]) @ v for q, v in tables], axis=0)
-        c += np.maximum(more, 0.0) / divisor(length)
-    return c
+        return total - _below(tables, c, total).mean(axis=0), length
+
+    return height_of_one(over, len(total))
 
 
 def _on_axes(m: WeightedPoints, bandwidth) -> tuple[WeightedPoints, float]:

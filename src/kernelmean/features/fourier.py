@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 from sklearn.utils import gen_batches
 
 from ..core import arrays
@@ -57,7 +56,8 @@ class RandomFourier(FeatureMap):
     def _transform(self, X) -> Array:
         check_library(X, self.frequencies_, "X")
         xp = arrays.namespace(X)
-        half, Phi = self.rank_ // 2, arrays.like(np.empty((X.shape[0], self.rank_)), X)
+        shape, half = (X.shape[0], self.rank_), self.rank_ // 2
+        Phi = xp.empty(shape, dtype=X.dtype, device=getattr(X, "device", None))
         for some in gen_batches(X.shape[0], block_rows(self.rank_)):
             phase = X[some, :] @ self.frequencies_.T
             Phi[some, :half], Phi[some, half:] = xp.cos(phase), xp.sin(phase)

@@ -221,7 +221,9 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
     left = np.array(arrays.to_numpy(kernel.diag_of(X)))
     target = tol * float(left.sum())
     floor = n * arrays.EPS * float(left.max())  # below this a pivot is rounding error
-    F = arrays.like(np.empty((min(max_rank, n), n)), X)
+    F = arrays.namespace(X).empty(
+        (min(max_rank, n), n), dtype=X.dtype, device=getattr(X, "device", None)
+    )
     pivots: list[int] = []
     while True:
         weights = np.where(left > floor, left, 0.0)

@@ -50,7 +50,7 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     tried, best, begun = search.coarse_to_fine(machine.rule.reg, verbose)
     mean = float(np.mean([part.error(part.mean) for part in parts]))
     held = {"tuned": best["error"], "untuned": begun["error"], "mean": mean}
-    if model.inference == "auto" and "densities" in search.plan.ways(points_x, points_z):
+    if model.inference == "auto" and search.plan.compares(points_x, points_z):
         held["densities"] = search.by_densities()
     if held.get("densities", np.inf) < held["tuned"]:
         chosen = clone(model).set_params(inference="densities").fit(X, Z, lengths)

@@ -22,7 +22,7 @@ from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Basis, Polynomial
-from .bend import Bend
+from .bend import chance_of_plane
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
@@ -46,7 +46,6 @@ LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it pena
 STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
 HALVINGS = 5  # at most, of the instruments' lengthscales
 AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
-ROWS_PER_VALUE = 25  # what a value of the instruments tells, however many rows have it
 
 
 @dataclass(frozen=True)
@@ -118,9 +117,8 @@ class Plan:
             return self.finish(self.straight(1), parts)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
-        rows, own = min(len(X), ROWS_PER_VALUE * self.distinct[1]), len(self.roles.x)
-        choice = Choice.of(tried, X, self.columns / rows, own, self.told <= own)
-        return self.widened(choice, parts)
+        own = len(self.roles.x)
+        return self.widened(Choice.of(tried, X, own, self.told <= own), parts)
 
     @property
     def plainer(self) -> bool:
@@ -218,12 +216,13 @@ class Plan:
             keep = less.bases[0].trends
             own = equations.less(keep, draft.bases[0].trends)
             stage, loss = own.solved(keep)
-            every, bend = candidates(stage), Bend()
+            every, chance = candidates(stage), 1.0
             regs = every if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
             if trend and not draft.bare:  # whatever ξ is given
-                bend = Bend.of((own.Phi[:, :keep], own.M[:, :keep]), loss.MR, own.y, every)
-            found.append(Tried(less, moved, stage, regs, judged, bend))
+                plane = own.Phi[:, :keep], own.M[:, :keep]
+                chance = chance_of_plane(plane, loss.MR, own.y, every)
+            found.append(Tried(less, moved, stage, regs, judged, chance))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:

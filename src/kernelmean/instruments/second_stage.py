@@ -158,11 +158,9 @@ class CausalLeaveOneOut:
         """What the judges say of h at each ξ, so many scales having been searched."""
         projected, causal = map(arrays.to_numpy, self.errors(regs))
         controlled = without(self.V, causal) if self.known else projected
-        evidence = self.stage.evidence(regs)
         mean = self.known * (causal**2).mean(1)
-        kinds = np.full(len(evidence), bare)
-        gained = np.full(len(evidence), OPTIMISM * (searched - 1))
-        return Judged(mean, projected**2, controlled**2, evidence - gained, kinds, gained > 0)
+        evidence = self.stage.evidence(regs) - OPTIMISM * (searched - 1)
+        return Judged(mean, projected**2, controlled**2, evidence, np.full(len(evidence), bare))
 
 
 def controls(V: np.ndarray, M: np.ndarray) -> np.ndarray:
