@@ -558,7 +558,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="method"):
             posterior(method=bad)
 
-    @pytest.mark.parametrize("bad", [0, "many"])
+    @pytest.mark.parametrize("bad", [0, 1.5, "many"])
     def test_number_of_processes(self, bad):
         with pytest.raises(ValueError, match="n_jobs"):
             posterior(n_jobs=bad)

@@ -101,10 +101,8 @@ class Further:
 
     def padded(self, Phi) -> Array:
         """Coordinates of points that the landmarks span: nothing new."""
-        xp = arrays.namespace(Phi)
-        device = getattr(Phi, "device", None)
-        zeros = xp.zeros((Phi.shape[0], self.R.shape[0]), dtype=Phi.dtype, device=device)
-        return xp.concat([Phi, zeros], axis=1)
+        zeros = arrays.like(np.zeros((Phi.shape[0], self.R.shape[0])), Phi)
+        return arrays.namespace(Phi).concat([Phi, zeros], axis=1)
 
 
 def _sum_squares(Phi) -> float:

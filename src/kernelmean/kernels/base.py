@@ -165,9 +165,7 @@ class Kernel(Saveable):
         raise ValueError(f"{self!r} has no derivative in closed form")
 
     def diag_of(self, X) -> Array:
-        return arrays.namespace(X).ones(
-            X.shape[0], dtype=X.dtype, device=getattr(X, "device", None)
-        )
+        return arrays.like(np.ones(X.shape[0]), X)
 
     def pull(self, X, Y) -> Array | None:
         """−f'(r)/r in units of ℓ, the weights of the preimage iteration, if there are any."""
