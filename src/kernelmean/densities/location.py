@@ -181,19 +181,6 @@ class Location(Saveable):
     weights: Weights | None = None
 
     @classmethod
-    def of(
-        cls,
-        X,
-        Y,
-        kernel: Kernel,
-        features: FeatureMap,
-        size: float,
-        **given: Any,
-    ) -> Location:
-        """At a fixed kernel and size of the line; what is given is as for `on`."""
-        return cls.on(Design.of(X, kernel, features, size), Y, **given)
-
-    @classmethod
     def on(
         cls,
         design: Design,

@@ -19,7 +19,7 @@ from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
 from ..kernels import CorrelatedGaussian, Gaussian, Kernel
 from .gridded import Level, divisor, height_of_one
-from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
+from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, pieces, reach, spans
 from .weighted import WeightedPoints
 
 MASS_ERROR = 3e-4  # standard error aimed at, for a density of mass one
@@ -236,15 +236,11 @@ def _on_grid(m: WeightedPoints, columns: list[Kernel], cells: int, offset: float
     return table.reshape(len(m), -1), np.outer(height, width).ravel()
 
 
-def even_nodes(
-    x: np.ndarray, kernel: Kernel, cells: int, offset: float
-) -> tuple[np.ndarray, np.ndarray]:
+def even_nodes(x: np.ndarray, kernel: Kernel, cells: int, offset: float) -> tuple[np.ndarray, ...]:
     """Nodes at a share `offset` of cells near points, so many to a bandwidth, and the cells."""
     low, high = spans(np.sort(x), kernel)
     some = np.ceil((high - low) * cells / reach(kernel, ONE_SIGMA)).astype(int)
-    width = np.repeat((high - low) / some, some)
-    number = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
-    return np.repeat(low, some) + (number + offset) * width, width
+    return pieces(low, high, some, offset)
 
 
 # ---------------------------------------------------------------- importance sampling
