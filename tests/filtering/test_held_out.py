@@ -80,6 +80,10 @@ class TestUnasked:
         model = km.KernelBayesFilter().fit(self.TRAIN.X, self.TRAIN.Z.round(0))
         assert "densities" not in model.held_out_
 
+    def test_sequences_of_a_row_or_two_are_not_compared(self):
+        X, Z = self.TRAIN.X, self.TRAIN.Z
+        assert km.KernelBayesFilter().fit(X[:20], Z[:20], lengths=[1] * 10 + [2] * 5).held_out_ == {}
+
     def test_supervision_and_regularisers_are_those_of_the_rule(self):
         X, Z = self.TRAIN.X, self.TRAIN.Z
         usual = km.KernelBayesFilter().fit(X, Z)

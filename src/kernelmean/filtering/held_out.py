@@ -144,11 +144,12 @@ def learned(
     Densities, unless the rule, with the choices that it made on all rows, is clearly nearer.
     """
     found: Any = plan.learned(X, Z, sequences, names)
-    if not plan.compares(X, Z) or max(s.stop - s.start for s in sequences) < FEWEST:
+    parts = parted(X, Z, sequences) if plan.compares(X, Z) else []
+    if not parts:
         return found, None, {}
     dense, half = replace(plan, inference="densities"), plan.max_active or NODES // 2
     ways = {"kbr": plan.settled(found), "densities": replace(dense, max_active=half)}
-    rows = compared(ways, parted(X, Z, sequences))
+    rows = compared(ways, parts)
     errors = {way: float(np.nan_to_num(off.mean(), nan=np.inf)) for way, off in rows.items()}
     off = rows["densities"] - rows["kbr"]
     gain, error = mean_and_error(np.add.reduceat(off, np.arange(0, len(off), BLOCK)))
@@ -171,6 +172,11 @@ def compared(ways: dict[str, Plan], parts: list[Split]) -> dict[str, np.ndarray]
 
 
 def parted(X, Z, sequences: list[slice]) -> list[Split]:
-    """The later half of the first rows is held out, thirds in turn where they are few."""
+    """The later half of the first rows is held out, thirds in turn where they are few.
+
+    Where they are fewest nothing is.
+    """
     first = [slice(s.start, min(s.stop, JUDGED)) for s in sequences if s.start < JUDGED]
+    if max(s.stop - s.start for s in first) < FEWEST:
+        return []
     return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 0.5)
