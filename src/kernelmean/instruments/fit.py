@@ -45,7 +45,6 @@ ROWS_PER_COLUMN = 3  # of these, at least
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
 HALVINGS = 5  # at most, of the instruments' lengthscales
-AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Plan:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
             return self.finish(self.straight(self.trends[-1] or 1), parts)
-        plans = [(self, AROUND, ROWS), *((other, (1.0,), ROWS[:1]) for other in self.others)]
+        plans = [(self, ROWS), *((other, ROWS[:1]) for other in self.others)]
         makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
@@ -125,12 +124,10 @@ class Plan:
         """Whether two-stage least squares may do as well."""
         return len(self.trends) > 1 and all(self.tunes)
 
-    def makers(self, around, rows) -> list[Callable[[], StructuralDraft]]:
-        """Of drafts of each size and, without kernels, of each degree, at scales of a search."""
-        several = len(self.plain[0].bent) > 1
+    def makers(self, rows: Sequence[int]) -> list[Callable[[], StructuralDraft]]:
+        """Of drafts at the scales of a search, a single one of each size, and without kernels."""
         x, z = self._scales(rows)
-        x = x if several or not self.tunes[0] else self.plain[0].scales
-        sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
+        sizes = SIZES if self.tunes[0] and len(self.plain[0].bent) == 1 else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
         own, most = len(self.roles.x), max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * self.columns))
         powers = POWERS[:most] if self.plainer else ()
