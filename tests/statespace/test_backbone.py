@@ -398,18 +398,6 @@ def test_a_drift_is_shrunk_by_its_doubt(drift):
     assert_allclose(left, off - kept, atol=1e-12)
 
 
-def test_no_law_far_ahead_is_much_wider_than_the_rows_where_a_mean_would_suffer():
-    y = np.exp(np.random.default_rng(3).normal(0.0, 0.3, 60))[:, None]
-    walk = km.Backbone(order=0, difference=1, transform="log")  # though nothing wanders
-    model = km.KernelStateSpace(backbone=walk, em=QUICK, random_state=0).fit(y)
-    logs, far = np.log(y), model.forecast(y, 40)
-    spread, ahead = far.quantile([0.05, 0.95])[:, :, 0], 40
-    wide = np.ptp(np.log(spread[-1])) / (2 * 1.645)  # standard deviation of a normal law
-    walked = ahead * np.diff(logs, axis=0).var()
-    assert wide**2 < 2.2 * logs.var() * 6 * ahead / 60 < walked
-    assert np.ptp(np.log(spread[0])) ** 2 < np.ptp(np.log(spread[-1])) ** 2
-
-
 def test_the_mean_of_lines_forecasts_the_mean_of_their_forecasts():
     y = np.cumsum(0.1 + np.random.default_rng(8).standard_normal((150, 2)), axis=0)
     series, whole = as_series(y), (np.ones(150, dtype=bool), [slice(0, 150)])
@@ -508,6 +496,17 @@ def test_logarithms_of_a_model_of_logarithms():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("far", [20.0, 50.0, 1e4])
+def test_no_row_is_impossible_where_a_sequence_begins(fitted, walk, far):
+    """Nor is one whose density is less than the least number: its logarithm was −∞."""
+    X = walk[:20].copy()
+    X[0] += far * walk.std()
+    logs = fitted.log_predictive(X)
+    assert np.isfinite(logs).all()
+    X[0] += far * walk.std()
+    assert fitted.log_predictive(X)[0] < logs[0]
+
+
 def test_counts_with_zeros():
     X = np.random.default_rng(0).poisson(3.0, (150, 1)).astype(float)
     m = km.KernelStateSpace(backbone=km.Backbone(transform="sqrt"), em=QUICK).fit(X)

@@ -201,7 +201,7 @@ class SpaceAnswers(ChainEstimator):
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
         laws, Y = self._laws_of(rows, course), arrays.to_numpy(self.points_like(X, "X")[0])
         for t in np.flatnonzero(course.seen & ~rows.seen):
-            found[t] = laws.at([t]).log_density(Y[[t]])[0, 0]
+            found[t] = laws.at([t]).log_guarded(Y[[t]])
         return found
 
     def forecast(
