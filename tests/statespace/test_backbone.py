@@ -480,7 +480,8 @@ def test_a_season_is_forecast_in_the_units_of_the_series():
     assert (ahead.sample(50, 0) > 0).all()
     # the density is one of X, not of its logarithm
     grid = np.linspace(1, 400, 1000)[:, None]
-    assert np.trapezoid(ahead.density(grid)[0], grid[:, 0]) == pytest.approx(1, abs=0.02)
+    first = ahead.at([0]).density(grid)[0]
+    assert np.trapezoid(first, grid[:, 0]) == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.slow
@@ -495,18 +496,19 @@ def test_logarithms_of_a_model_of_logarithms():
     assert_allclose(median, np.exp(plain.predict_quantile(z, 0.5)), rtol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("far", [20.0, 50.0, 1e4])
+@pytest.mark.parametrize("far", [50.0, 1e4])
 def test_no_row_is_impossible_where_a_sequence_begins(fitted, walk, far):
     """Nor is one whose density is less than the least number: its logarithm was −∞."""
-    X = walk[:20].copy()
+    X, Y = walk[:20].copy(), walk[:20].copy()
     X[0] += far * walk.std()
-    logs = fitted.log_predictive(X)
-    assert np.isfinite(logs).all()
-    X[0] += far * walk.std()
-    assert fitted.log_predictive(X)[0] < logs[0]
+    Y[0] += 2 * far * walk.std()
+    with pytest.warns(km.NumericalWarning, match="outside the range"):
+        near, farther = fitted.log_predictive(X), fitted.log_predictive(Y)
+    assert np.isfinite(near).all()
+    assert farther[0] < near[0]
 
 
+@pytest.mark.slow
 def test_counts_with_zeros():
     X = np.random.default_rng(0).poisson(3.0, (150, 1)).astype(float)
     m = km.KernelStateSpace(backbone=km.Backbone(transform="sqrt"), em=QUICK).fit(X)
@@ -674,7 +676,7 @@ def test_columns_that_are_copies():
     """
     y = 50 + 0.3 * np.arange(80) + np.random.default_rng(0).standard_normal(80)
     Y = np.column_stack([y, 2 * y + 1])
-    model = km.KernelStateSpace().fit(Y)
+    model = km.KernelStateSpace(em=QUICK).fit(Y)
     ahead = model.forecast(Y, 2)
     off = ahead.mean()[:, 1] - 2 * ahead.mean()[:, 0] - 1
     assert (abs(off) < 0.1 * ahead.std()[:, 1]).all()
@@ -685,7 +687,7 @@ def test_columns_that_are_copies():
 def test_a_series_that_jumps_once():
     """All innovations but one are rounding, of a median distance of 1e-17: no answer came of it."""
     y = np.where(np.arange(108) < 96, 1.0, 5.0)[:, None]
-    model = km.KernelStateSpace().fit(y)
+    model = km.KernelStateSpace(em=QUICK).fit(y)
     assert_allclose(model.predict(y)[-1], 5.0, atol=1.0)
     lower, upper = model.forecast(y, 3).interval(0.9)
     assert (lower < 5.0).all()

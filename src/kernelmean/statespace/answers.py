@@ -296,8 +296,8 @@ class SpaceAnswers(ChainEstimator):
         Examples
         --------
         >>> import kernelmean as km
-        >>> data = km.datasets.make_state_space("linear", 500, random_state=0)
-        >>> belief = km.KernelStateSpace().fit(data.X).start()
+        >>> X = km.datasets.make_state_space("linear", 300, random_state=0).X
+        >>> belief = km.KernelStateSpace(em=km.EM(n_init=1)).fit(X).start()
         >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
         True
         """
