@@ -201,7 +201,7 @@ class SpaceAnswers(ChainEstimator):
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
         laws, Y = self._laws_of(rows, course), arrays.to_numpy(self.points_like(X, "X")[0])
         for t in np.flatnonzero(course.seen & ~rows.seen):
-            found[t] = laws.at([t]).log_density(Y[[t]])[0, 0]
+            found[t] = laws.at([t]).log_guarded(Y[[t]])
         return found
 
     def forecast(
@@ -296,8 +296,8 @@ class SpaceAnswers(ChainEstimator):
         Examples
         --------
         >>> import kernelmean as km
-        >>> data = km.datasets.make_state_space("linear", 500, random_state=0)
-        >>> belief = km.KernelStateSpace().fit(data.X).start()
+        >>> X = km.datasets.make_state_space("linear", 300, random_state=0).X
+        >>> belief = km.KernelStateSpace(em=km.EM(n_init=1)).fit(X).start()
         >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
         True
         """

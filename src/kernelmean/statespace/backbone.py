@@ -274,10 +274,6 @@ class FittedBackbone(Saveable):
         The law of the state where a sequence begins.
     transform : Transform
         Of the series, before all else.
-    spread : array of shape (d,), optional
-        Variances of the rows that it was learned from, and
-    length : float
-        how many there were in a sequence. None is not known.
     """
 
     form: Form
@@ -287,8 +283,6 @@ class FittedBackbone(Saveable):
     cov: np.ndarray
     first: PastState
     transform: Transform
-    spread: np.ndarray | None = None
-    length: float = np.inf
 
     @property
     def options(self) -> Backbone:
@@ -421,18 +415,6 @@ class FittedBackbone(Saveable):
     def _seen(self) -> np.ndarray:
         """Of the state where y is."""
         return _shift(-self.memory[:, None, None] * np.eye(len(self.cov)))
-
-    def widest(self, steps: int) -> np.ndarray:
-        """Variances of rows 1, ..., `steps` ahead that are believed: 2s² max(1, 6h/n), (steps, d).
-
-        Two rows of a series that stays in its range differ by 2s² in mean square; the variance s²
-        of n rows of a random walk is that of n/6 of its steps. Without a transform all is believed:
-        with one, the mean of a law that is too wide is too high.
-        """
-        if self.spread is None or self.transform.name is None:
-            return np.full((steps, len(self.cov)), np.inf)
-        ahead = np.arange(1, steps + 1)
-        return 2 * self.spread * np.maximum(1.0, 6 * ahead / self.length)[:, None]
 
     def paths(self, past: PastState, e: np.ndarray, inputs, rng) -> np.ndarray:
         """Series with the innovations `e`, (n, steps, d), from draws of a state on."""

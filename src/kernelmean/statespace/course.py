@@ -74,8 +74,8 @@ def left(line: FittedBackbone, track: Track, Z: np.ndarray, rows: Rows) -> Rows:
 def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) -> tuple:
     """Shift and extra variance of steps after a state, for the innovations of a chain.
 
-    The mean is exact, and so is the variance up to what is believed: with R_k what an innovation
-    adds k steps on, that of Σ_j R_{h−j} e_j, where the chain says how the innovations go together.
+    Both are exact: with R_k what an innovation adds k steps on, the variance is that of
+    Σ_j R_{h−j} e_j, where the chain says how the innovations go together.
     """
     steps, d = len(p), len(line.cov)
     means = arrays.to_numpy(chain.emissions.mean())
@@ -94,7 +94,7 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
     for h in range(steps):
         begun[h] = np.diag(cov)[:d]
         cov = line.unseen @ cov @ line.unseen.T
-    return shift, np.maximum(np.minimum(total + begun, line.widest(steps)) - own, 0.0)
+    return shift, np.maximum(total + begun - own, 0.0)
 
 
 def covariances(chain: FittedChain, p, means: np.ndarray, expected: np.ndarray) -> np.ndarray:

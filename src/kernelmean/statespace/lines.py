@@ -12,8 +12,7 @@ import numpy as np
 from ..chains.emission import LOG_2PI
 from .backbone import FittedBackbone, Form, PastState, Track, Transform, lags, mean_of, times
 
-MEMORIES = (0.0, 0.5)  # θ without a difference,
-LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # with one,
+LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # θ beside a difference,
 SEASONS = (0.0, 0.3, 0.5, 0.7, 0.85)  # and Θ
 FEWEST = 8  # rows of a series that a line is looked for in unasked
 LEFT = 5  # rows of the first half of a sequence beside its first season and an order
@@ -155,7 +154,7 @@ def forms(order: int, options: Any) -> Iterator[Form]:
         # looked for in what is left; a line in time is drawn where it is asked for
         usual = "n" if d or kind == "difference" else "c"
         trend = {"auto": usual, "drift": "n"}.get(options.trend, options.trend)
-        for theta in LEVELS if d else MEMORIES:
+        for theta in LEVELS if d else LEVELS[:1]:
             yield Form(order, trend, d, theta, season, kind, memory)
             if not theta:
                 yield Form(order, trend, d, theta, season, kind, memory, loose=True)
@@ -257,8 +256,7 @@ class Series:
         cov = off.T @ off / len(off) + LEAST * np.var(self.Y) * np.eye(self.Y.shape[1])
         size, shape = BLANK * max(np.var(self.Y), np.mean(self.Y**2)), coef.shape[:2]
         first = PastState(0, np.zeros(shape), size * np.eye(shape[0] * shape[1]))
-        spread = self.Y[self.seen].var(axis=0), self.typical
-        line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform, *spread)
+        line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform)
         return line.begun(self.Y, self.seen, self.sequences, self.inputs)
 
     def track(self, line: FittedBackbone) -> Track:

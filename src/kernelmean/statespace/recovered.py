@@ -9,11 +9,6 @@ from ..core.checks import check_positive
 from ..embedding import positive_part
 from ..embedding.embedding import MeanEmbedding
 
-CELLS = 8  # to a bandwidth: log-densities to a few 1e-4
-
-
-# ------------------------------------------------------------ models recovered from embeddings
-
 
 @dataclass(frozen=True)
 class RecoveredModel:
@@ -81,32 +76,15 @@ class RecoveredModel:
         return _one_of_each(self.emission(x).normalised(), self.bandwidths[1], rng)
 
     def log_emission(self, Y, x) -> np.ndarray:
-        """log p(y_i | x_j), (m, N)."""
-        return _log_densities(self.emission(x).normalised(), Y, self.bandwidths[1]).T
+        """log p(y_i | x_j), (m, N): of positive parts, as the thesis has it, with no level off."""
+        law, width = self.emission(x).normalised(), self.bandwidths[1]
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(law.density(Y, width, signed=True), 0.0))
+        return logs.T - np.log1p(law.negative_mass(width)[0])
 
     def mean_emission(self, x) -> np.ndarray:
         """E[y | x] of every row of `x`, (N, d_y)."""
         return self.emission(x).normalised().mean()
-
-
-def _log_densities(m: MeanEmbedding, Y, bandwidth: float) -> np.ndarray:
-    """Of positive parts, as the thesis has it: with a level off no particle may be left."""
-    with np.errstate(divide="ignore"):
-        log_height = np.log(np.maximum(m.density(Y, bandwidth, signed=True), 0.0))
-    return log_height - np.log1p(_negative_mass(m, bandwidth))[:, None]
-
-
-def _negative_mass(m: MeanEmbedding, bandwidth: float) -> np.ndarray:
-    """∫ max(−q, 0) of a batch that is met once: tables would cost ten times as much.
-
-    On the line a sum over nodes, `CELLS` to a bandwidth.
-    """
-    if not (m.is_signed() and positive_part.has_line(m)):
-        return m.negative_mass(bandwidth)[0]
-    nodes, widths = positive_part.even_nodes(
-        np.sort(m.points[:, 0]), m.kernel.smoothing(bandwidth), CELLS, 0.5
-    )
-    return np.maximum(-m.density(nodes[:, None], bandwidth, signed=True), 0.0) @ widths
 
 
 def _one_of_each(m: MeanEmbedding, bandwidth: float, rng) -> np.ndarray:

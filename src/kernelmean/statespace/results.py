@@ -18,6 +18,7 @@ from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from .backbone import AS_IT_IS, FittedBackbone, Transform
+from .guard import FAR, WIDE
 from .latent import Latent
 from .shifted import ENOUGH, MANY, ShiftedLaw, by_width, gathered
 
@@ -188,6 +189,18 @@ class LineForecast(ShiftedLaw, StateForecast):
         """Some of the laws."""
         some = {name: getattr(self, name)[rows, ...] for name in ("states", "shift", "extra")}
         return replace(self, **some)
+
+    def log_guarded(self, y: np.ndarray) -> float:
+        """log-density of a single law at one row, beside a share of a wide normal law.
+
+        As the guard of the states has it: never that of zero, however far the row.
+        """
+        off = self.transform(y) - self.shift - arrays.to_numpy(self.embedding.mean())
+        wide = WIDE**2 * (arrays.to_numpy(self.embedding.std()) ** 2 + self._widths() ** 2)
+        far = self.transform.slope(self.transform(y))
+        far = far - 0.5 * (off**2 / wide + np.log(2 * np.pi * wide)).sum(axis=1)
+        near = arrays.to_numpy(self.log_density(y))[0]
+        return float(np.logaddexp(np.log1p(-FAR) + near, np.log(FAR) + far)[0])
 
     def _quantile(self, q) -> Array:
         return self._quantiles(super()._quantile(q), q)
