@@ -351,3 +351,15 @@ class TestSpread:
         model = km.KernelBayesFilter(inference="kbr").fit(seen, states)
         with np.errstate(all="raise"):
             km.display.SpreadDisplay.from_estimator(model, seen).plot()
+
+
+def test_two_samples_without_a_row_of_both_show_no_outcomes():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(120, 1))
+    X, y = Z + rng.normal(size=(120, 1)), Z[:, 0] + rng.normal(size=120)
+    X[60:], y[:60] = np.nan, np.nan
+    model = km.KernelIV(split="samples", tune_lengthscale=False).fit(X, y, Z)
+    display = km.display.StructuralCurveDisplay.from_estimator(model)
+    assert display.plain is None
+    display.plot()
+    assert [line.get_label() for line in display.ax_.lines] == ["structural (KernelIV)"]

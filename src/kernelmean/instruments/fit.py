@@ -340,6 +340,7 @@ class Plan:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
         kept = complete(few, self.split) or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
+        y = y if all(part.outcome for part in kept) else np.full_like(y, np.nan)
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
         return StructuralFit(draft, self.roles, *told, reg_lines=groups[-1].stage.own)
 
