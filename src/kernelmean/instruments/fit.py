@@ -338,9 +338,10 @@ class Plan:
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
-        kept = complete(few, self.split) or [part for part in few if part.teaches]
+        both = complete(few, self.split)
+        kept = both or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
-        y = y if all(part.outcome for part in kept) else np.full_like(y, np.nan)
+        y = y if both else np.full_like(y, np.nan)
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
         return StructuralFit(draft, self.roles, *told, reg_lines=groups[-1].stage.own)
 
