@@ -404,7 +404,7 @@ def test_states_that_follow_each_other_exactly_are_told_of():
     for t in range(2, 150):
         z[t] = 1.6 * z[t - 1] - 0.7 * z[t - 2] + 0.3 * rng.standard_normal()
     Z = np.column_stack([z, np.append(0.0, z[:-1])])
-    with pytest.warns(km.NumericalWarning, match="fewer than 1.3 successors"):
+    with pytest.warns(km.NumericalWarning, match="fewer than 1.4 successors"):
         km.KernelBayesFilter(inference="densities").fit(Z[:, :1] + rng.normal(size=(150, 1)), Z)
 
 
