@@ -55,7 +55,6 @@ class ConditionalDensity(Saveable, BaseEstimator):
     When λ is chosen, five things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
     nothing. A location, where it explains y and rows left out are not clearly less likely with it:
-    <<<<<<< HEAD
     the density is that of residuals around a smooth mean m(x),
     q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out residuals
     e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression,
@@ -69,20 +68,6 @@ class ConditionalDensity(Saveable, BaseEstimator):
     likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
     are on the scale of y. And a small share of a wide law, so that no density is zero: where q is
     not positive nothing was seen, which is not to say that nothing can be.
-    =======
-    the density is that of residuals around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y −
-    m(x)), with the leave-one-out residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does
-    in regression, a distribution that moves along need not be learned anew at every x. Widths,
-    where rows left out are clearly more likely with them: residuals are over s(x), a smooth
-    function of x that also grows with what is not known of m. Where the bandwidth is chosen, too,
-    Gaussian kernels stand at residuals drawn towards their mean by (1 − γ²/σ²)^½, σ² their
-    variance, so that laws are no wider than they are; moments are of residuals as they came. A bent
-    scale, where y is skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a
-    logarithm where s is small, times B′(y); c and s are those under which rows left out of a
-    regression are most likely, by .05 a row and three standard errors at least, otherwise y stays
-    as it is. All answers are on the scale of y. And a small share of a wide law, so that no density
-    is zero: where q is not positive nothing was seen, which is not to say that nothing can be.
-    >>>>>>> h-dn
 
     Values of y that repeat (one row in a hundred, and five at least: zeros, counts, ratings) are
     atoms where λ and the bandwidth are chosen. Each has the mass of a cell of the line about it, so
