@@ -82,7 +82,9 @@ class TestUnasked:
 
     def test_sequences_of_a_row_or_two_are_not_compared(self):
         X, Z = self.TRAIN.X, self.TRAIN.Z
-        assert km.KernelBayesFilter().fit(X[:20], Z[:20], lengths=[1] * 10 + [2] * 5).held_out_ == {}
+        assert (
+            km.KernelBayesFilter().fit(X[:20], Z[:20], lengths=[1] * 10 + [2] * 5).held_out_ == {}
+        )
 
     def test_supervision_and_regularisers_are_those_of_the_rule(self):
         X, Z = self.TRAIN.X, self.TRAIN.Z
