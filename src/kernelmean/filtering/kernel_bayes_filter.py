@@ -112,11 +112,11 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     --------
     >>> import numpy as np, kernelmean as km
     >>> rng = np.random.default_rng(0)
-    >>> angle = np.cumsum(rng.normal(0.3, 0.1, 600))
+    >>> angle = np.cumsum(rng.normal(0.3, 0.1, 300))
     >>> Z = np.column_stack([np.cos(angle), np.sin(angle)])
     >>> X = Z + 0.3 * rng.standard_normal(Z.shape)
-    >>> model = km.KernelBayesFilter().fit(X[:500], Z[:500])
-    >>> error = model.predict(X[500:]) - Z[500:]
+    >>> model = km.KernelBayesFilter().fit(X[:200], Z[:200])
+    >>> error = model.predict(X[200:]) - Z[200:]
     >>> bool(np.mean(error**2) < 0.5 * 0.3**2)  # less than half of the noise is left
     True
     """

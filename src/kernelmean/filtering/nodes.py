@@ -23,7 +23,7 @@ from .machine import Recursion, Step
 
 NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
-BEYOND = 0.25  # of the range of a column, that nodes may reach on both sides
+BEYOND = 0.5, 0.25  # of the range, on both sides, of nodes of one column and of several
 STEPS = 20  # of the paths that they are drawn from
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
@@ -167,7 +167,8 @@ class NodeMachine(Recursion):
 def around(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The corners of the box that nodes are in."""
     low, high = Z.min(axis=0), Z.max(axis=0)
-    return low - BEYOND * (high - low), high + BEYOND * (high - low)
+    further = BEYOND[Z.shape[1] > 1] * (high - low)
+    return low - further, high + further
 
 
 def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray:
