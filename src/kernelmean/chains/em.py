@@ -247,16 +247,16 @@ class Refinement:
         return self.made[key].guarded(self.guard_of)
 
     @stage("starts of EM")
-    def best_start(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> tuple[Climb, float]:
-        """The same, but a few iterations from it only."""
-        return self._short(self.smoothing(self.factor), starts)[0], self.factor
+    def best_start(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> Climb:
+        """The best climb at the first bandwidth, a few iterations from each start."""
+        return self._short(self.smoothing(self.factor), starts)[0]
 
     def on(self, rows: Rows) -> Refinement:
         """The search on other rows."""
         return self if rows is self.rows else replace(self, rows=rows, made={})
 
-    def begun_on(self, few: Refinement, starts, bare: bool = False) -> tuple[Climb, float]:
-        """The best climb at the first bandwidth, from starts on some of the rows.
+    def begun_on(self, few: Refinement, starts, bare: bool = False) -> Climb:
+        """The same carried on, from starts on some of the rows.
 
         By guards alone, if `bare`.
         """
@@ -268,7 +268,7 @@ class Refinement:
         if few.rows is not self.rows:
             laws = smoothing.emissions(best.gamma[few.rows.seen])
             best = self.carried_on(laws, best.chain, self.smoothing(first.factor))
-        return best, first.factor
+        return best
 
     @property
     def factor(self) -> float:

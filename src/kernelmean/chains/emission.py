@@ -150,12 +150,12 @@ class Guard(Saveable):
 
     def reordered(self, order: np.ndarray) -> Guard:
         """With the states renumbered."""
-        arrays_by_state = {
-            name: value[order]
-            for name in ("counts", "means", "variances", "strength", "whitening")
-            if isinstance(value := getattr(self, name), np.ndarray)
-        }
-        return replace(self, **arrays_by_state)
+        return replace(self, **{name: value[order] for name, value in self.by_state.items()})
+
+    @property
+    def by_state(self) -> dict[str, Any]:
+        """What each state has its own of: all arrays."""
+        return {name: a for name, a in vars(self).items() if isinstance(a, np.ndarray)}
 
     @classmethod
     def of(cls, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
@@ -172,10 +172,9 @@ class Guard(Saveable):
     @classmethod
     def joined(cls, guards: Sequence[Guard]) -> Guard:
         """Of all the states of several, under the same rule."""
+        every = [guard.by_state for guard in guards]
         together: dict[str, Any] = {
-            name: np.concatenate([np.atleast_1d(getattr(g, name)) for g in guards])
-            for name in ("counts", "means", "variances", "strength", "whitening")
-            if getattr(guards[0], name) is not None
+            name: np.concatenate([own[name] for own in every]) for name in every[0]
         }
         return replace(guards[0], **together)
 

@@ -161,9 +161,10 @@ def _begins(sequences, n: int, backward: bool = False) -> np.ndarray:
 
 def before(states, first, sequences, *, backward: bool = False) -> np.ndarray:
     """s_{t-1} of a `sweep` for all rows t: `first` where a sequence begins (s_{t+1}, backward)."""
-    begins = _begins(sequences, len(states), backward)
-    shifted = np.roll(states, -1 if backward else 1, axis=0)
-    shifted[begins] = first
+    shifted, (early, late) = np.empty_like(states), (slice(-1), slice(1, None))
+    to, of = (early, late) if backward else (late, early)
+    shifted[to] = states[of]
+    shifted[_begins(sequences, len(states), backward)] = first
     return shifted
 
 
@@ -643,8 +644,12 @@ def stationary(transmat) -> np.ndarray:
     array([0.6667, 0.3333])
     """
     K = len(transmat)
-    equations = np.vstack([np.transpose(transmat) - np.eye(K), np.ones((1, K))])
-    law = np.linalg.lstsq(equations, np.append(np.zeros(K), 1.0), rcond=None)[0]
+    back = np.transpose(transmat) - np.eye(K)
+    if np.min(transmat) > 0:  # there is one only
+        law = np.linalg.solve(back - 1.0, np.full(K, -1.0))
+    else:
+        equations = np.vstack([back, np.ones((1, K))])
+        law = np.linalg.lstsq(equations, np.append(np.zeros(K), 1.0), rcond=None)[0]
     law = np.maximum(law, 0.0)
     return law / np.sum(law)
 

@@ -247,10 +247,10 @@ def searched(
     few = search.on(search.rows.stretches(STARTED, STRETCHES)[1])
     many = search.searched and draft.rows.points.shape[1] > COLUMNS
     first = Shrunken(SHARES[0]) if many else Guard.of  # nothing is near in many columns
-    climb, factor = replace(search, guard_of=first).begun_on(few, begun)
+    climb = replace(search, guard_of=first).begun_on(few, begun)
     if not search.searched:
-        return Found(space, search, climb, factor)
-    h, held = search.over_bandwidths(climb, factor)
+        return Found(space, search, climb, few.factor)
+    h, held = search.over_bandwidths(climb, few.factor)
     kernel, h, held = search.by_state(climb, h, held, OWN)
     for laws in TOWARDS.values():
         kernel, held = kernel.guarded(laws, climb, h, held, WORTH)
@@ -259,7 +259,7 @@ def searched(
     *nearer, whole = TOWARDS[getattr(kernel.guard_of, "degrees", None)]
     back = replace(search, guard_of=whole)
     last = begun[::-2]  # half of the starts, with those of states that last
-    climb, _ = back.begun_on(few, last, bare=True)
+    climb = back.begun_on(few, last, bare=True)
     if climb.loglik.sum() < found.climb.loglik.sum() - em.FAR:
         return found
     held = back.held_out(h, climb)

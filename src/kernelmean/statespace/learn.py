@@ -354,10 +354,10 @@ class Learner:
         rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
         numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
         few = self.draft.rows.stretches(SEARCHED, STRETCHES)[1]
-        found, factor = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
+        found = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
         if found.value < hopeless:
             return None
-        factor, held = search.over_bandwidths(found, factor)
+        factor, held = search.over_bandwidths(found, search.factor)
         if search.searched:
             guard = self.guard_of
             stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
