@@ -146,7 +146,7 @@ def test_no_judge_decides_alone():
 
 @pytest.mark.parametrize(
     ("chance", "lead", "off", "taken"),
-    [(1e-4, 0.0, 0.01, 0), (2e-3, 0.0, 0.01, 1), (1e-4, -13.0, 0.01, 1), (1e-4, 9.0, -0.01, 1)],
+    [(1e-4, 0.0, 0.01, 0), (0.01, 0.0, 0.01, 1), (1e-4, -13.0, 0.01, 1), (1e-4, 9.0, -0.01, 1)],
 )
 def test_a_line_stands_where_no_judge_objects(chance, lead, off, taken):
     """Nor for what is unlikely, or has the larger controlled loss, however little."""

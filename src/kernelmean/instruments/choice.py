@@ -124,9 +124,7 @@ class Choice:
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        drafts = [one.draft for one, _ in owner]
-        line = next((k for k, d in enumerate(drafts) if d.bare and d.trend == 1), None)
-        straight = np.array([draft.straight(own) for draft in drafts])
+        straight = np.array([one.draft.straight(own) for one, _ in owner])
         lines = np.flatnonzero(straight & judged.bare).tolist()
         plain = max(lines, key=lambda k: judged.evidence[k], default=None)
         weights = judged.weights() * ~judged.bare
@@ -142,8 +140,8 @@ class Choice:
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
         apart = np.hstack([t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)])
         gain = None
-        if line is not None:
-            squares, fewer = judged.projected[line], judged.projected[best]
+        if lines:  # the first is one along every column
+            squares, fewer = judged.projected[lines[0]], judged.projected[best]
             gain = mean_and_error((squares - fewer) / max(squares.mean(), np.finfo(float).tiny))
         draft = replace(one.draft, weak=weak and one.draft.bare)
         share = one.regs[i] / max(one.stage.size, EPS)

@@ -156,12 +156,6 @@ class Plan:
         return max(side.shape[1] for side in self.rows)
 
     @cached_property
-    def distinct(self) -> list[int]:
-        """Numbers of different rows of regressors, and of instruments."""
-        bent = (side[:, plain.bent] for side, plain in zip(self.rows, self.plain, strict=True))
-        return [len(np.unique(side, axis=0)) for side in bent]
-
-    @cached_property
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too."""
         bent = set(product(self.plain[0].bent, self.plain[1].bent))
@@ -178,7 +172,8 @@ class Plan:
     @property
     def tell_no_more_than_a_line(self) -> bool:
         """Whether regressors, or instruments, have as few different rows as fix a plane."""
-        return any(k <= len(p.bent) + 1 for k, p in zip(self.distinct, self.plain, strict=True))
+        sides = (side[:, plain.bent] for side, plain in zip(self.rows, self.plain, strict=True))
+        return any(len(np.unique(side, axis=0)) <= side.shape[1] + 1 for side in sides)
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
@@ -253,9 +248,9 @@ class Plan:
         """Coordinates at these lengthscales."""
         return StructuralDraft(trend, tuple(map(self._kernel, (0, 1), scales)), scales, bases)
 
-    def basis(self, i: int, trend: int | None, scales, features: FeatureMap | None = None) -> Basis:
+    def basis(self, i: int, trend: int | None, scales) -> Basis:
         """Of one side, coarse where it is yet to be judged."""
-        own = self._feature_map(self.tunes[i], COARSE) if features is None else clone(features)
+        own = self._feature_map(self.tunes[i], COARSE)
         with hushed():  # of a rank that is used up the last fit will tell
             own.fit(self.points[i], self._kernel(i, scales) or "linear")
         return Basis(self.plain[i].with_degree(trend), own)

@@ -23,7 +23,7 @@ controlled loss is within the noise of the least the one of least causal loss is
 A straight line is taken before that unless judges object together. In its place may be those whose
 controlled loss is smaller, by t for the least of them; p is that of a test of the line (`bend`)
 which takes no variances for equal, as the evidence does, and no better stage 1 for a bend. They
-object where t/2 − log₁₀ p > 3.
+object where t/2 − log₁₀ p > 2.5.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
-DOUBT = 3.0  # digits of a p-value that object to a line
+DOUBT = 2.5  # digits of a p-value that object to a line
 WORTH = 2.0  # t of a difference between controlled losses that counts for one of them
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 
