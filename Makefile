@@ -72,7 +72,7 @@ clean:
 # would compile on one core, half of its time, is compiled on all; as with pip, what fails may.
 .venv/.with-%: pyproject.toml | .venv/bin/pip
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[$*]'
-	@$(BIN)/python -m compileall -qq -j 0 .venv/lib src || true
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib src || true
 	@touch $@
 
 # Debian ships Python without ensurepip unless python3-venv is there: then borrow the system's pip.

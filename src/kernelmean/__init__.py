@@ -39,46 +39,31 @@ from .kernels import __all__ as KERNELS
 from .regression.conditional import ConditionalEmbedding as ConditionalEmbedding
 
 if TYPE_CHECKING:  # on first use otherwise, as LAZY says
-    from .bayes.calibration import simulation_based_calibration as simulation_based_calibration
-    from .bayes.density_ratio import DensityRatio as DensityRatio
-    from .bayes.kernel_bayes import KernelBayes as KernelBayes
-    from .bayes.kernel_bayes import bayes_rule as bayes_rule
-    from .bayes.rules import product_rule as product_rule
-    from .bayes.rules import sum_rule as sum_rule
-    from .bayes.simulate import simulate_posterior as simulate_posterior
+    from .bayes import *
     from .chains.options import EM as EM
-    from .densities.conditional_density import ConditionalDensity as ConditionalDensity
-    from .densities.embedded_density import EmbeddedDensity as EmbeddedDensity
+    from .densities import *
     from .features.training import Training as Training
-    from .filtering.kernel_bayes_filter import KernelBayesFilter as KernelBayesFilter
-    from .hmm.estimate_order import estimate_order as estimate_order
-    from .hmm.kernel_hmm import KernelHMM as KernelHMM
-    from .instruments.kernel_iv import KernelIV as KernelIV
-    from .statespace.kernel_state_space import KernelStateSpace as KernelStateSpace
-    from .statespace.options import Backbone as Backbone
-    from .statespace.options import KernelRule as KernelRule
-    from .statespace.options import Normal as Normal
-    from .statespace.options import Particles as Particles
-    from .statespace.options import Sampled as Sampled
-    from .statespace.options import Uniform as Uniform
+    from .filtering import *
+    from .hmm import *
+    from .instruments import *
+    from .statespace import *
 
 LAZY = {
     "adapters.econml": ["econml"],
-    "bayes.calibration": ["simulation_based_calibration"],
-    "bayes.density_ratio": ["DensityRatio"],
-    "bayes.kernel_bayes": ["KernelBayes", "bayes_rule"],
-    "bayes.rules": ["product_rule", "sum_rule"],
-    "bayes.simulate": ["simulate_posterior"],
+    "bayes": [
+        *("DensityRatio", "KernelBayes", "bayes_rule", "product_rule", "simulate_posterior"),
+        *("simulation_based_calibration", "sum_rule"),
+    ],
     "chains.options": ["EM"],
-    "densities.conditional_density": ["ConditionalDensity"],
-    "densities.embedded_density": ["EmbeddedDensity"],
+    "densities": ["ConditionalDensity", "EmbeddedDensity"],
     "features.training": ["Training"],
-    "filtering.kernel_bayes_filter": ["KernelBayesFilter"],
-    "hmm.estimate_order": ["estimate_order"],
-    "hmm.kernel_hmm": ["KernelHMM"],
-    "instruments.kernel_iv": ["KernelIV"],
-    "statespace.kernel_state_space": ["KernelStateSpace"],
-    "statespace.options": ["Backbone", "KernelRule", "Normal", "Particles", "Sampled", "Uniform"],
+    "filtering": ["KernelBayesFilter"],
+    "hmm": ["KernelHMM", "estimate_order"],
+    "instruments": ["KernelIV"],
+    "statespace": [
+        *("Backbone", "KernelRule", "KernelStateSpace", "Normal"),
+        *("Particles", "Sampled", "Uniform"),
+    ],
 }
 __all__ = [  # not Neural, which needs PyTorch
     *("ConditionalEmbedding", "Exact", "FeatureMap", "Interval", "MeanEmbedding"),
@@ -91,16 +76,12 @@ PACKAGES = (
     *("adapters", "app", "bayes", "chains", "comparators", "datasets", "densities", "display"),
     *("filtering", "hmm", "instruments", "metrics", "statespace"),
 )
-LAZY |= {name: [name] for name in PACKAGES}
-_get, __dir__ = on_first_use(__name__, LAZY)
+_get, __dir__ = on_first_use(__name__, LAZY, PACKAGES)
 SAVING = (  # modules by which every class that is saved is known, but for those of LAZY
     *("bayes", "densities", "features.training", "instruments.kernel_iv", "chains.model"),
     *("hmm", "filtering", "statespace", "adapters.econml", "comparators"),
 )
 old_names.install()
-old_names.HANDED_DOWN["KernelIV.plot"] = lambda *given, **options: import_module(
-    f"{__name__}.display"
-).StructuralCurveDisplay.from_estimator(*given, **options)
 
 
 def __getattr__(name: str) -> Any:

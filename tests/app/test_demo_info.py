@@ -52,7 +52,7 @@ def test_demo_on_real_data(demo_run):
 @pytest.mark.parametrize("name", ["savings", "schooling"])
 def test_the_line_of_a_job_is_what_made_its_answer(name, demo_run, run, monkeypatch):
     folder, _ = demo_run
-    job = Job.of(name)
+    job = Job(name)
     monkeypatch.chdir(folder)
     result = run(*shlex.split(job.line), "--verbose", "--out", "own")
     assert result.exit_code == 0, result.output
@@ -65,8 +65,8 @@ def test_the_line_of_a_job_is_what_made_its_answer(name, demo_run, run, monkeypa
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["savings", "sunspots", "schooling"])
 def test_rivals_are_on_the_page_unless_it_has_to_be_quick(name):
-    job = Job.of(name)
-    (block,) = job.beside(job.tables())
+    job = Job(name)
+    (block,) = job.beside(job.tables(), job.say)
     assert isinstance(block, Numbers)
     assert all(value for _, value, _ in block.rows)
 

@@ -134,6 +134,29 @@ def test_trajectories_do_not_touch_each_other(run, trips):
     assert "trip t1." in page
 
 
+@pytest.mark.slow
+def test_dates_name_the_rows_and_those_that_follow(run, tables):
+    """They are needed in the file that is followed; in the other their order is checked."""
+    days = pd.date_range("2026-01-01", periods=40).strftime("%Y-%m-%d")
+    tables[1].assign(day=days).to_csv("dated.csv", index=False)
+    options = (*OPTIONS, "--time", "day", "--forecast", "2")
+    result = run("filter", "train.csv", "dated.csv", *options)
+    assert result.exit_code == 0, result.output
+    assert "2026-02-09" in result.stdout
+    assert list(pd.read_csv("kernelmean-filter/track.csv")["day"]) == list(days)
+    ahead = pd.read_csv("kernelmean-filter/forecast.csv")
+    assert list(ahead["day"]) == ["2026-02-10", "2026-02-11"]
+
+
+def test_dates_are_in_order(refused, tables):
+    options = (*OPTIONS, "--time", "day")
+    assert "test.csv has no column 'day'" in refused("filter", "train.csv", "test.csv", *options)
+    for train, test in ((1, -1), (-1, 1)):
+        for table, name, way in zip(tables, ("past.csv", "now.csv"), (train, test), strict=True):
+            table.assign(day=np.arange(len(table))[::way]).to_csv(name, index=False)
+        assert "goes back in row 2" in refused("filter", "past.csv", "now.csv", *options)
+
+
 def test_rows_left_out_end_a_trajectory(tables):
     train, _ = tables
     train.loc[[40, 41, 90], "u"] = np.nan
@@ -275,7 +298,8 @@ def test_errors_beside_a_straight_line(tables):
     lower, upper = a.filtered.interval(0.95)
     inside = (lower[:, 0] <= test["u"]) & (test["u"] <= upper[:, 0])
     assert a.errors.loc["u", "filtered inside"] == pytest.approx(inside.mean())
-    assert len(errors(a).header) == len(errors(a).rows[0]) == 7
+    grid, _ = errors(a)
+    assert len(grid.header) == len(grid.rows[0]) == 7
 
 
 def test_notes_say_what_is_wrong(tables):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 import subprocess
@@ -17,7 +18,6 @@ from kernelmean.app import files, main
 from kernelmean.app.commands.iv import (
     COMMAND,
     Analysis,
-    Columns,
     FirstStage,
     Settings,
     Used,
@@ -34,11 +34,12 @@ from kernelmean.app.errors import UserError
 from kernelmean.app.page import html
 from kernelmean.app.words import number, numbers, p_words
 from kernelmean.display import StructuralCurveDisplay
+from kernelmean.instruments.columns import Roles
 
 MARKET = ("--y", "quantity", "--x", "price", "--z", "storm", "--c", "season")
 
 
-COLUMNS = Columns("quantity", ["price"], ["storm"], ["season"])
+COLUMNS = Roles("quantity", ("price",), ("storm",), ("season",), "xzc")
 HALVES = {"split": 0.5}  # the paper's procedure, and fast
 
 
@@ -69,6 +70,7 @@ def test_files_and_summary(run, csv, market):
         "written",
     ):
         assert words in result.stdout
+    assert "Average derivatives" not in result.stdout  # the slopes are told once
     assert "\n\nThe structural curve\n" in result.stdout  # a line between paragraph and heading
     assert "left out in turn. The exogenous" in Path("results/report.html").read_text()
     table = pd.read_csv("results/predictions.csv")
@@ -423,7 +425,7 @@ def test_column_names_are_escaped(market, run, tmp_path):
 
 def test_predictions_never_hide_a_column_of_the_same_name(market):
     frame = market[["quantity", "storm"]].assign(prediction=market["price"])
-    fit = fitted(frame, Columns("quantity", ["prediction"], ["storm"], []), **HALVES)
+    fit = fitted(frame, Roles("quantity", ("prediction",), ("storm",), (), "xzc"), **HALVES)
     assert list(fit.predictions(frame))[-2:] == ["prediction_upper", "plain_ridge"]
     assert "prediction_" in fit.predictions(frame)
 
@@ -531,20 +533,22 @@ def test_a_file_of_a_run_before_is_taken_away(tmp_path):
     files.write_all(tmp_path, {"forecast.csv": None})  # none is there
 
 
-@pytest.mark.slow
-def test_interrupted_while_importing(tmp_path):
+def test_interrupted_while_importing(monkeypatch, capsys):
     """Importing the command takes seconds; Ctrl-C there is one line as well."""
-    code = (
-        "import sys\n"
-        "class Stop:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'typer': raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Stop())\n"
-        "from kernelmean.app import main\n"
-        "main()"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stdout, told.stderr) == (130, "", "error: interrupted\n")
+
+    def interrupted(name, *args, **kwargs):
+        if name == "typer":
+            raise KeyboardInterrupt
+        return real(name, *args, **kwargs)
+
+    real = builtins.__import__
+    for loaded in [m for m in sys.modules if m.startswith("kernelmean.app.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    assert capsys.readouterr() == ("", "error: interrupted\n")
 
 
 def test_interrupted(run, csv, monkeypatch):
@@ -574,7 +578,10 @@ def test_as_a_program(market, tmp_path):
     market[:60].to_csv(csv, index=False)
     command = [sys.executable, "-m", "kernelmean", "iv", str(csv)]
     good = subprocess.run(
-        [*command, *MARKET, "--out", tmp_path / "out"], capture_output=True, text=True, check=False
+        [*command, *MARKET, "--no-tune", "--out", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert good.returncode == 0, good.stderr
     assert (tmp_path / "out" / "report.html").exists()

@@ -103,6 +103,16 @@ def test_densities_on_the_page_integrate_to_one(tables):
         assert part in said
 
 
+@pytest.mark.parametrize("rule", [RuleName.importance, RuleName.squared])
+def test_means_stay_among_the_latents(tables, rule):
+    """Those of weights of both signs may not: of an indicator they would be below 0, or above 1."""
+    pairs = tables.assign(a=(tables["a"] > 0).astype(float))
+    found = Posteriors.of(Settings(["a"], ["c", "d"], rule), pairs, pairs[["c", "d"]][:150])
+    plain = found.embedding.mean()
+    assert plain.min() < 0 or plain.max() > 1
+    np.testing.assert_allclose(found.table[["a_mean"]], plain.clip(0, 1))
+
+
 @pytest.mark.slow
 def test_long_tables_are_cut_on_the_page_only(tables):
     rows = pd.DataFrame(np.zeros((SHOWN + 5, 2)), columns=["c", "d"])

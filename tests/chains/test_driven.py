@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from kernelmean.chains.driven import Along, Driven, DrivenChain
 from kernelmean.chains.em import PSEUDO
@@ -53,6 +53,7 @@ def moves_by_hand(chain, inputs):
 def forward_backward(logb, start, Q, sequences):
     """α, log p(y_t | past), γ, ξ (of the step into a row) and predictions: loops, in logarithms."""
     n, K = logb.shape
+    total_of = np.logaddexp.reduce
     alpha, loglik, gamma, prior = (np.zeros(s) for s in ((n, K), n, (n, K), (n, K)))
     xi = np.zeros((n, K, K))
     with np.errstate(divide="ignore"):
@@ -64,10 +65,10 @@ def forward_backward(logb, start, Q, sequences):
             if t == s.start:
                 forward[t] = log_start
             else:
-                forward[t] = logsumexp(forward[t - 1][:, None] + logQ[t], axis=0)
-            prior[t] = np.exp(forward[t] - logsumexp(forward[t]))
+                forward[t] = total_of(forward[t - 1][:, None] + logQ[t], axis=0)
+            prior[t] = np.exp(forward[t] - total_of(forward[t]))
             forward[t] = forward[t] + logb[t]
-            total = logsumexp(forward[t])
+            total = total_of(forward[t])
             alpha[t], loglik[t], before = np.exp(forward[t] - total), total - before, total
         back = np.zeros(K)
         for t in range(s.stop - 1, s.start - 1, -1):
@@ -75,7 +76,7 @@ def forward_backward(logb, start, Q, sequences):
             if t > s.start:
                 told = logb[t] + back
                 xi[t] = np.exp(forward[t - 1][:, None] + logQ[t] + told - before)
-                back = logsumexp(logQ[t] + told, axis=1)
+                back = total_of(logQ[t] + told, axis=1)
     return alpha, loglik, gamma, xi, prior
 
 
@@ -212,7 +213,15 @@ class TestStep:
             total = (xi * logs).sum() + PSEUDO * still.sum()
             return ridge / 2 * (theta[..., 1:] ** 2).sum() - total
 
-        best = minimize(loss, np.zeros(27), method="BFGS", options={"gtol": 1e-6})
+        def slope(flat):
+            theta = flat.reshape(3, 3, 3)
+            law = softmax(np.einsum("tp,ijp->tij", X, theta), axis=2)
+            up = np.einsum("tij,tp->ijp", xi.sum(axis=2, keepdims=True) * law - xi, X)
+            up[..., 0] += PSEUDO * (3 * softmax(theta[..., 0], axis=1) - 1)
+            up[..., 1:] += ridge * theta[..., 1:]
+            return up.ravel()
+
+        best = minimize(loss, np.zeros(27), jac=slope, method="BFGS", options={"gtol": 1e-6})
         step, new = Driven(ridge), chain
         for _ in range(10):  # a few steps of Newton each
             new = step(

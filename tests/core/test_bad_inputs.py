@@ -145,6 +145,11 @@ def fit_embedded(X, sample_weight=None, **parameters) -> list:
     return [e.pdf(e.embedding_.points), e.bandwidth_, e.loo_score_]
 
 
+@cache
+def fitted_ratio() -> km.DensityRatio:
+    return km.DensityRatio().fit(good(), good(seed=1))
+
+
 def fit_ratio(denominator, numerator, **parameters) -> list:
     r = km.DensityRatio(**parameters).fit(denominator, numerator)
     return [r.weights_, r.reg_, r.loo_score_, r.coef_]
@@ -328,7 +333,7 @@ DOORS: dict[str, tuple[str, Callable]] = {
         lambda b: fit_ratio(b, good(seed=1), kernel=km.Gaussian(1.0), reg=0.0),
     ),
     "DensityRatio.fit numerator": ("numerator", lambda b: fit_ratio(good(), b)),
-    "DensityRatio.predict": ("Z", lambda b: km.DensityRatio().fit(good(), good(seed=1)).predict(b)),
+    "DensityRatio.predict": ("Z", lambda b: fitted_ratio().predict(b)),
     "KernelIV.fit X": ("X", lambda b: fit_iv(b, good()[:, 0], good(seed=1))),
     "KernelIV.fit X, linear": (
         "X",
@@ -479,7 +484,7 @@ DOORS |= {
         "X",
         lambda b: fit_density(b, good(seed=1), kernel_x="delta", location=False),
     ),
-    "ConditionalDensity.fit y": ("y|bandwidth", lambda b: fit_density(good(), b)),
+    "ConditionalDensity.fit y": ("y|bandwidth", lambda b: fit_density(good(seed=1), b)),
     "ConditionalDensity.fit y, given": (
         "y|bandwidth",
         lambda b: fit_density(good(), b, reg=0.1, bandwidth=0.5),

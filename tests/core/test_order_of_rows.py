@@ -52,6 +52,7 @@ def test_others_are_taken(index):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_every_estimator_of_series_refuses_them():
     y = np.sin(np.arange(60.0))
     ahead = pd.DataFrame({"y": y}, index=pd.date_range("2020-01-01", periods=60))
@@ -63,7 +64,7 @@ def test_every_estimator_of_series_refuses_them():
         model.fit(ahead)
         with pytest.raises(ValueError, match="the index of X goes back"):
             model.forecast(ahead[::-1], 2)
-    kbf = km.KernelBayesFilter()
+    kbf = km.KernelBayesFilter(inference="kbr")
     with pytest.raises(ValueError, match="the index of X goes back"):
         kbf.fit(ahead[::-1], y)
     with pytest.raises(ValueError, match="the index of Z goes back"):

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 
 import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
-from kernelmean.densities.location import Location, Weights
+from kernelmean.densities.location import Design, Location, Weights
 from kernelmean.densities.standard import Standard, log_sizes
 from kernelmean.embedding.move import Move
 from kernelmean.features.landmarks import Nystroem
@@ -25,6 +25,10 @@ def fan(n, seed):
 
 def exact(X):
     return stats.norm(np.sin(2 * X[:, 0]), 0.1 * np.exp(1.2 * X[:, 0]))
+
+
+def location_on(X, Y, kernel, features, size: float, **given) -> Location:
+    return Location.on(Design.of(X, kernel, features, size), Y, **given)
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +120,14 @@ class TestWeights:
     @pytest.fixture
     def learned(self):
         X, y = fan(40, 8)
-        size = Location.of(X, 1.2 * X, km.Linear(), Nystroem(), 1.0)
+        size = location_on(X, 1.2 * X, km.Linear(), Nystroem(), 1.0)
         weights = Weights.of(size, X)
         kernel = km.Gaussian(0.7)
         return (
             X,
             y[:, None],
             weights,
-            Location.of(X, y[:, None], kernel, Nystroem(), 1.0, weights=weights, reg=1e-3),
+            location_on(X, y[:, None], kernel, Nystroem(), 1.0, weights=weights, reg=1e-3),
         )
 
     def test_are_one_over_the_square_of_sizes(self, learned):
@@ -154,7 +158,7 @@ class TestWeights:
     def test_rows_elsewhere(self, learned):
         X, y, weights, m = learned
         rows = km.Rows([(X[:15], y[:15]), (X[15:], y[15:])])
-        far = Location.of(
+        far = location_on(
             X, y, km.Gaussian(0.7), Nystroem(), 1.0, rows=rows, weights=weights, reg=1e-3
         )
         assert_allclose(far.coef, m.coef, rtol=1e-6)
@@ -230,7 +234,7 @@ def test_doubt_is_that_of_a_gaussian_process():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (60, 1))
     Y = np.sin(2 * X) + 0.2 * rng.standard_normal((60, 1))
-    where = Location.of(X, Y, km.Gaussian(0.8), km.Exact(), 1.0)
+    where = location_on(X, Y, km.Gaussian(0.8), km.Exact(), 1.0)
     standard, _ = Standard.of(where, X)
     line = kernels.ConstantKernel(where.line.factor[0] ** 2, "fixed") * kernels.DotProduct(
         0.0, "fixed"
@@ -268,5 +272,5 @@ def test_few_rows_have_noise(seed):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3, 3, (24, 2))
     Y = np.sin(X[:, :1]) + 0.5 * rng.standard_normal((24, 1))
-    m = Location.of(X, Y, km.Gaussian(0.5), km.Exact(), 0.05)
+    m = location_on(X, Y, km.Gaussian(0.5), km.Exact(), 0.05)
     assert np.exp(-2 * m.doubt).mean() > 0.1  # 1 − h; it was 1e-7

@@ -224,7 +224,7 @@ def tracked():
     X = test.X.copy()
     X[5:8] = np.nan
     X[20] = 1e6
-    return km.KernelBayesFilter().fit(train.X, train.Z), X, test.Z
+    return km.KernelBayesFilter(inference="kbr").fit(train.X, train.Z), X, test.Z
 
 
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
@@ -277,7 +277,7 @@ class TestTrack:
     def test_one_state_with_all_its_observations(self, tracked):
         _, X, Z = tracked
         seen, state = np.nan_to_num(X[:15]), Z[:15, 0]
-        model = km.KernelBayesFilter().fit(seen, state)
+        model = km.KernelBayesFilter(inference="kbr").fit(seen, state)
         display = km.display.TrackDisplay.from_estimator(model, seen, state, observations=seen)
         (ax,) = display.plot().axes_
         assert ax.get_ylabel() == "state"
@@ -288,7 +288,7 @@ class TestTrack:
         pd = pytest.importorskip("pandas")
         _, X, Z = tracked
         frame = pd.DataFrame(Z[:15], columns=["east", "north"])
-        model = km.KernelBayesFilter().fit(np.nan_to_num(X[:15]), frame)
+        model = km.KernelBayesFilter(inference="kbr").fit(np.nan_to_num(X[:15]), frame)
         days = pd.date_range("2026-01-01", periods=15)
         display = km.display.TrackDisplay.from_estimator(model, X[:15], times=days).plot()
         assert [ax.get_ylabel() for ax in display.axes_] == ["east", "north"]
@@ -348,6 +348,18 @@ class TestSpread:
         _, X, Z = tracked
         states = np.column_stack([Z[:15, 0], np.ones(15)])
         seen = np.nan_to_num(X[:15])
-        model = km.KernelBayesFilter().fit(seen, states)
+        model = km.KernelBayesFilter(inference="kbr").fit(seen, states)
         with np.errstate(all="raise"):
             km.display.SpreadDisplay.from_estimator(model, seen).plot()
+
+
+def test_two_samples_without_a_row_of_both_show_no_outcomes():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(120, 1))
+    X, y = Z + rng.normal(size=(120, 1)), Z[:, 0] + rng.normal(size=120)
+    X[60:], y[:60] = np.nan, np.nan
+    model = km.KernelIV(split="samples", tune_lengthscale=False).fit(X, y, Z)
+    display = km.display.StructuralCurveDisplay.from_estimator(model)
+    assert display.plain is None
+    display.plot()
+    assert [line.get_label() for line in display.ax_.lines] == ["structural (KernelIV)"]

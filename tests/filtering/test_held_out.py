@@ -1,11 +1,11 @@
-"""What a filter takes unasked: densities where they are as near, and no more trust than is due."""
+"""What a filter takes unasked: densities, unless the rule is clearly nearer on rows held out."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from filter_cases import check_sound, quietly, volatility
-from numpy.testing import assert_allclose, assert_array_equal
+from filter_cases import quietly, volatility
+from numpy.testing import assert_array_equal
 
 import kernelmean as km
 from kernelmean.datasets import make_rotation
@@ -29,60 +29,29 @@ def off(model, X, Z) -> float:
     return float(np.mean((model.predict(X).reshape(Z.shape) - Z) ** 2))
 
 
-class TestTrust:
-    def test_one_where_the_filter_is_nearer(self):
-        train = make_rotation(150, random_state=3)
-        model = km.KernelBayesFilter(inference="kbr").fit(train.X, train.Z)
-        assert model.machine_.trust == 1.0
-        assert set(model.held_out_) == {"kbr", "mean"}
-        assert model.held_out_["kbr"] < model.held_out_["mean"]
-        assert "trust" not in model.summary()
-
-    def test_little_where_nothing_is_seen(self):
-        Z, X = blind(300, 8)
+@pytest.mark.slow
+def test_not_far_above_the_mean_of_the_states():
+    errors = []
+    for seed in range(6):
+        Z, X = quadratic(500, 40 + seed)
+        later, seen = quadratic(1_000, 140 + seed)
         model = km.KernelBayesFilter().fit(X, Z)
-        assert model.machine_.trust < 0.5
-        assert "trust" in model.summary()
+        errors.append([quietly(off, model, seen, later), np.mean((later - Z.mean()) ** 2)])
+    own, mean = np.mean(errors, axis=0)
+    assert own < 1.05 * mean
 
-    @pytest.mark.slow
-    def test_not_far_above_the_mean_of_the_states(self):
-        errors = []
-        for seed in range(6):
-            Z, X = quadratic(500, 40 + seed)
-            later, seen = quadratic(1_000, 140 + seed)
-            model = km.KernelBayesFilter().fit(X, Z)
-            errors.append([quietly(off, model, seen, later), np.mean((later - Z.mean()) ** 2)])
-        own, mean = np.mean(errors, axis=0)
-        assert own < 1.05 * mean
 
-    def test_given_regularisers_are_the_method(self):
-        Z, X = blind(200, 7)
-        model = km.KernelBayesFilter(reg=0.01).fit(X, Z)
-        assert (model.machine_.trust, model.held_out_) == (1.0, {})
-        assert km.KernelBayesFilter().fit(X, Z).with_reg(0.01).machine_.trust == 1.0
+def test_what_is_asked_for_is_not_compared():
+    Z, X = quadratic(150, 3)
+    for asked in ({"inference": "kbr"}, {"inference": "densities"}, {"reg": 0.01}):
+        assert km.KernelBayesFilter(**asked).fit(X, Z).held_out_ == {}
 
-    @pytest.mark.parametrize("inference", ["kbr", "auto"])
-    def test_answers_are_mixtures(self, inference):
-        """Means, weights, one observation at a time, smoothing, forecasts."""
-        Z, X = blind(120, 11)
-        model, whole = (
-            quietly(km.KernelBayesFilter(inference=inference).fit, X, Z) for _ in range(2)
-        )
-        trust, vague = model.machine_.trust, model.machine_.vague.mean
-        assert 0.0 <= trust < 1.0
-        object.__setattr__(whole.machine_, "trust", 1.0)
-        told, found = model.filter(X[:9]), whole.filter(X[:9])
-        check_sound(told)
-        assert_allclose(told.mean(), trust * found.mean() + (1 - trust) * vague)
-        belief = model.start()
-        for t, x in enumerate(X[:9]):
-            belief = belief.update(x) if t == 0 else belief.predict().update(x)
-        assert_allclose(belief.mean(), told.mean()[-1])
-        assert_allclose(belief.embedding.weights, told.embedding.weights[-1], atol=1e-12)
-        smooth, smoothed = model.smooth(X[:9]).mean(), whole.smooth(X[:9]).mean()
-        assert_allclose(smooth, trust * smoothed + (1 - trust) * vague)
-        ahead, raw = model.forecast(X[:9], 2).mean(), whole.forecast(X[:9], 2).mean()
-        assert_allclose(ahead, trust * raw + (1 - trust) * vague)
+
+def test_nothing_seen_is_told():
+    Z, X = blind(300, 8)
+    with pytest.warns(km.NumericalWarning, match="cannot follow these states"):
+        model = km.KernelBayesFilter(inference="auto").fit(X, Z)
+    assert "rows held out" in model.summary()
 
 
 class TestUnasked:
@@ -102,12 +71,20 @@ class TestUnasked:
     def test_several_hundred_rows_are_judged_likewise(self):
         Z, X = volatility(400, 0.95, 0.3, 5)
         model = km.KernelBayesFilter().fit(X, Z)
-        assert model.held_out_["densities"] < model.held_out_["kbr"]
         assert len(model.points_) == 500  # nodes
+        rule = km.KernelBayesFilter(inference="kbr").fit(X, Z)
+        later, seen = volatility(1_000, 0.95, 0.3, 6)
+        assert quietly(off, model, seen, later) < quietly(off, rule, seen, later)
 
     def test_states_that_repeat_have_the_rule(self):
         model = km.KernelBayesFilter().fit(self.TRAIN.X, self.TRAIN.Z.round(0))
         assert "densities" not in model.held_out_
+
+    def test_sequences_of_a_row_or_two_are_not_compared(self):
+        X, Z = self.TRAIN.X, self.TRAIN.Z
+        assert (
+            km.KernelBayesFilter().fit(X[:20], Z[:20], lengths=[1] * 10 + [2] * 5).held_out_ == {}
+        )
 
     def test_supervision_and_regularisers_are_those_of_the_rule(self):
         X, Z = self.TRAIN.X, self.TRAIN.Z

@@ -345,7 +345,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match=rf"\b{name}\b"):
             km.KernelBayesFilter().tune(**{"X": TRAIN.X, "Z": TRAIN.Z, **change})
 
-    @pytest.mark.parametrize("bad", [0, "many"])
+    @pytest.mark.parametrize("bad", [0, 1.5, "many"])
     def test_jobs(self, bad):
         with pytest.raises(ValueError, match="n_jobs"):
             km.KernelBayesFilter(reg=0.1).tune(TRAIN.X[:30], TRAIN.Z[:30], n_jobs=bad)

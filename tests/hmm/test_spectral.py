@@ -22,7 +22,10 @@ from kernelmean.hmm.spectral import (
     choose_rotation,
     diagonaliser,
     fit_spectral,
+    off_diagonal,
+    slopes_of_off_diagonal,
     smallest_gap,
+    unit,
 )
 
 SEEDS = range(40, 44)
@@ -304,6 +307,19 @@ class TestDiagonaliser:
         order = slow.matching(np.abs(R), np.abs(found))
         assert_allclose(np.abs(found[:, order]), np.abs(R), atol=1e-8)
         assert_allclose(spectral.eigenvalues(found, B)[:, order], values, atol=1e-8)
+
+    @pytest.mark.parametrize("K", [2, 4])
+    def test_slopes(self, K):
+        rng = np.random.default_rng(K)
+        B, basis, S = rng.normal(size=(3, K, K)), rng.normal(size=(K, K)), rng.normal(size=(K, K))
+
+        def off(S: np.ndarray) -> np.ndarray:
+            return off_diagonal(unit(basis @ S), B)
+
+        steps = 1e-6 * np.eye(K * K).reshape(-1, K, K)
+        expected = np.stack([(off(S + E) - off(S - E)) / 2e-6 for E in steps], axis=1)
+        found = slopes_of_off_diagonal(basis @ S, basis, B)
+        assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_noise_is_shared_among_all(self, seed):

@@ -1,10 +1,10 @@
 """No answer moves: every estimator answers as it did when `data/reference.npz` was recorded.
 
 Recorded on commit 9dbf440 with one thread, and anew where issues 18 and 19 changed answers:
-filters, instruments, densities, tuned embeddings, shrunken regimes. Run with `OMP_NUM_THREADS=1`:
-sums in another order differ by more than the tolerance after an iterative fit, and so may another
-machine's BLAS. Where answers are meant to change, record them anew as `reference_predictions.py`
-says, and say why.
+filters, instruments, densities, tuned embeddings, shrunken and spectral regimes. Run with
+`OMP_NUM_THREADS=1`: sums in another order differ by more than the tolerance after an iterative fit,
+and so may another machine's BLAS. Where answers are meant to change, record them anew as
+`reference_predictions.py` says, and say why.
 """
 
 from __future__ import annotations

@@ -170,13 +170,11 @@ class TestVonMises:
         assert (S >= 0).all()
         assert (S < TAU).all()
 
-        def cdf(t: float) -> float:
-            return integrate.quad(lambda x: m.density([[x]], 0.5)[0], 0, t)[0]
-
-        grid = np.linspace(0, TAU, 40)
-        empirical = np.searchsorted(np.sort(S), grid) / len(S)
+        nodes = np.linspace(0, TAU, 3901)
+        cdf = integrate.cumulative_simpson(m.density(nodes, 0.5), x=nodes, initial=0)
+        empirical = np.searchsorted(np.sort(S), nodes[::100]) / len(S)
         # Kolmogorov-Smirnov at the 1% level: 1.63/sqrt(20,000) = 0.0115
-        assert_allclose(empirical, [cdf(t) for t in grid], atol=0.0115)
+        assert_allclose(empirical, cdf[::100], atol=0.0115)
 
     @pytest.mark.parametrize("period", [TAU, 360.0])
     def test_bandwidth_by_default_is_that_of_the_spread_around_the_circle(self, rng, period):

@@ -74,16 +74,10 @@ def write_parts(folder: Path, rows: Rows) -> Path:
             old.unlink()
         try:
             for block in rows:
-                write_all(folder, {_part(done, count): partial(_to_parquet, block)})
+                named = block.reset_index(names=free_name(ROW, block))
+                name = f"part-{done + 1:05}-of-{count:05}.parquet"
+                write_all(folder, {name: partial(named.to_parquet, index=False)})
                 done += 1
         except KeyboardInterrupt as err:
             raise Interrupted(f"interrupted; {done} of {count} parts are in {folder}") from err
     return folder
-
-
-def _to_parquet(block, path: Path) -> None:
-    block.reset_index(names=free_name(ROW, block)).to_parquet(path, index=False)
-
-
-def _part(i: int, count: int) -> str:
-    return f"part-{i + 1:05}-of-{count:05}.parquet"

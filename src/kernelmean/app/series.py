@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -17,7 +18,6 @@ from .errors import UserError
 from .report import Figure, Grid
 from .tables import Table
 
-SMALLEST = 20  # rows
 FEW = 50  # rows below which it is said that there are few
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
@@ -26,8 +26,6 @@ BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
 ENDS = ("mean", "lower", "upper")
 
 SAY = words.Texts("series")
-Apart = Annotated[str | None, option(SAY, "--sequence")]
-Steps = Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)]
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,11 @@ class Rows:
         return self.frame.notna().all(axis=1).to_numpy()
 
     @property
+    def title(self) -> str:
+        """What the horizontal axis is called."""
+        return self.labels[1] or "row"
+
+    @property
     def axis(self) -> np.ndarray:
         """What is on the horizontal axis: times, or numbers of rows."""
         return self.frame.index.to_numpy() if self.times is None else self.times
@@ -104,22 +107,22 @@ class Rows:
     def by_row(self, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
         """A table of answers about every row, with its time and the name of its sequence."""
         frame = pd.DataFrame(columns, index=self.frame.index)
-        if self.times is not None:
-            frame.insert(0, self.labels[1], self.times)
-        return self._named(frame, np.repeat(np.arange(len(self.lengths)), self.lengths))
+        return self._named(frame, self.times, self.lengths)
 
     def by_step(self, columns: Mapping[str, np.ndarray], steps: int) -> pd.DataFrame:
         """A table of answers about the rows after each sequence, with the times these will have."""
-        count = len(self.lengths)
+        count, times = len(self.lengths), self.times
         frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
-        if self.times is not None:
-            ahead = [times_ahead(self.times[s], steps) for s in self.slices]
-            frame.insert(0, tables.free_name(str(self.labels[1]), frame), np.concatenate(ahead))
-        return self._named(frame, np.repeat(np.arange(count), steps))
+        if times is not None:
+            times = np.concatenate([times_ahead(times[s], steps) for s in self.slices])
+        return self._named(frame, times, [steps] * count)
 
-    def _named(self, frame: pd.DataFrame, sequence: np.ndarray) -> pd.DataFrame:
-        if self.labels[0] is not None:
-            frame.insert(0, self.labels[0], [self.names[i] for i in sequence])
+    def _named(self, frame: pd.DataFrame, times: Any, lengths: list[int]) -> pd.DataFrame:
+        sequence, time = self.labels
+        if times is not None:
+            frame.insert(0, tables.free_name(str(time), frame), times)
+        if sequence is not None:
+            frame.insert(0, sequence, np.repeat(self.names, lengths))
         return frame
 
     @property
@@ -142,34 +145,29 @@ class Rows:
         ]
 
 
-def last(rows: slice, longest: int) -> slice:
-    """The last rows of a sequence."""
-    return slice(max(rows.start, rows.stop - longest), rows.stop)
-
-
-CUT: tuple[str, ...] = ("times", "probabilities", "series", "mean", "lower", "upper", "width")
-CUT += ("missing", "collapsed", "truth")
-
-
-def part(shown: Any, rows: slice, longest: int) -> Any:
-    """A display of some rows, the last `longest` at most."""
-    rows = last(rows, longest)
-    has = [name for name in CUT if getattr(shown, name, None) is not None]
-    cut = {name: getattr(shown, name)[rows] for name in has}
-    return replace(shown, **cut, sequences=[slice(0, rows.stop - rows.start)])
-
-
 # ---------------------------------------------------------------- the file
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ordered(Shared):
+    """The options of commands on rows in the order of time."""
+
+    sequence: Annotated[str | None, option(SAY, "--sequence")] = None
+    time: Annotated[str | None, option(SAY, "--time")] = None
+    forecast: Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)] = 0
+
+    @property
+    def apart(self) -> dict[str, list[str]]:
+        """The columns that tell sequences apart, and that name the rows."""
+        given = {"--sequence": self.sequence, "--time": self.time}
+        return {name: [column] for name, column in given.items() if column is not None}
+
+
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(Ordered):
     """The options of commands that learn from a series alone."""
 
     columns: Annotated[Names, columns("--columns", "Column(s) observed")]
-    sequence: Apart = None
-    time: Annotated[str | None, option(SAY, "--time")] = None
-    forecast: Steps = 0
     refine: Annotated[bool, option(SAY, "--refine/--no-refine")] = True
 
     def changed(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -178,17 +176,14 @@ class Settings(Shared):
 
     def read(self, table: Table) -> Rows:
         """The rows of a file; an empty field is a missing value."""
-        apart = {"--sequence": self.sequence, "--time": self.time}
-        roles = {name: [column] for name, column in apart.items() if column is not None}
-        table.asked_for({"--columns": self.columns, **roles})
+        table.asked_for({"--columns": self.columns, **self.apart})
         frame = table.numbers_with_gaps({"--columns": self.columns})
         tables.refuse_empty(frame)
         frame = self.changed(frame)
         if self.drop_missing:
             frame = tables.complete(frame, table.path, drop_missing=True)
         rows = Rows.of(frame, table, self.sequence, self.time)
-        tables.check_enough(rows.whole.sum(), SMALLEST, "rows without gaps")
-        tables.check_varying(frame)
+        tables.check_sample(frame, "rows without gaps", rows.whole.sum())
         return rows
 
 
@@ -236,9 +231,9 @@ def _backwards(table: Table, rows: Rows) -> list[str]:
 
     Of rows that are in another order no forecast means anything; the newest first are refused.
     """
-    whole = [slice(0, len(rows.frame))] if rows.names == [] else rows.slices
-    for name in table.frame.columns:
-        column = table.frame[name].loc[rows.frame.index]
+    whole = rows.slices if rows.names else [slice(0, len(rows.frame))]
+    for name, every in table.frame.items():
+        column = every.loc[rows.frame.index]
         if pd.api.types.is_numeric_dtype(column):
             looks = str(name).lower() in ("time", "date", "year")
         else:
@@ -308,9 +303,7 @@ def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 def average(values: np.ndarray) -> np.ndarray:
     """Mean of each column over what is known; NaN where nothing is."""
-    known = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0)
+    return pd.DataFrame(values).mean().to_numpy()
 
 
 def with_intervals(
@@ -374,27 +367,36 @@ def forecast_figures(
     steps = min(s.forecast, AFTER)
     more = f" The first {AFTER} rows of {s.forecast:,}." if s.forecast > AFTER else ""
     unknown = np.full((len(rows.frame), k), np.nan)
-    past = [known.get(part, unknown)[:, :k] for part in ("series", *ENDS)]
+    past = [known.get(name, unknown)[:, :k] for name in ("series", *ENDS)]
     ends = np.empty((5, 0, k)) if a.ahead is None else fan(a.ahead, s.level)[..., :k]
 
-    def figure(i: int, before: slice) -> Figure:
+    def plot(panels: Any, i: int, part: slice) -> None:
         after = slice(i * s.forecast, i * s.forecast + steps)
-        times = rows.axis[before]
+        times = rows.axis[part]
         later = times_ahead(times, steps)
-        seen, one = [part[before] for part in past], [slice(0, len(times))]
+        seen, one = [values[part] for values in past], [slice(0, len(times))]
         shown = display.ForecastDisplay(times, *seen, later, ends[:, after], [*names], s.level, one)
+        shown.plot(panels[:k], label=label)
+        if below is not None:
+            below(panels[k], np.r_[times, later], part, after)
+        panels[k - 1].set_xlabel("")
+        panels[-1].set_xlabel(rows.title)
 
-        def plot(panels) -> None:
-            shown.plot(panels[:k], label=label)
-            if below is not None:
-                below(panels[k], np.r_[times, later], before, after)
-            panels[k - 1].set_xlabel("")
-            panels[-1].set_xlabel(rows.labels[1] or "row")
+    count = k + (below is not None)
+    return for_each(rows, file, f"{caption}{more}", plot, count, longest, each=2.1)
 
-        text = f"{rows.which(i, longest)}{caption}{more}"
-        return Figure.stacked(f"{file}-{i}", text, plot, k + (below is not None), each=2.1)
 
-    return [figure(i, last(part, longest)) for i, part in enumerate(rows.slices[:DRAWN])]
+def for_each(
+    rows: Rows, file: str, caption: str, plot: Callable, count: int, longest: int, each=1.9
+) -> list[Figure]:
+    """A figure of each of the first sequences, of its last rows: `plot(panels, i=…, part=…)`."""
+
+    def figure(i: int, rest: slice) -> Figure:
+        part = slice(max(rest.start, rest.stop - longest), rest.stop)
+        text = f"{rows.which(i, longest)}{caption}"
+        return Figure.stacked(f"{file}-{i}", text, partial(plot, i=i, part=part), count, each)
+
+    return [figure(i, rest) for i, rest in enumerate(rows.slices[:DRAWN])]
 
 
 def files(name: str, a: Any) -> dict[str, Any]:

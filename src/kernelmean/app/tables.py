@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal 
 MARKED = r"\s*[-+]?[$€£¥]?\s*[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
 DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
 MARKS = 3  # different words for a missing value
+SMALLEST = 20  # rows to learn from
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
 
 
@@ -227,11 +228,17 @@ def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.Dat
         yield from (batch.to_pandas(ignore_metadata=True) for batch in batches)  # the index too
 
 
-@contextmanager
-def _as_csv(path: Path, sep: str) -> Generator[None]:
-    """What pandas finds wrong, in one line."""
+def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generator[pd.DataFrame]:
+    """As pandas reads them; what it finds wrong is said in one line."""
+    if len(sep) != 1:
+        raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
+    # the header is read as a row of its own: pandas would rename a repeated name in silence
+    read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
     try:
-        yield
+        header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
+        with read(decimal=decimal, low_memory=False, iterator=True, chunksize=size) as frames:
+            for frame in frames:
+                yield _with_header(frame, header, path, sep)
     except pd.errors.ParserError as err:
         reason = str(err).strip().rpartition("error: ")[2]
         hint = _other_sep(path, sep)
@@ -240,18 +247,6 @@ def _as_csv(path: Path, sep: str) -> Generator[None]:
         raise UserError(f"{path} is not text; save it as CSV (UTF-8) or Parquet") from err
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as err:
         raise UserError(f"{path} cannot be read as CSV: {err}") from err
-
-
-def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generator[pd.DataFrame]:
-    if len(sep) != 1:
-        raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
-    with _as_csv(path, sep):
-        # the header is read as a row of its own: pandas would rename a repeated name in silence
-        read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
-        header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
-        with read(decimal=decimal, low_memory=False, iterator=True, chunksize=size) as frames:
-            for frame in frames:
-                yield _with_header(frame, header, path, sep)
 
 
 def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -> pd.DataFrame:
@@ -374,14 +369,15 @@ def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.Da
     return frame.dropna()
 
 
-def check_enough(count: int, least: int, what: str = "rows") -> None:
+def check_enough(count: int, what: str = "rows") -> None:
     """Refuse what no estimate can come of."""
-    if count < least:
-        raise UserError(f"{count} {what} are too few; at least {least} are needed")
+    if count < SMALLEST:
+        raise UserError(f"{count} {what} are too few; at least {SMALLEST} are needed")
 
 
-def check_varying(frame: pd.DataFrame) -> None:
-    """Refuse a column that is the same in every row."""
+def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = None) -> None:
+    """Refuse few rows, or so few that `count`, and a column that is the same in every row."""
+    check_enough(len(frame) if count is None else count, what)
     for name, column in frame.items():
         if column.nunique() == 1:
             raise UserError(

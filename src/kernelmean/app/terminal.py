@@ -84,10 +84,10 @@ def show(report: Report, verbose: bool) -> None:
 
 def show_block(block: Block, verbose: bool) -> None:
     """A block, as far as a terminal can show it."""
-    if isinstance(block, Numbers):
-        _show_numbers(block, verbose)
-    elif isinstance(block, Grid):
-        _show_grid(block)
+    if isinstance(block, Numbers | Grid):
+        if block.caption:
+            out.print(Text(block.caption, "dim"))
+        out.print(_table(block, verbose), "")
     elif isinstance(block, Note):
         out.print(Text.assemble(("Note: ", "yellow"), block.text), end="\n\n")
     elif verbose and isinstance(block, Bullets):
@@ -98,27 +98,21 @@ def show_block(block: Block, verbose: bool) -> None:
         out.print(Text(block.text), end="\n\n")
 
 
-def _show_numbers(block: Numbers, verbose: bool) -> None:
-    if block.caption:
-        out.print(Text(block.caption, "dim"))
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="cyan", no_wrap=not verbose)
-    for _ in range(1 + verbose):
-        table.add_column(overflow="fold")
-    for name, value, meaning in block.rows:
-        table.add_row(*map(Text, (name, value, meaning)[: 2 + verbose]))
-    out.print(table, "")
-
-
-def _show_grid(block: Grid) -> None:
-    if block.caption:
-        out.print(Text(block.caption, "dim"))
-    table = Table(box=None, pad_edge=False)
-    for name in block.header:
-        table.add_column(Text(name), justify="right")
+def _table(block: Numbers | Grid, verbose: bool) -> Table:
+    """Numbers without their meaning, unless that is asked for; of a grid all."""
+    table = Table(box=None, pad_edge=False, show_header=isinstance(block, Grid))
+    if isinstance(block, Grid):
+        for name in block.header:
+            table.add_column(Text(name), justify="right")
+        shown = len(block.header)
+    else:
+        shown = 2 + verbose
+        table.add_column(style="cyan", no_wrap=not verbose)
+        for _ in range(shown - 1):
+            table.add_column(overflow="fold")
     for row in block.rows:
-        table.add_row(*map(Text, row))
-    out.print(table, "")
+        table.add_row(*map(Text, row[:shown]))
+    return table
 
 
 def show_files(paths: Sequence[Path]) -> None:

@@ -72,19 +72,16 @@ def number(value: Any, digits: int = 3) -> str:
     return minus(f"{value:,.{max(0, digits - 1 - exponent)}f}")
 
 
-def some_of(rows: Any, every: Any) -> list[str]:
-    """What to say where some rows are looked at, and all are learned from."""
-    if every is rows or len(rows) == every.n:
-        return []
-    return [
-        f"Pictures, shares and tests are of {len(rows):,} of the {every.n:,} rows; the model is of "
-        "all of them."
-    ]
-
-
 def amount(every: Any) -> int:
     """How many rows a table has, or those that are read in blocks."""
     return every.n if isinstance(every, Rows) else len(every)
+
+
+def some_of(rows: Any, every: Any) -> list[str]:
+    """What to say where some rows are looked at, and all are learned from."""
+    few, n = len(rows), amount(every)
+    looked = f"Pictures, shares and tests are of {few:,} of the {n:,} rows"
+    return [f"{looked}; the model is of all of them."] if few < n else []
 
 
 def minus(text: str) -> str:

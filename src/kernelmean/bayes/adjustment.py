@@ -5,7 +5,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from ..core.checks import hushed
 from ..core.minimise import CLEAR
 from ..core.moments import normal_bandwidth
 from ..densities.location import Location, LocationSearch
@@ -156,18 +155,20 @@ class Adjustment:
 
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
-        s = self.tells(row)
+        outside = self.seen.outside(row, Gaussian(), OUTSIDE)
+        return self._law(self.tells(row)).carrying(extrapolated=outside)
+
+    def _law(self, s: np.ndarray) -> MeanEmbedding:
+        """Of the parameters, given summaries, one row."""
         Z, w = self.moved(s) if self.lines else self.unmoved(s)
         Z, width = smoothed(Z, w)
         low, points, high = (self.prior.back(z) for z in (Z - width, Z, Z + width))
         range_ = np.array([np.ptp(q) for _, q in self.prior.knots])
         bandwidth = tuple(np.maximum(0.5 * w @ (high - low), 1e-9 * range_).tolist())
-        outside = self.seen.outside(row, Gaussian(), OUTSIDE)
-        law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
-        return law.carrying(bandwidth, extrapolated=outside)
+        return MeanEmbedding(points, w[None], Gaussian(bandwidth)).carrying(bandwidth)
 
     def tells(self, row: np.ndarray) -> np.ndarray:
-        """Summaries of data (1, q)."""
+        """Summaries of data (m, q)."""
         u = self.data(row)
         return np.hstack([u[:, :0], *(part(u) for part in self.summaries)])
 
@@ -200,9 +201,8 @@ class Adjustment:
 
     def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """log p(θ_i | x_i) of rows, (n,)."""
-        rows = range(len(data))
-        with hushed():
-            return np.array([self.at(data[[i]]).log_density(theta[[i]])[0, 0] for i in rows])
+        pairs = zip(self.tells(data), theta, strict=True)
+        return np.array([self._law(s[None]).log_density(one[None])[0, 0] for s, one in pairs])
 
 
 def smoothed(Z: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -22,6 +22,7 @@ from .truncation import Draws
 ROWS, NEAR = 1500, 2500  # of more simulations so many are learned from; then where the posterior is
 JUDGE, BLOCK = 1000, 5000  # draws of the prior that judge, and those weighed together
 FEWEST, ENOUGH = 20, 3000  # draws that weights are worth: less is made wider, more not weighed
+SCORED = 1000  # of them, by which the bandwidth is chosen
 LEAST = 1e-3  # of the largest weight: less is dropped
 
 
@@ -98,11 +99,12 @@ class Likelihood:
 
 
 def _bandwidth(points: np.ndarray, w: np.ndarray) -> tuple[float, ...]:
-    """By the leave-one-out score, of `ENOUGH` of the points at even steps of the weights' sums."""
-    steps = (np.arange(ENOUGH) + 0.5) / ENOUGH
+    """Of `ENOUGH` points, by the leave-one-out score of some at even steps of the weights' sums."""
+    steps = (np.arange(SCORED) + 0.5) / SCORED
     which, count = np.unique(np.searchsorted(np.cumsum(w), steps), return_counts=True)
-    which = np.minimum(which, len(w) - 1)
-    return tuple(EmbeddedDensity(wide=0.0).fit(points[which], None, count).bandwidth_.tolist())
+    some = points[np.minimum(which, len(w) - 1)]
+    found = EmbeddedDensity(Gaussian(columnwise=True), wide=0.0).fit(some, None, count).bandwidth_
+    return tuple((found * (SCORED / ENOUGH) ** (1 / (points.shape[1] + 4))).tolist())
 
 
 def _weights(log_w: np.ndarray) -> np.ndarray:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from ..core import arrays, checks
 from ..core.parameters import called
-from ..core.progress import Verbose, track
+from ..core.progress import Verbose, in_processes
 from ..core.threads import one_thread
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
@@ -199,9 +198,7 @@ class Source:
             (self.simulator, theta[i : i + chunk], child, batched)
             for i, child in zip(starts, self.rng.spawn(len(starts)), strict=True)
         ]
-        work = (delayed(_run)(*job) for job in jobs)
-        found = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
-        told = track(found, len(jobs), "simulating", self.verbose)
+        told = in_processes(_run, jobs, self.n_jobs, "simulating", self.verbose)
         rows = [row for part in told for row in part]
         widths = sorted({len(row) for row in rows})
         if len(widths) > 1:

@@ -33,6 +33,7 @@ TILT = 1.5  # of a random start, in standard deviations of the coordinates
 STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
+FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
 
 AnySmoothing = Smoothing | SmoothingByState
@@ -113,13 +114,15 @@ def climb(
     tol: float,
     maximise: Maximise = maximised,
     patience: int = Effort.patience,
+    least: float = -np.inf,
 ) -> Climb:
     """EM: emission laws and chain from γ, γ from these, until the mean log-likelihood settles.
 
     The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
     embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a little.
     After more than `patience` such iterations in a row it ends where it was best. (In its first
-    steps, away from a start that is no model yet, it begins anew instead.)
+    steps, away from a start that is no model yet, it begins anew instead.) It does not go on from
+    a log-likelihood of less than `least`.
     """
     best: Climb | None = None
     start, falls = (gamma, chain), 0
@@ -140,7 +143,7 @@ def climb(
         else:
             best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
             falls = 0
-        if best.converged or i == max_iter - 1:
+        if best.converged or i == max_iter - 1 or best.loglik.sum() < least:
             break
         gamma = smoothed(alpha, along, rows.sequences)
         chain = maximise(alpha, gamma, along, rows.sequences)
@@ -319,8 +322,10 @@ class Refinement:
             before = [value for value in before if value < more.history[0]]
         return replace(more, history=before + more.history, start=c.start)
 
-    def _climb(self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int) -> Climb:
-        rules = self.maximise, self.effort.patience
+    def _climb(
+        self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int, least: float = -np.inf
+    ) -> Climb:
+        rules = self.maximise, self.effort.patience, least
         return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol, *rules)
 
     @stage("bandwidths")
@@ -384,7 +389,8 @@ class Refinement:
     def held_out(self, bandwidth: float, first: Climb, near: HeldOut | None = None) -> HeldOut:
         """Forecasts of the rows seen, by laws and chains from every other stretch of rows.
 
-        EM on a half sets out from `first`, or from that half of `near`.
+        EM on a half sets out from `first`, or from that half of `near`, and ends at once if it is
+        far behind there.
         """
         smoothing, rows, steps = self.smoothing(bandwidth), self.rows, self.effort.half_iter
         loglik, mean = np.zeros(len(rows.seen)), np.zeros(rows.points.shape)
@@ -394,7 +400,8 @@ class Refinement:
         for used, start in zip(rows.halves(STRETCHES), starts, strict=True):
             half = replace(rows, used=used)
             on_half = replace(self, rows=half)
-            learned = on_half._climb(smoothing, start.gamma, start.chain, steps)
+            least = -np.inf if near is None else start.loglik.sum() - FAR
+            learned = on_half._climb(smoothing, start.gamma, start.chain, steps, least)
             climbs.append(learned)
             there = rows.seen & ~used
             for told, every in zip((loglik, mean), judged(smoothing, half, learned), strict=True):

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from ..core import arrays
 from ..core.checks import check_positive, hushed
-from ..core.progress import Verbose, track
+from ..core.progress import Verbose, in_processes
 from ..core.threads import one_thread
 from .rows import observed
 
@@ -19,10 +18,8 @@ def best_fit(
     candidates: Sequence[Any], X, lengths, judge: Judge, n_jobs, verbose: Verbose
 ) -> tuple[Any, list[float]]:
     """The best of some estimators once they are fitted, and what each was judged."""
-    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(_judged)(candidate, X, lengths, judge) for candidate in candidates
-    )
-    found = list(track(jobs, total=len(candidates), description="fits", verbose=verbose))
+    tasks = [(candidate, X, lengths, judge) for candidate in candidates]
+    found = list(in_processes(_judged, tasks, n_jobs, "fits", verbose))
     scores = [score for _, score in found]
     return found[max(range(len(found)), key=scores.__getitem__)][0], scores
 

@@ -1,10 +1,10 @@
 """The conditional density operator: a density from the embedding, by a reference measure."""
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 from scipy.special import ndtr
 
 from ..core.checks import check_count, generator
+from ..core.solves import ridge
 from ..kernels import median_lengthscale
 from .densities import Expansion, check_varying, exponents, gaussian, given
 
@@ -91,12 +91,10 @@ class ConditionalDensityOperator(Expansion):
     def _solve(self, X, Y) -> np.ndarray:
         """(m/V)(K_ρ + mαI)⁻²K_ρY (K_X + nλI)⁻¹."""
         m, ell = len(self.reference_), self.lengthscale_y_
-        K = gaussian(self.reference_, self.reference_, ell)
-        factor = cho_factor(K + m * self.reg_reference_ * np.eye(m))
-        density = cho_solve(factor, cho_solve(factor, gaussian(self.reference_, Y, ell)))
-        K_x = gaussian(X, X, self.lengthscale_x_) + len(X) * self.reg_ * np.eye(len(X))
-        operator = cho_solve(cho_factor(K_x), density.T).T
-        return m / np.prod(self._high - self._low) * operator
+        inner = ridge(gaussian(self.reference_, self.reference_, ell), m * self.reg_reference_)
+        density = inner.solve(inner.solve(gaussian(self.reference_, Y, ell)))
+        outer = ridge(gaussian(X, X, self.lengthscale_x_), len(X) * self.reg_)
+        return m / np.prod(self._high - self._low) * outer.solve_rows(density)
 
     def _coefficients(self, X) -> np.ndarray:
         E = exponents(X, self._x, self.lengthscale_x_)

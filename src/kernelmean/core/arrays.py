@@ -59,9 +59,7 @@ def weigh(weights, values) -> Array:
 
 
 def at_least(A, least: float) -> Array:
-    """max(a, least) of every entry; a tenth of the time of `clip`, which looks at two bounds."""
-    if isinstance(A, np.ndarray):
-        return np.maximum(A, least)
+    """max(a, least) of every entry."""
     return namespace(A).clip(A, least, None)
 
 

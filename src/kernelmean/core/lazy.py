@@ -6,9 +6,12 @@ from importlib import import_module
 from typing import Any
 
 
-def on_first_use(package: str, files: Mapping[str, Sequence[str]]) -> tuple[Callable, Callable]:
+def on_first_use(
+    package: str, files: Mapping[str, Sequence[str]], packages: Sequence[str] = ()
+) -> tuple[Callable, Callable]:
     """The `__getattr__` and the `__dir__` of a package, given the public names in each file."""
     file_of = {name: file for file, names in files.items() for name in names}
+    file_of |= dict(zip(packages, packages, strict=True))
 
     def get(name: str) -> Any:
         if name not in file_of:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 
 PACKAGE = __name__.partition(".")[0]
 MOVED = {
@@ -36,14 +37,14 @@ def moved(name: str):
     return importlib.import_module(new)
 
 
-METHODS = {"KernelIV.plot": "display.StructuralCurveDisplay.from_estimator"}
-HANDED_DOWN: dict[str, Callable] = {}  # by the roof: those of rooms that no method may look up
+METHODS = {"KernelIV.plot": ("display", "StructuralCurveDisplay.from_estimator")}
 
 
 def method(name: str) -> Callable:
     """What the method `name` became, with a warning that names its new place."""
-    warnings.warn(f"{name} is now {PACKAGE}.{METHODS[name]}", FutureWarning, stacklevel=3)
-    return HANDED_DOWN[name]
+    room, path = METHODS[name]
+    warnings.warn(f"{name} is now {PACKAGE}.{room}.{path}", FutureWarning, stacklevel=3)
+    return attrgetter(path)(importlib.import_module(f"{PACKAGE}.{room}"))
 
 
 class _Moved(MetaPathFinder, Loader):

@@ -1,8 +1,11 @@
 """Progress of long work: a bar, plain lines, a callback, or silence."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from importlib.util import find_spec
+from numbers import Integral
+
+from joblib import Parallel, delayed
 
 Verbose = bool | Callable[[int, int | None], None]
 
@@ -43,6 +46,17 @@ def track(
     if find_spec("rich") is None:
         return _counted(iterable, total, _plain(description))
     return _bar(iterable, total, description)
+
+
+def in_processes(
+    function: Callable, tasks: Sequence[tuple], n_jobs, description: str, verbose: Verbose
+) -> Iterator:
+    """function(*task) of every task, in order, in `n_jobs` processes, as joblib counts them."""
+    if n_jobs is not None and not (isinstance(n_jobs, Integral) and n_jobs):
+        raise ValueError(f"n_jobs is {n_jobs!r}; a whole number other than 0, or None, is needed")
+    work = (delayed(function)(*task) for task in tasks)
+    found = Parallel(n_jobs=n_jobs, return_as="generator")(work)
+    return track(found, len(tasks), description, verbose)
 
 
 def _bar(iterable: Iterable, total: int | None, description: str) -> Iterator:

@@ -10,7 +10,7 @@ and chunks; `core.dask` has them for what Dask holds.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise
@@ -322,7 +322,7 @@ def _as_part(table, key: str, name: str, lead: Rows) -> _Table | None:
     if part is None:
         table = table if hasattr(table, "iloc") else np.asarray(table)
         checks.check_lengths(lead.n, len(table), name, key)
-        return _Table(_Slices(table, tuple(int(i) for i in np.cumsum([0, *lead.sizes]))))
+        return _Table(_Chunks(_Slices(table, np.cumsum([0, *lead.sizes]).tolist())))
     if part.source.sizes != lead.sizes:
         checks.check_lengths(lead.n, sum(part.source.sizes), name, key)
         raise ValueError(
@@ -367,18 +367,11 @@ class _Slices:
     """An array, a memory map or a DataFrame, which stay where they are."""
 
     table: Any
-    bounds: tuple[int, ...]
+    bounds: Sequence[int]
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(j - i for i, j in pairwise(self.bounds))
-
-    def handles(self, columns) -> Iterator[Callable]:
-        return (partial(_slice, self.table, i, j) for i, j in pairwise(self.bounds))
-
-
-def _slice(table, i: int, j: int):
-    return table.iloc[i:j] if hasattr(table, "iloc") else table[i:j, ...]
+    def __iter__(self) -> Iterator:
+        for i, j in pairwise(self.bounds):
+            yield self.table.iloc[i:j] if hasattr(self.table, "iloc") else self.table[i:j, ...]
 
 
 @dataclass(frozen=True)
@@ -479,7 +472,7 @@ def _source(source, step: int) -> Any:
         raise TypeError("source is of Dask; estimators take Dask arrays and DataFrames as they are")
     if hasattr(source, "iloc") or (hasattr(source, "shape") and hasattr(source, "dtype")):
         n = len(source)
-        return _Slices(source, (*range(0, max(n, 1), step), n))
+        return _Chunks(_Slices(source, [*range(0, max(n, 1), step), n]))
     if isinstance(source, Iterator):
         raise TypeError(
             f"source is a {type(source).__name__}, which can be read once only, but a fit passes "

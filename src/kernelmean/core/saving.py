@@ -6,7 +6,7 @@ read with pickling off, and a file whose digest does not match is refused. Membe
 they are, so that none can be larger than the file that holds it: compressed ones are refused.
 
 A class is saved under its own name, not that of its module, so that files outlive moves: version 1
-wrote `instrument.KernelIV`, version 2 writes `KernelIV`. `RENAMED` says what became of old names.
+wrote `instrument.KernelIV`, version 2 writes `KernelIV`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ VERSION = 2
 READ = (1, VERSION)
 HEADER = "header.json"
 SKLEARN = "sklearn.gaussian_process.kernels"
-
-# Classes that are gone or renamed -> what a file that holds them means today.
-RENAMED: dict[str, str] = {}
 
 # How to import a class that a file names and nobody has used yet: handed down by the roof.
 importers: list[Callable[[str], None]] = []
@@ -269,7 +266,6 @@ def _sklearn_kernel(name: str) -> type:
 def _class(name: str) -> type[Saveable]:
     """The class that a file names, by its own name; version 1 put its module in front."""
     name = name.rpartition(".")[2]
-    name = RENAMED.get(name, name)
     for importer in importers:
         importer(name)
     if name not in Saveable.classes:

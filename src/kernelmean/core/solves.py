@@ -12,7 +12,7 @@ import scipy.linalg
 from array_api_compat import is_numpy_namespace, is_torch_namespace
 from sklearn.utils import gen_batches
 
-from .arrays import EPS, namespace
+from .arrays import EPS, like, namespace
 from .checks import Array, warn_numerical
 from .saving import Saveable
 
@@ -140,12 +140,7 @@ def _pseudo_ridge(A) -> Ridge:
 
 def add_to_diagonal(A, value: float) -> Array:
     """A + value·I, in new memory."""
-    if isinstance(A, np.ndarray):
-        shifted = A.copy(order="C")
-        shifted.reshape(-1)[:: A.shape[0] + 1] += value
-        return shifted
-    xp = namespace(A)
-    return A + value * xp.eye(A.shape[0], dtype=A.dtype, device=getattr(A, "device", None))
+    return A + like(value * np.eye(A.shape[0]), A)
 
 
 def squared_filter(values, reg: float) -> Array:

@@ -10,7 +10,7 @@ from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from ..regression.bandwidth import silverman
-from .location import RANK, Location
+from .location import RANK, Design, Location
 
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of a bend, in spreads of the column
 STRAIGHT = 1e6  # the same of what is no bend
@@ -33,7 +33,8 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
     which = np.repeat(np.arange(Y.shape[1]), columns[0].shape[1])
     centre, scale = np.hstack(columns)
     many = Bend(centre, scale, Y.min(axis=0)[which], Y.max(axis=0)[which])
-    left = Location.of(X, many(Y[:, which]), kernel, Nystroem(max_rank=RANK), 1.0).residuals
+    design = Design.of(X, kernel, Nystroem(max_rank=RANK), 1.0)
+    left = Location.on(design, many(Y[:, which])).residuals
     found = np.stack([_log_density(e) for e in left.T], axis=1)
     found += many.log_steepness(Y[:, which])
     found = found.reshape(len(Y), Y.shape[1], -1)

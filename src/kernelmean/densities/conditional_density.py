@@ -54,9 +54,10 @@ class ConditionalDensity(Saveable, BaseEstimator):
 
     When λ is chosen, five things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
-    nothing. A location, where rows left out are more likely with it: the density is that of
-    residuals around a smooth mean m(x), q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the
-    leave-one-out residuals e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression,
+    nothing. A location, where it explains y and rows left out are not clearly less likely with it:
+    the density is that of residuals around a smooth mean m(x),
+    q(y | x) = Σ_j w_j(x) k̄_γ(e_j, y − m(x)), with the leave-one-out residuals
+    e_j = y_j − m⁻ʲ(x_j). Where x mostly moves Y, as it does in regression,
     a distribution that moves along need not be learned anew at every x. Widths, where rows left out
     are clearly more likely with them: residuals are over s(x), a smooth function of x that also
     grows with what is not known of m. Where the bandwidth is chosen, too, Gaussian kernels stand

@@ -204,8 +204,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
 def _normalised(weights, points) -> Array:
     xp, n = arrays.namespace(points), points.shape[0]
     if weights is None:
-        device = getattr(points, "device", None)
-        return xp.full((n,), 1.0 / n, dtype=points.dtype, device=device)
+        return arrays.like(np.full(n, 1.0 / n), points)
     weights = checks.as_vector(weights, "sample_weight", n=n)
     total = float(xp.sum(weights))
     if abs(total) <= 1e-12 * float(xp.sum(xp.abs(weights))):

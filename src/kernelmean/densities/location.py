@@ -181,19 +181,6 @@ class Location(Saveable):
     weights: Weights | None = None
 
     @classmethod
-    def of(
-        cls,
-        X,
-        Y,
-        kernel: Kernel,
-        features: FeatureMap,
-        size: float,
-        **given: Any,
-    ) -> Location:
-        """At a fixed kernel and size of the line; what is given is as for `on`."""
-        return cls.on(Design.of(X, kernel, features, size), Y, **given)
-
-    @classmethod
     def on(
         cls,
         design: Design,
@@ -325,10 +312,8 @@ class LocationSearch:
     """Scales of the columns of X, the size of the line and λ, by the evidence.
 
     It does not take luck with the rows left out for smoothness, as a search of several scales by
-    leave-one-out does. Those of `start`, a search on other rows, are where it begins; without one,
-    it begins with a
-    round in which the scales of all columns keep in step. Without `free` there is none. `weights`
-    are those of the rows.
+    leave-one-out does. Those of `start`, a search on other rows, are where it begins; without
+    `free` they stay as they are. `weights` are those of the rows.
     """
 
     TIE = 10.0  # between the scales of columns, times the number of rows
@@ -350,16 +335,11 @@ class LocationSearch:
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]
         begin = np.append(np.full(self.d, middle), [0.0, START])
         self._u: np.ndarray = start._u if start else begin
-        in_step = [np.inf] if start is None and self.d > 1 else []
-        for tie in [*in_step, tie_of(self.d, len(self.Y), self.TIE)] if free else ():
-            self._round(tie)
-
-    def _round(self, tie: float) -> None:
-        """Landmarks for the scales as they stand, and a descent."""
-        self._tie = tie
-        self.scaled.choose(self._u[: self.d])
-        self._u = descend(self._loss, self._u, self._bounds, STEPS, TOL)
-        self._u = self._u.round(DIGITS - 1)  # its loss is flatter still
+        if free:
+            self._tie = tie_of(self.d, len(self.Y), self.TIE)
+            self.scaled.choose(self._u[: self.d])
+            found = descend(self._loss, self._u, self._bounds, STEPS, TOL)
+            self._u = found.round(DIGITS - 1)  # its loss is flatter still
 
     @property
     def reg(self) -> float | None:

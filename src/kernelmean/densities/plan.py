@@ -103,15 +103,15 @@ class Plan:
     def draft(self, X, Y) -> Draft:
         """Scales and bandwidth, sought on a few hundred rows.
 
-        Those of y itself or those around a mean, by the log density of rows left out.
+        Those around a mean that explains y, unless rows left out are clearly likelier without.
         """
         X, Y = self._few(FEW, X, Y)
         plain = None if self.location else Draft(self._searched(X, Y))
         around = None if self.location is False else self._around(X, Y)
         if plain is None or around is None:
             return plain or around  # type: ignore[return-value]
-        by, _ = gain(around.log_densities, plain.log_densities)
-        return around if by > 0 else plain
+        by, error = gain(around.log_densities, plain.log_densities)
+        return around if by > -error else plain
 
     def _around(self, X: np.ndarray, Y: np.ndarray) -> Draft | None:
         """Around a mean, and as wide as x says if rows left out are clearly likelier so.

@@ -43,8 +43,7 @@ START = -3.0
 ROUGH_MASS = 0.01  # error of the mass of a law, where log densities are compared
 LATER = 0.25  # then around the last one: few rows have far minima too
 PRECISION = 3e-3  # in the logarithm of the bandwidth
-ROUGH = 0.02  # the same, of the one that others are compared with
-BANDWIDTH_STEP = 10**0.02  # towards larger bandwidths
+BANDWIDTH_STEP = 10**0.04  # towards larger bandwidths
 
 
 class Target(NamedTuple):
@@ -60,13 +59,6 @@ class Target(NamedTuple):
         kernels = kernel, kernel.self_convolved(Y.shape[1])
         with hushed():  # a rank that is used up loses nothing but precision
             return cls(*(_normalised(features.fit_transform(Y, k), k, Y) for k in kernels))
-
-    @classmethod
-    def on(cls, landmarks: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Target:
-        """In coordinates of landmarks that were chosen for a bandwidth which is no larger."""
-        kernels, same = (kernel, kernel.self_convolved(Y.shape[1])), np.zeros(Y.shape[1])
-        Psi = [Scaled(k, Y, landmarks=landmarks)(same) for k in kernels]
-        return cls(*(_normalised(P, k, Y) for P, k in zip(Psi, kernels, strict=True)))
 
     def take(self, rows: np.ndarray) -> Target:
         """That of some of the rows."""
@@ -273,20 +265,14 @@ class DensitySearch:
         """
         if not self.sought:
             return
+        self._choose_bandwidth(ROUNDS)
         smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
-        at = float(np.log10(self.factor))
-        least = self.kernel_y.scaled(10.0 ** (at - LATER))
-        with hushed():  # a rank that is used up loses nothing but precision
-            landmarks = Nystroem(tol=COARSE, max_rank=MOST).fit(self.Y, least).landmarks_
 
         def rows(factor: float) -> np.ndarray:
-            target = Target.on(landmarks, self.Y, self.kernel_y.scaled(factor))
-            return DensityScore.of(smoother, target).rows(reg)
+            return DensityScore.of(smoother, self._target(factor)).rows(reg)
 
-        best, _ = minimise_log10(
-            lambda factor: float(rows(factor).mean()), at - LATER, at + LATER, 3, precision=ROUGH
-        )
-        self.factor = largest(rows, best, BANDWIDTH_STEP, float(np.log10(best)) + FIRST[1])
+        limit = float(np.log10(self.factor)) + FIRST[1]
+        self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
 
     def _smoother(self) -> Smoother:
         return Smoother.of(self._scaled(self._u[:-1]), self.intercept)
@@ -313,8 +299,10 @@ class DensitySearch:
             found, _ = minimise_log10(self._by_bandwidth(), low, high, points, precision=PRECISION)
             self.factor = float(10.0 ** _rounded(found))
 
-    def _target(self) -> Target:
-        return Target.of(self.Y, self.kernel_y.scaled(self.factor), COARSE)
+    def _target(self, factor: float | None = None) -> Target:
+        """At another bandwidth, or at the one that stands."""
+        kernel = self.kernel_y.scaled(self.factor if factor is None else factor)
+        return Target.of(self.Y, kernel, COARSE)
 
     def _descend(self) -> None:
         if not self.free and self.reg is not None:

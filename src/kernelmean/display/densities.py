@@ -463,10 +463,7 @@ class Outcomes:
         """Density of two columns on a grid, (batch, a, b)."""
         a, b = np.meshgrid(first, second, indexing="ij")
         grid = np.column_stack([a.ravel(), b.ravel()])
-        widths = tuple(self.model.bandwidth_[pair].tolist())
-        laws = self.model.at(X)
-        found = [laws[i].marginal(pair).density(grid, widths) for i in range(len(laws))]
-        return np.stack([to_numpy(p).reshape(a.shape) for p in found])
+        return to_numpy(self.model.at(X).marginal(pair).density(grid)).reshape(-1, *a.shape)
 
     def near(self, rows: np.ndarray, count: int, columns) -> list[np.ndarray] | None:
         """Where x is most like each row, in standard units of its columns, the columns of y."""

@@ -85,11 +85,13 @@ class StructuralCurveDisplay(Display):
         number = check_column(column, names)
         grid, path = along(points, number, n_grid)
         rows, coef = estimator.basis_x_.transform(path), estimator.coef_
+        known = not np.isnan(outcome).any()  # two samples may have no row of x and y
+        plain = ridge_coefficients(estimator.basis_x_, points, outcome) if known else None
         band = confidence_limits(rows, coef, estimator.band_covariance_, level, simultaneous=True)
         return cls(
             grid,
             to_numpy(rows @ coef),
-            to_numpy(rows) @ ridge_coefficients(estimator.basis_x_, points, outcome),
+            None if plain is None else to_numpy(rows) @ plain,
             np.column_stack([to_numpy(end) for end in band]),
             points[:, number],
             outcome,
@@ -101,7 +103,7 @@ class StructuralCurveDisplay(Display):
     def plot(self, ax=None, *, data: bool = True) -> Self:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
         self.ax_ = ax = new_axes(ax)
-        if data:
+        if data and not np.isnan(self.y).all():
             self._draw_data(ax)
         if self.band is not None:
             percent = f"{100 * self.level:g}% band"

@@ -62,8 +62,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         kernel = fitted_kernel(asked, rows, argument="points")
         n = rows.shape[0]
         if weights is None:
-            xp, device = arrays.namespace(rows), getattr(rows, "device", None)
-            weights = xp.full((n,), 1.0 / n, dtype=xp.float64, device=device)
+            weights = arrays.like(np.full(n, 1.0 / n), rows)
         weights = _check_weights(weights, n)
         checks.check_library(weights, rows, "weights", "the points")
         super().__init__(rows, weights, None, kernel)

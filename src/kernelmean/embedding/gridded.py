@@ -7,6 +7,7 @@ difference of F: exact.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ..core import arrays
 from ..core.checks import Array
 from .move import Move, Wide
 
-STEPS = 60  # of bisection: to the last bit of a float
+STEPS = 60  # of bisection, to the last bit of a float, and of Newton's method
 BRACKETS = 4  # nodes around which the shortest interval is sought: kernels may have kinks
 GOLDEN_STEPS = 40  # to 1e-8 of the mass between two nodes, where the length is flat
 
@@ -24,6 +25,21 @@ GOLDEN_STEPS = 40  # to 1e-8 of the mass between two nodes, where the length is 
 def divisor(mass: np.ndarray) -> np.ndarray:
     """A mass to divide by: where there is none at all, 0/1 = 0."""
     return np.where(mass > 0, mass, 1.0)
+
+
+def height_of_one(over: Callable, members: int) -> np.ndarray:
+    """c ≥ 0 of each member above which mass one is left, or all where that is less, by Newton.
+
+    `over` is told c and tells ∫ max(q − c, 0) and the length of {q > c}. The mass falls with c,
+    ever more slowly: no step from below goes too far.
+    """
+    c = np.zeros(members)
+    for _ in range(STEPS):
+        mass, length = over(c)
+        if (mass <= 1.0 + 1e-12).all():
+            break
+        c += np.maximum(mass - 1.0, 0.0) / divisor(length)
+    return c
 
 
 class Level(NamedTuple):
@@ -67,24 +83,20 @@ class Gridded:
         self.whole = self.to[:, -1:]
         self.negative = np.maximum(self.whole[:, 0] - change.sum(axis=1), 0.0)
 
-    def level(self) -> np.ndarray:
-        """(2, b): the heights above which mass one is left, and that mass, by Newton's method.
+    def over(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """∫ max(q − c, 0), and the length of {q > c}, for a height c of each member, (b,)."""
+        mixed, above = self._mixed(c[:, None])
+        rows, cells = np.nonzero(mixed)
+        over, width = self._parabolas(rows, cells, c[rows]), self.width[rows, cells]
+        area = np.where(above, (self.mean - c[:, None]) * self.width, 0.0).sum(axis=1)
+        area += np.bincount(rows, width * over.area(1.0), minlength=len(c))
+        length = np.where(above, self.width, 0.0).sum(axis=1)
+        return area, length + np.bincount(rows, width * over.length(), minlength=len(c))
 
-        The mass falls with the height, ever more slowly: no step from below goes too far.
-        """
-        c, change = np.zeros((len(self.q), 1)), np.diff(self.F, axis=1)
-        for _ in range(STEPS):
-            mixed, above = self._mixed(c)
-            rows, cells = np.nonzero(mixed)
-            over, width = self._parabolas(rows, cells, c[rows, 0]), self.width[rows, cells]
-            mass = np.where(above, change - c * self.width, 0.0).sum(axis=1)
-            mass += np.bincount(rows, width * over.area(1.0), minlength=len(mass))
-            if (mass <= 1.0 + 1e-12).all():
-                break
-            length = np.where(above, self.width, 0.0).sum(axis=1)
-            length += np.bincount(rows, width * over.length(), minlength=len(mass))
-            c[:, 0] += np.maximum(mass - 1.0, 0.0) / divisor(length)
-        return np.stack([c[:, 0], mass])
+    def level(self) -> tuple[np.ndarray, np.ndarray]:
+        """The heights above which mass one is left, and that mass, (b,) each."""
+        c = height_of_one(self.over, len(self.q))
+        return c, self.over(c)[0]
 
     def lowered(self, height: np.ndarray) -> Gridded:
         """Of q − c, for a height c of each member, (b,)."""
@@ -223,14 +235,8 @@ class Gridded:
 
     def mass_above(self, height: np.ndarray) -> np.ndarray:
         """The share of ∫ q that is over {q > c}, for a height c (b, 1) of each member, (b,)."""
-        mixed, above = self._mixed(height)
-        mass = np.where(above, self.mass, 0.0).sum(axis=1)
-        rows, cells = np.nonzero(mixed)
-        c = height[rows, 0]
-        over = self._parabolas(rows, cells, c)
-        part = self.width[rows, cells] * (over.area(1.0) + c * over.length())
-        mass += np.bincount(rows, part, minlength=len(mass))
-        return mass / divisor(self.whole[:, 0])
+        area, length = self.over(height[:, 0])
+        return (area + height[:, 0] * length) / divisor(self.whole[:, 0])
 
     def regions(self, level: float) -> list[np.ndarray]:
         height = self.threshold(level)[:, None]

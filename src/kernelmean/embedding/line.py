@@ -245,7 +245,8 @@ def _grid(x: np.ndarray, kernel: Kernel, rank: int, more: Any) -> np.ndarray:
             "bandwidths each: probabilities are rough where single points matter; a larger "
             "bandwidth would help"
         )
-    nodes = _pieces(low, high, np.ceil((high - low) / step).astype(int))
+    nodes, _ = pieces(low, high, np.ceil((high - low) / step).astype(int), 0.0)
+    nodes = np.sort(np.append(nodes, high))
     nodes = nodes[evenly(len(nodes), 2 * limit)]
     distinct = np.unique(x)
     smooth = isinstance(kernel, Gaussian) or len(distinct) > POINT_NODES
@@ -273,11 +274,13 @@ def reach(kernel: Kernel, mass: float) -> float:
     return far
 
 
-def _pieces(low: np.ndarray, high: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Evenly spaced nodes from each `low` to its `high`, one more than cells."""
-    nodes = cells + 1
-    number = np.arange(nodes.sum()) - np.repeat(np.cumsum(nodes) - nodes, nodes)
-    return np.repeat(low, nodes) + number * np.repeat((high - low) / cells, nodes)
+def pieces(
+    low: np.ndarray, high: np.ndarray, cells: np.ndarray, offset: float
+) -> tuple[np.ndarray, ...]:
+    """Nodes at a share `offset` of so many cells from each `low` to its `high`; and the cells."""
+    width = np.repeat((high - low) / cells, cells)
+    number = np.arange(cells.sum()) - np.repeat(np.cumsum(cells) - cells, cells)
+    return np.repeat(low, cells) + (number + offset) * width, width
 
 
 def _tables(

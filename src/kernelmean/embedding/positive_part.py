@@ -18,8 +18,8 @@ from ..core import arrays
 from ..core.checks import warn_numerical
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
 from ..kernels import CorrelatedGaussian, Gaussian, Kernel
-from .gridded import Level, divisor
-from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, reach, spans
+from .gridded import Level, divisor, height_of_one
+from .line import NEGLIGIBLE, ONE_SIGMA, Line, ordered_factors, pieces, reach, spans
 from .weighted import WeightedPoints
 
 MASS_ERROR = 3e-4  # standard error aimed at, for a density of mass one
@@ -36,7 +36,6 @@ PLANE_CELLS = (2, 4, 8, 16)  # to a bandwidth; the first where a rough answer wi
 PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the second grid
 TABLE_FLOATS = 2**23  # of q of as many members as are solved for together
 MOST_NODES = 2**25  # of a grid in the plane
-STEPS = 60  # of Newton's method: more than it takes
 
 Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their weights (k,)
 
@@ -137,15 +136,13 @@ def _below(tables: list[Table], c: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def _height(tables: list[Table], total: np.ndarray) -> np.ndarray:
-    """c ≥ 0 with ∫ max(q − c, 0) = 1, by Newton's method: no step from below goes too far."""
-    c = np.zeros(len(total))
-    for _ in range(STEPS):
-        more = total - _below(tables, c, total).mean(axis=0) - 1.0
-        if (more <= 1e-9).all():
-            break
+    """c ≥ 0 with ∫ max(q − c, 0) = 1."""
+
+    def over(c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         length = np.mean([(q > c[:, None]) @ v for q, v in tables], axis=0)
-        c += np.maximum(more, 0.0) / divisor(length)
-    return c
+        return total - _below(tables, c, total).mean(axis=0), length
+
+    return height_of_one(over, len(total))
 
 
 def _on_axes(m: WeightedPoints, bandwidth) -> tuple[WeightedPoints, float]:
@@ -230,24 +227,20 @@ def _on_grid(m: WeightedPoints, columns: list[Kernel], cells: int, offset: float
     step = block_rows(len(x))
     for start in range(0, len(along), step):
         strip = slice(start, start + step)
-        K = columns[1].density(y, along[strip, None])
+        K = columns[1].density_of(y, along[strip, None])
         K[K < TINY] = 0.0
         for i, at in enumerate(across):
             near = slice(*np.searchsorted(x[:, 0], [at - far, at + far]))
-            q = (rows[near] * columns[0].density(x[near], np.array([[at]]))).T @ K[near]
+            q = (rows[near] * columns[0].density_of(x[near], np.array([[at]]))).T @ K[near]
             table[:, i, strip] = q if left is None else left @ q
     return table.reshape(len(m), -1), np.outer(height, width).ravel()
 
 
-def even_nodes(
-    x: np.ndarray, kernel: Kernel, cells: int, offset: float
-) -> tuple[np.ndarray, np.ndarray]:
+def even_nodes(x: np.ndarray, kernel: Kernel, cells: int, offset: float) -> tuple[np.ndarray, ...]:
     """Nodes at a share `offset` of cells near points, so many to a bandwidth, and the cells."""
     low, high = spans(np.sort(x), kernel)
     some = np.ceil((high - low) * cells / reach(kernel, ONE_SIGMA)).astype(int)
-    width = np.repeat((high - low) / some, some)
-    number = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
-    return np.repeat(low, some) + (number + offset) * width, width
+    return pieces(low, high, some, offset)
 
 
 # ---------------------------------------------------------------- importance sampling

@@ -138,11 +138,7 @@ class WeightedPoints(Saveable):
 
     def total(self) -> Array:
         """Σ_i w_i, near one for a probability: () or (batch,)."""
-        xp = arrays.namespace(self._points)
-        device = getattr(self._points, "device", None)
-        return self.apply_weights(
-            xp.ones((self._points.shape[0],), dtype=xp.float64, device=device)
-        )
+        return self.apply_weights(arrays.like(np.ones(self._points.shape[0]), self._points))
 
     def normalised(self) -> Self:
         """The same direction with weights that sum to one.

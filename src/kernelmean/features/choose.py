@@ -43,8 +43,7 @@ def as_target_map(features) -> FeatureMap:
 def kernel_of(asked, points, names: list[str] | None, argument: str) -> Kernel:
     """The kernel of one side of pairs, `kernel_x` for "X"; by name in units of its columns."""
     name = f"kernel_{argument.lower()}"
-    known: Any = {"names": names, "name": name, "argument": argument}
-    return fitted_kernel(asked, points, in_units=True, **known)
+    return fitted_kernel(asked, points, names=names, name=name, in_units=True, argument=argument)
 
 
 def fit_pairs(features, X, kernel, Z, kernel_z) -> tuple[FeatureMap, Array]:

@@ -24,7 +24,7 @@ from ..core.moments import evenly
 from ..core.sequences import consecutive, spread
 from ..core.stages import stage
 from ..features.base import FeatureMap
-from ..features.choose import as_target_map, fit_pairs
+from ..features.choose import as_target_map, fit_pairs, learns_from_pairs
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut
 from .machine import Machine, Recursion, readout
@@ -77,31 +77,24 @@ class Plan:
             return self.nodes(points_x, points, sequences, names)
         return self.finish(self.draft(points, sequences, names[1]), points_x, sequences, names[0])
 
-    @property
-    def judges(self) -> bool:
-        """Whether rows held out are asked: of a rule with given regularisers nothing is."""
-        given = (self.reg, self.reg_prior, self.reg_transition)
-        return self.inference != "densities" and all(reg is None for reg in given)
-
-    def ways(self, points_x, points) -> tuple[str, ...]:
-        """Of inference, that these data are to be compared by, or the one asked for."""
+    def compares(self, points_x, points) -> bool:
+        """Whether densities are to be compared with the rule on these data."""
         wide = points_x.shape[1] + points.shape[1]
         if self.inference == "auto":
-            tried = wide <= WIDE
+            tried = wide <= WIDE and not learns_from_pairs(self.features)
         else:  # states that vary smoothly, and nothing given that only the rule has
             usual = Plan(None, "importance", "gaussian", *[None] * 7)
             small = points.shape[0] <= MANY and wide <= NARROW
             tried = small and replace(self, max_active=None) == usual
-            tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in np.asarray(points).T)
-        if not tried or cannot_vary(points_x, points):
-            return ("kbr",)
-        return ("kbr", "densities")
+            tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in arrays.to_numpy(points).T)
+        return tried and cannot_vary(points_x, points) is None
 
     def settled(self, machine: Machine) -> Plan:
-        """With the choices of a fit by kernel Bayes' rule."""
+        """By kernel Bayes' rule, with the choices of a fit by it."""
         same = ("kernel_x", "kernel_z", "reg_prior", "reg_transition")
         found = {name: getattr(machine, name) for name in same}
-        return replace(self, **found, reg=machine.rule.reg, reg_smoother=machine.smoother.reg)
+        found |= {"reg": machine.rule.reg, "reg_smoother": machine.smoother.reg}
+        return replace(self, inference="kbr", **found)
 
     @stage("densities")
     def nodes(self, points_x, points, sequences: list[slice], names) -> NodeMachine:

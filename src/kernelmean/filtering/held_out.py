@@ -1,4 +1,4 @@
-"""What rows held out say of filters: how far off they are, and how far each is to be trusted."""
+"""What rows held out say of filters: how far off they are, and which is taken unasked."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
-from ..features.choose import learns_from_pairs
 from .fit import Plan, tracking_error
 from .machine import Machine, Recursion
 from .nodes import NODES
 
 ENOUGH = 50  # rows of a stretch that a first look tracks, or half of it
 TRACKED = 1_000  # rows at most that a candidate has to track
-JUDGED = 1_000  # and by which filters are judged, each half by what was learned from the other
-FEW, FOLDS = 100, 3  # rows, up to which there are so many parts in place of halves
+JUDGED = 1_000  # and of which the later half judges what was learned from the earlier one
+FEW, FOLDS = 100, 3  # rows, up to which so many parts are held out in turn
 FEWEST = 12  # rows of the longest sequence, below which nothing can be judged
 AHEAD = 2.0  # standard errors, by which kernel Bayes' rule has to be nearer than densities
 PLANE = 2  # states, up to which half of the usual nodes are enough: more take narrow laws
@@ -137,76 +136,47 @@ def warn_if_as_near(held: dict[str, float]) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Rows of one filter's means off the mean of the states, and of the states, in its units."""
-
-    told: np.ndarray
-    truth: np.ndarray
-
-    @classmethod
-    def of(cls, plan: Plan, parts: list[Split]) -> Candidate:
-        """Of a filter that learns from the rest of each part."""
-        told, truth = [], []
-        size = np.concatenate([arrays.to_numpy(part.held.Z) for part in parts]).std(axis=0)
-        size = np.where(size > 0, size, np.inf)
-        for part in parts:
-            told.append((part.means_by(plan) - part.mean) / size)
-            truth.append((arrays.to_numpy(part.held.Z) - part.mean) / size)
-        return cls(np.concatenate(told), np.concatenate(truth))
-
-    @property
-    def off(self) -> np.ndarray:
-        """Squared errors of blocks of rows."""
-        rows = ((self.told - self.truth) ** 2).mean(axis=1)
-        return np.add.reduceat(rows, np.arange(0, len(rows), BLOCK))
-
-    @property
-    def error(self) -> float:
-        """Mean squared error of a row."""
-        error = float(((self.told - self.truth) ** 2).mean())
-        return error if np.isfinite(error) else np.inf
-
-    @property
-    def trust(self) -> float:
-        """One where it is nearer than the mean of the states, or the share that is nearest.
-
-        It is as near as that mean where a half is nearest.
-        """
-        share = float((self.told * self.truth).sum() / max(float((self.told**2).sum()), 1e-300))
-        return 1.0 if share > 0.5 else max(0.0, float(np.nan_to_num(share)))
-
-
 def learned(
     plan: Plan, X, Z, sequences: list[slice], names
 ) -> tuple[Recursion, Machine | None, dict[str, float]]:
     """The fit by the way asked for, or found; that by kernel Bayes' rule; the errors compared.
 
-    Each part of the first rows is tracked by filters that learn from the others, with the choices
-    that the rule made on all.
+    Densities, unless the rule, with the choices that it made on all rows, is clearly nearer.
     """
     found: Any = plan.learned(X, Z, sequences, names)
-    parts = parted(X, Z, sequences) if plan.judges else []
-    if not parts or learns_from_pairs(plan.features):
+    parts = parted(X, Z, sequences) if plan.compares(X, Z) else []
+    if not parts:
         return found, None, {}
-    rule, known = found, plan.settled(found)
-    if plan.inference is None:  # a filter that was not asked to take its time
-        known = replace(known, max_active=plan.max_active or NODES // 2)
-        plan = replace(plan, max_active=known.max_active) if Z.shape[1] <= PLANE else plan
-    tried = {w: Candidate.of(replace(known, inference=w), parts) for w in plan.ways(X, Z)}
-    errors, best = {way: candidate.error for way, candidate in tried.items()}, tried["kbr"]
-    if np.isfinite(errors.get("densities", np.inf)):
-        gain, error = mean_and_error(tried["densities"].off - best.off)
-        if gain <= AHEAD * error:
-            best = tried["densities"]
-            found = replace(plan, inference="densities").learned(X, Z, sequences, names)
-    errors["mean"] = float((best.truth**2).mean())
-    return replace(found, trust=best.trust), rule, errors
+    dense, half = replace(plan, inference="densities"), plan.max_active or NODES // 2
+    ways = {"kbr": plan.settled(found), "densities": replace(dense, max_active=half)}
+    rows = compared(ways, parts)
+    errors = {way: float(np.nan_to_num(off.mean(), nan=np.inf)) for way, off in rows.items()}
+    off = rows["densities"] - rows["kbr"]
+    gain, error = mean_and_error(np.add.reduceat(off, np.arange(0, len(off), BLOCK)))
+    if not gain <= AHEAD * error:
+        return found, found, errors
+    if plan.inference is None and Z.shape[1] <= PLANE:  # not asked to take its time
+        dense = ways["densities"]
+    return dense.learned(X, Z, sequences, names), found, errors
+
+
+def compared(ways: dict[str, Plan], parts: list[Split]) -> dict[str, np.ndarray]:
+    """Squared errors of rows, in units of the states' variances, by ways and by their mean."""
+    truth = np.concatenate([arrays.to_numpy(part.held.Z) for part in parts])
+    size = truth.std(axis=0)
+    told = {way: [part.means_by(plan) for part in parts] for way, plan in ways.items()}
+    told["mean"] = [part.mean for part in parts]
+    off = {way: np.concatenate(means) - truth for way, means in told.items()}
+    size = np.where(size > 0, size, np.inf)
+    return {way: ((each / size) ** 2).mean(axis=1) for way, each in off.items()}
 
 
 def parted(X, Z, sequences: list[slice]) -> list[Split]:
-    """Halves of the first rows, thirds where they are few, nothing where they are fewest."""
+    """The later half of the first rows is held out, thirds in turn where they are few.
+
+    Where they are fewest nothing is.
+    """
     first = [slice(s.start, min(s.stop, JUDGED)) for s in sequences if s.start < JUDGED]
     if max(s.stop - s.start for s in first) < FEWEST:
         return []
-    return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 2)
+    return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 0.5)

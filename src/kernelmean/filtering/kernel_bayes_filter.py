@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,10 +88,6 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         where that takes seconds (of two states, up to two for 500 rows): up to 5,000 rows
         of ten columns in all; beyond, and where kernels, features, regularisers or `rule` are
         given, or states repeat, it is "kbr". Supervised, it is the rule.
-
-        Unless regularisers of the rule are given, a filter by "kbr" or "auto" that is no nearer
-        than the mean of the states on rows held out is shrunk: its answers are mixtures of what it
-        finds and the law of the training states, the weight being `machine_.trust`.
 
     Attributes
     ----------
@@ -230,7 +226,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if not isinstance(m, Machine):
             raise ValueError("with_reg needs inference='kbr'; densities have nothing to choose")
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        other._adopt(replace(m.updating(reg).smoothing(back), trust=1.0))
+        other._adopt(m.updating(reg).smoothing(back))
         return other
 
     def _adopt(self, machine: Recursion, rule: Machine | None = None) -> None:
@@ -271,8 +267,6 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         title, told = "Kernel Bayes filter", [Block("Training", training)]
         if held := getattr(self, "held_out_", None):
             errors = [Line(name, error, f"{error:.3g}") for name, error in held.items()]
-            if (trust := self.machine_.trust) < 1.0:
-                errors.append(Line("trust", trust, f"{trust:.3g}"))
             told.append(Block("Squared error on rows held out, of the variance", errors))
         if not isinstance(self.machine_, Machine):
             nodes = len(self.machine_.points)
@@ -344,7 +338,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         machine, track, _, sequences = self._track(X, lengths, prior, None)
         later = Labels.of(X).ahead(steps)
         ahead = [step for s in sequences for step in machine.ahead(track[s.stop - 1], steps)]
-        return Forecast(machine, tuple(map(machine.told, ahead)), later, labels=self._labels(later))
+        return Forecast(machine, tuple(ahead), later, labels=self._labels(later))
 
     def predict(self, X, lengths=None, point="mean") -> Array:
         """Filtered point estimates, shape (n,) or (n, d_z).
@@ -420,8 +414,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         return machine, steps, missing, sequences
 
     def _result(self, X, machine: Recursion, steps: list[Step], missing) -> FilterResult:
-        told = tuple(map(machine.told, steps))
-        return FilterResult(machine, told, missing, labels=self._labels(Labels.of(X)))
+        return FilterResult(machine, tuple(steps), missing, labels=self._labels(Labels.of(X)))
 
     def _labels(self, rows: Labels) -> Labels:
         """Of the states at the times of these rows."""

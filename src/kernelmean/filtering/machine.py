@@ -58,7 +58,6 @@ class Recursion(Saveable, ABC):
     kernel_z: Kernel
     guided: Callable[..., Step]  # of the rule that can be supervised
     share: Any = None  # of the law of the training states, at each point; None is the same at all
-    trust: float = 1.0  # weight of what it finds, beside that law
 
     @abstractmethod
     def first(self, prior: MeanEmbedding) -> Step:
@@ -93,32 +92,6 @@ class Recursion(Saveable, ABC):
     def everywhere(self) -> MeanEmbedding:
         """The law of the training states."""
         return MeanEmbedding.of_parts(self.points, self.usual, None, self.kernel_z)
-
-    @cached_property
-    def vague(self) -> Step:
-        """The law of the training states as a step."""
-        return self.first(self.everywhere())
-
-    def told(self, step: Step) -> Step:
-        """The step as it is answered: as far as it is trusted, and the law of all states."""
-        if self.trust == 1.0:
-            return step
-        rest, mass = self.vague, step.read[0]
-
-        def between(own, usual):
-            return self.trust * own + (1.0 - self.trust) * usual
-
-        read = between(step.read, mass * rest.read)
-        further = step.further and (step.further[0], self.trust * step.further[1])
-        previous = None if step.previous is None else between(step.previous, rest.mean)
-        formed = None if step.formed is None else partial(self._blended, step)
-        belief = between(step.belief, mass * rest.belief)
-        return replace(
-            step, belief=belief, read=read, formed=formed, further=further, previous=previous
-        )
-
-    def _blended(self, step: Step) -> Array:
-        return self.trust * step.weights + (1.0 - self.trust) * step.read[0] * self.usual
 
     def observed(self, step: Step, x, supervision=None) -> Step:
         """The step after one observation, (1, d_x)."""
@@ -174,7 +147,7 @@ class Recursion(Saveable, ABC):
         return [step := self.predicted(step) for _ in range(count)]
 
     def embed(self, steps: Sequence[Step]) -> MeanEmbedding:
-        """The batch of embeddings of the states, of steps as they are told."""
+        """The batch of embeddings of the states."""
         points, xp = self.points, arrays.namespace(self.points)
         W = xp.stack([step.weights for step in steps])
         further, weights = _further(steps)
@@ -199,7 +172,6 @@ class Machine(Recursion):
     features_z: FeatureMap
     reg_prior: float
     reg_transition: float
-    trust: float = 1.0
 
     @property
     def shares(self) -> Shares:

@@ -78,7 +78,6 @@ class NodeMachine(Recursion):
     share: np.ndarray | None = None
     units_x: np.ndarray | float = 1.0
     units: np.ndarray | float = 1.0
-    trust: float = 1.0
     middle_x: np.ndarray | float = 0.0
     middle: np.ndarray | float = 0.0
 
@@ -104,7 +103,7 @@ class NodeMachine(Recursion):
         told = frozen(seeing.at(points).sample(rng) * units_x + middle_x)
         return cls(
             frozen(points * units + middle), told, kernel_x, kernel_z, transition, seeing.density,
-            least, seeing.standard, share, units_x, units, middle_x=middle_x, middle=middle,
+            least, seeing.standard, share, units_x, units, middle_x, middle,
         )  # fmt: skip
 
     @cached_property

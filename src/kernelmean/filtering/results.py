@@ -172,12 +172,12 @@ class Belief(Law):
 
     def mean(self) -> Array:
         """Expected state, (d_z,)."""
-        return self.machine.told(self.step).mean
+        return self.step.mean
 
     @property
     def previous(self) -> Array | None:
         """Expected state one step before, if this is a prediction that nothing was added to."""
-        return self.machine.told(self.step).previous
+        return self.step.previous
 
     @property
     def collapsed(self) -> bool:
@@ -187,7 +187,7 @@ class Belief(Law):
     @property
     def embedding(self) -> MeanEmbedding:
         """The belief as an embedding on the training states."""
-        return self.machine.embed([self.machine.told(self.step)])[0]
+        return self.machine.embed([self.step])[0]
 
     def __repr__(self) -> str:
         mean = arrays.to_numpy(self.mean()).round(4).tolist()

@@ -38,7 +38,9 @@ class Transition(Saveable):
         r = before.shape[1]
         gain = inverse(before.T @ before / pairs, reg) / pairs
         forward = gain @ (before.T @ readout)
-        return cls(before, gain, forward[:, :r].T, forward[:, r:])
+        # each in memory of its own, as in a file: a loaded filter then rounds as this one does
+        parts = (arrays.row_major(part) for part in (forward[:, :r].T, forward[:, r:]))
+        return cls(before, gain, *parts)
 
     def weights(self, m) -> Array:
         """Weights of Vm on the training states, (n,)."""

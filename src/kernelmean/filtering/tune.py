@@ -4,11 +4,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from ..core import checks
-from ..core.progress import Verbose, track
+from ..core.progress import Verbose, in_processes
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
 from ..densities.standard import clearly
@@ -51,7 +50,7 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     tried, best, begun = search.coarse_to_fine(machine.rule.reg, verbose)
     mean = float(np.mean([part.error(part.mean) for part in parts]))
     held = {"tuned": best["error"], "untuned": begun["error"], "mean": mean}
-    if model.inference == "auto" and "densities" in search.plan.ways(points_x, points_z):
+    if model.inference == "auto" and search.plan.compares(points_x, points_z):
         held["densities"] = search.by_densities()
     if held.get("densities", np.inf) < held["tuned"]:
         chosen = clone(model).set_params(inference="densities").fit(X, Z, lengths)
@@ -111,10 +110,7 @@ class _Search:
 
     def tried(self, grid: list[tuple], title: str, verbose: Verbose) -> list[dict]:
         """Candidates at scales of the states' kernel, each with its own of the other and λ."""
-        jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(self.candidates)(*point) for point in grid
-        )
-        found = track(jobs, total=len(grid), description=title, verbose=verbose)
+        found = in_processes(self.candidates, grid, self.n_jobs, title, verbose)
         return [row for rows in found for row in rows]
 
     def _steps(self, kernel: Kernel, factors: tuple[float, ...]) -> tuple[float, ...]:

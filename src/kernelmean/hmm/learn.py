@@ -57,7 +57,6 @@ COMPARED = 1_000  # rows that spaces of densities are compared on
 WIDE = 20  # columns up to which densities may be of these
 FEWEST = 100  # rows from which on it is asked of what densities are
 STARTED = 1_000  # rows that starts are compared on
-FAR = 30.0  # log-likelihood by which normal laws may be behind before rows held out are asked
 # what laws are shrunk towards, more and more: normal laws, and those of t with four degrees
 TOWARDS = {degrees: [Shrunken(share, degrees) for share in SHARES] for degrees in (None, 4.0)}
 PREDICTED = 2_000  # rows that λ is chosen on without EM
@@ -261,7 +260,7 @@ def searched(
     back = replace(search, guard_of=whole)
     last = begun[::-2]  # half of the starts, with those of states that last
     climb, _ = back.begun_on(few, last, bare=True)
-    if climb.loglik.sum() < found.climb.loglik.sum() - FAR:
+    if climb.loglik.sum() < found.climb.loglik.sum() - em.FAR:
         return found
     held = back.held_out(h, climb)
     back, held = back.guarded(reversed(nearer), climb, h, held)

@@ -6,11 +6,6 @@ its covariance is Ω/n, Ω the mean of R_iR_iᵀe_i²: nothing is asked of the v
 well stage 1 explains x, which the evidence of stage 2 takes for a merit of h.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import eigh
 from scipy.stats import chi2
@@ -18,41 +13,27 @@ from scipy.stats import chi2
 from .basis import trend_penalty
 
 
-class Bend(NamedTuple):
-    """How far a plane is contradicted by the curves that contradict it most."""
+def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
+    """The least p-value over ξ, from columns of the plane, their embeddings, and those beyond it.
 
-    evidence: float = -np.inf  # log of the Bayes factor of curves to the plane
-    chance: float = 1.0  # p-value
-
-    @classmethod
-    def of(cls, plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> Bend:
-        """At each ξ, from columns of the plane, their embeddings, and those of what is beyond it.
-
-        With b ~ N(0, σ²/(nξ)), c has the covariance (Ω + σ²m²/ξ)/n, m the means of R². In the
-        directions in which both are diagonal n^½c is N(0, 1 + g): the log of its Bayes factor is
-        ½Σ (wz − log(1 + g)), z its squares and w = g/(1 + g), and Σwz is nearly a multiple of χ² of
-        its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
-        """
-        (X, T), (n, k) = plane, R.shape
-        tiny, trends = np.finfo(float).tiny, X.shape[1]
-        cross = X.T @ T / n + np.diag(trend_penalty(trends, n))
-        e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
-        R = R - T @ np.linalg.solve(cross, X.T @ R / n)
-        scores = R * e[:, None]
-        size = np.maximum((scores * scores).mean(0), tiny) ** 0.5
-        scores /= size
-        prior = ((e @ e / n) ** 0.5 * (R * R).mean(0) / size) ** 2
-        shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
-        shares, U = eigh(np.diag(prior), shared)
-        z = n * (scores.mean(0) @ U) ** 2
-        g = np.maximum(shares, 0.0) / np.maximum(regs, tiny)[:, None]
-        w = g / (1.0 + g)
-        mean, half = (np.maximum(part.sum(1), tiny) for part in (w, w * w))
-        chance = chi2.sf(w @ z * mean / half, np.maximum(mean**2 / half, tiny))
-        return cls(float((w @ z - np.log1p(g).sum(1)).max()) / 2, float(chance.min()))
-
-    @classmethod
-    def strongest(cls, several: Iterable[Bend]) -> Bend:
-        """Of several sets of curves, or of none."""
-        evidence, chance = zip(cls(), *several, strict=True)
-        return cls(max(evidence), min(chance))
+    With b ~ N(0, σ²/(nξ)), c has the covariance (Ω + σ²m²/ξ)/n, m the means of R². In the
+    directions in which both are diagonal n^½c is N(0, 1 + g): the Bayes factor of curves to the
+    plane is a function of Σwz, z its squares and w = g/(1 + g), which is nearly a multiple of χ² of
+    its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
+    """
+    (X, T), (n, k) = plane, R.shape
+    tiny, trends = np.finfo(float).tiny, X.shape[1]
+    cross = X.T @ T / n + np.diag(trend_penalty(trends, n))
+    e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
+    R = R - T @ np.linalg.solve(cross, X.T @ R / n)
+    scores = R * e[:, None]
+    size = np.maximum((scores * scores).mean(0), tiny) ** 0.5
+    scores /= size
+    prior = ((e @ e / n) ** 0.5 * (R * R).mean(0) / size) ** 2
+    shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
+    shares, U = eigh(np.diag(prior), shared)
+    z = n * (scores.mean(0) @ U) ** 2
+    g = np.maximum(shares, 0.0) / np.maximum(regs, tiny)[:, None]
+    w = g / (1.0 + g)
+    mean, half = (np.maximum(part.sum(1), tiny) for part in (w, w * w))
+    return float(chi2.sf(w @ z * mean / half, np.maximum(mean**2 / half, tiny)).min())

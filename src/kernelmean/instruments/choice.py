@@ -13,14 +13,12 @@ from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..regression.lengthscales import SCALE_DECADES
 from .basis import Basis
-from .bend import Bend
 from .judges import Judged
 from .second_stage import SecondStage
 
 SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 of the median's
 POINTS = 300  # at which candidates are compared
 MOVED = 10.0  # concentration parameter below which instruments tell no shape
-DOUBTFUL = 1e-2  # the least p-value of a bend that may be of exogenous columns
 UNLIKELY = 1e-3  # a probability that does not count
 # B of a band, what stands for the squared bias: set on seeds 1000 to 1199 of seven designs
 PULL, BESIDE = 4.0, 0.25  # V and D where ξ was chosen: it balances bias and noise
@@ -77,7 +75,7 @@ class Tried:
     stage: SecondStage
     regs: np.ndarray
     judged: Judged
-    bend: Bend  # what its curves say against a plane
+    chance: float = 1.0  # p-value of a plane, by its curves
 
     def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """w^½(h − taken) at points, a column for each ξ whose weight counts."""
@@ -116,15 +114,13 @@ class Choice:
     gain: tuple[float, float] | None
 
     @classmethod
-    def of(
-        cls, tried: list[Tried], X: np.ndarray, columns: float, own: int = 1, few: bool = False
-    ) -> Choice:
-        """By the judges; X are rows, `columns` those of either side for each row that tells.
+    def of(cls, tried: list[Tried], X: np.ndarray, own: int = 1, few: bool = False) -> Choice:
+        """By the judges; X are rows.
 
         Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
-        the likeliest stands unless a judge objects. Where instruments are weak in the likeliest
-        draft with a kernel no judge sees a shape: it is taken if no other columns may bend. Where
-        instruments have too `few` values for a bend, only lines are.
+        the likeliest stands unless a judge objects. Only lines along these are taken where
+        instruments are weak in the likeliest draft with a kernel, for no judge sees a shape then,
+        and where they have too `few` values for a bend.
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
@@ -137,15 +133,10 @@ class Choice:
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
         weak = carrier.moved < MOVED
-        if weak and X.shape[1] == own and plain is not None:
-            best = plain
-        elif few and straight.any():
+        if (weak or few) and straight.any():
             best = judged.likeliest(np.flatnonzero(straight))
         else:
-            bend = Bend.strongest(one.bend for one in tried)
-            if X.shape[1] > own:  # the bend may be of other columns
-                bend = bend._replace(chance=max(bend.chance, DOUBTFUL))
-            best = judged.best(plain, columns, weak, bend)
+            best = judged.best(plain, min(one.chance for one in tried))
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken = one.draft.bases[0].numbers(points) @ one.stage.coefficients(one.regs[i])
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])

@@ -22,7 +22,7 @@ from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import RANK
 from .basis import Basis, Polynomial
-from .bend import Bend
+from .bend import chance_of_plane
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
@@ -45,8 +45,6 @@ ROWS_PER_COLUMN = 3  # of these, at least
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
 HALVINGS = 5  # at most, of the instruments' lengthscales
-AROUND = (0.5, 1.0, 2.0)  # of several, as multiples of the shape found
-ROWS_PER_VALUE = 25  # what a value of the instruments tells, however many rows have it
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Plan:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
             return self.finish(self.straight(self.trends[-1] or 1), parts)
-        plans = [(self, AROUND, ROWS), *((other, (1.0,), ROWS[:1]) for other in self.others)]
+        plans = [(self, ROWS), *((other, ROWS[:1]) for other in self.others)]
         makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
@@ -118,21 +116,18 @@ class Plan:
             return self.finish(self.straight(1), parts)
         known = complete(self.few, self.split) or self.few
         X = arrays.to_numpy(together(known, "X"))
-        rows, own = min(len(X), ROWS_PER_VALUE * self.distinct[1]), len(self.roles.x)
-        choice = Choice.of(tried, X, self.columns / rows, own, self.told <= own)
-        return self.widened(choice, parts)
+        own = len(self.roles.x)
+        return self.widened(Choice.of(tried, X, own, self.told <= own), parts)
 
     @property
     def plainer(self) -> bool:
         """Whether two-stage least squares may do as well."""
         return len(self.trends) > 1 and all(self.tunes)
 
-    def makers(self, around, rows) -> list[Callable[[], StructuralDraft]]:
-        """Of drafts of each size and, without kernels, of each degree, at scales of a search."""
-        several = len(self.plain[0].bent) > 1
+    def makers(self, rows: Sequence[int]) -> list[Callable[[], StructuralDraft]]:
+        """Of drafts at the scales of a search, a single one of each size, and without kernels."""
         x, z = self._scales(rows)
-        x = x if several or not self.tunes[0] else self.plain[0].scales
-        sizes = (around if several else SIZES) if self.tunes[0] else (1.0,)
+        sizes = SIZES if self.tunes[0] and len(self.plain[0].bent) == 1 else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
         own, most = len(self.roles.x), max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * self.columns))
         powers = POWERS[:most] if self.plainer else ()
@@ -218,12 +213,13 @@ class Plan:
             keep = less.bases[0].trends
             own = equations.less(keep, draft.bases[0].trends)
             stage, loss = own.solved(keep)
-            every, bend = candidates(stage), Bend()
+            every, chance = candidates(stage), 1.0
             regs = every if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
             if trend and not draft.bare:  # whatever ξ is given
-                bend = Bend.of((own.Phi[:, :keep], own.M[:, :keep]), loss.MR, own.y, every)
-            found.append(Tried(less, moved, stage, regs, judged, bend))
+                plane = own.Phi[:, :keep], own.M[:, :keep]
+                chance = chance_of_plane(plane, loss.MR, own.y, every)
+            found.append(Tried(less, moved, stage, regs, judged, chance))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
@@ -342,8 +338,10 @@ class Plan:
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
-        kept = complete(few, self.split) or [part for part in few if part.teaches]
+        both = complete(few, self.split)
+        kept = both or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
+        y = y if both else np.full_like(y, np.nan)
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
         return StructuralFit(draft, self.roles, *told, reg_lines=groups[-1].stage.own)
 

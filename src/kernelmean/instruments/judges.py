@@ -17,24 +17,18 @@ alone takes it up by about 2d, however many the rows.
 
 So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
 above the least (a paired t over the rows), those within three units of the best evidence are
-admissible, of several scales only those of more than a straight line has; of those whose
-controlled loss is within the noise of the least, and at most twice as large, the one of least
-causal loss is taken.
+admissible, or within twelve where there is a straight line to stand in for them; of those whose
+controlled loss is within the noise of the least the one of least causal loss is taken.
 
-A straight line is taken before that unless judges object, and a test (`bend`) that takes no
-variances for equal, as the evidence does, and no better stage 1 for a bend:
-
-- evidence 200d/n units above the line's own (n are rows, but at most 25 for each different value of
-  the instruments), and a quarter against a plane, or p < .003, by the test. What is taken then has
-  more evidence than the line or no larger controlled loss, which is not clearly larger either;
-- or a controlled loss below the line's own, t/3 − log₁₀ p > 2.5 or t > √n/3, of a candidate whose
-  tempered evidence is admissible (t less log(200d/n) where rows are few). Where instruments are
-  weak x − E[x | z] is nearly x, and the controlled loss does not object.
+A straight line is taken before that unless judges object together. In its place may be those whose
+controlled loss is smaller, by t for the least of them; p is that of a test of the line (`bend`)
+which takes no variances for equal, as the evidence does, and no better stage 1 for a bend. They
+object where t/2 − log₁₀ p > 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -42,19 +36,14 @@ from itertools import chain
 import numpy as np
 from scipy.special import softmax
 
-from .bend import Bend
-
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 CLEAR = 2.5  # t of a difference between projected losses
-BEND = 0.25  # units of log evidence against a plane
-DIGITS = 2.5  # of a p-value that is beyond doubt
-WORTH = 3.0  # t of a difference between controlled losses that counts for one of them
-LARGE = 1 / 3  # mean of a difference between controlled losses over its deviation: no mere pull
 BEHIND = 3.0  # units of log evidence
+TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
-FEW = 200.0  # rows a column, below which objections to a straight line have to be stronger
+DOUBT = 3.0  # digits of a p-value that object to a line
+WORTH = 2.0  # t of a difference between controlled losses that counts for one of them
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
-TEMPER = 4.0  # what evidence is divided by, for it overstates
 
 Errors = np.ndarray | list[np.ndarray]
 
@@ -68,19 +57,18 @@ class Judged:
     controlled: Errors  # the same
     evidence: np.ndarray  # (candidates,)
     bare: np.ndarray  # (candidates,): whether it is two-stage least squares
-    searched: np.ndarray  # (candidates,): whether several scales were searched for it
 
     @classmethod
     def together(cls, several: Iterable[Judged]) -> Judged:
         """The candidates of all; errors, which are large, are not copied."""
         parts = list(several)
-        causal, evidence, bare, searched = (
+        causal, evidence, bare = (
             np.concatenate([getattr(part, name) for part in parts])
-            for name in ("causal", "evidence", "bare", "searched")
+            for name in ("causal", "evidence", "bare")
         )
         projected = list(chain(*(part.projected for part in parts)))
         controlled = list(chain(*(part.controlled for part in parts)))
-        return cls(causal, projected, controlled, evidence, bare, searched)
+        return cls(causal, projected, controlled, evidence, bare)
 
     @cached_property
     def fair(self) -> np.ndarray:
@@ -89,21 +77,12 @@ class Judged:
 
     def _fair(self, some: np.ndarray) -> np.ndarray:
         tame = some[self.causal[some] <= WILD * self.causal[some].min()]
-        return self._among(tame, lambda some: _unbeaten(self.projected, some, CLEAR))
+        return tame[_unbeaten(self.projected, tame, CLEAR)]
 
     def admissible(self, behind: float = BEHIND) -> np.ndarray:
         """Numbers of the fair candidates within so many units of the best evidence."""
-        near = lambda some: self.evidence[some] >= self.evidence[some].max() - behind  # noqa: E731
-        return self._among(self.fair, near)
-
-    def _among(self, some: np.ndarray, holds: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Of some, who holds among all, or with a kernel among those that have one.
-
-        The first stage of least squares is another, with less noise in y − E[h(X) | z].
-        """
-        own = some[~self.bare[some]]
-        groups = (group[holds(group)] for group in (some, own) if len(group))
-        return np.unique(np.concatenate(list(groups)))
+        likely = self.evidence[self.fair]
+        return self.fair[likely >= likely.max() - behind]
 
     def weights(self) -> np.ndarray:
         """Posterior probabilities of the fair candidates, tempered; 0 of the others."""
@@ -111,19 +90,10 @@ class Judged:
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
-    def best(
-        self,
-        plain: int | None = None,
-        columns: float = 0.0,
-        weak: bool = False,
-        bend: Bend = Bend(),  # noqa: B008
-    ) -> int:
+    def best(self, plain: int | None = None, chance: float = 1.0) -> int:
         """Number of the candidate that is taken; a `plain` one among them is a straight line."""
-        left = self.admissible()
-        if plain is not None:
-            left = self._beside(plain, left, FEW * columns, weak, bend)
-        clean = _sums(self.controlled, left)
-        left = left[_unbeaten(self.controlled, left, NEAR) & (clean <= WILD * clean.min())]
+        left = self.admissible() if plain is None else self._beside(plain, chance)
+        left = left[_unbeaten(self.controlled, left, NEAR)]
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
 
     def likeliest(self, some: np.ndarray) -> int:
@@ -135,28 +105,16 @@ class Judged:
         bare = fair[self.bare[fair]]
         return int(max(bare if len(bare) else fair, key=lambda k: self.evidence[k]))
 
-    def _beside(
-        self, plain: int, left: np.ndarray, needed: float, weak: bool, bend: Bend
-    ) -> np.ndarray:
+    def _beside(self, plain: int, chance: float) -> np.ndarray:
         """Who may be taken in place of a straight line, or that line alone where none objects."""
-        above = self.evidence - self.evidence[plain]
-        clean = _sums(self.controlled, range(len(above)))
-        errors, line = self.controlled[plain], np.array([plain])
-        digits = -np.log10(max(bend.chance, np.finfo(float).tiny))
-        if above[self.fair].max() > needed and (bend.evidence > BEND or digits > DIGITS):
-            prefer = ~self.searched & (clean <= clean[plain])
-            left = left[(above[left] > 0) | prefer[left]]
-            no_worse = [weak or paired_t(self.controlled[k], errors) <= CLEAR for k in left]
-            return left[no_worse] if any(no_worse) else line
-        far = BEHIND * TEMPER
-        others = np.setdiff1d(self.admissible(far), [plain])
-        others = others[above[others] >= -far]
-        if weak or not len(others):
-            return line
-        t = paired_t(errors, self.controlled[others[clean[others].argmin()]])
-        t -= np.log(max(needed, 1.0))
-        seen = t > LARGE * len(errors) ** 0.5 or (t > 0 and t / WORTH + digits > DIGITS)
-        return others if seen else line
+        wide, line = self.admissible(BEHIND * TEMPER), self.controlled[plain]
+        clean = _sums(self.controlled, wide)
+        others = wide[clean < line.sum()]
+        if not len(others):
+            return np.array([plain])
+        t = paired_t(line, self.controlled[wide[clean.argmin()]])
+        digits = -np.log10(max(chance, np.finfo(float).tiny))
+        return others if t / WORTH + digits > DOUBT else np.array([plain])
 
 
 def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:

@@ -9,8 +9,8 @@ alternates between the two stages of instrumental-variable regression:
 
 Stage 1 is a regression, which prediction errors judge fairly. The causal loss is not such a judge
 of anything in stage 1: under confounding it is lowest where stage 1 reproduces the regressors. In
-stage 2 it is trusted with the shape only, one column beside another: the size of all scales
-together, the trend and ξ are chosen by `judges`.
+stage 2 it is trusted with one column beside another: a single scale, the trend and ξ are chosen by
+`judges`.
 """
 
 from collections.abc import Callable, Sequence

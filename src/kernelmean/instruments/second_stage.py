@@ -21,7 +21,6 @@ from .judges import OPTIMISM, Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
-NARROW = 0.05  # of a mean square: where x is told better than that it counts as this
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
@@ -124,7 +123,7 @@ class CausalLeaveOneOut:
     w: Array
     g0: Array
     x0: Array
-    V: np.ndarray  # standardised columns of x − E[x | z]
+    V: np.ndarray  # x − E[x | z], of a plane's columns
     known: bool = True  # regressors beside outcomes, not their embeddings alone
 
     @classmethod
@@ -158,26 +157,9 @@ class CausalLeaveOneOut:
         """What the judges say of h at each ξ, so many scales having been searched."""
         projected, causal = map(arrays.to_numpy, self.errors(regs))
         controlled = without(self.V, causal) if self.known else projected
-        evidence = self.stage.evidence(regs)
         mean = self.known * (causal**2).mean(1)
-        kinds = np.full(len(evidence), bare)
-        gained = np.full(len(evidence), OPTIMISM * (searched - 1))
-        return Judged(mean, projected**2, controlled**2, evidence - gained, kinds, gained > 0)
-
-
-def controls(V: np.ndarray, M: np.ndarray) -> np.ndarray:
-    """x − E[x | z], the same in units of its spread at E[x | z], u, and u² less its mean.
-
-    Where x is a curve in z and in what drives both x and y, as e^(z + v), V alone leaves a bend.
-    """
-    powers, squares = np.stack([np.ones_like(M), M, M * M], axis=2), V * V
-    spread = [
-        p @ np.linalg.lstsq(p, v, rcond=None)[0]
-        for p, v in zip(powers.swapaxes(0, 1), squares.T, strict=True)
-    ]
-    mean = np.maximum(squares.mean(0), np.finfo(float).tiny)
-    u = V * (mean / np.maximum(np.reshape(spread, M.T.shape).T, NARROW * mean)) ** 0.5
-    return np.hstack([V, u, u * u - (u * u).mean(0)])
+        evidence = self.stage.evidence(regs) - OPTIMISM * (searched - 1)
+        return Judged(mean, projected**2, controlled**2, evidence, np.full(len(evidence), bare))
 
 
 def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -198,8 +180,8 @@ class Equations:
     Phi: Array
     M: Array
     y: Array
-    V: np.ndarray  # what controls for confounders, of a plane's columns; none where there is none
-    W: np.ndarray  # x − E[x | z], the share of exogenous regressors left out as well
+    V: np.ndarray  # x − E[x | z], of a plane's columns; none where there is none
+    W: np.ndarray  # the same, the share of exogenous regressors left out as well
 
     @classmethod
     def of(cls, groups: list[Group]) -> Equations:
@@ -209,9 +191,7 @@ class Equations:
         second, target, power = (moments.mean(name) for name in ("mm", "my", "yy"))
         Phi, M, y, wholly = complete_rows(learners)
         slopes = slice(1, learners[0].basis_x.polynomial.slopes)
-        x = arrays.to_numpy(Phi[:, slopes])
-        told, alone = (arrays.to_numpy(left[:, slopes]) for left in (M, wholly))
-        V, W = controls(x - told, told), x - alone
+        V, W = (arrays.to_numpy(Phi[:, slopes] - left[:, slopes]) for left in (M, wholly))
         return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V, W)
 
     @property

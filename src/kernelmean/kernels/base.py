@@ -106,14 +106,7 @@ class Kernel(Saveable):
             If the kernel is not integrable (linear kernels, sums, ...).
         """
         X, Y = self._pair(X, Y)
-        k = self.smoothing(bandwidth)
-        log_height = -k.log_normaliser(X.shape[1])
-        if log_height > 700:
-            raise ValueError(
-                f"the density of {k!r} in {X.shape[1]} columns is beyond the range of floats; a "
-                "larger bandwidth is needed"
-            )
-        return k.gram_of(X, Y) * math.exp(log_height)
+        return self.smoothing(bandwidth).density_of(X, Y)
 
     def cdf(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """Distribution functions ∫_{−∞}^{y_j} k̄(x_i, u) du of one column, shape (n, m).
@@ -146,7 +139,7 @@ class Kernel(Saveable):
     def self_convolution(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """∫ k̄(x_i, u) k̄(u, y_j) du, shape (n, m): the first term of the score of MATH §8."""
         X, Y = self._pair(X, Y)
-        return self.smoothing(bandwidth).self_convolved(X.shape[1]).density(X, Y)
+        return self.smoothing(bandwidth).self_convolved(X.shape[1]).density_of(X, Y)
 
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         """`n` draws from the kernel's spectral measure on R^d, shape (n, d)."""
@@ -172,9 +165,7 @@ class Kernel(Saveable):
         raise ValueError(f"{self!r} has no derivative in closed form")
 
     def diag_of(self, X) -> Array:
-        return arrays.namespace(X).ones(
-            X.shape[0], dtype=X.dtype, device=getattr(X, "device", None)
-        )
+        return arrays.like(np.ones(X.shape[0]), X)
 
     def pull(self, X, Y) -> Array | None:
         """−f'(r)/r in units of ℓ, the weights of the preimage iteration, if there are any."""
@@ -207,6 +198,15 @@ class Kernel(Saveable):
 
     def smoothing(self, bandwidth) -> Kernel:
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
+
+    def density_of(self, X, Y) -> Array:
+        log_height = -self.log_normaliser(X.shape[1])
+        if log_height > 700:
+            raise ValueError(
+                f"the density of {self!r} in {X.shape[1]} columns is beyond the range of floats; a "
+                "larger bandwidth is needed"
+            )
+        return self.gram_of(X, Y) * math.exp(log_height)
 
     def log_normaliser(self, d: int) -> float:
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")

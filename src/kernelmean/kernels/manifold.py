@@ -108,10 +108,10 @@ class Periodic(Gaussian, named=True, tuned=True):
 
     def derivative_of(self, X, Y, column: int) -> Array:
         # k = exp(−Σ_j (1 − cos Δ_j)/ℓ_j²), Δ_j = 2π(x_j − y_j)/p_j
-        width = self._along(column)
         turn = 2 * math.pi / float(self._periods(X.shape[1])[column])
         angle = turn * (Y[:, column][None, :] - X[:, column][:, None])
-        return self.gram_of(X, Y) * arrays.namespace(X).sin(angle) * (turn / width**2)
+        concentration = float(self._concentrations(X.shape[1])[column])
+        return self.gram_of(X, Y) * arrays.namespace(X).sin(angle) * (turn * concentration)
 
     def spread_of(self, spread: np.ndarray, lifted: np.ndarray) -> np.ndarray:
         # the circular standard deviation √(−2 log R), at most that of the uniform distribution

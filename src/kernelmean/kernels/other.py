@@ -71,9 +71,7 @@ class Frobenius(Kernel, named=True):
         return rotation_points(X, name) if self.rotations else flat_matrices(X, name)
 
     def pull(self, X, Y) -> Array | None:
-        xp = arrays.namespace(X)
-        ones = xp.ones((X.shape[0], Y.shape[0]), dtype=X.dtype, device=getattr(X, "device", None))
-        return ones if self.rotations else None
+        return arrays.like(np.ones((X.shape[0], Y.shape[0])), X) if self.rotations else None
 
     def land(self, U, total, X) -> Array:
         return nearest_rotations(U)

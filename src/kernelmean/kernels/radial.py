@@ -1,9 +1,10 @@
 """Radial kernels, with the median heuristic and their density normalisers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import reduce
+from operator import imul
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,12 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
     X = arrays.to_numpy(as_points(X, name, min_rows=2))
     if len(X) > MEDIAN_ROWS:
         X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
-    found = [_of_column(x.tobytes()) for x in X.T] if columnwise else [_median(X)]
+    found = [_median(x[:, None]) for x in X.T] if columnwise else [_median(X)]
     if not any(found):
         raise ValueError(
             f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale"
         )
     return tuple(median or 1.0 for median in found) if columnwise else found[0]
-
-
-@lru_cache(maxsize=64)  # several kernels of a fit are of the same columns
-def _of_column(values: bytes) -> float:
-    return _median(np.frombuffer(values)[:, None])
 
 
 def _median(X: np.ndarray) -> float:
@@ -81,14 +77,29 @@ class _Radial(Kernel):
         """f as a function of the squared scaled distance; may overwrite it."""
         raise NotImplementedError
 
-    def gram_of(self, X, Y) -> Array:
+    def _slope(self, sq) -> Array:
+        """−f'(r)/r, likewise."""
+        raise ValueError(f"{self!r} has no derivative in closed form")
+
+    def _factors(self, X, Y) -> Iterator[Array]:
+        """What f is taken of: squared scaled distances of points, or of each of their columns."""
         X, Y = self.in_units(X), self.in_units(Y)
         if not (self.columnwise if self._apart is None else self._apart):
-            return self._profile(arrays.sq_dists(X, Y))
-        K = self._profile(arrays.sq_dists(X[:, :1], Y[:, :1]))
-        for j in range(1, X.shape[1]):
-            K *= self._profile(arrays.sq_dists(X[:, j : j + 1], Y[:, j : j + 1]))
-        return K
+            return iter((arrays.sq_dists(X, Y),))
+        columns = (slice(j, j + 1) for j in range(X.shape[1]))
+        return (arrays.sq_dists(X[:, j], Y[:, j]) for j in columns)
+
+    def gram_of(self, X, Y) -> Array:
+        return reduce(imul, map(self._profile, self._factors(X, Y)))
+
+    def derivative_of(self, X, Y, column: int) -> Array:
+        # ∂f(r)/∂x_j = −f'(r)/r (y_j − x_j)/ℓ_j²
+        squares = dict(enumerate(self._factors(X, Y)))
+        K = self._slope(squares.pop(column if len(squares) > 1 else 0))
+        for sq in squares.values():
+            K *= self._profile(sq)
+        scale = float(np.broadcast_to(self._resolved("differentiate"), X.shape[1])[column])
+        return K * (Y[:, column][None, :] - X[:, column][:, None]) / scale**2
 
     def in_units(self, X) -> Array:
         """Points in units of the lengthscale: the kernel is one of their distances."""
@@ -107,11 +118,6 @@ class _Radial(Kernel):
                 f"lengthscale is 'median', which needs data: {verb} kernel.resolve(X) instead"
             )
         return self.lengthscale
-
-    def _along(self, column: int) -> float:
-        """ℓ of a column."""
-        scale = self._resolved("differentiate")
-        return scale if isinstance(scale, float) else scale[column]
 
     def scale_gradient(self, X, Y, W) -> np.ndarray:
         # ∂k/∂log ℓ_j = −f'(r)/r (x_j − y_j)²/ℓ_j²
@@ -211,10 +217,7 @@ class Gaussian(_Radial, named=True, tuned=True):
 
     _gaussian = True
     _apart = False  # the product over columns is the same function
-
-    def derivative_of(self, X, Y, column: int) -> Array:
-        difference = Y[:, column][None, :] - X[:, column][:, None]
-        return self.gram_of(X, Y) * difference / self._along(column) ** 2
+    _slope = _profile
 
     def _log_volume(self, d: int) -> float:
         return 0.5 * d * math.log(2 * math.pi)
@@ -239,28 +242,16 @@ class _MaternFamily(_Radial):
     def _profile(self, sq) -> Array:
         return _matern(arrays.namespace(sq).sqrt(sq * (2 * self.nu)), self.nu)
 
-    def pull(self, X, Y) -> Array | None:
+    def _slope(self, sq) -> Array:
         # d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): the profile of order ν − 1 at the same t
-        if self.columnwise or self.nu <= 1:
-            return None
-        sq = arrays.sq_dists(self.in_units(X), self.in_units(Y))
-        t = arrays.namespace(sq).sqrt(sq * (2 * self.nu))
-        return _matern(t, self.nu - 1) * (self.nu / (self.nu - 1))
-
-    def derivative_of(self, X, Y, column: int) -> Array:
-        # from d/dt t^ν K_ν(t) = −t^ν K_{ν−1}(t): ∂k_ν/∂x_j = −ν/(ν−1) k_{ν−1} (x_j − y_j)/ℓ_j²
-        nu, width = self.nu, self._along(column)
+        nu = self.nu
         if nu <= 1:
             raise ValueError(f"{self!r} has no derivative at zero distance: nu above 1 is needed")
-        own = slice(column, column + 1) if self.columnwise else slice(None)
-        U, V = self.in_units(X), self.in_units(Y)
-        root = arrays.namespace(U).sqrt
-        K = _matern(root(arrays.sq_dists(U[:, own], V[:, own]) * (2 * nu)), nu - 1)
-        for j in range(X.shape[1]) if self.columnwise else ():
-            if j != column:
-                K = K * self._profile(arrays.sq_dists(U[:, j : j + 1], V[:, j : j + 1]))
-        difference = Y[:, column][None, :] - X[:, column][:, None]
-        return K * difference * (nu / (nu - 1) / width**2)
+        return _matern(arrays.namespace(sq).sqrt(sq * (2 * nu)), nu - 1) * (nu / (nu - 1))
+
+    def pull(self, X, Y) -> Array | None:
+        smooth = self.nu > 1 and not self.columnwise
+        return self._slope(next(self._factors(X, Y))) if smooth else None
 
     def _log_volume(self, d: int) -> float:
         # the spectral density at frequency zero (Rasmussen & Williams 2006, eq. 4.15)
@@ -269,11 +260,9 @@ class _MaternFamily(_Radial):
         return power + float(gammaln(nu + 0.5 * d) - gammaln(nu))
 
     def _below(self, t) -> Array:
-        xp = arrays.namespace(t)
-        far = xp.abs(t) * math.sqrt(2 * self.nu)
-        # ∫_far^∞ u^ν K_ν(u) du over twice the same from zero
-        beyond = _closed(far, self.nu, _half_integer_tail, _mixture_tail)
-        return xp.where(t < 0, beyond, 1.0 - beyond)
+        beyond = _tail(np.abs(arrays.to_numpy(t)) * math.sqrt(2 * self.nu), self.nu)
+        beyond = arrays.like(beyond, t)
+        return arrays.namespace(t).where(t < 0, beyond, 1.0 - beyond)
 
     def self_convolved(self, d: int) -> Kernel:
         # squaring the spectrum (2ν/ℓ² + ω²)^{−(ν+d/2)} gives that of a Matérn with 2ν + d/2
@@ -353,15 +342,19 @@ class Matern(_MaternFamily, named=True, tuned=True):
 
 def _matern(t, nu: float) -> Array:
     """2^{1−ν}/Γ(ν) t^ν K_ν(t)."""
-    return _closed(t, nu, _half_integer_coefficients, _bessel_matern)
+    if not _closed(nu):
+        return arrays.like(_bessel_matern(arrays.to_numpy(t), nu), t)
+    return _damped(t, _half_integer_coefficients(int(nu)))
 
 
-def _closed(t, nu: float, coefficients: Callable, otherwise: Callable) -> Array:
-    """exp(−t) times a polynomial at half-integer ν; elsewhere by a function of NumPy's arrays."""
-    order = nu - 0.5
-    if order == int(order) and order <= 20:
-        return _damped(t, coefficients(int(order)))
-    return arrays.like(otherwise(arrays.to_numpy(t), nu), t)
+def _damped(t, coefficients: Sequence[float]) -> Array:
+    """exp(−t) times a polynomial, highest power first, by Horner's rule."""
+    return arrays.exp_in_place(-t) * reduce(lambda poly, c: poly * t + c, coefficients)
+
+
+def _closed(nu: float) -> bool:
+    """Whether it is exp(−t) times a polynomial, without large factorials: at half-integer ν."""
+    return nu % 1 == 0.5 and nu < 21
 
 
 def _half_integer_coefficients(p: int) -> list[float]:
@@ -370,42 +363,22 @@ def _half_integer_coefficients(p: int) -> list[float]:
     return [f(p) / total * f(p + i) / (f(i) * f(p - i)) * 2 ** (p - i) for i in range(p + 1)]
 
 
-def _damped(t, coefficients: Sequence[float]) -> Array:
-    """exp(−t) times a polynomial, highest power first, by Horner's rule."""
-    K = arrays.exp_in_place(-t)
-    if len(coefficients) == 1:
-        return K if coefficients[0] == 1.0 else K * coefficients[0]
-    poly = t * coefficients[0] + coefficients[1]
-    for c in coefficients[2:]:
-        poly = poly * t + c
-    K *= poly
-    return K
-
-
-def _half_integer_tail(p: int) -> list[float]:
-    # ∫_t^∞ u^j exp(−u) du = exp(−t) Σ_{i≤j} j!/i! t^i, the incomplete gamma function
-    rising = _half_integer_coefficients(p)[::-1]
-    whole = [c * math.factorial(j) for j, c in enumerate(rising)]
-    above = np.cumsum(whole[::-1])  # Σ_{j≥i} c_j j!, for i = p, ..., 0
-    powers = range(p, -1, -1)
-    return [
-        float(s / (2 * above[-1] * math.factorial(i))) for i, s in zip(powers, above, strict=True)
-    ]
-
-
-def _mixture_tail(t: np.ndarray, nu: float) -> np.ndarray:
-    """E Φ(−t/√(2V)), V ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones.
-
-    Summed over even steps of log V, which for such integrands is exact to rounding.
-    """
+def _tail(t: np.ndarray, nu: float) -> np.ndarray:
+    """∫_t^∞ u^ν K_ν(u) du over twice the same from zero."""
+    if _closed(nu):
+        # ∫_t^∞ u^j exp(−u) du = exp(−t) Σ_{i≤j} j!/i! t^i, the incomplete gamma function
+        p, f = int(nu), math.factorial
+        falling = enumerate(_half_integer_coefficients(p))
+        above = np.cumsum([c * f(p - i) for i, c in falling])  # Σ_{j≥i} c_j j!, for i = p, ..., 0
+        return _damped(t, [s / (2 * above[-1] * f(p - i)) for i, s in enumerate(above)])
+    # E Φ(−t/√(2V)), V ~ Gamma(ν + 1/2): a Matérn density is a mixture of normal ones. Summed over
+    # even steps of log V, which for such integrands is exact to rounding
     shape = nu + 0.5
     steps, reach = min(0.12, 0.6 / math.sqrt(shape)), 9 / math.sqrt(shape)
     log_v = math.log(shape) + np.arange(-reach - 40 / shape, reach + 4, steps)
     weight = np.exp(shape * (log_v - math.log(shape) + 1) - np.exp(log_v))
-    total = np.zeros(t.shape)
-    for v, w in zip(np.exp(log_v), weight / weight.sum(), strict=True):
-        total += w * ndtr(-t / math.sqrt(2 * v))
-    return total
+    mixed = zip(np.exp(log_v), weight / weight.sum(), strict=True)
+    return sum(w * ndtr(-t / math.sqrt(2 * v)) for v, w in mixed)
 
 
 def _bessel_matern(t: np.ndarray, nu: float) -> np.ndarray:

@@ -9,8 +9,7 @@ from shlex import quote
 from typing import Annotated
 
 from ..command import Command, Writing, option
-from ..demos import JOBS
-from ..demos.job import Job
+from ..demos.job import JOBS, Job
 from ..errors import UserError
 from ..files import write_all
 from ..page import html
@@ -32,7 +31,7 @@ class Settings(Writing):
 
 def jobs() -> list[Job]:
     """In the order of the page."""
-    return [Job.of(name) for name in JOBS]
+    return [Job(name) for name in JOBS]
 
 
 def run(settings: Settings) -> Report:

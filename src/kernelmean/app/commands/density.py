@@ -16,10 +16,10 @@ from ...display.base import medians
 from ...regression.bandwidth import silverman
 from .. import words
 from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
-from ..errors import UserError, noted
+from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import by_column
-from ..tables import answered, check_enough, check_varying, split_names
+from ..tables import answered, check_sample, split_names
 from ..words import names, number, percent
 
 DRAWN = 7  # rows in a picture
@@ -27,7 +27,6 @@ PANELS = 6  # of contours
 COLUMNS = 4  # of x in a table; more would not fit on a line
 MAPS = 6  # pictures along single columns
 SAY = words.Texts("density")
-SMALLEST = 20  # rows
 VARIED = 3  # columns of x that representative rows vary, at most
 FEW = 6  # different values of a column, up to which each is looked at
 SPIKES = 0.1  # of Silverman's bandwidth: below, a density is spikes
@@ -52,6 +51,7 @@ class Settings(Shared):
     kernel: Annotated[KernelName, option(SAY, "--kernel")] = GAUSSIAN
     bandwidth: Annotated[Any, typed(SAY, "--bandwidth", read_bandwidth)] = None
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
+    say = SAY
 
     def model(self) -> ConditionalDensity:
         """The estimator, not fitted."""
@@ -139,13 +139,13 @@ class Densities:
     ) -> Self:
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
         every = data if every is None else every
-        check_rows(data, settings)
+        check_sample(data)
         x = settings.x
         with noted() as said:
             model = settings.model().fit(every[x], target(every, settings.y))
             rows = Asked.representative(data[x]) if at is None else Asked(at[x])
             a = cls(data, settings, rows, model, said, every)
-            a.table, a.inside, a.narrowing  # noqa: B018  (computed once, here)
+            a.table, a.own  # noqa: B018  (computed once, here)
         return a
 
     @property
@@ -200,25 +200,17 @@ class Densities:
         return replace(self, rows=Asked(rows)).table
 
     @cached_property
-    def inside(self) -> np.ndarray:
-        """Share of the rows learned from in their interval, for each y."""
-        lower, upper = self._own
-        observed = self.data[self.y].to_numpy()
-        return ((lower <= observed) & (observed <= upper)).mean(axis=0)
+    def own(self) -> pd.DataFrame:
+        """For each y: the share of the rows learned from inside their interval, and its width.
 
-    @cached_property
-    def narrowing(self) -> np.ndarray:
-        """Median width of the intervals over that of all rows together, for each y."""
-        lower, upper = self._own
-        tails = [(1 - self.settings.level) / 2, (1 + self.settings.level) / 2]
-        low, high = np.quantile(self.data[self.y].to_numpy(), tails, axis=0)
-        return np.median(upper - lower, axis=0) / np.where(high > low, high - low, np.nan)
-
-    @cached_property
-    def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        ends = self.model.predict_interval(self.data[self.x], self.settings.level)
-        lower, upper = (np.reshape(end, (len(self.data), -1)) for end in ends)
-        return lower, upper
+        That is the median over the rows, by the width of the interval of all rows together.
+        """
+        y, level = self.data[self.y], self.settings.level
+        ends = self.model.predict_interval(self.data[self.x], level)
+        lower, upper = (np.reshape(end, y.shape) for end in ends)
+        low, high = y.quantile((1 - level) / 2), y.quantile((1 + level) / 2)
+        width = np.median(upper - lower, axis=0) / (high - low).where(high > low)
+        return pd.DataFrame({"inside": ((lower <= y) & (y <= upper)).mean(), "width": width})
 
     @cached_property
     def notes(self) -> list[str]:
@@ -254,24 +246,12 @@ def target(data: Any, y: list[str]) -> Any:
     return data[y[0]] if len(y) == 1 else data[y]
 
 
-def check_rows(data: pd.DataFrame, settings: Settings) -> None:
-    """Enough rows, columns that vary, and as many bandwidths as columns."""
-    check_enough(len(data), SMALLEST)
-    check_varying(data)
-    count, columns = len(settings.bandwidth or ()), len(settings.y)
-    if count not in (0, 1, columns):
-        raise UserError(
-            f"--bandwidth has {count} numbers for {columns} column(s) of --y; one is needed, or "
-            "one for each"
-        )
-
-
 # ---------------------------------------------------------------- words
 
 
 def headline(a: Densities, name: str) -> str:
     """One sentence: where a column lies at the first row, and what knowing x has brought."""
-    row, share = a.table.iloc[a.rows.middle], a.narrowing[a.y.index(name)]
+    row, share = a.table.iloc[a.rows.middle], a.own.loc[name, "width"]
     ends = {"middle": "median", "low": "lower", "high": "upper"}
     texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
     told = ""
@@ -292,7 +272,7 @@ def _where(a: Densities) -> str:
 def intervals(a: Densities) -> list[Fact]:
     """How good the intervals are, and how much narrower than without x."""
     rows: list[Fact] = []
-    for name, inside, share in zip(a.y, a.inside, a.narrowing, strict=True):
+    for name, inside, share in a.own.itertuples():
         width = "unknown" if np.isnan(share) else percent(share)
         rows += [(f"Rows inside their {a.level} interval, {name}", percent(inside), SAY("inside"))]
         rows += [(f"Width of the intervals, {name}", width, SAY("width", name=name))]

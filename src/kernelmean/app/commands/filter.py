@@ -1,6 +1,6 @@
 """`kernelmean filter`: hidden states followed through a file of observations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -15,15 +15,14 @@ from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.results import FilterResult, Forecast
 from .. import series, words
-from ..command import Command, Names, Shared, columns, option
+from ..command import Command, Names, columns, option
 from ..errors import UserError, noted
-from ..report import Fact, Figure, Grid, Prose, Report, account, analysis
-from ..series import DRAWN, Apart, Rows, Steps, by_column, covered, rmse, straight, with_ends
-from ..tables import Table, check_enough, check_varying
+from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
+from ..series import Ordered, Rows, by_column, covered, rmse, straight, with_ends
+from ..tables import Table, check_sample
 from ..words import level_words, names, number, percent
 
 SAY = words.Texts("filter")
-SMALLEST = 20  # rows of training
 TUNED = 1000  # rows of training up to which settings are searched without being asked for
 SHORTEST = 10  # rows of a trajectory whose tail can be held out
 
@@ -31,14 +30,12 @@ RuleName = StrEnum("RuleName", ["importance", "squared"])
 
 
 @dataclass(frozen=True)
-class Settings(Shared):
+class Settings(Ordered):
     """What to do."""
 
     state: Annotated[Names, columns("--state", "Column(s) to follow")]
     observe: Annotated[Names, columns("--observe", "Column(s) observed")]
-    sequence: Apart = None
     smooth: Annotated[bool, option(SAY, "--smooth")] = False
-    forecast: Steps = 0
     rule: Annotated[RuleName, option(SAY, "--rule")] = RuleName.importance
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     densities: Annotated[bool, option(SAY, "--densities")] = False
@@ -46,17 +43,20 @@ class Settings(Shared):
     say = SAY
 
     def read(self, train: Table, test: Table) -> tuple[Rows, Rows]:
-        """The rows of both files; in `test` values may be missing, and the states too."""
-        apart = {} if self.sequence is None else {"--sequence": [self.sequence]}
-        seen = {"--observe": self.observe}
-        wanted = {"--state": self.state, **seen}
-        train.asked_for({**wanted, **apart})
-        test.asked_for({**seen, **apart})
+        """The rows of both files; in `test` values may be missing, and the states too.
+
+        Where `train` has no times its rows are taken in their order.
+        """
+        wanted = {"--state": self.state, "--observe": self.observe}
         known = [name for name in self.state if name in test.frame.columns]
-        past = train.numbers(wanted, self.drop_missing)
-        check_varying(past)
-        now = test.numbers_with_gaps({**seen, "--state": known})
-        return Rows.of(past, train, self.sequence), Rows.of(now, test, self.sequence)
+        seen = {**wanted, "--state": known}
+        time = self.time if self.time in train.frame else None
+        train.asked_for({**wanted, **replace(self, time=time).apart})
+        test.asked_for({**seen, **self.apart})
+        past, now = train.numbers(wanted, self.drop_missing), test.numbers_with_gaps(seen)
+        check_sample(past, "rows to learn from")
+        of_train = Rows.of(past, train, self.sequence, time)
+        return of_train, Rows.of(now, test, self.sequence, self.time)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,6 @@ class Tracks:
 
 def learn(settings: Settings, train: Rows) -> KernelBayesFilter:
     """The filter, with its settings searched for where that is asked for or quick."""
-    check_enough(len(train.frame), SMALLEST, "rows to learn from")
     X, Z = train.frame[settings.observe], train.frame[settings.state]
     with hushed():  # what is wrong with the rows will be seen there
         if settings.densities:
@@ -232,21 +231,19 @@ def _errors_notes(a: Tracks) -> list[str]:
 # ---------------------------------------------------------------- tables
 
 
-def errors(a: Tracks) -> Grid:
+def errors(a: Tracks) -> list[Block]:
     """Errors of each state where the test file knows it, beside two rivals."""
-    table = a.errors
-    assert table is not None
-    rivals = {"line": "straight line", "mean": "average of training"}
+    table, level = a.errors, level_words(a.settings.level)
+    if table is None or a.truth is None:
+        return []
+    titles = {name: name for name in a.results}
+    titles |= {"line": "straight line", "mean": "average of training"}
     columns = [("RMSE of", list(table.index))]
-    columns += [
-        (title, [*map(number, table[name])])
-        for name, title in {**{name: name for name in a.results}, **rivals}.items()
-    ]
-    columns += [
-        (f"{name} in {level_words(a.settings.level)}", [*map(percent, table[f"{name} inside"])])
-        for name in a.results
-    ]
-    return Grid.of(columns, "Errors where the state is known")
+    columns += [(title, [*map(number, table[name])]) for name, title in titles.items()]
+    columns += [(f"{n} in {level}", [*map(percent, table[f"{n} inside"])]) for n in a.results]
+    known = int((~np.isnan(a.truth)).any(axis=1).sum())
+    grid = Grid.of(columns, "Errors where the state is known")
+    return [grid, Prose(SAY("errors", known=known, level=level))]
 
 
 def answers(a: Tracks) -> Grid:
@@ -257,8 +254,8 @@ def answers(a: Tracks) -> Grid:
         ends = [s.stop - 1 for s in a.test.slices[: words.SHOWN]]
         part, where = a.table.iloc[ends], "the last row of each trajectory"
     columns: list = [("row", [str(i) for i in part.index])]
-    if a.settings.sequence is not None:
-        columns += [(a.settings.sequence, list(part.iloc[:, 0]))]
+    named = part.columns[: len([*filter(None, a.test.labels)])]
+    columns += [(str(name), list(part[name].astype(str))) for name in named]
     for name in a.settings.state:
         columns += series.with_intervals(part, [name], a.settings.level)
         if a.smoothed:
@@ -282,26 +279,29 @@ def forecast(a: Tracks) -> Grid:
 def figures(a: Tracks) -> list[Figure]:
     """The track and its spread, for the first trajectories."""
     level, rows, name = a.settings.level, a.test, "smoothed" if a.smoothed else "filtered"
-    shared: dict[str, Any] = {"level": level, "times": rows.axis, "lengths": rows.lengths}
-    track = TrackDisplay.from_result(a.results[name], a.truth, **shared)
-    spreads = {n: SpreadDisplay.from_result(r, **shared) for n, r in a.results.items()}
     known = "" if a.truth is None else ", and the state itself where it is known"
     caption = SAY("track", what=name, level=level_words(level), known=known)
 
-    def figure(i: int, part: slice) -> Figure:
-        def plot(panels) -> None:
-            series.part(track, part, LONGEST).plot(panels[:-1], label=f"{name} mean")
-            for line, (which, spread) in zip(("-", "--"), spreads.items(), strict=False):
-                shown = series.part(spread, part, LONGEST)
-                shown.plot(panels[-1], label=which if len(spreads) > 1 else None, ls=line)
-            panels[-2].set_xlabel("")
-            panels[-1].set(xlabel="row", ylabel="relative width")
+    def plot(panels: Any, i: int, part: slice) -> None:
+        shared: dict[str, Any] = {"level": level, "times": rows.axis[part]}
+        drawn = {
+            which: replace(result, steps=result.steps[part], missing=result.missing[part])
+            for which, result in a.results.items()
+        }
+        truth = None if a.truth is None else a.truth[part]
+        TrackDisplay.from_result(drawn[name], truth, **shared).plot(
+            panels[:-1], label=f"{name} mean"
+        )
+        for line, (which, result) in zip(("-", "--"), drawn.items(), strict=False):
+            label = which if len(drawn) > 1 else None
+            SpreadDisplay.from_result(result, **shared).plot(panels[-1], label=label, ls=line)
+        panels[-2].set_xlabel("")
+        panels[-1].set(xlabel=rows.title, ylabel="relative width")
+        if rows.times is None:
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
-        text = f"{rows.which(i, LONGEST)}{caption}"
-        return Figure.stacked(f"track-{i}", text, plot, len(a.settings.state) + 1)
-
-    return [figure(i, part) for i, part in enumerate(rows.slices[:DRAWN])]
+    count = len(a.settings.state) + 1
+    return series.for_each(rows, "track", caption, plot, count, LONGEST)
 
 
 def forecast_figures(a: Tracks) -> list[Figure]:
@@ -335,19 +335,13 @@ def report(a: Tracks, source: str) -> Report:
         notes(a),
         {
             "The track": [*figures(a), answers(a)],
-            "How far from the truth": [] if a.errors is None else [errors(a), _explained(a)],
+            "How far from the truth": errors(a),
             "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
         },
         account(SAY, a.model, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
         series.files("track", a),
     )
-
-
-def _explained(a: Tracks) -> Prose:
-    assert a.truth is not None
-    known = int((~np.isnan(a.truth)).any(axis=1).sum())
-    return Prose(SAY("errors", known=known, level=level_words(a.settings.level)))
 
 
 Train = Annotated[Path, typer.Argument(help=SAY("options", "TRAIN"), show_default=False)]

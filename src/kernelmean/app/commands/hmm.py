@@ -14,13 +14,14 @@ from ...chains.results import RegimeForecast
 from ...core.minimise import SEARCH_ROWS, mean_and_error
 from ...core.rows import Rows as Every
 from ...display import EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
+from ...display.regimes import state_names
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
 from ..command import Command, Data, Names, columns, option, typed
 from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, account, analysis
-from ..series import COLUMNS, DRAWN, Rows
+from ..series import COLUMNS, Rows
 from ..tables import ROW, complete
 from ..words import names, number, percent
 
@@ -321,28 +322,23 @@ def forecast(a: Regimes) -> Grid:
 
 def regimes(a: Regimes) -> list[Figure]:
     """The states over time, for the first sequences."""
-    whole = RegimeDisplay.from_estimator(
-        a.model, a.rows.frame, times=a.rows.axis, lengths=a.rows.lengths, inputs=a.rows.inputs
-    )
-    above = SAY.content["above"] if whole.names else "The "
+    names = list(a.settings.columns) if len(a.settings.columns) <= COLUMNS else []
+    caption = SAY("probabilities", above=SAY.content["above"] if names else "The ")
 
-    def figure(i: int, part: slice) -> Figure:
-        caption = SAY("probabilities", which=a.rows.which(i, LONGEST), above=above)
-        shown = series.part(whole, part, LONGEST)
+    def plot(panels: Any, i: int, part: slice) -> None:
+        seen = a.rows.frame[names].to_numpy()[part]
+        drawn = a.rows.axis[part], a.smoothed[part], seen, names, state_names(a.model)
+        RegimeDisplay(*drawn, [slice(0, len(seen))]).plot(panels)
+        panels[-1].set_xlabel(a.rows.title)
 
-        def plot(panels) -> None:
-            shown.plot(panels)
-            panels[-1].set_xlabel(a.settings.time or "row")
-
-        return Figure.stacked(f"states-{i}", caption, plot, len(whole.names) + 1)
-
-    return [figure(i, part) for i, part in enumerate(a.rows.slices[:DRAWN])]
+    return series.for_each(a.rows, "states", caption, plot, len(names) + 1, LONGEST)
 
 
 def emission(a: Regimes, name: str) -> Figure:
     """The density of a column in each state."""
-    display = EmissionDisplay.from_estimator(a.model, a.rows.frame, column=name)
-    plot = replace(display, shares=a.shares).plot
+    seen = a.rows.frame[name].to_numpy()
+    display = EmissionDisplay.from_estimator(a.model, column=name)
+    plot = replace(display, shares=a.shares, observed=seen).plot
     return Figure(f"emission-{name}", SAY("emission", name=name), plot)
 
 
@@ -364,13 +360,12 @@ def history(a: Regimes) -> list[Figure]:
 
 def forecast_figures(a: Regimes) -> list[Figure]:
     """The last rows of the first sequences, then the forecast, above the states."""
-    named = [f"state {k}" for k in range(a.n_states)]
 
     def states(axes: Any, times: np.ndarray, before: slice, after: slice) -> None:
         assert a.ahead is not None
         shares = np.vstack([a.filtered[before], a.ahead.states[after]])
         nothing, one = np.empty((len(times), 0)), [slice(0, len(times))]
-        RegimeDisplay(times, shares, nothing, [], named, one).plot(axes)
+        RegimeDisplay(times, shares, nothing, [], state_names(a.model), one).plot(axes)
 
     caption = SAY("forecast", level=words.level_words(a.settings.level))
     names, known = a.settings.columns[:COLUMNS], {"series": a.rows.frame.to_numpy()}

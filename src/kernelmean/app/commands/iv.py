@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from ...core.moments import block_rows, evenly, how_often, row_blocks
 from ...core.rows import Rows
 from ...display import CURVE, DATA, DRAWN, StructuralCurveDisplay
 from ...instruments import inference
-from ...instruments.columns import CATEGORY, LINEAR, OTHERS
+from ...instruments.columns import CATEGORY, LINEAR, OTHERS, Roles
 from ...instruments.formula import Design, names_of, read_formula
 from ...instruments.groups import kind_of
 from ...instruments.kernel_iv import KernelIV
@@ -25,11 +25,10 @@ from .. import words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, account, analysis
-from ..tables import Table, answered, check_enough, check_varying, complete, free_name, split_names
+from ..tables import SMALLEST, Table, answered, check_sample, complete, free_name, split_names
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
-SMALLEST = 20  # rows
 LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
 DRAWN_ALONG = 4  # pictures of an effect
@@ -100,18 +99,19 @@ class Settings(Shared):
             random_state=self.seed,
         )
 
-    def columns(self) -> Columns:
+    def columns(self) -> Roles:
         """The columns of the options."""
-        for name, given in (("--y", self.y), ("--x", self.x), ("--z", self.z)):
-            if not given:
+        given = {"--y": self.y, "--x": self.x, "--z": self.z}
+        for name, asked in given.items():
+            if not asked:
                 raise UserError(f"Missing option '{name}'.")
-        y, x, z = self.y or Names(), self.x or Names(), self.z or Names()
+        y, x, z = (tuple(asked or ()) for asked in given.values())
         if len(y) > 1:
             raise UserError(
                 f"--y is {', '.join(y)}; a single outcome is needed, its name in double quotes if "
                 "it has a comma: --y '\"a,b\"'"
             )
-        return Columns(y[0], x, z, self.c or Names())
+        return Roles(y[0], x, z, tuple(self.c or ()), "xzc")
 
     def rows(self, data: Path) -> Used:
         """The rows of a file that are used."""
@@ -120,7 +120,7 @@ class Settings(Shared):
             columns = self.columns()
             if self.gaps:
                 return Used.with_gaps(self.table(data), columns, self.drop_missing)
-            return Used(*self.numbers(data, columns.roles()), columns)
+            return Used(*self.numbers(data, by_option(columns, "yxzc")), columns)
         given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
         if given:
             options = " and ".join(f"--{o}" for o in given)
@@ -132,32 +132,14 @@ class Settings(Shared):
         if at is None:
             return used.own
         if self.chunksize is not None:
-            return self.blocks(at, used.columns.asked)
+            return self.blocks(at, by_option(used.columns, "xc"))
         return used.asked(self.table(at), self.drop_missing)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Which columns play which part."""
-
-    y: str
-    x: list[str]
-    z: list[str]
-    c: list[str]
-
-    def roles(self) -> dict[str, list[str]]:
-        """The columns behind each option of the command line."""
-        return {"--y": [self.y], "--x": self.x, "--z": self.z, "--c": self.c}
-
-    @property
-    def asked(self) -> dict[str, list[str]]:
-        """Those that a prediction asks for."""
-        return {"--x": self.x, "--c": self.c}
-
-    @property
-    def regressors(self) -> list[str]:
-        """The columns h is a function of."""
-        return [*self.x, *self.c]
+def by_option(columns: Roles, sides: str) -> dict[str, list[str]]:
+    """The columns behind some options of the command line."""
+    every = {"y": [columns.y], "x": columns.x, "z": columns.z, "c": columns.c}
+    return {f"--{side}": list(every[side]) for side in sides}
 
 
 @dataclass(frozen=True)
@@ -170,7 +152,8 @@ class Used:
         With `split="samples"` the outcome, or the regressors, may be missing.
     all : DataFrame or Rows
         What is learned from: the frame, or the rows of a file read in blocks, which has some.
-    columns : Columns
+    columns : Roles
+        The part that each column plays.
     design : Design or None
         How a formula makes the columns; None where they are those of the file.
     source : DataFrame, optional
@@ -179,7 +162,7 @@ class Used:
 
     frame: pd.DataFrame
     all: Any
-    columns: Columns
+    columns: Roles
     design: Design | None = None
     source: pd.DataFrame | None = None
 
@@ -189,9 +172,9 @@ class Used:
         return self.all if self.source is None else self.source.loc[self.frame.index]
 
     @classmethod
-    def with_gaps(cls, table: Table, columns: Columns, drop_missing: bool) -> Used:
+    def with_gaps(cls, table: Table, columns: Roles, drop_missing: bool) -> Used:
         """Columns by name, where instruments are complete."""
-        frame = table.numbers_with_gaps(columns.roles())
+        frame = table.numbers_with_gaps(by_option(columns, "yxzc"))
         whole = complete(frame[[*columns.z, *columns.c]], table.path, drop_missing)
         frame = frame.loc[whole.index]
         return cls(frame, frame, columns)
@@ -205,13 +188,14 @@ class Used:
         used = used.loc[complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
-        columns = Columns(str(y.name), list(X), list(Z), [] if C is None else list(C))
+        c = () if C is None else tuple(C)
+        columns = Roles(str(y.name), tuple(X), tuple(Z), c, "xzc")
         return cls(frame, frame, columns, design, used)
 
     def asked(self, table: Table, drop_missing: bool) -> pd.DataFrame:
         """The rows of another file to predict for."""
         if self.design is None:
-            return table.numbers(self.columns.asked, drop_missing)
+            return table.numbers(by_option(self.columns, "xc"), drop_missing)
         names = names_of(self.design.formula)["regressors"]
         rows = table.frame[table.asked_for({"--formula": names})]
         return complete(rows, table.path, drop_missing)
@@ -250,8 +234,7 @@ class Analysis:
     def of(cls, data: Used, settings: Settings) -> Analysis:
         """Fit both stages, and plain kernel ridge for comparison."""
         frame, columns = data.frame, data.columns
-        check_enough(len(frame), SMALLEST, "complete rows")
-        check_varying(frame)
+        check_sample(frame, "complete rows")
         y, X, Z, C = parts(data.all, columns)
         with noted() as said:
             model = settings.model().fit(X, y, Z, C)
@@ -264,9 +247,14 @@ class Analysis:
         return self.data.frame
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> Roles:
         """The part that each column plays."""
         return self.data.columns
+
+    @property
+    def known(self) -> pd.DataFrame:
+        """The rows that have the endogenous columns."""
+        return self.frame.dropna(subset=list(self.columns.x))
 
     @property
     def level(self) -> float:
@@ -306,11 +294,6 @@ class Analysis:
         """Of the regressors, among their own values: an indicator stays 0 or 1."""
         return self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
 
-    def grid(self, column: str) -> np.ndarray:
-        """Where a column is drawn."""
-        low, high = self.frame[column].quantile([0.025, 0.975])
-        return np.linspace(low, high, 200)
-
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""
         rows = pd.DataFrame([self.medians] * len(values), index=pd.Index(values, name=column))
@@ -335,30 +318,28 @@ class Analysis:
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
-        grid = self.grid(column)
-        curve = self.partial(column, grid)
+        curve = self.partial(column, self.grid(column))
+        h, band = curve[PREDICTION].to_numpy(), curve[[LOW, HIGH]].to_numpy()
+        plain = None if self.plain is None else curve[PLAIN].to_numpy()
+        names = [column, self.columns.y]
+        seen = self.frame[names].to_numpy().T
         return StructuralCurveDisplay(
-            grid,
-            curve[PREDICTION].to_numpy(),
-            None if self.plain is None else curve[PLAIN].to_numpy(),
-            curve[[LOW, HIGH]].to_numpy(),
-            self.frame[column].to_numpy(),
-            self.frame[self.columns.y].to_numpy(),
-            column,
-            self.columns.y,
-            self.level,
+            curve.index.to_numpy(), h, plain, band, *seen, *names, self.level
         )
+
+    def grid(self, column: str) -> np.ndarray:
+        """Where a column is drawn."""
+        low, high = self.frame[column].quantile([0.025, 0.975])
+        return np.linspace(low, high, 200)
 
     # ------------------------------------------------------------ tests and effects
 
     @cached_property
     def effects(self) -> dict[str, inference.Estimate]:
         """The average derivative in each endogenous column, where the kernel has one."""
+        slope = partial(self.model.average_derivative, level=self.level)
         try:
-            return {
-                x: self.model.average_derivative(column=j, level=self.level)
-                for j, x in enumerate(self.columns.x)
-            }
+            return {x: slope(column=x) for x in self.columns.x}
         except ValueError:  # Laplace's has none
             return {}
 
@@ -375,27 +356,18 @@ class Analysis:
     @cached_property
     def first_stages(self) -> dict[str, FirstStage]:
         """What a regression of each endogenous column on the instruments finds."""
-        known = self.frame.dropna(subset=self.columns.x)
-        _, X, Z, C = parts(known, self.columns)
-        exogenous = np.empty((len(known), 0)) if C is None else C.to_numpy()
+        _, X, Z, C = parts(self.known, self.columns)
+        exogenous = np.empty((len(X), 0)) if C is None else C.to_numpy()
         return {x: FirstStage.of(X[x].to_numpy(), Z.to_numpy(), exogenous) for x in X}
 
-    @cached_property
-    def scores(self) -> tuple[float, float]:
-        """R² of the structural function and of plain kernel ridge, on the complete rows."""
-        known = self.frame.dropna()
-        y, fits = known[self.columns.y], self.predict(known)
-        errors = fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
-        return float(1 - errors[PREDICTION]), float(1 - errors[PLAIN])
 
-
-def parts(frame: Any, columns: Columns) -> tuple[Any, Any, Any, Any]:
+def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
     """y, X, Z, C (None where there are no exogenous columns)."""
-    C = frame[columns.c] if columns.c else None
-    return frame[columns.y], frame[columns.x], frame[columns.z], C
+    X, Z, C = (frame[list(side)] if side else None for side in (columns.x, columns.z, columns.c))
+    return frame[columns.y], X, Z, C
 
 
-def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Columns) -> Any:
+def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Roles) -> Any:
     """Coefficients of plain kernel ridge, where there are complete rows."""
     known = frame.dropna()
     if len(known) < SMALLEST:
@@ -476,9 +448,11 @@ def facts(a: Analysis) -> list[Fact]:
     """What the summary of the model leaves out."""
     if a.plain is None:
         return []
-    kinds = ("structural curve", "plain kernel ridge")
-    values = {f"R² of the {kinds[0]}": a.scores[0], f"R² of {kinds[1]}": a.scores[1]}
-    return SAY.facts({name: number(value) for name, value in values.items()})
+    known = a.frame.dropna()
+    y, fits = known[a.columns.y], a.predict(known)
+    r2 = 1 - fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
+    names = {"R² of the structural curve": PREDICTION, "R² of plain kernel ridge": PLAIN}
+    return SAY.facts({name: number(r2[column]) for name, column in names.items()})
 
 
 def strength(a: Analysis) -> list[Fact]:
@@ -526,9 +500,11 @@ def effects(a: Analysis) -> list[Grid]:
 
 def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
-    p, support = a.model.specification_p_, len(a.frame[a.columns.z].drop_duplicates())
+    p, support = a.model.specification_p_, len(a.frame[list(a.columns.z)].drop_duplicates())
     weak = [x for x, f in zip(a.columns.x, a.strength.f, strict=True) if f < inference.WEAK]
-    copies = a.frame.duplicated().sum() if _copied(a) else 0
+    whole, y = a.frame.dropna(), [a.columns.y]
+    copied = len(whole) and how_often(whole.drop(columns=y), whole[y]) is not None
+    copies = a.frame.duplicated().sum() if copied else 0  # and not alike by chance
     found = {
         "weak": bool(weak),
         "fewer": len(a.columns.z) < len(a.columns.x),
@@ -548,15 +524,6 @@ def warnings_of(a: Analysis) -> list[str]:
     }
     some = words.some_of(a.frame, a.data.all)
     return [*some, *a.notes, *SAY.those(found, **known)]
-
-
-def _copied(a: Analysis) -> bool:
-    """Whether rows are copies of others, and not alike by chance."""
-    whole = a.frame.dropna()
-    return (
-        len(whole) > 0
-        and how_often(whole.drop(columns=a.columns.y), whole[[a.columns.y]]) is not None
-    )
 
 
 def caveats(a: Analysis) -> list[str]:
@@ -637,9 +604,8 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
     """The regressor against its single instrument, or against what the instruments predict."""
     stage = a.first_stages[column]
     some = evenly(len(stage.x), DRAWN)  # of a million points is a large grey spot
-    known = a.frame.dropna(subset=a.columns.x)
-    alone = len(a.columns.z) == 1 and not a.columns.c and len(stage.x) == len(known)
-    across = known[a.columns.z[0]].to_numpy() if alone else stage.fitted
+    alone = len(a.columns.z) == 1 and not a.columns.c and len(stage.x) == len(a.known)
+    across = a.known[a.columns.z[0]].to_numpy() if alone else stage.fitted
     order = np.argsort(across)
     labels = (a.columns.z[0], column) if alone else (f"{column}, predicted", f"{column}, observed")
 
@@ -700,10 +666,10 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
 
 
 def _numbers(a: Analysis) -> list[Numbers]:
-    """The fit in numbers, without the average slopes, which stand beside the curve."""
+    """The fit in numbers, but for the lines on single columns: their slopes are by the curve."""
     found = SAY("searched" if a.settings.searched else "medial")
     told = account(SAY, a.model, facts(a), found=found)
-    return [numbers for numbers in told if numbers.caption != "Average derivatives"]
+    return [block for block in told if [name for name, *_ in block.rows] != list(a.effects)]
 
 
 def _snippet(a: Analysis) -> str:

@@ -20,10 +20,9 @@ from ..command import Command, Data, Names, Shared, columns, option
 from ..errors import noted
 from ..report import Fact, Figure, Grid, Report, account, analysis
 from ..series import by_column, with_ends, with_intervals
-from ..tables import answered, check_enough, check_varying
+from ..tables import answered, check_enough, check_sample
 from ..words import level_words, names, number
 
-SMALLEST = 20  # pairs
 DRAWN = 3  # rows drawn
 CORNER = 5  # latents drawn
 GRID = 60  # points along each side of a joint density
@@ -89,10 +88,9 @@ class Posteriors:
     ) -> Self:
         """Learn from the pairs, or all of them, and condition on the rows."""
         every = pairs if every is None else every
-        check_enough(len(pairs), SMALLEST, "pairs")
-        check_varying(pairs)
+        check_sample(pairs, "pairs")
         if prior is not None:
-            check_enough(len(prior), SMALLEST, "samples of the prior")
+            check_enough(len(prior), "samples of the prior")
         with noted() as said:
             model = settings.model().fit(every[settings.observed], every[settings.latent])
             given = None if prior is None else prior[settings.latent].to_numpy()
@@ -113,6 +111,8 @@ class Posteriors:
     def table(self) -> pd.DataFrame:
         """Mean, standard deviation, median and interval of each latent, one row per observation."""
         law, ends = self.embedding, with_ends(self.embedding, self.settings.level)
+        if isinstance(law, MeanEmbedding):  # weights below zero may take a mean beyond its points
+            ends["mean"] = ends["mean"].clip(law.points.min(axis=0), law.points.max(axis=0))
         answers = {"mean": ends["mean"], "sd": law.std(), "median": law.quantile(0.5), **ends}
         return pd.DataFrame(by_column(self.latent, answers), index=self.rows.index)
 
@@ -125,11 +125,6 @@ class Posteriors:
     def given(self) -> np.ndarray | None:
         """Samples of the prior, if any were given."""
         return None if self.prior is None else self.before.to_numpy()
-
-    @cached_property
-    def regularisers(self) -> tuple[float | None, float]:
-        """η and λ (or δ) used."""
-        return self.model.regularisers(self.given)
 
     def axis(self, row: int, name: str, n: int) -> np.ndarray:
         """Where a latent lies before anything is observed, and, with its tails, after."""
@@ -165,7 +160,7 @@ def facts(a: Posteriors) -> list[Fact]:
     """Of another prior than that of the pairs, which the model's summary is of."""
     if a.prior is None:
         return []
-    reg_prior, reg = a.regularisers
+    reg_prior, reg = a.model.regularisers(a.given)  # η, and λ or δ
     values = {
         "Prior": f"{len(a.prior):,} samples",
         "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),

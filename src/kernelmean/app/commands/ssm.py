@@ -193,9 +193,11 @@ class Forecasts:
         """Judge the model on rows held out, learn it from all, and ask it about the rows."""
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
         with noted() as said:
-            trial = Trial.of(settings, rows)
+            with settings.stage("Learning without the rows held out", bars=True):
+                trial = Trial.of(settings, rows)
             model = settings.model() if trial is None else clone(trial.model)
-            model.set_params(verbose=settings.told).fit(X, lengths)
+            with settings.stage("Learning from all rows", bars=True):
+                model.set_params(verbose=settings.told).fit(X, lengths)
             lower, upper = model.predict_interval(X, settings.level, lengths)
             answers = (
                 model.predict(X, lengths),
@@ -425,8 +427,7 @@ def run(settings: Settings, data: Data) -> Report:
     if settings.season is not None:
         settings.refuse({"--no-refine": not settings.refine, "--log-squares": settings.log_squares})
     rows = settings.read(settings.table(data))
-    with settings.stage("Learning, first without the rows held out, then from all", bars=True):
-        a = Forecasts.of(settings, rows)
+    a = Forecasts.of(settings, rows)
     with settings.stage("Asking about every row"):
         return report(a, data.name)
 

@@ -1,51 +1,26 @@
 """A job of the demo: a question, tables, and the command that answers it."""
 
-from __future__ import annotations
-
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-import pandas as pd
-
 from ..report import Block, Code, Grid, Note, Numbers, Prose, Report, Section
 from ..words import Texts
+from .tables import JOBS
 
-Tables = Mapping[str, pd.DataFrame]
 
-
-@dataclass(frozen=True)
 class Job:
-    """A question about real data.
+    """A question about real data, by the name of its texts and tables.
 
     Its title, its line (what is typed after `kernelmean`, in the folder of the tables) and what is
     shown (names of figures, and titles of sections for their tables) are in its texts, beside
     `question`, `source` and, where there is one, `note`.
-
-    Parameters
-    ----------
-    title, line : str
-    say : Texts
-    tables : callable
-        Makes the tables, by the name of their file.
-    beside : callable, optional
-        Of the tables: blocks on how others do.
     """
 
-    title: str
-    line: str
-    say: Texts
-    tables: Callable[[], Tables]
-    beside: Callable[[Tables], list[Block]] | None
-
-    @classmethod
-    def of(cls, name: str) -> Job:
-        """By the name of its texts, and of the module that makes its tables."""
-        say, module = Texts(name), import_module(f".{name}", __package__)
-        beside = getattr(module, "beside", None)
-        return cls(say("title"), say("line"), say, module.tables, beside)
+    def __init__(self, name: str):
+        self.say = Texts(name)
+        self.title, self.line = self.say("title"), self.say("line")
+        self.tables, self.beside = JOBS[name]
 
     def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
         """Write the tables, do what the line says, and show the answer."""
@@ -58,7 +33,7 @@ class Job:
         report = answer([*words, "--quiet"] if quiet else words)
         blocks = [Prose(say("question")), *report.lead, *self._chosen(report)]
         if self.beside is not None and not quick:
-            blocks += self.beside(tables)
+            blocks += self.beside(tables, say)
         if "note" in say.content:
             blocks.append(Note(say("note")))
         return Section(self.title, [*blocks, Code(f"kernelmean {self.line}"), Prose(say("source"))])
