@@ -220,16 +220,11 @@ class Series:
         Z = np.where(seen[:, None], change(np.where(seen[:, None], Y, Y[seen][0])), 0.0)
         return cls(filled(Z, seen), seen, sequences, inputs, change, change.slope(Z))
 
-    @property
-    def typical(self) -> float:
-        """Rows of a sequence."""
-        return float(np.median([s.stop - s.start for s in self.sequences]))
-
     def longest(self, season: int) -> int:
         """The largest order that is looked at; the first half has rows left beside a season."""
-        n = self.seen.sum()
-        room = self.typical / 2 - season - LEFT if season else np.inf
-        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, self.typical / 4, room)))
+        n, typical = self.seen.sum(), np.median([s.stop - s.start for s in self.sequences])
+        room = typical / 2 - season - LEFT if season else np.inf
+        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, typical / 4, room)))
 
     def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray, np.ndarray]:
         """By least squares, gaps filled by a first fit.
