@@ -173,17 +173,13 @@ def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> Spect
 
 @dataclass(frozen=True)
 class Found:
-    """EM on some rows, and what rows held out chose: bandwidth, one for each state, normal laws.
-
-    `other` is where EM came to with laws of the other kind, where that was judged.
-    """
+    """EM on some rows, and what rows held out chose: bandwidth, one for each state, normal laws."""
 
     space: Variates | None
     search: Refinement
     climb: Climb
     factor: float
-    held: Any = None  # HeldOut, and Climb, where rows held out chose
-    other: Any = None
+    held: Any = None  # HeldOut, where rows held out chose
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
@@ -264,9 +260,7 @@ def searched(
         return found
     held = back.held_out(h, climb)
     back, held = back.guarded(reversed(nearer), climb, h, held)
-    other = Found(space, back, climb, h, held)
-    left, best = sorted((other, found), key=lambda one: one.held.total)
-    return replace(best, other=left.climb)
+    return max(found, Found(space, back, climb, h, held), key=lambda one: one.held.total)
 
 
 def settled(found: Found, draft: Draft, settings: Settings):
@@ -274,12 +268,7 @@ def settled(found: Found, draft: Draft, settings: Settings):
     search, climb, factor = found.search, found.climb, found.factor
     if found.held is not None:
         factor = search.narrowed(factor)
-        shrunken = isinstance(search.guard_of, Shrunken) and not search.widths
-        begun = [climb]
-        if found.other and shrunken:  # the other way may lead higher
-            begun.append(found.other)
-        climbs = [search.anew(search.smoothing(factor), c) for c in begun]
-        climb = max(climbs, key=lambda c: c.value)
+        climb = search.anew(search.smoothing(factor), climb)
     rows = in_space(draft.rows, found.space)
     if rows.inputs is not None:
         search, climb = driven(search, factor, climb, rows.inputs)
