@@ -18,7 +18,7 @@ from .nodes import NODES
 
 ENOUGH = 50  # rows of a stretch that a first look tracks, or half of it
 TRACKED = 1_000  # rows at most that a candidate has to track
-JUDGED = 1_000  # and of which the later half judges what was learned from the earlier one
+JUDGED = 1_000  # and by which filters are judged, each half by what was learned from the other
 FEW, FOLDS = 100, 3  # rows, up to which so many parts are held out in turn
 FEWEST = 12  # rows of the longest sequence, below which nothing can be judged
 AHEAD = 2.0  # standard errors, by which kernel Bayes' rule has to be nearer than densities
@@ -172,11 +172,11 @@ def compared(ways: dict[str, Plan], parts: list[Split]) -> dict[str, np.ndarray]
 
 
 def parted(X, Z, sequences: list[slice]) -> list[Split]:
-    """The later half of the first rows is held out, thirds in turn where they are few.
+    """Halves of the first rows are held out in turn, thirds where they are few.
 
     Where they are fewest nothing is.
     """
     first = [slice(s.start, min(s.stop, JUDGED)) for s in sequences if s.start < JUDGED]
     if max(s.stop - s.start for s in first) < FEWEST:
         return []
-    return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 0.5)
+    return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 2)
