@@ -20,7 +20,7 @@ from ..embedding.law import Law
 from .backbone import AS_IT_IS, FittedBackbone, Transform
 from .guard import FAR, WIDE
 from .latent import Latent
-from .shifted import ShiftedLaw, by_width, gathered
+from .shifted import ENOUGH, MANY, ShiftedLaw, by_width, gathered
 
 
 def latent_names(d: int) -> tuple[str, ...]:
@@ -162,10 +162,12 @@ class StateForecast(RegimeForecast):
             return self.embedding.quantile(q, chain.spread)
         columns = []
         for j, width in enumerate(self._widths().T):
-            laws = gathered(chain.emissions, j, float(width.min()))
+            laws = gathered(chain.emissions, j, float(width.min()), self._many)
             column = replace(chain, emissions=laws).mixture(arrays.to_numpy(self.states))
             columns.append(by_width(column, q, width[:, None]))
         return arrays.namespace(chain.emissions.points).concat(columns, axis=-1)
+
+    _many = MANY
 
     def _widths(self) -> np.ndarray:
         d = self.chain.emissions.points.shape[1]
@@ -180,6 +182,7 @@ class LineForecast(ShiftedLaw, StateForecast):
     extra: np.ndarray = field(kw_only=True)
     transform: Transform = AS_IT_IS
 
+    _many = ENOUGH
     quantile = StateForecast.quantile
 
     def at(self, rows) -> LineForecast:

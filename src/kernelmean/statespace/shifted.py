@@ -14,7 +14,8 @@ from .backbone import AS_IT_IS, Transform
 
 LEVELS = (np.arange(200) + 0.5) / 200  # of the quantiles that stand for a law in other units
 ALIKE = 0.02  # relative distance of two bandwidths that are taken for one
-ENOUGH = 500  # points of a law, from which on neighbours are taken together for quantiles,
+ENOUGH = 500  # points of a law that a line moves,
+MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
 FINE = 16  # where they are nearer than one part in so many of the bandwidth
 BEYOND = 0.01  # of a law, for which it is said that it is cut
 DRAWS = 2000  # that a probability of several columns, or a mode, is counted in
@@ -162,10 +163,10 @@ def by_width(laws: MeanEmbedding, q, widths: np.ndarray) -> Array:
     return arrays.like(found[np.argsort(np.concatenate(alike))], laws.points)
 
 
-def gathered(laws: MeanEmbedding, column: int, width: float) -> MeanEmbedding:
+def gathered(laws: MeanEmbedding, column: int, width: float, many: int = MANY) -> MeanEmbedding:
     """One column of a batch of laws; of many points, those very near each other as one."""
     laws = laws.marginal([column])
-    if laws.points.shape[0] <= ENOUGH or not width > 0:
+    if laws.points.shape[0] <= many or not width > 0:
         return laws
     y = arrays.to_numpy(laws.points)[:, 0]
     _, cell = np.unique(np.floor(y * (FINE / width)), return_inverse=True)
