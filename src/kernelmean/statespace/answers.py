@@ -1,6 +1,6 @@
 """What a fitted state-space model answers: states, forecasts, draws, laws."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -199,7 +199,8 @@ class SpaceAnswers(ChainEstimator):
         if course is None:
             return found
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
-        laws, Y = self._laws_of(rows, course), arrays.to_numpy(self.points_like(X, "X")[0])
+        laws = cast(LineForecast, self._laws_of(rows, course))
+        Y = arrays.to_numpy(self.points_like(X, "X")[0])
         for t in np.flatnonzero(course.seen & ~rows.seen):
             found[t] = laws.at([t]).log_guarded(Y[[t]])
         return found
