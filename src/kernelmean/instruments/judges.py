@@ -23,7 +23,8 @@ controlled loss is within the noise of the least the one of least causal loss is
 A straight line is taken before that unless judges object together. In its place may be those whose
 controlled loss is smaller, by t for the least of them; p is that of a test of the line (`bend`)
 which takes no variances for equal, as the evidence does, and no better stage 1 for a bend. They
-object where t/2 − log₁₀ p > 2.5.
+object where min(t, 3)/2 − log₁₀ p > 2.5: what x − E[x | z] does not take up of a confounder, where
+x has long tails, grows t with the rows, not p.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
 DOUBT = 2.5  # digits of a p-value that object to a line
-WORTH = 2.0  # t of a difference between controlled losses that counts for one of them
+WORTH, MOST = 2.0, 3.0  # t of controlled losses that counts for one of them, and that counts
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 
 Errors = np.ndarray | list[np.ndarray]
@@ -114,7 +115,7 @@ class Judged:
             return np.array([plain])
         t = paired_t(line, self.controlled[wide[clean.argmin()]])
         digits = -np.log10(max(chance, np.finfo(float).tiny))
-        return others if t / WORTH + digits > DOUBT else np.array([plain])
+        return others if min(t, MOST) / WORTH + digits > DOUBT else np.array([plain])
 
 
 def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:
