@@ -159,15 +159,18 @@ def test_a_line_stands_where_no_judge_objects(chance, lead, off, taken):
     assert verdict.best(1, chance=chance) == taken
 
 
-@pytest.mark.parametrize(("off", "behind", "taken"), [(0.5, 5, 0), (0.1, 5, 1), (0.5, 13, 1)])
-def test_a_clear_controlled_loss_objects_to_a_line(off, behind, taken):
-    """Against less evidence than tempered; t is 11 or 2."""
+@pytest.mark.parametrize(
+    ("off", "behind", "chance", "taken"),
+    [(0.5, 5, 0.05, 0), (0.1, 5, 0.05, 1), (0.5, 13, 0.05, 1), (0.5, 5, 0.5, 1)],
+)
+def test_a_clear_controlled_loss_objects_to_a_line(off, behind, chance, taken):
+    """Against less evidence than tempered; t is 11 or 2. Alone, however clear, it does not."""
     rng = np.random.default_rng(40)
     fair = rng.exponential(size=500)
     clean = np.array([fair, fair + off + rng.normal(size=500)])
     likely, rows, bare = np.array([-behind, 0.0]), np.array([fair, fair]), np.array([False, True])
     verdict = judges.Judged(np.array([1.0, 1.2]), rows, clean, likely, bare)
-    assert verdict.best(1) == taken
+    assert verdict.best(1, chance) == taken
 
 
 @pytest.mark.slow
