@@ -311,14 +311,14 @@ class TestDiagonaliser:
     @pytest.mark.parametrize("K", [2, 4])
     def test_slopes(self, K):
         rng = np.random.default_rng(K)
-        B, R = rng.normal(size=(3, K, K)), rng.normal(size=(K, K))
+        B, basis, S = rng.normal(size=(3, K, K)), rng.normal(size=(K, K)), rng.normal(size=(K, K))
 
-        def off(R: np.ndarray) -> np.ndarray:
-            return off_diagonal(unit(R), B)
+        def off(S: np.ndarray) -> np.ndarray:
+            return off_diagonal(unit(basis @ S), B)
 
         steps = 1e-6 * np.eye(K * K).reshape(-1, K, K)
-        expected = np.stack([(off(R + E) - off(R - E)) / 2e-6 for E in steps], axis=1)
-        found = slopes_of_off_diagonal(R, B)
+        expected = np.stack([(off(S + E) - off(S - E)) / 2e-6 for E in steps], axis=1)
+        found = slopes_of_off_diagonal(basis @ S, basis, B)
         assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
     @pytest.mark.parametrize("seed", SEEDS)

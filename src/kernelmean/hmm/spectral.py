@@ -149,27 +149,35 @@ def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:
 def real_eigenvectors(A: np.ndarray) -> np.ndarray:
     """Eigenvectors of unit length; real and imaginary part in place of a complex pair."""
     values, vectors = np.linalg.eig(A)
-    return unit(np.where(values.imag < 0, vectors.imag, vectors.real))
+    R = np.where(values.imag < 0, vectors.imag, vectors.real)
+    return R / np.linalg.norm(R, axis=0)
+
+
+def improve(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
+    """Least squares of the off-diagonals, over R(I + E) of unit columns, E_jj = 0."""
+    K = len(R)
+    free = ~np.eye(K, dtype=bool)
+
+    def moved(E: np.ndarray) -> np.ndarray:
+        S = np.eye(K)
+        S[free] = E
+        return R @ S
+
+    def off(E: np.ndarray) -> np.ndarray:
+        return off_diagonal(unit(moved(E)), B)
+
+    def slopes(E: np.ndarray) -> np.ndarray:
+        return slopes_of_off_diagonal(moved(E), R, B)[:, free.ravel()]
+
+    E, tight = np.zeros(free.sum()), dict.fromkeys(("ftol", "xtol", "gtol"), 1e-15)
+    if len(E):
+        E = least_squares(off, E, slopes, method="lm", max_nfev=ROUNDS, **tight).x
+    return unit(moved(E)), float((off(E) ** 2).sum())
 
 
 def unit(R: np.ndarray) -> np.ndarray:
     """With columns of unit length."""
     return R / np.linalg.norm(R, axis=0)
-
-
-def improve(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
-    """Least squares of the off-diagonals, over matrices of unit columns."""
-    K, tight = len(R), dict.fromkeys(("ftol", "xtol", "gtol"), 1e-15)
-
-    def off(entries: np.ndarray) -> np.ndarray:
-        return off_diagonal(unit(entries.reshape(K, K)), B)
-
-    def slopes(entries: np.ndarray) -> np.ndarray:
-        return slopes_of_off_diagonal(entries.reshape(K, K), B)
-
-    if K > 1:
-        R = least_squares(off, R.ravel(), slopes, method="lm", max_nfev=ROUNDS, **tight).x
-    return unit(R.reshape(K, K)), float((off(R) ** 2).sum())
 
 
 def off_diagonal(R: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -179,18 +187,18 @@ def off_diagonal(R: np.ndarray, B: np.ndarray) -> np.ndarray:
     return D[:, ~np.eye(len(R), dtype=bool)].ravel()
 
 
-def slopes_of_off_diagonal(R: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """How `off_diagonal(unit(R), B)` moves with the entries of R.
+def slopes_of_off_diagonal(R: np.ndarray, basis: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """How `off_diagonal(unit(R), B)` moves with R = `basis` S, by the entries of S.
 
-    With T the unit columns and D_b = T⁻¹B_bT it is dD_b = D_bG − GD_b, G = T⁻¹dT; dR_ij moves the
-    column j of T only, by e_i less its part along that column, over the length of R_j.
+    With T the unit columns and D_b = T⁻¹B_bT it is dD_b = D_bG − GD_b, G = T⁻¹dT; dS_ij moves the
+    column j of T only, by basis_i less its part along T_j, over the length of R_j.
     """
     K, T, length = len(R), unit(R), np.linalg.norm(R, axis=0)
     D, one = np.linalg.solve(T[None], B @ T), np.eye(K)
-    G = (np.linalg.inv(T)[:, :, None] - one[:, None, :] * T) / length
-    before = np.einsum("baij,cj->bacij", np.tensordot(D, G, axes=1), one)  # dR_ij by i and j
+    G = (np.linalg.solve(T, basis)[:, :, None] - one[:, None, :] * (basis.T @ T)) / length
+    before = np.einsum("baij,cj->bacij", np.tensordot(D, G, axes=1), one)  # dS_ij by i and j
     slopes = before - np.einsum("aij,bjc->bacij", G, D)
-    return slopes[:, ~one.astype(bool)].reshape(-1, K * K)
+    return slopes[:, ~np.eye(K, dtype=bool)].reshape(-1, K * K)
 
 
 def eigenvalues(R: np.ndarray, B: np.ndarray) -> np.ndarray:
