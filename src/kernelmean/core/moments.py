@@ -64,7 +64,12 @@ def canonical_order(*tables) -> np.ndarray:
     spread = rows.std(axis=0)
     away = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     far = (away**2).sum(axis=1).round(9)
-    return np.lexsort((*rows.T, far))  # columns decide where distances are equal
+    order = np.argsort(far, kind="stable")
+    equal = np.diff(far[order]) == 0
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    same = order[tied]  # columns decide where distances are equal
+    order[tied] = same[np.lexsort((*rows[same].T, far[same]))]
+    return order
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from .stages import timed
 
 T = TypeVar("T")
 WORTH = 0.01  # seconds that a task takes: shorter ones wait for the interpreter more than they gain
+BLAS = ("blas", "mkl_rt", "blis")  # in the paths of libraries that have one
 
 
 class _Door(ContextDecorator):
@@ -40,7 +41,7 @@ class _Door(ContextDecorator):
         with self._lock:
             if not self._inside:
                 before = _most_threads()
-                self._limit = _controller().limit(limits=1)
+                self._limit = _controller().limit(limits=1, user_api="blas")
                 self._first = get_ident() if before > _most_threads() else 0
             self._inside += 1
 
@@ -71,7 +72,14 @@ def _controller():
     import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(user_api="blas")
+    class Blas(ThreadpoolController):
+        """It asks the hundreds of other libraries of a process for no more than their paths."""
+
+        def _make_controller_from_path(self, filepath, *more):
+            if any(name in filepath for name in BLAS):
+                super()._make_controller_from_path(filepath, *more)
+
+    return Blas()
 
 
 _DOOR = _Door()
