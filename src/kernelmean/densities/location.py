@@ -312,8 +312,9 @@ class LocationSearch:
     """Scales of the columns of X, the size of the line and λ, by the evidence.
 
     It does not take luck with the rows left out for smoothness, as a search of several scales by
-    leave-one-out does. Those of `start`, a search on other rows, are where it begins; without
-    `free` they stay as they are. `weights` are those of the rows.
+    leave-one-out does. Those of `start`, a search on other rows, are where it begins; without one
+    the scales of all columns keep in step for a round. Without `free` they stay as they are.
+    `weights` are those of the rows.
     """
 
     TIE = 10.0  # between the scales of columns, times the number of rows
@@ -335,8 +336,8 @@ class LocationSearch:
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]
         begin = np.append(np.full(self.d, middle), [0.0, START])
         self._u: np.ndarray = start._u if start else begin
-        if free:
-            self._tie = tie_of(self.d, len(self.Y), self.TIE)
+        in_step = [np.inf] if start is None and self.d > 1 else []
+        for self._tie in [*in_step, tie_of(self.d, len(self.Y), self.TIE)] if free else ():
             self.scaled.choose(self._u[: self.d])
             found = descend(self._loss, self._u, self._bounds, STEPS, TOL)
             self._u = found.round(DIGITS - 1)  # its loss is flatter still
