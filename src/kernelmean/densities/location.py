@@ -337,7 +337,8 @@ class LocationSearch:
         begin = np.append(np.full(self.d, middle), [0.0, START])
         self._u: np.ndarray = start._u if start else begin
         in_step = [np.inf] if start is None and self.d > 1 else []
-        for self._tie in [*in_step, tie_of(self.d, len(self.Y), self.TIE)] if free else ():
+        for tie in [*in_step, tie_of(self.d, len(self.Y), self.TIE)] if free else ():
+            self._tie = tie
             self.scaled.choose(self._u[: self.d])
             found = descend(self._loss, self._u, self._bounds, STEPS, TOL)
             self._u = found.round(DIGITS - 1)  # its loss is flatter still
