@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +33,23 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     return lambda *args: CliRunner().invoke(app, [str(a) for a in args])
+
+
+@pytest.fixture
+def imported_anew(monkeypatch) -> Callable[[Callable[[str], None]], None]:
+    """From now on `before(name)` is called ahead of every import, and the command is not loaded."""
+
+    def watch(before: Callable[[str], None]) -> None:
+        def importing(name, *args, **kwargs):
+            before(name)
+            return real(name, *args, **kwargs)
+
+        real = builtins.__import__
+        for loaded in [m for m in sys.modules if m.startswith("kernelmean.app.")]:
+            monkeypatch.delitem(sys.modules, loaded)
+        monkeypatch.setattr(builtins, "__import__", importing)
+
+    return watch
 
 
 @pytest.fixture

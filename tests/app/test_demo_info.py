@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import re
 import shlex
@@ -208,16 +207,12 @@ def test_unknown_command(refused):
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
-def test_missing_extra_is_one_line(monkeypatch, capsys, package):
-    def without(name, *args, **kwargs):
+def test_missing_extra_is_one_line(imported_anew, capsys, package):
+    def without(name):
         if name.split(".")[0] == package:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return real(name, *args, **kwargs)
 
-    real = builtins.__import__
-    for loaded in [m for m in sys.modules if m.startswith("kernelmean.app.")]:
-        monkeypatch.delitem(sys.modules, loaded)
-    monkeypatch.setattr(builtins, "__import__", without)
+    imported_anew(without)
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import re
 import subprocess
@@ -533,18 +532,14 @@ def test_a_file_of_a_run_before_is_taken_away(tmp_path):
     files.write_all(tmp_path, {"forecast.csv": None})  # none is there
 
 
-def test_interrupted_while_importing(monkeypatch, capsys):
+def test_interrupted_while_importing(imported_anew, capsys):
     """Importing the command takes seconds; Ctrl-C there is one line as well."""
 
-    def interrupted(name, *args, **kwargs):
+    def interrupted(name):
         if name == "typer":
             raise KeyboardInterrupt
-        return real(name, *args, **kwargs)
 
-    real = builtins.__import__
-    for loaded in [m for m in sys.modules if m.startswith("kernelmean.app.")]:
-        monkeypatch.delitem(sys.modules, loaded)
-    monkeypatch.setattr(builtins, "__import__", interrupted)
+    imported_anew(interrupted)
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 130
