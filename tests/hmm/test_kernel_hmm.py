@@ -1107,3 +1107,25 @@ def test_a_column_that_tells_nothing_beside_one_that_does(kind, tmp_path):
     lower, upper = model.forecast(both, 2).interval(0.9)
     assert np.isfinite(lower).all()
     assert (lower <= upper).all()
+
+
+def test_laws_of_several_columns_are_integrated_once(monkeypatch):
+    """Without EM weights have both signs, and what they leave is an integral."""
+    from kernelmean.embedding import positive_part
+
+    asked, real = [], positive_part.negative_mass
+
+    def counted(*given):
+        asked.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(positive_part, "negative_mass", counted)
+    rng = np.random.default_rng(71)
+    X = rng.normal(size=(300, 2)) + 2.0 * (np.arange(300) // 10 % 2)[:, None]
+    m = km.KernelHMM(2, refine=False, random_state=0).fit(X)
+    asked.clear()
+    first = m.log_predictive(X)
+    m.decode(X)
+    m.density(X)
+    assert_allclose(m.log_predictive(X), first)
+    assert len(asked) == 1

@@ -18,7 +18,6 @@ from kernelmean.kernels import median_lengthscale
 from papers import reproduce
 
 pytest.importorskip("hmmlearn")
-pytest.importorskip("kneed")
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "papers"

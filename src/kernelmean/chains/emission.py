@@ -279,9 +279,16 @@ class SignedEmissions(Saveable):
         laws = self.embeddings.reweighted(arrays.take(left, order, axis=0))
         return replace(self, embeddings=laws, guard=self.guard.reordered(order))
 
+    @cached_property
+    def _log_mass(self) -> np.ndarray:
+        """log ∫ max(q_k, 0), (K,): in several columns an integral, found once."""
+        return np.log1p(arrays.to_numpy(self.embeddings.negative_mass(self.bandwidth)[0]))
+
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
-        log_q = arrays.to_numpy(self.embeddings.log_density(points, self.bandwidth)).T
+        q = arrays.to_numpy(self.embeddings.density(points, self.bandwidth, signed=True)).T
+        with np.errstate(divide="ignore"):
+            log_q = np.log(np.maximum(q, 0.0)) - self._log_mass
         guard = self.guard
         log_counts = np.log(np.maximum(guard.counts, np.finfo(float).tiny))
         log_guard = guard.log_density(arrays.to_numpy(points)) + np.log(guard.strength)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import check_choice, check_positive
-from ..core.extras import require
 from .moments import Moments, numerical_rank, whitened
 
 METHODS = ("correlations", "threshold", "elbow", "ratio", "likelihood")
@@ -117,14 +116,8 @@ class Spectrum:
 
     def by_elbow(self) -> Order:
         """The point of the largest curvature of the singular values (Kneedle; thesis, §3.5)."""
-        how = 'pip install "kernelmean[app]" or pip install kneed'
-        locator = require("kneed", 'method="elbow"', how).KneeLocator
         sigma = self.singular_values
-        few = sigma[: max(2 * self.limit, 3)]
-        found = locator(
-            np.arange(1, len(few) + 1), few, curve="convex", direction="decreasing"
-        ).knee
-        return Order(min(int(found or 1), self.limit), "elbow", sigma)
+        return Order(min(knee(sigma[: max(2 * self.limit, 3)]), self.limit), "elbow", sigma)
 
     def by_ratio(self) -> Order:
         """argmax_i σ_i/σ_{i+1}, over singular values that are not rounding."""
@@ -168,6 +161,22 @@ class Spectrum:
             correlations=correlations,
             threshold=bound,
         )
+
+
+def knee(values: np.ndarray) -> int:
+    """At which of some falling numbers, counted from 1, their curve bends most (Kneedle).
+
+    The first that is farther than its neighbours below the straight line from the first to the
+    last, and farther by the step of that line than what follows, before it is farther yet.
+    """
+    n, top = len(values), 0
+    below = (values.max() - values) / (np.ptp(values) or 1.0) - np.linspace(0, 1, n)
+    for i in range(1, n):
+        if below[i] >= below[i - 1]:
+            top = i
+        elif below[i] < below[top] - 1 / (n - 1):
+            return top + 1
+    return 1
 
 
 def counted(

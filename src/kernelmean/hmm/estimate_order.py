@@ -27,7 +27,7 @@ def estimate_order(
 
     - "correlations": one more than the canonical correlations beyond what chance explains;
     - "threshold": singular values larger than C √(log n/n), C = `constant`;
-    - "elbow": the point of the largest curvature of the singular values (needs kneed);
+    - "elbow": the point of the largest curvature of the singular values;
     - "ratio": the largest ratio of a singular value to the next;
     - "likelihood": the number whose model, fitted on the first 70% of every sequence, gives the
       rest the largest log-likelihood, or the smallest number within half a standard error of it.
