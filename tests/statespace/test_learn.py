@@ -343,3 +343,20 @@ class TestLearner:
         assert_allclose(found.gamma.sum(axis=1), 1.0)
         assert len(np.arange(700)[smoothing.row]) == 700
         assert 0.05 < smoothing.kernel.lengthscale < 2
+
+
+def test_progress_says_what_the_states_are_of(monkeypatch):
+    """Several searches look alike but for their names."""
+    said = []
+
+    def noted(starts, description, verbose):
+        said.append(description)
+        return iter(starts)
+
+    monkeypatch.setattr("kernelmean.chains.em.track", noted)
+    X = np.random.default_rng(3).normal(size=(80, 1)).cumsum(axis=0)
+    km.KernelStateSpace(n_latent=1, random_state=0).fit(X)
+    said = [task for task in said if "(n_latent=1)" in task]
+    assert len(said) == 2
+    assert "of the series" in said[0]
+    assert "beside the backbone" in said[1]

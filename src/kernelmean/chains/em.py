@@ -214,7 +214,9 @@ class Refinement:
     max_iter, tol
         Of EM.
     verbose : bool or callable
-        Progress over the starts, see `progress.track`.
+        Progress over the starts, see `progress.track`,
+    task : str
+        and what it says of them.
     guard_of, maximise : callable
         The rules for the guard of the emission laws and for the chain.
     effort : Effort
@@ -235,6 +237,7 @@ class Refinement:
     maximise: Maximise = maximised
     effort: Effort = Effort()
     widths: tuple[float, ...] | None = None
+    task: str = "starts of EM"
     made: dict[tuple, AnySmoothing] = field(default_factory=dict)
 
     def smoothing(self, bandwidth: float) -> AnySmoothing:
@@ -303,7 +306,7 @@ class Refinement:
         first, *onwards = self.effort.short
         climbs = [
             self._climb(smoothing, begin(logb, chain, self.rows.sequences), chain, first)
-            for logb, chain in track(starts, description="starts of EM", verbose=self.verbose)
+            for logb, chain in track(starts, description=self.task, verbose=self.verbose)
         ]
         climbs.sort(key=lambda c: -c.value)
         for steps in onwards:

@@ -24,7 +24,7 @@ from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, Gaussian, fitted_kernel
 from .backbone import FittedBackbone
-from .contest import Contest, Held, Rival
+from .contest import BOTH, STATES, Contest, Held, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent
 from .lines import FEWEST, Found, clear, search
@@ -105,7 +105,7 @@ class Plan(drafts.Plan):
             plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(plain.held):
                 return replace(plain.fit(), rivals=contest.rivals)
-        both = cast(Candidate, self.states(left, spaces))
+        both = cast(Candidate, self.states(left, spaces, of=BOTH))
         helps, other = contest.with_both(both.held), both.fit()
         other = other if helps else other.without_memory
         chain = other.chain
@@ -158,12 +158,14 @@ class Plan(drafts.Plan):
         return found
 
     @stage("states")
-    def states(self, draft: Draft, spaces, hopeless: float = -np.inf) -> Candidate | None:
+    def states(
+        self, draft: Draft, spaces, hopeless: float = -np.inf, of: str = STATES
+    ) -> Candidate | None:
         """Of the fewest dimensions, unless rows held out are clearly likelier with more."""
         best: Candidate | None = None
         tried: dict[int, float] = {}
         for space, known in spaces:
-            found = self.of_dimension(draft, space, known, hopeless)
+            found = self.of_dimension(draft, space, known, hopeless, of)
             if len(spaces) == 1:
                 return found
             if found is None or found.held is None:
@@ -177,12 +179,12 @@ class Plan(drafts.Plan):
         return best and replace(best, tried=tried)
 
     def of_dimension(
-        self, draft: Draft, space: Space, known: Chain | None, hopeless: float
+        self, draft: Draft, space: Space, known: Chain | None, hopeless: float, of: str
     ) -> Candidate | None:
         """Pairings, and EM from each of these, or their moments; None where EM is hopeless."""
         variates, guard = self.variates(draft), np.atleast_1d(self.em.guard)
         guards, settings = (float(guard[0]), float(guard[-1])), self.settings(draft, variates)
-        learner = Learner(draft, space.latent, variates, guards, known, settings)
+        learner = Learner(draft, space.latent, variates, guards, known, settings, of)
         # EM takes nothing from the moments, which are told all the same
         most, steps = (1, TOLD) if self.refine else (None, self.em.max_iter)
         fits = [
@@ -307,6 +309,8 @@ class Learner:
     chain : Chain or None
         Known transitions.
     settings : Settings
+    of : str
+        What the states are of, for whoever looks at the progress.
     """
 
     draft: Draft
@@ -315,6 +319,7 @@ class Learner:
     guard: tuple[float, float]
     chain: Chain | None
     settings: Settings
+    of: str = STATES
 
     @cached_property
     def moves(self) -> SmoothMoves:
@@ -351,8 +356,11 @@ class Learner:
         """
         rows = in_space(self.draft.rows, self.variates)
         kernel = self.draft.kernel if self.variates is None else Gaussian()
-        rules = {"guard_of": self.guard_of, "maximise": self.maximise, "effort": EFFORT}
-        numbers, search = searching(rows, kernel, self.settings, SEARCHED, **rules)
+        task = f"starts of EM, {self.of} (n_latent={self.latent.nodes.shape[1]})"
+        laws = {"guard_of": self.guard_of, "maximise": self.maximise}
+        numbers, search = searching(
+            rows, kernel, self.settings, SEARCHED, **laws, effort=EFFORT, task=task
+        )
         few = self.draft.rows.stretches(SEARCHED, STRETCHES)[1]
         found = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
         if found.value < hopeless:
