@@ -102,6 +102,14 @@ def test_none_where_values_differ_or_a_bandwidth_is_given(model):
     assert km.ConditionalDensity().fit(X, smooth).atoms_ is None
 
 
+def test_ties_by_rounding_are_no_atoms_but_zeros_beside_them_are(rng):
+    y = np.round(rng.normal(150, 75, 440))  # some values are there six times and more
+    assert np.unique(y, return_counts=True)[1].max() >= 5
+    assert Atoms.found(y[:, None]) is None
+    y[:60] = 0.0
+    assert_array_equal(Atoms.found(y[:, None]).values, [0.0])
+
+
 def test_cells_of_atoms_near_each_other_do_not_overlap(rng):
     """Smooth laws cannot tell thousandths apart: a distribution function would go down there."""
     X, n = rng.normal(size=(120, 1)), 120

@@ -14,6 +14,7 @@ from ..core.summary import Line
 from .laws import MovedLaws
 
 SHARE, FEWEST = 0.01, 5  # of the rows, and in number, from which on a repeated value is an atom
+NEAR, APART = 10, 4.0  # values at either side; deviations of their counts by which it stands out
 ROWS, LEVELS = 300, 200  # laws that cells are cut from, and quantiles of each
 NAMED = 3  # atoms of a column in a summary
 
@@ -51,6 +52,8 @@ class Atoms(Saveable):
         for j, column in enumerate(Y.T):
             values, count = np.unique(column, return_counts=True)
             atom = count >= max(SHARE * len(column), FEWEST)
+            if count[atom].sum() < len(column) / 2:  # not counts: rounding alone repeats values
+                atom &= count >= _by_rounding(count)
             below, size = (np.cumsum(count) - count)[atom] / len(column), count[atom] / len(column)
             parts.append([np.full(len(size), j), values[atom], size, below, below + size])
         columns, *rest = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -100,6 +103,13 @@ class Atoms(Saveable):
             more = f" and {len(most) - NAMED} more" if len(most) > NAMED else ""
             found.append(Line(f"repeated values of {names[j]}", self.values[mine], text + more))
         return found
+
+
+def _by_rounding(count: np.ndarray) -> np.ndarray:
+    """How often each value may repeat by chance, where the values beside it repeat as they do."""
+    values, rows = (np.convolve(c, np.ones(2 * NEAR + 1))[NEAR:-NEAR] for c in (count > 0, count))
+    usual = (rows - count) / np.maximum(values - 1, 1)
+    return usual + APART * np.sqrt(usual)
 
 
 def atoms_of(Y: np.ndarray, laws_at_rows) -> Atoms | None:

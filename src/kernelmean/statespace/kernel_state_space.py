@@ -333,7 +333,8 @@ class KernelStateSpace(SpaceAnswers):
         law, way = as_latent(self.latent), as_filter(self.inference)
         said = {"dimension": d, "latent law": law, "nodes": m, "filter": way}
         lines = [Line(name, value, str(value)) for name, value in said.items()]
-        lines.append(Line("guard of emissions and moves", self.guard_, f"{self.guard_} rows"))
+        of = " and ".join(f"{rows:,.0f}" for rows in self.guard_)
+        lines.append(Line("guard of emissions and moves", self.guard_, f"{of} rows"))
         lines += [
             Line(f"log-likelihood of rows held out, dimension {k}", v, f"{v:.4g}")
             for k, v in self.dimensions_.items()

@@ -335,7 +335,7 @@ def accuracy(a: Forecasts) -> list[Block]:
         return []
     rivals = list(a.trial.forecasts)
     rows = [
-        (name, *words.numbers(row[rivals], 3), f"{100 * row['inside']:.1f}%")
+        (name, *map(number, row[rivals]), f"{100 * row['inside']:.1f}%")
         for name, row in a.trial.errors.iterrows()
     ]
     header = ["", *rivals, f"in {words.level_words(a.settings.level)} interval"]
