@@ -144,9 +144,23 @@ def test_no_judge_decides_alone():
     assert judges.Judged(causal, rows, clean, likely, none).best() == 3
 
 
+def share(clean: np.ndarray, chance: float) -> float:
+    """(s − 1)/5 between 0 and 1, s = min(t, 3)/2 − log₁₀ p, the line being the second."""
+    gaps = clean[1] - clean[0]
+    t = gaps.mean() / gaps.std() * len(gaps) ** 0.5
+    return min(max((min(t, 3.0) / 2 - np.log10(chance) - 1.0) / 5.0, 0.0), 1.0)
+
+
 @pytest.mark.parametrize(
     ("chance", "lead", "off", "taken"),
-    [(1e-4, 0.0, 0.01, 0), (0.01, 0.0, 0.01, 1), (1e-4, -13.0, 0.01, 1), (1e-4, 9.0, -0.01, 1)],
+    [
+        (1e-4, 0.0, 0.01, 0),
+        (0.01, 0.0, 0.01, 0),
+        (1e-7, 0.0, 0.01, 0),
+        (0.2, 0.0, 0.01, 1),
+        (1e-4, -13.0, 0.01, 1),
+        (1e-4, 9.0, -0.01, 1),
+    ],
 )
 def test_a_line_stands_where_no_judge_objects(chance, lead, off, taken):
     """Nor for what is unlikely, or has the larger controlled loss, however little."""
@@ -156,21 +170,27 @@ def test_a_line_stands_where_no_judge_objects(chance, lead, off, taken):
     verdict = judges.Judged(
         np.array([1.0, 1.2]), [errors] * 2, clean, np.array([lead, 0.0]), np.array([False, True])
     )
-    assert verdict.best(1, chance=chance) == taken
+    found, bent = verdict.beside(1, chance)
+    assert found == taken
+    assert bent == pytest.approx(1.0 if taken else share(clean, chance), abs=1e-12)
 
 
 @pytest.mark.parametrize(
     ("off", "behind", "chance", "taken"),
-    [(0.5, 5, 0.05, 0), (0.1, 5, 0.05, 1), (0.5, 13, 0.05, 1), (0.5, 5, 0.5, 1)],
+    [(0.5, 5, 0.05, 0), (0.1, 5, 0.05, 0), (0.5, 13, 0.05, 1), (0.5, 5, 1.0, 0)],
 )
 def test_a_clear_controlled_loss_objects_to_a_line(off, behind, chance, taken):
-    """Against less evidence than tempered; t is 11 or 2. Alone, however clear, it does not."""
+    """Against less evidence than tempered; t is 11 or 2. Alone it moves it a tenth of the way."""
     rng = np.random.default_rng(40)
     fair = rng.exponential(size=500)
     clean = np.array([fair, fair + off + rng.normal(size=500)])
     likely, rows, bare = np.array([-behind, 0.0]), np.array([fair, fair]), np.array([False, True])
     verdict = judges.Judged(np.array([1.0, 1.2]), rows, clean, likely, bare)
-    assert verdict.best(1, chance) == taken
+    found, bent = verdict.beside(1, chance)
+    assert found == taken
+    assert bent == pytest.approx(1.0 if taken else share(clean, chance), abs=1e-12)
+    if chance == 1.0:
+        assert bent == pytest.approx(0.1)
 
 
 @pytest.mark.slow

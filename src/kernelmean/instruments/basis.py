@@ -86,6 +86,14 @@ class Polynomial(Saveable):
         return min(self.width, 1 + self.once + len(self.bent))
 
     @property
+    def terms(self) -> list[tuple]:
+        """What each column is made of, and its power or level."""
+        once: list[tuple] = [(j, 1) for j in self.straight]
+        once += [(j, "is", level) for j, levels in self.categories for level in levels[1:]]
+        powers = [(j, k) for k in range(1, self.powers) for j in self.bent]
+        return [(), *once, *powers][: self.width]
+
+    @property
     def of_lines(self) -> list[int]:
         """Numbers of the columns made of `lines`."""
         shifts = [j for j, levels in self.categories for _ in levels[1:]]

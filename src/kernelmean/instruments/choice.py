@@ -77,6 +77,10 @@ class Tried:
     judged: Judged
     chance: float = 1.0  # p-value of a plane, by its curves
 
+    def at(self, points: np.ndarray, i: int) -> np.ndarray:
+        """h at points, at the ξ of that number."""
+        return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
+
     def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """w^½(h − taken) at points, a column for each ξ whose weight counts."""
         some = weights > UNLIKELY
@@ -101,6 +105,9 @@ class Choice:
     apart : array of shape (k, candidates)
         How far from it the candidates with a kernel are that neither loss refuses, at the points,
         times the roots of their tempered posterior probabilities.
+    plain : StructuralDraft, optional
+        A straight line that goes only a share `bent` of the way to the draft.
+    bent : float
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of two-stage least
         squares, and its standard error.
@@ -112,6 +119,8 @@ class Choice:
     points: np.ndarray
     apart: np.ndarray
     gain: tuple[float, float] | None
+    plain: StructuralDraft | None = None
+    bent: float = 1.0
 
     @classmethod
     def of(cls, tried: list[Tried], X: np.ndarray, own: int = 1, few: bool = False) -> Choice:
@@ -130,22 +139,28 @@ class Choice:
         weights = judged.weights() * ~judged.bare
         weights /= weights.sum() or 1.0
         carrier = owner[weights.argmax()][0]
-        weak = carrier.moved < MOVED
+        weak, bent = carrier.moved < MOVED, 1.0
         if (weak or few) and straight.any():
             best = judged.likeliest(np.flatnonzero(straight))
+        elif plain is None:
+            best = judged.best()
         else:
-            best = judged.best(plain, min(one.chance for one in tried))
+            best, bent = judged.beside(plain, min(one.chance for one in tried))
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
-        taken = one.draft.bases[0].numbers(points) @ one.stage.coefficients(one.regs[i])
+        taken, line = one.at(points, i), None
+        if plain is not None and bent < 1.0:
+            other, j = owner[plain]
+            taken, line = bent * taken + (1.0 - bent) * other.at(points, j), other.draft
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
         apart = np.hstack([t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)])
         gain = None
         if lines:  # the first is one along every column
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
-            gain = mean_and_error((squares - fewer) / max(squares.mean(), np.finfo(float).tiny))
+            less = bent * (squares - fewer)  # at least: squares of what is between are convex
+            gain = mean_and_error(less / max(squares.mean(), np.finfo(float).tiny))
         draft = replace(one.draft, weak=weak and one.draft.bare)
         share = one.regs[i] / max(one.stage.size, EPS)
-        return cls(share, draft, carrier.draft, points, apart, gain)
+        return cls(share, draft, carrier.draft, points, apart, gain, line, bent)
 
     def widened(self, covariance, basis: Basis, balanced: bool) -> tuple[np.ndarray, ...]:
         """V + B of coefficients in this basis, from their V: for h, for its bands, for averages.

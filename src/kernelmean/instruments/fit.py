@@ -77,14 +77,29 @@ class StructuralFit(Saveable):
         """h at rows of (X, C)."""
         return self.basis.by_blocks(lambda block: self.basis.transform(block) @ self.coef, points)
 
-    def carried(self, features: FeatureMap) -> StructuralFit:
-        """Least squares as the limit of large ξ beside coordinates in which bands can bend."""
-        basis, zeros = Basis(self.basis.polynomial, features), (0, features.rank_)
-        own = map(arrays.to_numpy, (self.coef, self.covariance))
-        coef, covariance = (arrays.like(np.pad(part, zeros), self.coef) for part in own)
-        draft = replace(self.draft, bases=(basis, self.draft.bases[1]))
-        regs = self.regs[0], LIMIT
-        return replace(self, draft=draft, coef=coef, covariance=covariance, regs=regs)
+    def written(self, polynomial: Polynomial, features: FeatureMap) -> StructuralFit:
+        """The same in coordinates with more columns; of least squares ξ is as good as infinite."""
+        basis, old = Basis(polynomial, features), self.basis
+        place = [polynomial.terms.index(term) for term in old.polynomial.terms]
+        place += range(polynomial.width, polynomial.width + old.features.rank_)
+        into = np.eye(basis.width)[:, place]
+        coef, V = map(arrays.to_numpy, (self.coef, self.covariance))
+        coef, V = (arrays.like(part, self.coef) for part in (into @ coef, into @ V @ into.T))
+        draft = replace(self.draft, trend=polynomial.powers - 1, bases=(basis, self.draft.bases[1]))
+        regs = self.regs[0], LIMIT if self.draft.bare else self.regs[1]
+        return replace(self, draft=draft, coef=coef, covariance=V, regs=regs)
+
+    def towards(self, other: StructuralFit, share: float) -> StructuralFit:
+        """The other less 1 − share of its way from here, with covariances that are not less.
+
+        It keeps what else is known of the other: λ, ξ, losses and the test of its specification.
+        """
+
+        def between(name: str) -> Array:
+            return (1.0 - share) * getattr(self, name) + share * getattr(other, name)
+
+        names = "coef", "covariance", "band", "mean"
+        return replace(other, **{name: between(name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -178,12 +193,23 @@ class Plan:
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
         draft = choice.draft if parts is self.few else self.halved(choice.draft)
-        fit = self.finish(self.fine(draft), parts, choice)
-        if choice.draft.bare:
-            fit = fit.carried(self.fine(choice.carrier).bases[0].features)
-        wider = choice.widened(arrays.to_numpy(fit.covariance), fit.basis, self.regs[1] is None)
-        covariance, band, mean = (arrays.like(part, fit.coef) for part in wider)
-        return replace(fit, covariance=covariance, band=band, mean=mean, gain=choice.gain)
+        fits = [self.finish(self.fine(draft), parts, choice)]
+        if choice.plain:
+            fits.append(self.finish(choice.plain, parts, choice))
+        features = fits[0].basis.features
+        if draft.bare:
+            features = self.fine(choice.carrier).bases[0].features
+        polynomial = joint([fit.basis.polynomial for fit in fits])
+        wide = []
+        for fit in fits:
+            fit = fit.written(polynomial, features) if choice.plain or draft.bare else fit
+            own = replace(choice, draft=fit.draft)
+            wider = own.widened(arrays.to_numpy(fit.covariance), fit.basis, self.regs[1] is None)
+            covariance, band, mean = (arrays.like(part, fit.coef) for part in wider)
+            more = {"covariance": covariance, "band": band, "mean": mean, "gain": choice.gain}
+            wide.append(replace(fit, **more))
+        fit, *line = wide
+        return line[0].towards(fit, choice.bent) if line else fit
 
     @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:
@@ -355,6 +381,14 @@ class Plan:
         """What was asked for, or something else where lengthscales were tuned."""
         fine = self.features is None and tuned
         return clone(otherwise) if fine else as_feature_map(self.features)
+
+
+def joint(several: list[Polynomial]) -> Polynomial:
+    """The first of these, or of all their powers, that has the columns of all."""
+    terms = {term for one in several for term in one.terms}
+    widest = max(several, key=lambda one: len(one.bent))
+    every = widest.with_degree(max(one.powers for one in several) - 1)
+    return next(one for one in (*several, every) if terms <= {*one.terms})
 
 
 def _mean_outcome(parts: list[Part]) -> float:

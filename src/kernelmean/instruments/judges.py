@@ -23,8 +23,10 @@ controlled loss is within the noise of the least the one of least causal loss is
 A straight line is taken before that unless judges object together. In its place may be those whose
 controlled loss is smaller, by t for the least of them; p is that of a test of the line (`bend`)
 which takes no variances for equal, as the evidence does, and no better stage 1 for a bend. They
-object where min(t, 3)/2 − log₁₀ p > 2.5: what x − E[x | z] does not take up of a confounder, where
-x has long tails, grows t with the rows, not p.
+object as far as s = min(t, 3)/2 − log₁₀ p is above 1: what x − E[x | z] does not take up of a
+confounder, where x has long tails, grows t with the rows, not p. The line then goes a share
+(s − 1)/5 of the way, all of it at s = 6: doubtful curves of a straight truth cost the share's
+square, and half the way to the right curve leaves a quarter of what the line is off.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
-DOUBT = 2.5  # digits of a p-value that object to a line
+DOUBT, SURE = 1.0, 6.0  # digits of a p-value that object to a line, and that refuse it
 WORTH, MOST = 2.0, 3.0  # t of controlled losses that counts for one of them, and that counts
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 
@@ -91,9 +93,9 @@ class Judged:
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
-    def best(self, plain: int | None = None, chance: float = 1.0) -> int:
-        """Number of the candidate that is taken; a `plain` one among them is a straight line."""
-        left = self.admissible() if plain is None else self._beside(plain, chance)
+    def best(self, left: np.ndarray | None = None) -> int:
+        """Number of the candidate that is taken of some, or of those that are admissible."""
+        left = self.admissible() if left is None else left
         left = left[_unbeaten(self.controlled, left, NEAR)]
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
 
@@ -106,16 +108,17 @@ class Judged:
         bare = fair[self.bare[fair]]
         return int(max(bare if len(bare) else fair, key=lambda k: self.evidence[k]))
 
-    def _beside(self, plain: int, chance: float) -> np.ndarray:
-        """Who may be taken in place of a straight line, or that line alone where none objects."""
+    def beside(self, plain: int, chance: float) -> tuple[int, float]:
+        """What bends, and how far a straight line goes towards it; or the line, as it is."""
         wide, line = self.admissible(BEHIND * TEMPER), self.controlled[plain]
         clean = _sums(self.controlled, wide)
         others = wide[clean < line.sum()]
         if not len(others):
-            return np.array([plain])
+            return plain, 1.0
         t = paired_t(line, self.controlled[wide[clean.argmin()]])
         digits = -np.log10(max(chance, np.finfo(float).tiny))
-        return others if min(t, MOST) / WORTH + digits > DOUBT else np.array([plain])
+        share = (min(t, MOST) / WORTH + digits - DOUBT) / (SURE - DOUBT)
+        return (self.best(others), min(share, 1.0)) if share > 0 else (plain, 1.0)
 
 
 def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:
