@@ -108,9 +108,12 @@ def test_means_stay_among_the_latents(tables, rule):
     """Those of weights of both signs may not: of an indicator they would be below 0, or above 1."""
     pairs = tables.assign(a=(tables["a"] > 0).astype(float))
     found = Posteriors.of(Settings(["a"], ["c", "d"], rule), pairs, pairs[["c", "d"]][:150])
-    plain = found.embedding.mean()
+    law = found.embedding.normalised()
+    plain = law.apply_weights(law.points)
     assert plain.min() < 0 or plain.max() > 1
-    np.testing.assert_allclose(found.table[["a_mean"]], plain.clip(0, 1))
+    np.testing.assert_allclose(law.mean(), plain.clip(0, 1))
+    np.testing.assert_allclose(found.table[["a_mean"]], law.mean())
+    np.testing.assert_allclose(found.model.predict(found.rows[["c", "d"]]), law.mean())
 
 
 @pytest.mark.slow

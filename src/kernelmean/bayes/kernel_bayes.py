@@ -26,6 +26,7 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
+from ..embedding.adjusted import Adjusted, Posterior
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.base import FeatureMap
@@ -34,7 +35,7 @@ from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, support_of
-from ..regression.width import smoothing, width_of
+from ..regression.width import nearer, smoothing, width_of
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
 from .flatter import flatter
@@ -46,6 +47,7 @@ EVEN = 0.9  # effective share of the pairs from which a prior is about that of t
 REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
 NOTHING = 1e-200  # a ratio that is zero, where a law has to be divided by something
+OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
 APART = 3.0  # standard deviations beyond which two samples are of different laws
 
 
@@ -238,7 +240,9 @@ class KernelBayes(Saveable, BaseEstimator):
             normalise by the sum of weights; `mean`, `cov`, `interval`, ... do. The first two are
             of weights of both signs; quantiles are of distribution functions that are made to
             increase, and wider where noise is narrower than `kernel_x`, and `std` is at least what
-            a law with these can have. Densities, modes and
+            a law with these can have. Where densities of pairs left out are clearly better by it,
+            the law is regression-adjusted: all but the mean (and expectations) is of latents moved
+            by m(x) − m(x_i), m the mean that the pairs tell. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
             `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
@@ -248,8 +252,9 @@ class KernelBayes(Saveable, BaseEstimator):
         law, pairs = self._law(X, prior, supervision)
         if pairs is None:
             return law
+        law, residuals = self._adjusted(law, pairs)
         labels, outside = Labels.of(X, self.latent_names_), law.extrapolated
-        known = smoothing(self.kernel_z_, self._width(pairs))
+        known = smoothing(self.kernel_z_, self._width(pairs, residuals))
         return law.carrying(labels=labels, extrapolated=outside, steps=True, **known)
 
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
@@ -261,8 +266,36 @@ class KernelBayes(Saveable, BaseEstimator):
             return self._reweighted(laws, prior, supervision), None
         rows, outside, left, right = self._factors(X, prior, supervision)
         points, right = map(self._order.back, (rows.points, rows.spread(right)))
-        law = MeanEmbedding.of_parts(points, left, right, self.kernel_z_)
+        law = Posterior.of_parts(points, left, right, self.kernel_z_)
         return law.carrying(extrapolated=outside), rows
+
+    def _adjusted(self, law, rows: _Rows | None) -> tuple[Any, Array | None]:
+        """The laws of residuals, where these tell more of pairs left out; and residuals."""
+        if rows is None or rows.pairs is not None:
+            return law, None
+        found = self._once("residuals", self._key(rows), partial(self._residuals, rows))
+        return law if found is None else Adjusted.of(law, self._order.back(found)), found
+
+    def _residuals(self, rows: _Rows) -> Array | None:
+        """Latents less their means given x, each without its own pair.
+
+        None where densities of pairs left out are not clearly better by them.
+        """
+        second = None if rows.every is None else rows.every.second
+        reg, Phi, beta = self._reg(rows), rows.Phi, rows.beta
+        left, right = bayes_factors(Phi, beta, Phi, reg, self.rule, second)
+        xp = arrays.namespace(Phi)
+        shares = xp.clip(beta, 0.0, None)
+        off = rows.points - (shares @ rows.points) / xp.sum(shares)
+        own = xp.clip(xp.sum(left * right, axis=1), 0.0, OWN)
+        found = (off - left @ (right.T @ off)) / (1.0 - own)[:, None]
+        known = Phi, beta, self._key(rows)[1]
+        return found if nearer(self.kernel_z_, found, rows.points, *known) else None
+
+    def _key(self, rows: _Rows) -> tuple[Array, Any]:
+        """Shares, and λ: c/(c² + δ) and 1/(c + √δ) turn at the same c."""
+        reg = self._reg(rows)
+        return rows.beta, np.array(reg**0.5 if self.rule == "squared" else reg)
 
     def _not_far(self, X) -> Any:
         """X, with the nearest row not so far in place of one from which a line would go astray."""
@@ -274,13 +307,12 @@ class KernelBayes(Saveable, BaseEstimator):
             return X
         return type(X)(near, X.index, X.columns) if hasattr(X, "iloc") else near
 
-    def _width(self, rows: _Rows) -> tuple[float, ...] | None:
+    def _width(self, rows: _Rows, residuals) -> tuple[float, ...] | None:
         """The bandwidth of posteriors without supervision, sought once for each prior."""
-        rows = rows.pairs or rows
-        reg = self._reg(rows)
-        reg = reg**0.5 if self.rule == "squared" else reg  # c/(c² + δ) and 1/(c + √δ) turn there
-        found = partial(width_of, self.kernel_z_, rows.points, rows.Phi, rows.beta, reg)
-        return self._once("width", (rows.beta, np.array(reg)), found)
+        rows, modes = rows.pairs or rows, residuals is None
+        key, points = self._key(rows), rows.points if modes else residuals
+        found = partial(width_of, self.kernel_z_, points, rows.Phi, *key, modes=modes)
+        return self._once("width", key, found)
 
     def _factors(self, X, prior, supervision) -> tuple[_Rows, np.ndarray | None, Array, Array]:
         """The rows behind posteriors, which are outside, and weights on the rows, left rightᵀ."""
@@ -316,7 +348,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""
-        law, _ = self._law(X, prior, supervision)
+        law, _ = self._adjusted(*self._law(X, prior, supervision))
         return interval_like_target(law, level, self.one_output_)
 
     def predict_quantile(self, X, q, prior=None, supervision=None) -> Array:
@@ -324,7 +356,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
         With d_z behind if Z had columns.
         """
-        return like_target(self._law(X, prior, supervision)[0].quantile(q), self.one_output_)
+        law, _ = self._adjusted(*self._law(X, prior, supervision))
+        return like_target(law.quantile(q), self.one_output_)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""

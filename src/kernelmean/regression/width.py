@@ -1,5 +1,8 @@
 """The bandwidth of laws by weighted pairs: the score of pairs left out, with their shares."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from ..core.moments import evenly
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian, Gaussian4, Kernel
 from .bandwidth import FIRST, spread_ties, with_bandwidth
-from .pairs import BandwidthScore, Pairs
+from .pairs import SAFE, BandwidthScore, Pairs
 from .smoother import Smoother
 
 FEWEST = 10  # pairs with a share: fewer say nothing of a bandwidth
@@ -37,7 +40,7 @@ def smoothing(kernel: Kernel, width: tuple[float, ...] | None) -> dict[str, Any]
 
 
 def width_of(
-    kernel: Kernel, points, Phi, shares, reg: float, intercept: bool = False
+    kernel: Kernel, points, Phi, shares, reg: float, intercept: bool = False, modes: bool = True
 ) -> tuple[float, ...] | None:
     """γ n^{2/((d+4)(d+6))}, where γ minimises Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)].
 
@@ -52,35 +55,109 @@ def width_of(
     points, Phi, shares : latents (n, d), coordinates of observations (n, r), β (n,)
     reg : λ
     intercept : of the regression of laws on coordinates
+    modes : whether they are compared
     """
-    beta = arrays.to_numpy(shares)
-    told = np.flatnonzero(beta > 0)
-    if not kernel.boxed or len(told) < FEWEST:
+    left = LeftOut.of(Phi, shares, reg, intercept)
+    local = None if left is None else left.best(kernel, points)
+    if left is None or local is None:
         return None
-    some = told[evenly(len(told), ROWS)]
-    Z, Phi, beta = arrays.to_numpy(points)[some], arrays.to_numpy(Phi)[some], beta[some]
-    try:
-        start = with_bandwidth(kernel, None, Z, "kernel_z")
-    except ValueError:
-        return None
-    roots = np.sqrt(beta / beta.mean())
-    smoother = Smoother.of(roots[:, None] * Phi, intercept)
-    score = BandwidthScore.of(Pairs.of(spread_ties(Z), start), start, smoother, reg, roots)
-    best, _ = minimise_log10(score, FIRST[0] - NARROW, FIRST[1], precision=0.01)
-    n, d = len(told), Z.shape[1]
-    rate = (len(some) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6)))
-    local: Any = start.scaled(best * rate)
-    judges = evenly(len(Z), JUDGES)
-    W = (smoother.P[judges] * smoother.shrink(reg)) @ (roots[:, None] * smoother.P).T
-    W[np.arange(len(judges)), judges] = 0.0  # posteriors of pairs left out
-    near = local.scaled(NEAR)
-
-    def hits(k: Any) -> np.ndarray:
-        modes = MeanEmbedding.of_parts(Z, W, None, k).carrying(k.lengthscale).mode(STARTS)
-        return roots[judges] ** 2 * np.diag(near.gram_of(Z[judges], modes))
-
-    with hushed():  # far from all others pairs left out have no law
-        gain, error = mean_and_error(hits(kernel) - hits(local))
-    if gain > CLEAR * error:
+    n, d = left.count, points.shape[1]
+    rate = (len(left.rows) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6)))
+    local = local.scaled(rate)
+    if modes and left.modes_better(kernel, local, left.some(points)):
         return None
     return tuple(np.broadcast_to(local.lengthscale, d).tolist())
+
+
+def nearer(kernel: Kernel, residuals, points, Phi, shares, reg: float) -> bool:
+    """Whether densities by residuals are clearly nearer, in mean square, to pairs left out.
+
+    Each with the bandwidth that is best for it. The score is that of `width_of`, by its rows.
+    """
+    left = LeftOut.of(Phi, shares, reg)
+    if left is None:
+        return False
+    kernels = [left.best(kernel, Z) for Z in (points, residuals)]
+    if None in kernels:
+        return False
+    before, after = (left.losses(k, Z) for k, Z in zip(kernels, (points, residuals), strict=True))
+    gain, error = mean_and_error(left.roots**2 * (before - after))
+    return gain > CLEAR * error
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Pairs that are left out, each from the regression of the others.
+
+    Attributes
+    ----------
+    rows : array of shape (m,)
+        Those of the pairs.
+    count : int
+        Pairs with a share.
+    roots : array of shape (m,)
+        Of their shares, over the mean of these.
+    smoother, reg : the regression
+    """
+
+    rows: np.ndarray
+    count: int
+    roots: np.ndarray
+    smoother: Smoother
+    reg: float
+
+    @classmethod
+    def of(cls, Phi, shares, reg: float, intercept: bool = False) -> LeftOut | None:
+        beta = arrays.to_numpy(shares)
+        told = np.flatnonzero(beta > 0)
+        if len(told) < FEWEST:
+            return None
+        rows = told[evenly(len(told), ROWS)]
+        roots = np.sqrt(beta[rows] / beta[rows].mean())
+        smoother = Smoother.of(roots[:, None] * arrays.to_numpy(Phi)[rows], intercept)
+        return cls(rows, len(told), roots, smoother, float(reg))
+
+    def some(self, points) -> np.ndarray:
+        return arrays.to_numpy(points)[self.rows]
+
+    def best(self, kernel: Kernel, points) -> Any:
+        """The kernel with the least score; None for latents that have no density."""
+        Z = self.some(points)
+        if not kernel.boxed:
+            return None
+        try:
+            start = with_bandwidth(kernel, None, Z, "kernel_z")
+        except ValueError:
+            return None
+        pairs = Pairs.of(spread_ties(Z), start)
+        score = BandwidthScore.of(pairs, start, self.smoother, self.reg, self.roots)
+        return start.scaled(minimise_log10(score, FIRST[0] - NARROW, FIRST[1], precision=0.01)[0])
+
+    def weights(self, rows: np.ndarray) -> np.ndarray:
+        """Of the law of each of these rows, without it: (k, m)."""
+        P, shrink = self.smoother.P, self.smoother.shrink(self.reg)
+        W = (P[rows] * shrink) @ (self.roots[:, None] * P).T
+        W[np.arange(len(rows)), rows] = 0.0
+        return W
+
+    def losses(self, kernel: Any, points) -> np.ndarray:
+        """∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i), (m,)."""
+        Z, m = self.some(points), len(self.rows)
+        rest = np.maximum(1.0 - self.smoother.leverage(self.reg), SAFE)
+        W = self.weights(np.arange(m)) / (m * self.roots * rest)[:, None]
+        Z = spread_ties(Z)
+        own = (W * kernel.density_of(Z, Z)).sum(axis=1)
+        return ((W @ kernel.self_convolved(Z.shape[1]).density_of(Z, Z)) * W).sum(axis=1) - 2 * own
+
+    def modes_better(self, kernel: Kernel, local: Any, Z: np.ndarray) -> bool:
+        """Whether modes by the one kernel are clearly nearer to rows left out."""
+        judges = evenly(len(Z), JUDGES)
+        W, near = self.weights(judges), local.scaled(NEAR)
+
+        def hits(k: Any) -> np.ndarray:
+            modes = MeanEmbedding.of_parts(Z, W, None, k).carrying(k.lengthscale).mode(STARTS)
+            return self.roots[judges] ** 2 * np.diag(near.gram_of(Z[judges], modes))
+
+        with hushed():  # far from all others pairs left out have no law
+            gain, error = mean_and_error(hits(kernel) - hits(local))
+        return gain > CLEAR * error

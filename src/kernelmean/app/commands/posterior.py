@@ -111,8 +111,6 @@ class Posteriors:
     def table(self) -> pd.DataFrame:
         """Mean, standard deviation, median and interval of each latent, one row per observation."""
         law, ends = self.embedding, with_ends(self.embedding, self.settings.level)
-        if isinstance(law, MeanEmbedding):  # weights below zero may take a mean beyond its points
-            ends["mean"] = ends["mean"].clip(law.points.min(axis=0), law.points.max(axis=0))
         answers = {"mean": ends["mean"], "sd": law.std(), "median": law.quantile(0.5), **ends}
         return pd.DataFrame(by_column(self.latent, answers), index=self.rows.index)
 

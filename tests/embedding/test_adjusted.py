@@ -1,0 +1,72 @@
+"""Laws of residuals around means: weighted points, moved, each law in its own way."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kernelmean as km
+from kernelmean.embedding.adjusted import Adjusted
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(400, 2))
+    return Z + 0.1 * rng.normal(size=Z.shape), Z
+
+
+@pytest.fixture(scope="module")
+def law(pairs):
+    return km.KernelBayes().fit(*pairs).posterior(pairs[0][:3])
+
+
+def test_means_and_expectations_are_those_of_the_latents(pairs, law):
+    X, Z = pairs
+    assert isinstance(law, Adjusted)
+    w = law.weights
+    assert_allclose(law.mean(), w @ Z / w.sum(axis=1)[:, None])
+    assert_allclose(law.expectation(lambda z: z[:, 0]), w @ Z[:, 0])
+    assert_allclose(km.KernelBayes().fit(X, Z).predict(X[:3]), law.mean())
+
+
+def test_spread_is_that_of_the_noise(law):
+    assert_allclose(law.std(), 0.1, atol=0.03)
+    low, high = law.interval(0.9)
+    assert (high - low < 0.45).all() and (high - low > 0.2).all()
+    draws = law.sample(500, 0)
+    assert_allclose(draws.mean(axis=1), law.mean(), atol=0.05)
+    assert_allclose(draws.std(axis=1), 0.1, atol=0.05)
+
+
+def test_a_batch_answers_as_its_members_do(law):
+    Y = law.mean()
+    for b, one in enumerate([law[0], law[1], law[2]]):
+        assert_allclose(one.mean(), law.mean()[b])
+        assert_allclose(one.density(Y), law.density(Y)[b])
+        assert_allclose(one.cdf(Y), law.cdf(Y)[b])
+        assert_allclose(one.quantile([0.1, 0.9]), law.quantile([0.1, 0.9])[b])
+        assert_allclose(one.interval(), np.asarray(law.interval())[:, b])
+        assert_allclose(one.mode(), law.mode()[b], atol=1e-3)
+        assert_allclose(one.marginal(1).interval()[0], one.interval()[0][1:])
+        (region,) = one.marginal(0).region(0.9)
+        assert region[0] < one.mean()[0] < region[1]
+
+
+def test_moves_and_tilts(law):
+    far = law[0].moved(np.array([1.0, 0.0]))
+    assert_allclose(far.mean() - law[0].mean(), [1.0, 0.0], atol=1e-12)
+    assert_allclose(far.quantile(0.5) - law[0].quantile(0.5), [1.0, 0.0], atol=1e-12)
+    assert not isinstance(law.tilted(lambda z: np.exp(z[:, 0])), Adjusted)
+
+
+def test_are_saved(law, tmp_path):
+    law.save(tmp_path / "law.km")
+    assert_allclose(km.load(tmp_path / "law.km").interval(), law.interval())
+
+
+def test_pairs_left_out_decide():
+    """Two humps around a mean that nothing tells stay where they are."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 1))
+    found = km.KernelBayes().fit(z**2 + 0.3 * rng.normal(size=z.shape), z).posterior([[1.0]])
+    assert not isinstance(found, Adjusted)
