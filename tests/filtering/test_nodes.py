@@ -14,7 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 import kernelmean as km
 from kernelmean.densities.standard import NormalErrors
 from kernelmean.filtering.laws import LawsAt, StateLaw
-from kernelmean.filtering.nodes import Sparse, chain_near, chain_of, drawn, thinned
+from kernelmean.filtering.nodes import Sparse, chain_near, chain_of, nodes_of, thinned
 from kernelmean.regression.lengthscales import evidence_loss
 
 
@@ -86,8 +86,7 @@ class TestNear:
 def tables(model) -> dense.Tables:
     """Those of the filter, an observation being a row of the test sequence."""
     emit = np.exp(model.machine_.coordinates(data()[2]).T)
-    n = len(model.machine_.points)
-    return dense.Tables(np.full(n, 1 / n), model.machine_.transition, emit)
+    return dense.Tables(model.machine_.share, model.machine_.transition, emit)
 
 
 class TestTables:
@@ -134,7 +133,9 @@ class TestTables:
         several = np.concatenate([prior, model.points_[[3]] + 1e-9])
         expected = (5 * model.points_[7] + model.points_[3]) / 6
         assert_allclose(model.start(several).mean(), expected)
-        assert_allclose(model.start(model.machine_.everywhere()).mean(), model.points_.mean(axis=0))
+        usual = model.machine_.share @ model.points_
+        assert_allclose(model.start(model.machine_.everywhere()).mean(), usual)
+        assert_allclose(usual, data()[1].mean(axis=0), atol=0.05)
 
 
 def test_nothing_seen_later_moves_nothing(model):
@@ -331,13 +332,30 @@ def test_narrow_laws_have_more_nodes(tmp_path):
     rng = np.random.default_rng(0)
     Z = rng.uniform(-1, 1, (80, 2))
     law = StateLaw.of(Z, Z[:, ::-1] + 0.03 * rng.standard_normal(Z.shape))
-    points = drawn(law, Z, None, rng)
+    points, even = nodes_of(law, Z, None, rng)
     assert len(points) > 1_000
+    assert not even
     assert (np.abs(points) <= 1.5).all()
     chain = thinned(chain_of(law.at(points[:500]).log_density(points[:500])))
     assert isinstance(chain, Sparse)
     chain.save(tmp_path / "chain.km")
     assert_array_equal(km.load(tmp_path / "chain.km") @ np.arange(500.0), chain @ np.arange(500.0))
+
+
+def test_nodes_of_wide_laws_of_the_plane_are_cells():
+    """Sums over them are next to integrals, and no two share a coordinate."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 2))
+    law = StateLaw.of(Z, 0.7 * Z + 0.4 * rng.standard_normal(Z.shape))
+    points, even = nodes_of(law, Z, 500, rng)
+    assert even
+    assert 250 < len(points) <= 500
+    assert all(len(np.unique(column.round(9))) == len(points) for column in points.T)
+    inside = points[np.linalg.norm(points, axis=1) < 0.5]
+    laws = law.at(inside)
+    assert_allclose(
+        chain_of(laws.log_density(points), drawn=False) @ points, laws.middle, atol=0.01
+    )
 
 
 def test_evidence_is_the_density_of_a_gaussian_process():

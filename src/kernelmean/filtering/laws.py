@@ -45,6 +45,16 @@ class StateLaw:
             return cls(ConditionalDensity(location=False).fit(X, E).fit_, standard)
         return cls(normal, standard)
 
+    def narrowest(self, X: np.ndarray) -> float:
+        """Standard deviation of the laws, in the direction and at the column where it is least.
+
+        At the rows of X in the middle; right after learning.
+        """
+        assert self.standard is not None
+        E = arrays.to_numpy(self.standard.residuals)
+        log_size = np.median(self.standard.log_size(X), axis=0)
+        return float(np.linalg.norm(E * np.exp(log_size), -2) / len(E) ** 0.5)
+
     def at(self, X) -> LawsAt:
         """The laws at rows of X."""
         laws: Any = self.density

@@ -24,6 +24,9 @@ from .machine import Recursion, Step
 NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 0.5, 0.25  # of the range, on both sides, of nodes of one column and of several
+GOLDEN = (1 + 5**0.5) / 2
+SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
+FINER = 0.5, 0.6, 0.7, 0.8, 0.9, 1.0  # width of its cells, of that of laws
 STEPS = 20  # of the paths that they are drawn from
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
@@ -38,7 +41,8 @@ class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
 
     The nodes of one column are evenly spaced, and reach further than the training states; those of
-    several are drawn from paths by p(z'|z), evenly, the more the narrower it is.
+    two are cells of a slanted grid where paths by p(z'|z) go, if it is as wide as these; others are
+    drawn from such paths, evenly, the more the narrower it is.
 
     - predict: w'_j = Σ_i w_i K_ij, rows summing to one, K_ij ∝ p(z_j|z_i), over Σ_l p(z_j|z_l)
       where the nodes are draws of what these densities average to;
@@ -91,13 +95,12 @@ class NodeMachine(Recursion):
         moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
         least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng, share = np.random.default_rng(0), None
-        if Z.shape[1] == 1:
-            points = np.linspace(*around(Z), limit or NODES)
+        points, even = nodes_of(moving, Z, limit, rng)
+        if even:
             transition = thinned(chain_of(moving.at(points).log_density(points), drawn=False))
             onward = moving.at(Z[evenly(len(Z), NODES)]).log_density(points)
             share = chain_of(onward, drawn=False).mean(axis=0)
         else:
-            points = drawn(moving, Z, limit, rng)
             transition = among(moving.at(points), points)
             warn_of_few(transition)
         told = frozen(seeing.at(points).sample(rng) * units_x + middle_x)
@@ -171,13 +174,15 @@ def around(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low - further, high + further
 
 
-def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray:
-    """Paths of a few steps from evenly spaced states, so many that a node has many successors.
+def nodes_of(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> tuple[np.ndarray, bool]:
+    """The nodes, and whether they are evenly spaced; if not, they are draws.
 
-    Of the narrow laws of several columns few nodes are near any other: there are the more. One of
-    several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
+    Of several columns they are where paths of a few steps from evenly spaced states go. Of draws
+    one of several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
     """
-    box = around(Z)
+    box, n = around(Z), limit or NODES
+    if Z.shape[1] == 1:
+        return np.linspace(*box, n), True
 
     def some(n: int) -> np.ndarray:
         at, found = Z[np.linspace(0, len(Z) - 1, -(-n // STEPS)).round().astype(int)], []
@@ -186,13 +191,33 @@ def drawn(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> np.ndarray
             found.append(at)
         return np.concatenate(found)[:n]
 
-    n = limit or NODES
     if limit is None and isinstance(moving.density, NormalErrors):
-        few = some(NODES // 4)
-        told = moving.at(few).log_density(few)
-        near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
-        n = int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), NODES, MOST))
-    return np.array(one_of_each(some(max(n, min(TIMES * n, DRAWN))), n, rng))
+        n = enough(moving, some(NODES // 4))
+    points = some(max(n, min(TIMES * n, DRAWN)))
+    found = cells(points, moving.narrowest(Z), n) if Z.shape[1] == 2 else None
+    return (np.array(one_of_each(points, n, rng)), False) if found is None else (found, True)
+
+
+def enough(moving: StateLaw, few: np.ndarray) -> int:
+    """So many draws that a node has many successors: few are near any other if laws are narrow."""
+    told = moving.at(few).log_density(few)
+    near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
+    return int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), NODES, MOST))
+
+
+def cells(points: np.ndarray, width: float, most: int) -> np.ndarray | None:
+    """Middles of the cells of a grid that points of the plane are in; None if they are too many.
+
+    Cells are as wide as laws or narrower, by half at most: sums over them are next to integrals.
+    The grid is slanted, no two nodes share a coordinate, and so quantiles of one column do not jump
+    by the width of a cell.
+    """
+    slanted = points @ SLANT
+    for part in FINER:
+        found = np.unique(np.floor(slanted / (part * width)), axis=0)
+        if len(found) <= most:
+            return (found + 0.5) * (part * width) @ SLANT.T
+    return None
 
 
 def one_of_each(points: np.ndarray, n: int, rng) -> list[np.ndarray]:
