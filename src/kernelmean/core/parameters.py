@@ -69,7 +69,8 @@ def either(rule: Rule, *also: Any) -> Rule:
         except ValueError as err:
             if not str(err).startswith(f"{name} "):  # of a field of options
                 raise
-            raise ValueError(f"{err} (or {', '.join(map(repr, also))})") from None
+            more = f"{str(err)[:-1]}, " if " (or " in str(err) else f"{err} (or "
+            raise ValueError(f"{more}{', '.join(map(repr, also))})") from None
 
     return wider
 

@@ -31,6 +31,9 @@ class Law(Scored):
     labels: Labels = Labels()
     stem = "y"  # of columns without names
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.embedding!r})"
+
     @property
     def extrapolated(self) -> np.ndarray | None:
         """Which laws were asked for outside the training data, (m,); None is not known."""
