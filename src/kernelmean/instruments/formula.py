@@ -289,8 +289,8 @@ def _variables(node: ast.AST, expression: str) -> list[str]:
             raise ValueError(
                 f"{ast.unparse(node)!r} in the formula is not among the functions that may stand "
                 f"in it: {', '.join(FUNCTIONS)} and NumPy's elementwise functions, as np.sqrt; "
-                "a name with spaces stands in backquotes, `my column`; anything else is made a column "
-                "of the table first"
+                "a name with spaces stands in backquotes, `my column`; "
+                "anything else is a column to make in the table first"
             )
     return [name for child in children for name in _variables(child, expression)]
 
