@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import iv_oracles as slow
@@ -13,6 +14,7 @@ import kernelmean as km
 from kernelmean.comparators import TwoStageLeastSquares
 from kernelmean.instruments import judges, second_stage
 from kernelmean.instruments.choice import Choice, Tried
+from kernelmean.instruments.fit import joint
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
 N = 30
@@ -366,3 +368,38 @@ def test_two_values_of_an_instrument_tell_a_line(forms):
     W, Q = (np.column_stack([np.ones(800), a, c, c**2]) for a in (x, z))
     least = np.linalg.solve(Q.T @ W, Q.T @ y)[1]
     assert abs(slopes[0] - least) < iv.average_derivative().error
+
+
+def test_a_doubtful_curve_is_as_far_from_the_line_as_told():
+    """h is (1 − w) line + w curve in coordinates that have both, its limits at least theirs."""
+    rng = np.random.default_rng(50004)
+    z, v, u = rng.normal(size=(3, 300))
+    X, Z = (z + v)[:, None], z[:, None]
+    y = X[:, 0] + 0.4 * np.cos(1.5 * X[:, 0]) + 0.6 * v + 0.8 * u
+    line = km.KernelIV(trend=1, tune_lengthscale=False).fit(X, y, Z)._fit
+    curve = km.KernelIV(trend=None, tune_lengthscale=False).fit(X, y, Z)._fit
+    polynomial = joint([curve.basis.polynomial, line.basis.polynomial])
+    wide = [one.written(polynomial, curve.basis.features) for one in (line, curve)]
+    for one, same in zip((line, curve), wide, strict=True):
+        assert_allclose(same(X), one(X), atol=1e-10)
+    wide = [replace(one, band=one.covariance, mean=one.covariance) for one in wide]
+    mixed = wide[0].towards(wide[1], 0.3)
+    assert_allclose(mixed(X), 0.7 * line(X) + 0.3 * curve(X), atol=1e-10)
+    Phi, told = mixed.basis.transform(X), [line.basis.transform(X), curve.basis.transform(X)]
+    errors = [
+        ((rows @ V) * rows).sum(1) ** 0.5
+        for rows, V in zip(
+            (Phi, *told), (mixed.band, line.covariance, curve.covariance), strict=True
+        )
+    ]
+    assert np.all(errors[0] >= (0.7 * errors[1] + 0.3 * errors[2]) * (1 - 1e-8))
+
+
+def test_what_is_between_says_so():
+    rng = np.random.default_rng(50004)
+    z, v, u = rng.normal(size=(3, 300))
+    x = z + v
+    y = x + 0.2 * np.cos(1.5 * x) + 0.6 * v + 0.8 * u
+    iv = km.KernelIV().fit(x[:, None], y, z[:, None])
+    assert 0 < iv._fit.bent < 1
+    assert "of the way from two-stage least squares" in str(iv.summary())

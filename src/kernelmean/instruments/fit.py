@@ -51,7 +51,7 @@ HALVINGS = 5  # at most, of the instruments' lengthscales
 class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
-    was: ClassVar = {"improved": False}
+    was: ClassVar = {"improved": False, "bent": 1.0}
 
     draft: StructuralDraft
     roles: Roles
@@ -66,6 +66,7 @@ class StructuralFit(Saveable):
     band: Array | None = None  # the covariance for bands of h, where something was chosen,
     mean: Array | None = None  # and for averages of its slopes
     reg_lines: float | None = None  # λ of lines in stage 1, where it is another
+    bent: float = 1.0  # how far a straight line went towards what bends
     improved: bool = True  # what controls tell of a row is not left out of its embedding
 
     @property
@@ -99,7 +100,7 @@ class StructuralFit(Saveable):
             return (1.0 - share) * getattr(self, name) + share * getattr(other, name)
 
         names = "coef", "covariance", "band", "mean"
-        return replace(other, **{name: between(name) for name in names})
+        return replace(other, bent=share, **{name: between(name) for name in names})
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,9 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     if fit.draft.straight(own) and k - 1 <= own:
         text = f"{k}: h is a line in {', '.join(fit.roles.x)}"
         of_x.append(Line("values of the instruments", k, text))
+    if fit.bent < 1.0:
+        text = f"{fit.bent:.2g} of the way from two-stage least squares to what bends"
+        of_x.append(Line("share of the bend", fit.bent, text))
     if not fit.draft.bare:
         trend = "none" if degree is None else f"polynomial of degree {degree}"
         of_x.append(Line("trend beside the kernel", degree, trend))
