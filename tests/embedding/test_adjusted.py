@@ -71,3 +71,10 @@ def test_pairs_left_out_decide():
     z = rng.normal(size=(500, 1))
     found = km.KernelBayes().fit(z**2 + 0.3 * rng.normal(size=z.shape), z).posterior([[1.0]])
     assert not isinstance(found, Adjusted)
+
+
+def test_few_values_stay_as_they_are():
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 5, (500, 1)).astype(float)
+    law = km.KernelBayes().fit(z + 0.3 * rng.normal(size=z.shape), z).posterior([[2.0]])
+    assert set(np.ravel(law.interval())) <= {0.0, 1.0, 2.0, 3.0, 4.0}

@@ -73,9 +73,10 @@ def nearer(kernel: Kernel, residuals, points, Phi, shares, reg: float) -> bool:
     """Whether densities by residuals are clearly nearer, in mean square, to pairs left out.
 
     Each with the bandwidth that is best for it. The score is that of `width_of`, by its rows.
+    Not where a column has few values, which points that were moved have no more.
     """
     left = LeftOut.of(Phi, shares, reg)
-    if left is None:
+    if left is None or any(len(np.unique(z)) ** 2 <= len(z) for z in left.some(points).T):
         return False
     kernels = [left.best(kernel, Z) for Z in (points, residuals)]
     if None in kernels:
