@@ -179,6 +179,7 @@ class Location(Saveable):
     smoother: Smoother | None = None  # without its rows: while fitting
     doubt: Array | None = None  # −log(1 − h)/2 of rows, h the leverage: while fitting
     weights: Weights | None = None
+    excess: Array | None = None  # of outcomes over those learned from, outliers nearer: the same
 
     @classmethod
     def on(
@@ -245,7 +246,12 @@ class Location(Saveable):
 
     def bare(self) -> Location:
         """What answers need."""
-        return replace(self, residuals=None, smoother=None, doubt=None)
+        return replace(self, residuals=None, smoother=None, doubt=None, excess=None)
+
+    @property
+    def points(self) -> Array:
+        """Residuals of the outcomes as they came."""
+        return self.residuals if self.excess is None else self.residuals + self.excess
 
     def within(self, support: Support) -> Location:
         """The same where data are elsewhere too."""

@@ -28,7 +28,8 @@ from .bending import chosen_bend
 from .cells import Sums
 from .embedded_density import EmbeddedDensity
 from .fit import TINY, Fit, longest
-from .location import TUNED_RANK, Location, LocationSearch, Weights
+from .location import TUNED_RANK, Location, Weights
+from .outliers import MeanSearch
 from .rival import gain, linear_normal
 from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
 from .standard import EvidenceSearch, Forms, Standard, clearly, log_sizes
@@ -47,7 +48,7 @@ class Draft:
     """Parameters sought on some of the rows."""
 
     search: DensitySearch
-    line: LocationSearch | None = None  # that of the location, if there is one
+    line: MeanSearch | None = None  # that of the location, if there is one
     sizes: EvidenceSearch | None = None  # that of how wide laws are, if that varies
     weights: Weights | None = None  # under which the location was sought
     log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
@@ -120,24 +121,24 @@ class Plan:
         """
         if self.choice and len(X) < X.shape[1] + SPARE:
             return None
-        line = LocationSearch(self.kernel_x, X, Y, free=self.tune)
+        line = MeanSearch(self.kernel_x, X, Y, free=self.tune)
         location = self._mean(X, Y, line)
         if self.choice and not location.explains:
             return None
-        off = arrays.to_numpy(location.residuals)
-        draft, told = Draft(self._searched(X, off), line), log_sizes(off)
+        draft = Draft(self._searched(X, arrays.to_numpy(location.points)), line)
+        told = log_sizes(arrays.to_numpy(location.residuals))
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
         sizes = EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, told)
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
-        search = draft.search.further(X, arrays.to_numpy(standard.residuals))
+        search = draft.search.further(X, arrays.to_numpy(standard.points))
         wider = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1))
         return wider if clearly(wider.log_densities - draft.log_densities) else draft
 
     def _learned(
-        self, X, Y, line: LocationSearch | None, sizes: EvidenceSearch | None, rows: Rows | None
+        self, X, Y, line: MeanSearch | None, sizes: EvidenceSearch | None, rows: Rows | None
     ) -> Any:
         """Where laws lie, and how wide they are there, with the parameters found."""
         if line is None:
@@ -147,7 +148,7 @@ class Plan:
         return self._standard(X, Y, line, sizes, rows)[0]
 
     def _standard(
-        self, X, Y, line: LocationSearch, sizes: EvidenceSearch, rows: Rows | None = None
+        self, X, Y, line: MeanSearch, sizes: EvidenceSearch, rows: Rows | None = None
     ) -> tuple[Standard, np.ndarray]:
         """m and s; what weights rows have is decided on some of them."""
         whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)
@@ -156,7 +157,7 @@ class Plan:
         those = arrays.take(Y, some, axis=0)
 
         def learn(weights: Weights | None) -> Location:
-            return Location.on(design, those, bend=self.bend, weights=weights)
+            return line.mean(design, those, self.bend, weights=weights)
 
         forms = Forms.of(whole[some], sizes)
         found = Standard.weighed(learn, whole[some], outcomes[some], forms)
@@ -195,11 +196,9 @@ class Plan:
         if draft.search.idle:
             return draft
         X, Y = self._few(ROWS, X, Y)
-        line = draft.line and LocationSearch(
-            self.kernel_x, X, Y, draft.line, self.tune, draft.weights
-        )
+        line = draft.line and MeanSearch(self.kernel_x, X, Y, draft.line, self.tune, draft.weights)
         location = self._learned(X, Y, line, draft.sizes, None)
-        points = Y if location is None else arrays.to_numpy(location.residuals)
+        points = Y if location is None else arrays.to_numpy(location.points)
         search = draft.search.further(X, points)
         return Draft(search, line, draft.sizes, location=location)
 
@@ -217,7 +216,7 @@ class Plan:
         searched = arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
         if location is None or rows is not None or not searched:  # of these rows as they are
             location = self._learned(X, Y, draft.line, draft.sizes, rows)
-        points = Y if location is None else frozen(location.residuals)
+        points = Y if location is None else frozen(location.points)
         scales = draft.search.scales
         kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
         kernel_y: Any = draft.search.kernel_y
@@ -281,9 +280,9 @@ class Plan:
         return largest(lambda r: arrays.to_numpy(few.rows(r)), reg, REG_STEP, REGS[1])
 
     def _mean(
-        self, X, Y, line: LocationSearch, rows: Rows | None = None, weights: Weights | None = None
+        self, X, Y, line: MeanSearch, rows: Rows | None = None, weights: Weights | None = None
     ) -> Location:
-        return line.location(X, Y, self._feature_map(), self.bend, rows, weights)
+        return line.mean(line.design(X, self._feature_map()), Y, self.bend, rows, weights)
 
     def _feature_map(self) -> FeatureMap:
         if self.features is None or learns_from_pairs(self.features):

@@ -178,7 +178,11 @@ class Standard(Saveable):
         if Y is not None:
             widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(off.std(axis=0), TINY))
             most = np.maximum(log_s.max(axis=0), widest)
-        standard = replace(where.bare(), residuals=arrays.like(off, where.residuals))
+        excess = where.excess
+        if excess is not None:
+            excess = excess / arrays.like(np.exp(log_s), excess)
+        off = arrays.like(off, where.residuals)
+        standard = replace(where.bare(), residuals=off, excess=excess)
         return cls(standard, size, where.smoother, float(z.max()), most, least), log_s
 
     @classmethod
@@ -199,6 +203,11 @@ class Standard(Saveable):
     def residuals(self) -> Array:
         """Of rows, standardised."""
         return self.where.residuals
+
+    @property
+    def points(self) -> Array:
+        """The same of the outcomes as they came."""
+        return self.where.points
 
     @property
     def rank(self) -> int:

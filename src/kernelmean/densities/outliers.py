@@ -1,0 +1,90 @@
+"""A mean that outliers of y do not decide: they are moved nearer while it is sought and learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array
+from ..core.rows import Rows
+from ..embedding.move import Bend
+from ..features.landmarks import Nystroem
+from ..regression.lengthscales import residuals_left_out
+from .location import RANK, Design, Location, LocationSearch, Weights
+
+APART = 8.0  # root mean squares of most residuals, beyond which one is an outlier's
+MOST = 0.95  # what most are
+TURNS = 6  # searches, each with outliers as near as the last one says
+SAME = 0.03  # of a spread
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Of y at x: `nearer`."""
+
+    where: Location  # m
+    most: np.ndarray  # b, (d_y,)
+
+    def __call__(self, X, Y) -> Array:
+        """Outcomes at rows of X."""
+        return arrays.like(nearer(arrays.to_numpy(Y), self.where(arrays.to_numpy(X)), self.most), Y)
+
+
+def nearer(Y: np.ndarray, m: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Outcomes within reach as they are; those beyond go back to m, where they are from 2b on."""
+    off = Y - m
+    with np.errstate(invalid="ignore"):  # of what is infinite
+        back = np.sign(off) * np.clip(2 * most - np.abs(off), 0.0, most)
+    return np.where(np.abs(off) > most, m + back, Y)
+
+
+def reach(off: np.ndarray) -> np.ndarray:
+    """b of residuals, (d_y,): infinite where most rows are met exactly, which tells of no size."""
+    size = np.sqrt(np.sort(off**2, axis=0)[: int(MOST * len(off))].mean(axis=0))
+    return np.where(size > 0, APART * size, np.inf)
+
+
+class MeanSearch(LocationSearch):
+    """The search of a mean, begun again with outliers moved nearer as long as there are any."""
+
+    clip: Clip | None = None
+
+    def __init__(
+        self, kernel, X: np.ndarray, Y: np.ndarray, start: LocationSearch | None = None,
+        free: bool = True, weights: Weights | None = None,
+    ):  # fmt: skip
+        middle = np.median(Y, axis=0)
+        near = nearer(Y, middle, reach(Y - middle))
+        for _ in range(TURNS):
+            super().__init__(kernel, X, near, start, free, weights)
+            off, reg = self._left_out(near), float(10.0 ** self._u[-1])
+            most = reach(off)
+            last, near, self.clip = near, Y, None
+            if (np.abs(Y - last + off) > most).any():
+                design = self.design(X, Nystroem(max_rank=RANK))
+                where = Location.on(design, last, reg, weights=weights)
+                self.clip = Clip(where.bare(), most)
+                near = self.clip(X, Y)
+            if np.allclose(near, last, rtol=0, atol=SAME * Y.std(axis=0)):
+                break
+
+    def mean(
+        self, design: Design, Y, bend: Bend | None = None, rows: Rows | None = None,
+        weights: Weights | None = None,
+    ) -> Location:  # fmt: skip
+        """m as found, in given coordinates; outliers among `rows` stay where they are."""
+        if self.clip is None or rows is not None:
+            return Location.on(design, Y, self.reg, bend, rows, weights)
+        near = self.clip(design.X, Y)
+        found = Location.on(design, near, self.reg, bend, weights=weights)
+        return replace(found, excess=Y - near)
+
+    def _left_out(self, Y: np.ndarray) -> np.ndarray:
+        """What the mean found leaves of each row without its own."""
+        if not self.free:  # nothing was searched
+            self.scaled.choose(self._u[: self.d])
+        size = 10.0 ** self._u[self.d]
+        Theta = np.hstack([size * self.line, self.scaled(self._u[: self.d])])
+        return residuals_left_out(Theta, Y, float(10.0 ** self._u[-1]), True)[0]
