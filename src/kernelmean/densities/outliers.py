@@ -46,8 +46,17 @@ def reach(off: np.ndarray) -> np.ndarray:
     return np.where(size > 0, APART * size, np.inf)
 
 
+def within(off: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """|residuals| in shares of b, and one at most."""
+    return np.minimum(np.abs(off) / most, 1.0)
+
+
 class MeanSearch(LocationSearch):
-    """The search of a mean, begun again with outliers moved nearer as long as there are any."""
+    """The search of a mean, begun again with outliers moved nearer, until none is moved any more.
+
+    The first search stands if it leaves less, where outliers count as no more than far: large
+    outcomes that x tells are none.
+    """
 
     clip: Clip | None = None
 
@@ -55,20 +64,25 @@ class MeanSearch(LocationSearch):
         self, kernel, X: np.ndarray, Y: np.ndarray, start: LocationSearch | None = None,
         free: bool = True, weights: Weights | None = None,
     ):  # fmt: skip
+        super().__init__(kernel, X, Y, start, free, weights)
+        plain, at = self._left_out(Y), self._u
+        far = np.abs(plain) > reach(plain)
+        if not far.any():
+            return
         middle = np.median(Y, axis=0)
-        near = nearer(Y, middle, reach(Y - middle))
+        near = np.where(far, nearer(Y, middle, reach(Y - middle)), Y)
         for _ in range(TURNS):
             super().__init__(kernel, X, near, start, free, weights)
-            off, reg = self._left_out(near), float(10.0 ** self._u[-1])
+            off = self._left_out(near) + (Y - near)
+            design, reg = self.design(X, Nystroem(max_rank=RANK)), float(10.0 ** self._u[-1])
+            where = Location.on(design, near, reg, weights=weights)
             most = reach(off)
-            last, near, self.clip = near, Y, None
-            if (np.abs(Y - last + off) > most).any():
-                design = self.design(X, Nystroem(max_rank=RANK))
-                where = Location.on(design, last, reg, weights=weights)
-                self.clip = Clip(where.bare(), most)
-                near = self.clip(X, Y)
+            self.clip = Clip(where.bare(), most)
+            last, near = near, self.clip(X, Y)
             if np.allclose(near, last, rtol=0, atol=SAME * Y.std(axis=0)):
                 break
+        if within(plain, most).sum() < within(off, most).sum():
+            self._u, self.clip = at, None  # they are where x says
 
     def mean(
         self, design: Design, Y, bend: Bend | None = None, rows: Rows | None = None,
