@@ -35,7 +35,7 @@ from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, support_of
-from ..regression.width import nearer, smoothing, width_of
+from ..regression.width import broad, nearer, smoothing, width_of
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
 from .flatter import flatter
@@ -254,7 +254,12 @@ class KernelBayes(Saveable, BaseEstimator):
             return law
         law, residuals = self._adjusted(law, pairs)
         labels, outside = Labels.of(X, self.latent_names_), law.extrapolated
-        known = smoothing(self.kernel_z_, self._width(pairs, residuals))
+        width = self._width(pairs, residuals)
+        if residuals is not None:
+            key = self._key(pairs)
+            tops = partial(broad, self.kernel_z_, width, residuals, pairs.Phi, *key)
+            law = law.with_tops(self._once("tops", key, tops))
+        known = smoothing(self.kernel_z_, width)
         return law.carrying(labels=labels, extrapolated=outside, steps=True, **known)
 
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:

@@ -31,6 +31,7 @@ class Adjusted(Posterior):
     """
 
     _residuals: MeanEmbedding
+    _broad = False  # whether modes are those by the kernel, not at the bandwidth
 
     @classmethod
     def of(cls, law: MeanEmbedding, residuals) -> Adjusted:
@@ -55,6 +56,10 @@ class Adjusted(Posterior):
         return found if self.batch is None else arrays.namespace(self._points).stack(found)
 
     # ------------------------------------------------------------ the same of other members
+
+    def with_tops(self, broad: bool) -> Self:
+        """The same with modes by the kernel itself, or at the bandwidth."""
+        return self.altered(_broad=broad)
 
     def carrying(self, *known, **named) -> MeanEmbedding:
         found = super().carrying(*known, **named)
@@ -105,4 +110,5 @@ class Adjusted(Posterior):
         return self._residuals.sample(n, random_state, bandwidth) + self._shift[..., None, :]
 
     def mode(self, n_starts: int = 10) -> Array:
-        return self._residuals.mode(n_starts) + self._shift
+        m = self._residuals.altered(_bandwidth=None) if self._broad else self._residuals
+        return m.mode(n_starts) + self._shift

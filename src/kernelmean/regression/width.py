@@ -86,6 +86,15 @@ def nearer(kernel: Kernel, residuals, points, Phi, shares, reg: float) -> bool:
     return gain > CLEAR * error
 
 
+def broad(kernel: Kernel, width, points, Phi, shares, reg: float) -> bool:
+    """Whether modes by the kernel as it is are clearly nearer to pairs left out than at `width`."""
+    left = LeftOut.of(Phi, shares, reg)
+    if left is None or width is None:
+        return False
+    Z = left.some(points)
+    return left.modes_better(kernel, with_bandwidth(kernel, width, Z, "kernel_z"), Z)
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Pairs that are left out, each from the regression of the others.
