@@ -33,7 +33,7 @@ def test_demo_on_real_data(demo_run):
     assert page.count("<figure") == 9
     for words in (
         "What nettfa gains when p401k goes from 0 to 1, as inc moves",
-        "against 31.0 for AR(1)",
+        "where a line through the row before is off by 31.0",
         "in_half_a_year",
         "days_ill",
         "State 2 holds in",
