@@ -35,7 +35,7 @@ from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, support_of
-from ..regression.width import broad, nearer, smoothing, width_of
+from ..regression.width import LeftOut, smoothing
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
 from .flatter import flatter
@@ -256,9 +256,8 @@ class KernelBayes(Saveable, BaseEstimator):
         labels, outside = Labels.of(X, self.latent_names_), law.extrapolated
         width = self._width(pairs, residuals)
         if residuals is not None:
-            key = self._key(pairs)
-            tops = partial(broad, self.kernel_z_, width, residuals, pairs.Phi, *key)
-            law = law.with_tops(self._once("tops", key, tops))
+            tops = partial(self._left_out(pairs).broad, self.kernel_z_, width, residuals)
+            law = law.with_tops(self._once("tops", self._key(pairs), tops))
         known = smoothing(self.kernel_z_, width)
         return law.carrying(labels=labels, extrapolated=outside, steps=True, **known)
 
@@ -294,13 +293,18 @@ class KernelBayes(Saveable, BaseEstimator):
         off = rows.points - (shares @ rows.points) / xp.sum(shares)
         own = xp.clip(xp.sum(left * right, axis=1), 0.0, OWN)
         found = (off - left @ (right.T @ off)) / (1.0 - own)[:, None]
-        known = Phi, beta, self._key(rows)[1]
-        return found if nearer(self.kernel_z_, found, rows.points, *known) else None
+        judge = self._left_out(rows)
+        return found if judge and judge.nearer(self.kernel_z_, found, rows.points) else None
 
     def _key(self, rows: _Rows) -> tuple[Array, Any]:
         """Shares, and λ: c/(c² + δ) and 1/(c + √δ) turn at the same c."""
         reg = self._reg(rows)
         return rows.beta, np.array(reg**0.5 if self.rule == "squared" else reg)
+
+    def _left_out(self, rows: _Rows) -> Any:
+        """Pairs left out, which judge laws, once for each prior; None of too few."""
+        key = self._key(rows)
+        return self._once("left out", key, partial(LeftOut.of, rows.Phi, *key))
 
     def _not_far(self, X) -> Any:
         """X, with the nearest row not so far in place of one from which a line would go astray."""
@@ -315,9 +319,11 @@ class KernelBayes(Saveable, BaseEstimator):
     def _width(self, rows: _Rows, residuals) -> tuple[float, ...] | None:
         """The bandwidth of posteriors without supervision, sought once for each prior."""
         rows, modes = rows.pairs or rows, residuals is None
-        key, points = self._key(rows), rows.points if modes else residuals
-        found = partial(width_of, self.kernel_z_, points, rows.Phi, *key, modes=modes)
-        return self._once("width", key, found)
+        judge, points = self._left_out(rows), rows.points if modes else residuals
+        if judge is None:
+            return None
+        found = partial(judge.width, self.kernel_z_, points, modes)
+        return self._once("width", self._key(rows), found)
 
     def _factors(self, X, prior, supervision) -> tuple[_Rows, np.ndarray | None, Array, Array]:
         """The rows behind posteriors, which are outside, and weights on the rows, left rightᵀ."""

@@ -40,7 +40,7 @@ def smoothing(kernel: Kernel, width: tuple[float, ...] | None) -> dict[str, Any]
 
 
 def width_of(
-    kernel: Kernel, points, Phi, shares, reg: float, intercept: bool = False, modes: bool = True
+    kernel: Kernel, points, Phi, shares, reg: float, intercept: bool = False
 ) -> tuple[float, ...] | None:
     """γ n^{2/((d+4)(d+6))}, where γ minimises Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)].
 
@@ -55,44 +55,9 @@ def width_of(
     points, Phi, shares : latents (n, d), coordinates of observations (n, r), β (n,)
     reg : λ
     intercept : of the regression of laws on coordinates
-    modes : whether they are compared
     """
     left = LeftOut.of(Phi, shares, reg, intercept)
-    local = None if left is None else left.best(kernel, points)
-    if left is None or local is None:
-        return None
-    n, d = left.count, points.shape[1]
-    rate = (len(left.rows) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6)))
-    local = local.scaled(rate)
-    if modes and left.modes_better(kernel, local, left.some(points)):
-        return None
-    return tuple(np.broadcast_to(local.lengthscale, d).tolist())
-
-
-def nearer(kernel: Kernel, residuals, points, Phi, shares, reg: float) -> bool:
-    """Whether densities by residuals are clearly nearer, in mean square, to pairs left out.
-
-    Each with the bandwidth that is best for it. The score is that of `width_of`, by its rows.
-    Not where a column has few values, which points that were moved have no more.
-    """
-    left = LeftOut.of(Phi, shares, reg)
-    if left is None or any(len(np.unique(z)) ** 2 <= len(z) for z in left.some(points).T):
-        return False
-    kernels = [left.best(kernel, Z) for Z in (points, residuals)]
-    if None in kernels:
-        return False
-    before, after = (left.losses(k, Z) for k, Z in zip(kernels, (points, residuals), strict=True))
-    gain, error = mean_and_error(left.roots**2 * (before - after))
-    return gain > CLEAR * error
-
-
-def broad(kernel: Kernel, width, points, Phi, shares, reg: float) -> bool:
-    """Whether modes by the kernel as it is are clearly nearer to pairs left out than at `width`."""
-    left = LeftOut.of(Phi, shares, reg)
-    if left is None or width is None:
-        return False
-    Z = left.some(points)
-    return left.modes_better(kernel, with_bandwidth(kernel, width, Z, "kernel_z"), Z)
+    return None if left is None else left.width(kernel, points)
 
 
 @dataclass(frozen=True)
@@ -158,6 +123,41 @@ class LeftOut:
         Z = spread_ties(Z)
         own = (W * kernel.density_of(Z, Z)).sum(axis=1)
         return ((W @ kernel.self_convolved(Z.shape[1]).density_of(Z, Z)) * W).sum(axis=1) - 2 * own
+
+    def width(self, kernel: Kernel, points, modes: bool = True) -> tuple[float, ...] | None:
+        """`width_of`; without `modes` these are not compared."""
+        local = self.best(kernel, points)
+        if local is None:
+            return None
+        n, d = self.count, points.shape[1]
+        rate = (len(self.rows) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6)))
+        local = local.scaled(rate)
+        if modes and self.modes_better(kernel, local, self.some(points)):
+            return None
+        return tuple(np.broadcast_to(local.lengthscale, d).tolist())
+
+    def nearer(self, kernel: Kernel, residuals, points) -> bool:
+        """Whether densities by residuals are clearly nearer, in mean square, to these pairs.
+
+        Each with the bandwidth that is best for it. The score is that of `width_of`, by its rows.
+        Not where a column has few values, which points that were moved have no more.
+        """
+        if any(len(np.unique(z)) ** 2 <= len(z) for z in self.some(points).T):
+            return False
+        kernels = [self.best(kernel, Z) for Z in (points, residuals)]
+        if None in kernels:
+            return False
+        both = zip(kernels, (points, residuals), strict=True)
+        before, after = (self.losses(k, Z) for k, Z in both)
+        gain, error = mean_and_error(self.roots**2 * (before - after))
+        return gain > CLEAR * error
+
+    def broad(self, kernel: Kernel, width, points) -> bool:
+        """Whether modes by the kernel as it is are clearly nearer to these than at `width`."""
+        if width is None:
+            return False
+        Z = self.some(points)
+        return self.modes_better(kernel, with_bandwidth(kernel, width, Z, "kernel_z"), Z)
 
     def modes_better(self, kernel: Kernel, local: Any, Z: np.ndarray) -> bool:
         """Whether modes by the one kernel are clearly nearer to rows left out."""
