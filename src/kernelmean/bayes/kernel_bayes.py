@@ -160,8 +160,11 @@ class KernelBayes(Saveable, BaseEstimator):
     tune_lengthscale: bool = False
 
     def state(self) -> dict[str, Any]:
-        left = ("_far",) if self._of_some else ("_far", "_found")  # sums over rows stay
-        return {name: value for name, value in super().state().items() if name not in left}
+        held = super().state()
+        found = held.pop("_found", {})
+        if self._of_some:  # sums over rows stay
+            held["_found"] = {name: of for name, of in found.items() if name != "left out"}
+        return {name: value for name, value in held.items() if name != "_far"}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_far": None}
