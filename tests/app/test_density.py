@@ -104,7 +104,7 @@ def test_several_columns(run, quick, table):
 @pytest.mark.slow
 def test_the_code_on_the_page_runs(run, quick, table):
     run("density", "data.csv", *ASKED)
-    shown = report(Densities.of(table, SETTINGS), "data.csv")
+    shown = report(Densities(table, SETTINGS), "data.csv")
     blocks = {b.text for b in shown.sections[-1].blocks if isinstance(b, Code)}
     load, fit = sorted(blocks, key=len)
     rows = load.replace("'age': [...], 'dose': [...]", "'age': [1.0], 'dose': [1.5]")
@@ -133,7 +133,7 @@ def test_representative_rows_are_rows_of_the_data():
 
 def test_long_tables_are_cut_on_the_page_only(quick, table):
     at = pd.DataFrame({"age": np.linspace(1, 9, SHOWN + 5), "dose": 1.5})
-    found = Densities.of(table, SETTINGS, at)
+    found = Densities(table, SETTINGS, at)
     assert len(answers(found, "size").rows) == SHOWN
     assert len(found.table) == SHOWN + 5
     assert headline(found, "size").startswith("In row 0, half of size")
@@ -141,14 +141,14 @@ def test_long_tables_are_cut_on_the_page_only(quick, table):
 
 def test_a_column_of_few_values_gets_ridges(quick, table):
     few = table.assign(dose=table.dose.round())
-    figures = report(Densities.of(few, SETTINGS), "data.csv").figures()
+    figures = report(Densities(few, SETTINGS), "data.csv").figures()
     ridges = next(f for f in figures if f.name == "along-dose-size").drawing.axes[0]
     assert [t.get_text() for t in ridges.get_yticklabels()] == ["dose = 1", "dose = 2"]
 
 
 class TestNotes:
     def said(self, table, settings=None, at=None) -> str:
-        return " ".join(Densities.of(table, settings or SETTINGS, at).notes)
+        return " ".join(Densities(table, settings or SETTINGS, at).notes)
 
     def test_nothing_to_say(self, quick, table):
         assert self.said(table) == ""

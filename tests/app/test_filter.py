@@ -273,7 +273,7 @@ def test_short_trajectories_cannot_be_tuned_on(refused, tables):
 def tracks(states: list[str], past: pd.DataFrame, now: pd.DataFrame, **options) -> Tracks:
     settings = Settings(states, ["east", "north"], tune=False, **options)
     train, test = (Rows(frame, [len(frame)], []) for frame in (past, now))
-    return Tracks.of(settings, train, test, learn(settings, train))
+    return Tracks(settings, train, test, learn(settings, train))
 
 
 def test_errors_by_hand():

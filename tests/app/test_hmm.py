@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from copies import altered
 
 import kernelmean as km
 from kernelmean.app.commands import hmm
@@ -59,7 +59,7 @@ model = Settings.model
 def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Regimes:
     """The answers about a table, without a file."""
     rows = Rows(frame, lengths or [len(frame)], list(names))
-    return Regimes.of(Settings(list(frame), **{"states": 2, **settings}), rows)
+    return Regimes(Settings(list(frame), **{"states": 2, **settings}), rows)
 
 
 @pytest.mark.thorough
@@ -196,10 +196,10 @@ class TestNumberOfStates:
 
 def test_durations_and_entries_by_hand(table):
     a = found(table[["level"]])
-    fixed = replace(a, path=np.array([0, 0, 1, 1, 0] * 40))
+    fixed = altered(a, path=np.array([0, 0, 1, 1, 0] * 40))
     np.testing.assert_array_equal(fixed.entries, [41, 40])
     rows = Rows(a.rows.frame, [3, 197], ["a", "b"])
-    split = replace(fixed, rows=rows, path=np.repeat([0, 1], [100, 100]))
+    split = altered(fixed, rows=rows, path=np.repeat([0, 1], [100, 100]))
     np.testing.assert_array_equal(split.entries, [2, 1])
     np.testing.assert_allclose(a.stays * (1 - np.diag(a.model.transmat_)), 1.0)
 
@@ -233,7 +233,7 @@ class TestNotes:
         a = found(table[["level"]])
         order = km.estimate_order(table[["level"]])
         most = type(order)(10, "correlations", order.singular_values)
-        assert "the most that it looks for" in " ".join(replace(a, order=most).notes)
+        assert "the most that it looks for" in " ".join(altered(a, order=most).notes)
 
     def test_no_memory(self, table):
         shuffled = table[["level"]].dropna().sample(frac=1, random_state=1)
@@ -258,7 +258,7 @@ class TestNotes:
     def test_unfinished(self, table):
         a = found(table[["level"]])
         a.model.converged_ = False
-        assert "EM stopped" in " ".join(replace(a).notes)
+        assert "EM stopped" in " ".join(altered(a).notes)
 
 
 def test_long_series_are_cut_in_pictures_only(table, monkeypatch):

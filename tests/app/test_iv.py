@@ -45,7 +45,7 @@ HALVES = {"split": 0.5}  # the paper's procedure, and fast
 def fitted(frame, columns=COLUMNS, **settings) -> Analysis:
     numbers = frame.drop(columns="weekday", errors="ignore")
     data = Used(numbers, numbers, columns)
-    return Analysis.of(data, Settings(**settings))
+    return Analysis(data, Settings(**settings))
 
 
 @pytest.fixture(scope="module")
@@ -550,7 +550,7 @@ def test_interrupted(run, csv, monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Analysis, "of", interrupt)
+    monkeypatch.setattr(Analysis, "__init__", interrupt)
     result = run("iv", csv, *MARKET)
     assert result.exit_code == 130
     assert result.stderr == "error: interrupted\n"
@@ -600,14 +600,14 @@ def test_first_stage_on_a_linear_model():
     rng = np.random.default_rng(1)
     Z, C = rng.normal(size=(300, 2)), rng.normal(size=(300, 1))
     x = Z @ [1.0, 0.5] + C[:, 0] + rng.normal(size=300)
-    stage = FirstStage.of(x, Z, C)
+    stage = FirstStage(x, Z, C)
     full = sm.OLS(x, sm.add_constant(np.hstack([Z, C]))).fit()
     small = sm.OLS(x, sm.add_constant(C)).fit()
     assert stage.f == pytest.approx(full.compare_f_test(small)[0])
     assert stage.r2 == pytest.approx(full.rsquared, abs=0.06)
     assert stage.r2_exogenous == pytest.approx(small.rsquared, abs=0.06)
-    assert FirstStage.of(x, rng.normal(size=(300, 1)), C).f < 10
-    assert FirstStage.of(x, C.copy(), C).f == 0  # the instrument repeats an exogenous column
+    assert FirstStage(x, rng.normal(size=(300, 1)), C).f < 10
+    assert FirstStage(x, C.copy(), C).f == 0  # the instrument repeats an exogenous column
 
 
 @pytest.mark.parametrize(

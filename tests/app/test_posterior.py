@@ -86,7 +86,7 @@ def test_the_posterior_is_near_the_closed_form(written):
 def test_densities_on_the_page_integrate_to_one(tables):
     rows = pd.read_csv("new.csv")
     settings = Settings(["a", "b"], ["c", "d"], RuleName.squared, level=0.5)
-    found = Posteriors.of(settings, tables, rows)
+    found = Posteriors(settings, tables, rows)
     for name in ("a", "b"):
         grid, after, before = found.marginal(1, name)
         assert after.min() >= 0
@@ -107,7 +107,7 @@ def test_densities_on_the_page_integrate_to_one(tables):
 def test_means_stay_among_the_latents(tables, rule):
     """Those of weights of both signs may not: of an indicator they would be below 0, or above 1."""
     pairs = tables.assign(a=(tables["a"] > 0).astype(float))
-    found = Posteriors.of(Settings(["a"], ["c", "d"], rule), pairs, pairs[["c", "d"]][:150])
+    found = Posteriors(Settings(["a"], ["c", "d"], rule), pairs, pairs[["c", "d"]][:150])
     law = found.embedding.normalised()
     plain = law.apply_weights(law.points)
     assert plain.min() < 0 or plain.max() > 1
@@ -119,7 +119,7 @@ def test_means_stay_among_the_latents(tables, rule):
 @pytest.mark.slow
 def test_long_tables_are_cut_on_the_page_only(tables):
     rows = pd.DataFrame(np.zeros((SHOWN + 5, 2)), columns=["c", "d"])
-    found = Posteriors.of(Settings(["a"], ["c", "d"]), tables, rows)
+    found = Posteriors(Settings(["a"], ["c", "d"]), tables, rows)
     assert len(answers(found).rows) == SHOWN
     assert len(found.table) == SHOWN + 5
 

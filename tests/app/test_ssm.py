@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from copies import altered
 
 import kernelmean as km
 from kernelmean.app.commands import ssm
@@ -78,7 +79,7 @@ def plain(quick) -> Forecasts:
 def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Forecasts:
     """The answers about a table, without a file."""
     rows = Rows(frame, lengths or [len(frame)], list(names))
-    return Forecasts.of(Settings(list(frame), **settings), rows)
+    return Forecasts(Settings(list(frame), **settings), rows)
 
 
 @pytest.mark.thorough
@@ -180,7 +181,7 @@ def test_the_code_on_the_page_runs(run, table, log_squares):
     run("ssm", "data.csv", *ASKED, *flag)
     settings = Settings(["level"], log_squares=log_squares)
     rows = settings.read(km.app.tables.read_table(Path("data.csv")))
-    page = report(Forecasts.of(settings, rows), "data.csv")
+    page = report(Forecasts(settings, rows), "data.csv")
     (code,) = [b.text for b in page.sections[-1].blocks if isinstance(b, Code)]
     names: dict = {}
     exec(code.replace("model.km", "kernelmean-ssm/model.km"), names)
@@ -310,7 +311,7 @@ class TestTrial:
 def test_the_guard_is_named_where_there_is_one(plain):
     said = {name: value for name, value, _ in facts(plain)}
     assert said["Guard"] == f"{plain.model.guard_[0]:,.0f} rows"
-    alone = replace(plain, settings=replace(plain.settings, refine=False))
+    alone = altered(plain, settings=replace(plain.settings, refine=False))
     assert "Guard" not in [name for name, _, _ in facts(alone)]
 
 
@@ -327,7 +328,7 @@ class TestNotes:
         settled.converged_ = True
         assert a.trial is not None
         trial = replace(a.trial, **changes)
-        return " ".join(replace(a, model=settled, caught=[], trial=trial).notes)
+        return " ".join(altered(a, model=settled, caught=[], trial=trial).notes)
 
     def rivals(self, off: float) -> dict[str, np.ndarray]:
         """The state space off by one, the others by more or less, one way and the other."""
@@ -364,7 +365,7 @@ class TestNotes:
         with noted() as caught:
             warnings.warn("something went wrong", km.NumericalWarning, stacklevel=1)
             warnings.warn("something went wrong", km.NumericalWarning, stacklevel=1)
-        said = " ".join(replace(a, caught=caught).notes)
+        said = " ".join(altered(a, caught=caught).notes)
         assert said.count("something went wrong") == 1
         assert "stopped before it had settled" in said
         assert "5 of 200 rows have some of the columns" in said

@@ -1,6 +1,6 @@
 """`kernelmean density`: the distribution of some columns given others."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
@@ -106,7 +106,6 @@ class Asked:
         return cls(frame, tuple(text or "medians" for text in labels), True)
 
 
-@dataclass(frozen=True)
 class Densities:
     """A conditional density with its answers.
 
@@ -114,54 +113,40 @@ class Densities:
     ----------
     data : DataFrame
         The rows it is learned from; of those read in blocks, some.
+    every : DataFrame or Rows
+        The rows it is learned from, all of them.
     settings : Settings
+    x, y : list of str
+        Columns known, and described.
+    level : str
+        Of the intervals, in words.
     rows : Asked
         Where it is asked.
     model : ConditionalDensity
+    table : DataFrame
+        The answers at these rows, as from `at`.
+    own : DataFrame
+        How good the intervals are at the rows of `data`.
     caught : list of str
         Numerical trouble on the way.
     """
 
-    data: pd.DataFrame
-    settings: Settings
-    rows: Asked
-    model: ConditionalDensity
-    caught: list[str]
-    every: Any  # the rows it is learned from
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         data: pd.DataFrame,
         settings: Settings,
         at: pd.DataFrame | None = None,
         every: Any = None,
-    ) -> Self:
+    ):
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
-        every = data if every is None else every
         check_sample(data)
-        x = settings.x
-        with noted() as said:
-            model = settings.model().fit(every[x], target(every, settings.y))
-            rows = Asked.representative(data[x]) if at is None else Asked(at[x])
-            a = cls(data, settings, rows, model, said, every)
-            a.table, a.own  # noqa: B018  (computed once, here)
-        return a
-
-    @property
-    def y(self) -> list[str]:
-        """Columns described."""
-        return self.settings.y
-
-    @property
-    def x(self) -> list[str]:
-        """Columns known."""
-        return self.settings.x
-
-    @property
-    def level(self) -> str:
-        """Of the intervals, in words."""
-        return words.level_words(self.settings.level)
+        self.data, self.every, self.settings = data, data if every is None else every, settings
+        self.x, self.y, self.level = settings.x, settings.y, words.level_words(settings.level)
+        with noted() as self.caught:
+            self.model = settings.model().fit(self.every[self.x], target(self.every, self.y))
+            self.rows = Asked.representative(data[self.x]) if at is None else Asked(at[self.x])
+            self.table = self.at(self.rows.frame)
+            self.own = self._inside()
 
     @cached_property
     def shown(self) -> pd.DataFrame:
@@ -174,10 +159,9 @@ class Densities:
         """What the model was fitted to, of the rows shown."""
         return target(self.shown, self.y)
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Values of x, and mean, median, intervals and mode of each y, one row per question."""
-        X, level = self.rows.frame, self.settings.level
+        X, level = rows[self.x], self.settings.level
         central = self.model.predict_interval(X, level)
         shortest = self.model.predict_interval(X, level, "shortest")
         answers = {
@@ -195,12 +179,7 @@ class Densities:
         outside = X.lt(low).any(axis=1) | X.gt(high).any(axis=1)
         return X.assign(**columns, extrapolated=outside)
 
-    def at(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The table of other rows."""
-        return replace(self, rows=Asked(rows)).table
-
-    @cached_property
-    def own(self) -> pd.DataFrame:
+    def _inside(self) -> pd.DataFrame:
         """For each y: the share of the rows learned from inside their interval, and its width.
 
         That is the median over the rows, by the width of the interval of all rows together.
@@ -409,7 +388,7 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     frame, every = s.numbers(data, {"--y": s.y, **known})
     rows, asked = (None, None) if at is None else s.numbers(at, known, first=True)
     with s.stage("Learning the distribution", bars=True):
-        a = Densities.of(frame, s, rows, every)
+        a = Densities(frame, s, rows, every)
     with s.stage("Asking it"):
         return report(a, data.name, asked)
 

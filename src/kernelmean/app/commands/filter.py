@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import typer
 from ...core.checks import hushed
 from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
-from ...filtering.results import FilterResult, Forecast
+from ...filtering.results import FilterResult
 from .. import series, words
 from ..command import Command, Names, columns, option
 from ..errors import UserError, noted
@@ -59,7 +59,6 @@ class Settings(Ordered):
         return of_train, Rows.of(now, test, self.sequence, self.time)
 
 
-@dataclass(frozen=True)
 class Tracks:
     """States followed through the observations of a file.
 
@@ -68,6 +67,7 @@ class Tracks:
     settings : Settings
     train, test : Rows
     model : KernelBayesFilter
+        Fitted.
     filtered : FilterResult
     smoothed : FilterResult or None
     ahead : Forecast or None
@@ -75,25 +75,15 @@ class Tracks:
         Numerical trouble on the way.
     """
 
-    settings: Settings
-    train: Rows
-    test: Rows
-    model: KernelBayesFilter
-    filtered: FilterResult
-    smoothed: FilterResult | None
-    ahead: Forecast | None
-    caught: list[str]
-
-    @classmethod
-    def of(cls, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter) -> Self:
-        """Follow the states of `test` with a fitted model."""
+    def __init__(self, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter):
+        """Follow the states of `test`."""
+        self.settings, self.train, self.test, self.model = settings, train, test, model
         X, steps = test.frame[settings.observe], settings.forecast
-        with noted() as said:
-            filtered = model.filter(X, test.lengths)
+        with noted() as self.caught:
+            self.filtered = model.filter(X, test.lengths)
         with hushed():
-            smoothed = model.smooth(X, test.lengths) if settings.smooth else None
-            ahead = model.forecast(X, steps, test.lengths) if steps else None
-        return cls(settings, train, test, model, filtered, smoothed, ahead, said)
+            self.smoothed = model.smooth(X, test.lengths) if settings.smooth else None
+            self.ahead = model.forecast(X, steps, test.lengths) if steps else None
 
     @cached_property
     def truth(self) -> np.ndarray | None:
@@ -361,7 +351,7 @@ def run(settings: Settings, train: Train, test: Test) -> Report:
     with settings.stage("Learning how the states move and are seen", bars=True):
         model = learn(settings, past)
     with settings.stage("Following the states"):
-        return report(Tracks.of(settings, past, now, model), test.name)
+        return report(Tracks(settings, past, now, model), test.name)
 
 
 COMMAND = Command("filter", Settings, run)

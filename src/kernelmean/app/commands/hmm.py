@@ -4,13 +4,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 
 from ...chains.order import MAX_COMPONENTS, METHODS, Order
-from ...chains.results import RegimeForecast
 from ...core.minimise import SEARCH_ROWS, mean_and_error
 from ...core.rows import Rows as Every
 from ...display import EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
@@ -80,7 +79,6 @@ class Settings(series.Settings):
         )
 
 
-@dataclass(frozen=True)
 class Regimes:
     """A hidden Markov model with its answers about the rows it was learned from.
 
@@ -93,6 +91,8 @@ class Regimes:
     orders : dict
         What each of the quick rules says.
     model : KernelHMM
+    n : int
+        Rows it was learned from.
     smoothed, filtered : arrays of shape (n, K)
         Probabilities given all of the sequence, and given the rows up to each.
     path : int array of shape (n,)
@@ -104,41 +104,24 @@ class Regimes:
         Numerical trouble on the way.
     """
 
-    settings: Settings
-    rows: Rows
-    order: Order | None
-    orders: dict[str, Order]
-    model: KernelHMM
-    smoothed: np.ndarray
-    filtered: np.ndarray
-    path: np.ndarray
-    log_predictive: np.ndarray
-    ahead: RegimeForecast | None
-    caught: list[str]
-    n: int  # rows it was learned from
-
-    @classmethod
-    def of(cls, settings: Settings, rows: Rows, every: Every | None = None) -> Self:
+    def __init__(self, settings: Settings, rows: Rows, every: Every | None = None):
         """Choose the number of states, learn from the rows or from `every`, and ask about them."""
+        self.settings, self.rows = settings, rows
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
+        self.n = len(X) if every is None else every.n
         asked = (X, lengths, rows.inputs)
         given = asked if every is None else (every[settings.columns],)
-        with noted() as said:
-            orders = {rule: estimate_order(X, lengths, method=rule) for rule in QUICK}
-            order = chosen(settings, rows, orders)
-            number = settings.states if order is None else order
-            model = settings.model(int(number)).fit(*given)
-            answers = (
-                model.predict_proba(*asked),
-                model.filter(*asked),
-                model.decode(X, lengths, inputs=rows.inputs)[1],
-                model.log_predictive(*asked),
-                model.forecast(X, steps, lengths) if steps else None,
-            )
-            if every is not None and every.n > len(X):
-                said.append(SAY("last", some=f"{len(X):,}", n=f"{every.n:,}"))
-        n = len(X) if every is None else every.n
-        return cls(settings, rows, order, orders, model, *answers, said, n)
+        with noted() as self.caught:
+            self.orders = {rule: estimate_order(X, lengths, method=rule) for rule in QUICK}
+            self.order = chosen(settings, rows, self.orders)
+            number = settings.states if self.order is None else self.order
+            self.model = model = settings.model(int(number)).fit(*given)
+            self.smoothed, self.filtered = model.predict_proba(*asked), model.filter(*asked)
+            self.path = model.decode(X, lengths, inputs=rows.inputs)[1]
+            self.log_predictive = model.log_predictive(*asked)
+            self.ahead = model.forecast(X, steps, lengths) if steps else None
+            if self.n > len(X):
+                self.caught.append(SAY("last", some=f"{len(X):,}", n=f"{self.n:,}"))
 
     @property
     def n_states(self) -> int:
@@ -419,7 +402,7 @@ def run(settings: Settings, data: Data) -> Report:
     else:
         rows = s.in_order(data)
     with s.stage("Learning the states and how they follow each other", bars=True):
-        a = Regimes.of(s, rows, every)
+        a = Regimes(s, rows, every)
     with s.stage("Asking about every row"):
         return report(a, data.name)
 

@@ -208,14 +208,19 @@ class Used:
         return X if C is None else X.join(C)
 
 
-@dataclass(frozen=True)
 class Analysis:
     """A fitted structural function with everything the summary and the page say about it.
 
     Attributes
     ----------
     data : Used
+    frame : DataFrame
+        The rows used.
+    columns : Roles
+        The part that each column plays.
     settings : Settings
+    level : float
+        Of bands and limits.
     model : KernelIV
     plain : array of shape (width,), or None
         Coefficients of kernel ridge regression in the same coordinates; None where no row has both
@@ -224,42 +229,21 @@ class Analysis:
         Numerical trouble on the way.
     """
 
-    data: Used
-    settings: Settings
-    model: KernelIV
-    plain: np.ndarray | None
-    notes: list[str]
-
-    @classmethod
-    def of(cls, data: Used, settings: Settings) -> Analysis:
+    def __init__(self, data: Used, settings: Settings):
         """Fit both stages, and plain kernel ridge for comparison."""
-        frame, columns = data.frame, data.columns
-        check_sample(frame, "complete rows")
-        y, X, Z, C = parts(data.all, columns)
-        with noted() as said:
-            model = settings.model().fit(X, y, Z, C)
-        model.design_ = data.design
-        return cls(data, settings, model, _ridge(model, frame, columns), said)
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The rows used."""
-        return self.data.frame
-
-    @property
-    def columns(self) -> Roles:
-        """The part that each column plays."""
-        return self.data.columns
+        check_sample(data.frame, "complete rows")
+        self.data, self.frame, self.columns = data, data.frame, data.columns
+        self.settings, self.level = settings, settings.level
+        y, X, Z, C = parts(data.all, self.columns)
+        with noted() as self.notes:
+            self.model = settings.model().fit(X, y, Z, C)
+        self.model.design_ = data.design
+        self.plain = _ridge(self.model, self.frame, self.columns)
 
     @property
     def known(self) -> pd.DataFrame:
         """The rows that have the endogenous columns."""
         return self.frame.dropna(subset=list(self.columns.x))
-
-    @property
-    def level(self) -> float:
-        """Of bands and limits."""
-        return self.settings.level
 
     def predict(self, points: pd.DataFrame) -> pd.DataFrame:
         """The structural function with limits at each row, and plain kernel ridge.
@@ -358,7 +342,7 @@ class Analysis:
         """What a regression of each endogenous column on the instruments finds."""
         _, X, Z, C = parts(self.known, self.columns)
         exogenous = np.empty((len(X), 0)) if C is None else C.to_numpy()
-        return {x: FirstStage.of(X[x].to_numpy(), Z.to_numpy(), exogenous) for x in X}
+        return {x: FirstStage(X[x].to_numpy(), Z.to_numpy(), exogenous) for x in X}
 
 
 def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
@@ -381,9 +365,10 @@ def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Roles) -> Any:
 MEASURED = 10_000  # the diagnostics look at no more rows than this
 
 
-@dataclass(frozen=True)
 class FirstStage:
     """A regressor x given the instruments Z and the exogenous columns C.
+
+    Of very many rows some are looked at.
 
     Attributes
     ----------
@@ -397,28 +382,12 @@ class FirstStage:
         F statistic of Z in the linear regression of x on 1, Z and C.
     """
 
-    x: np.ndarray
-    fitted: np.ndarray
-    r2: float
-    r2_exogenous: float
-    f: float
-
-    @classmethod
-    def of(cls, x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> FirstStage:
-        """Measure, on some of the rows where there are very many.
-
-        Parameters
-        ----------
-        x : array of shape (n,)
-        Z : array of shape (n, d_z)
-        C : array of shape (n, d_c)
-            With no columns where there is no exogenous column.
-        """
+    def __init__(self, x: np.ndarray, Z: np.ndarray, C: np.ndarray):
         rows = evenly(len(x), MEASURED)
-        x, Z, C = x[rows], Z[rows], C[rows]
-        r2, fitted = _left_out(np.hstack([Z, C]), x)
-        r2_exogenous = _left_out(C, x)[0] if C.shape[1] else 0.0
-        return cls(x, fitted, r2, r2_exogenous, _f_statistic(x, Z, C))
+        self.x, Z, C = x[rows], Z[rows], C[rows]
+        self.r2, self.fitted = _left_out(np.hstack([Z, C]), self.x)
+        self.r2_exogenous = _left_out(C, self.x)[0] if C.shape[1] else 0.0
+        self.f = _f_statistic(self.x, Z, C)
 
 
 def _left_out(inputs: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -690,7 +659,7 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     used = settings.rows(data)
     rows = settings.asked_of(used, at)
     with settings.stage("Fitting both stages", bars=isinstance(used.all, Rows)):
-        a = Analysis.of(used, settings)
+        a = Analysis(used, settings)
     with settings.stage("Measuring the first stage, and testing the assumptions"):
         return report(a, data.name, rows)
 

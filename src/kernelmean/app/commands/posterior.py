@@ -1,10 +1,10 @@
 """`kernelmean posterior`: latents given observations, from examples."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -48,19 +48,23 @@ class Settings(Shared):
         return KernelBayes(self.rule.value, kernel_x=x, kernel_z=z, tune_lengthscale=self.tune)
 
 
-@dataclass(frozen=True)
 class Posteriors:
     """Posteriors of the latents at new observations.
 
     Attributes
     ----------
     settings : Settings
+    latent : list of str
+        Columns inferred.
     pairs : DataFrame
         The examples: latents and observations side by side; of those read in blocks, some.
+    every : DataFrame or Rows
+        All of them.
     rows : DataFrame
         The observations conditioned on.
-    prior : DataFrame or None
-        Samples of the prior; None is the latents of the examples.
+    before : DataFrame
+        Samples of the prior, which are those of the pairs unless others were `given`.
+    given : array of shape (m, d), or None
     model : KernelBayes
     embedding : MeanEmbedding or MovedLaws
         One posterior per row.
@@ -68,61 +72,44 @@ class Posteriors:
         Numerical trouble on the way.
     """
 
-    settings: Settings
-    pairs: pd.DataFrame
-    rows: pd.DataFrame
-    prior: pd.DataFrame | None
-    model: KernelBayes
-    embedding: MeanEmbedding | MovedLaws
-    notes: list[str]
-    every: Any  # the examples
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         settings: Settings,
         pairs: pd.DataFrame,
         rows: pd.DataFrame,
         prior: pd.DataFrame | None = None,
         every: Any = None,
-    ) -> Self:
+    ):
         """Learn from the pairs, or all of them, and condition on the rows."""
-        every = pairs if every is None else every
         check_sample(pairs, "pairs")
         if prior is not None:
             check_enough(len(prior), "samples of the prior")
-        with noted() as said:
-            model = settings.model().fit(every[settings.observed], every[settings.latent])
-            given = None if prior is None else prior[settings.latent].to_numpy()
-            embedding = model.posterior(rows[settings.observed], given)
-        return cls(settings, pairs, rows, prior, model, embedding, said, every)
+        self.settings, self.latent = settings, settings.latent
+        self.pairs, self.every, self.rows = pairs, pairs if every is None else every, rows
+        self.before = (pairs if prior is None else prior)[self.latent]
+        self.given = None if prior is None else self.before.to_numpy()
+        with noted() as self.notes:
+            self.model = settings.model().fit(
+                self.every[settings.observed], self.every[self.latent]
+            )
+            self.embedding = self._posterior(rows)
 
-    @property
-    def latent(self) -> list[str]:
-        """Columns inferred."""
-        return self.settings.latent
-
-    @cached_property
-    def before(self) -> pd.DataFrame:
-        """Samples of the prior."""
-        return (self.pairs if self.prior is None else self.prior)[self.latent]
+    def _posterior(self, rows: pd.DataFrame) -> MeanEmbedding | MovedLaws:
+        return self.model.posterior(rows[self.settings.observed], self.given)
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """Mean, standard deviation, median and interval of each latent, one row per observation."""
-        law, ends = self.embedding, with_ends(self.embedding, self.settings.level)
-        answers = {"mean": ends["mean"], "sd": law.std(), "median": law.quantile(0.5), **ends}
-        return pd.DataFrame(by_column(self.latent, answers), index=self.rows.index)
+        return self._told(self.embedding, self.rows)
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table of other observations."""
-        law = self.model.posterior(rows[self.settings.observed], self.given)
-        return replace(self, rows=rows, embedding=law).table
+        return self._told(self._posterior(rows), rows)
 
-    @property
-    def given(self) -> np.ndarray | None:
-        """Samples of the prior, if any were given."""
-        return None if self.prior is None else self.before.to_numpy()
+    def _told(self, law: Any, rows: pd.DataFrame) -> pd.DataFrame:
+        ends = with_ends(law, self.settings.level)
+        answers = {"mean": ends["mean"], "sd": law.std(), "median": law.quantile(0.5), **ends}
+        return pd.DataFrame(by_column(self.latent, answers), index=rows.index)
 
     def axis(self, row: int, name: str, n: int) -> np.ndarray:
         """Where a latent lies before anything is observed, and, with its tails, after."""
@@ -156,11 +143,11 @@ def _proper(density: np.ndarray, grid: np.ndarray) -> np.ndarray:
 
 def facts(a: Posteriors) -> list[Fact]:
     """Of another prior than that of the pairs, which the model's summary is of."""
-    if a.prior is None:
+    if a.given is None:
         return []
     reg_prior, reg = a.model.regularisers(a.given)  # η, and λ or δ
     values = {
-        "Prior": f"{len(a.prior):,} samples",
+        "Prior": f"{len(a.given):,} samples",
         "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),
         "Regulariser of the posterior": number(reg),
     }
@@ -237,7 +224,7 @@ def _draw_pair(axes: Any, a: Posteriors, row: int, pair: list[str]) -> None:
 def report(a: Posteriors, source: str, asked: Any = None) -> Report:
     """The answer; `asked` are rows that are read in blocks, to be answered about."""
     s, shown = a.settings, range(min(DRAWN, len(a.rows)))
-    prior = "" if a.prior is None else ", prior=samples"
+    prior = "" if a.given is None else ", prior=samples"
     return analysis(
         SAY,
         f"{names(a.latent)} given {names(s.observed)}",
@@ -265,7 +252,7 @@ def run(settings: Settings, pairs: Data, at: At, prior: Prior = None) -> Report:
     rows, asked = s.numbers(at, seen, first=True)
     samples = None if prior is None else s.numbers(prior, wanted)[0]
     with s.stage("Learning from the pairs, and conditioning", bars=every is not frame):
-        a = Posteriors.of(s, frame, rows, samples, every)
+        a = Posteriors(s, frame, rows, samples, every)
     with s.stage("Drawing the posteriors"):
         return report(a, pairs.name, asked)
 

@@ -15,7 +15,6 @@ from sklearn.base import clone
 from ...display import ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
-from ...statespace.results import LatentResult, StateForecast
 from .. import series, words
 from ..command import Command, Data, option
 from ..errors import noted
@@ -155,7 +154,6 @@ class Trial:
         return SAY.those(found, **known)
 
 
-@dataclass(frozen=True)
 class Forecasts:
     """A state-space model with its answers about the rows it was learned from.
 
@@ -175,40 +173,21 @@ class Forecasts:
         Numerical trouble on the way.
     """
 
-    settings: Settings
-    rows: Rows
-    trial: Trial | None
-    model: KernelStateSpace
-    mean: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    filtered: LatentResult
-    smoothed: LatentResult
-    log_predictive: np.ndarray
-    ahead: StateForecast | None
-    caught: list[str]
-
-    @classmethod
-    def of(cls, settings: Settings, rows: Rows) -> Forecasts:
+    def __init__(self, settings: Settings, rows: Rows):
         """Judge the model on rows held out, learn it from all, and ask it about the rows."""
+        self.settings, self.rows = settings, rows
         X, lengths, steps = rows.frame, rows.lengths, settings.forecast
-        with noted() as said:
+        with noted() as self.caught:
             with settings.stage("Learning without the rows held out", bars=True):
-                trial = Trial.of(settings, rows)
-            model = settings.model() if trial is None else clone(trial.model)
+                self.trial = Trial.of(settings, rows)
+            model = settings.model() if self.trial is None else clone(self.trial.model)
             with settings.stage("Learning from all rows", bars=True):
-                model.set_params(verbose=settings.told).fit(X, lengths)
-            lower, upper = model.predict_interval(X, settings.level, lengths)
-            answers = (
-                model.predict(X, lengths),
-                lower,
-                upper,
-                model.filter(X, lengths),
-                model.smooth(X, lengths),
-                model.log_predictive(X, lengths),
-                model.forecast(X, steps, lengths) if steps else None,
-            )
-        return cls(settings, rows, trial, model, *answers, said)
+                self.model = model.set_params(verbose=settings.told).fit(X, lengths)
+            self.mean = model.predict(X, lengths)
+            self.lower, self.upper = model.predict_interval(X, settings.level, lengths)
+            self.filtered, self.smoothed = model.filter(X, lengths), model.smooth(X, lengths)
+            self.log_predictive = model.log_predictive(X, lengths)
+            self.ahead = model.forecast(X, steps, lengths) if steps else None
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -427,7 +406,7 @@ def run(settings: Settings, data: Data) -> Report:
     if settings.season is not None:
         settings.refuse({"--no-refine": not settings.refine, "--log-squares": settings.log_squares})
     rows = settings.read(settings.table(data))
-    a = Forecasts.of(settings, rows)
+    a = Forecasts(settings, rows)
     with settings.stage("Asking about every row"):
         return report(a, data.name)
 
