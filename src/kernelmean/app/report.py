@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.checks import hushed
 from ..core.rows import Rows
 from ..core.summary import Line
 from .files import Content
 from .words import Texts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 STYLE: Any = {
     "font.size": 10.5,
@@ -126,7 +124,7 @@ class Figure:
         return cls(name, caption, plot, 1.0 + each * count, shape=(count, 1), shared="x")
 
     @cached_property
-    def drawing(self) -> Drawing:
+    def drawing(self) -> Any:
         """The drawing; nothing global is touched."""
         import matplotlib as mpl
         from matplotlib.figure import Figure as Drawing
@@ -217,15 +215,10 @@ class Report:
         """What is written block by block, after all else."""
         return {name: c for name, c in self.files.items() if isinstance(c, Rows)}
 
-    def blocks(self) -> Iterator[Block]:
-        """Every block, in order."""
-        yield from self.lead
-        for section in self.sections:
-            yield from section.blocks
-
     def figures(self) -> list[Figure]:
         """Every figure, in order."""
-        return [block for block in self.blocks() if isinstance(block, Figure)]
+        every = chain(self.lead, *(section.blocks for section in self.sections))
+        return [block for block in every if isinstance(block, Figure)]
 
 
 def account(say: Texts, model: Any, own: Sequence[Fact] = (), **known: str) -> list[Numbers]:

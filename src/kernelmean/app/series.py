@@ -170,6 +170,11 @@ class Settings(Ordered):
     columns: Annotated[Names, columns("--columns", "Column(s) observed")]
     refine: Annotated[bool, option(SAY, "--refine/--no-refine")] = True
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """What estimators of chains are told alike."""
+        return {"refine": self.refine, "random_state": self.seed, "verbose": self.told}
+
     def changed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """What is learned from, made of the columns."""
         return frame

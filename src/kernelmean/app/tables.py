@@ -206,15 +206,14 @@ def _parquet_blocks(
 ) -> Generator[pd.DataFrame]:
     import pyarrow
 
+    files: Sequence[Any] = parquet_files(str(path)) if several else [path]
+    if not files:
+        raise UserError(f"{path} has no Parquet files; they, or a CSV file, are needed")
     try:
-        for file in parquet_files(str(path)) if several else [path]:
+        for file in files:
             yield from _batches(file, size, columns)
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as err:
-        if several and isinstance(err, ValueError) and not isinstance(err, pyarrow.ArrowException):
-            what = "has no Parquet files; they, or a CSV file, are needed"
-        else:
-            what = f"is not a readable Parquet file: {err}"
-        raise UserError(f"{path} {what}") from err
+        raise UserError(f"{path} is not a readable Parquet file: {err}") from err
 
 
 def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.DataFrame]:

@@ -94,7 +94,8 @@ class Rows(checks.FarAway):
 
         Of blocks that are tuples `rows[0]` is the first of their tables.
         """
-        return Rows._of([table.picked(key) for table in self._tables], self._alone)
+        picked = (replace(table, picks=(*table.picks, key)) for table in self._tables)
+        return Rows._of(picked, self._alone)
 
     def __iter__(self) -> Iterator:
         """The blocks."""
@@ -240,12 +241,11 @@ def _itself(block):
 
 
 def _in_single(function: Callable, *given) -> Any:
-    return of_ends([_single(part) for part in ends(function(*given))])
-
-
-def _single(answer) -> Any:
-    xp = None if hasattr(answer, "astype") else arrays.namespace(answer)
-    return answer.astype("float32") if xp is None else xp.astype(answer, xp.float32)
+    answers = ends(function(*given))
+    if hasattr(answers[0], "astype"):
+        return of_ends([part.astype("float32") for part in answers])
+    xp = arrays.namespace(answers[0])
+    return of_ends([xp.astype(part, xp.float32) for part in answers])
 
 
 def _applied(function: Callable, alone: bool, given: tuple, i: int, block: tuple):
@@ -340,9 +340,6 @@ class _Table:
     source: Any
     picks: tuple = ()
     dtype: str = "float64"
-
-    def picked(self, key) -> _Table:
-        return replace(self, picks=(*self.picks, key))
 
     def of(self, block) -> Any:
         return reduce(_picked, self.picks, block)
@@ -463,7 +460,9 @@ def _after(task: Callable, answer: Callable, i: int, block: tuple, *own) -> Any:
 
 def _source(source, step: int) -> Any:
     if isinstance(source, str | Path):
-        return _Parquet(parquet_files(str(source)))
+        if not (files := parquet_files(str(source))):
+            raise ValueError(f"source is {str(source)!r}, where there is no Parquet file")
+        return _Parquet(files)
     if hasattr(source, "mapInArrow"):
         from .spark import SparkTable
 
@@ -490,10 +489,7 @@ def parquet_files(path: str) -> tuple[str, ...]:
     """Those of a folder, or of a pattern, by name."""
     whole = Path(path)
     files = whole.rglob("*.parquet") if whole.is_dir() else whole.parent.glob(whole.name)
-    found = tuple(sorted(map(str, files)))
-    if not found:
-        raise ValueError(f"source is {path!r}, where there is no Parquet file")
-    return found
+    return tuple(sorted(map(str, files)))
 
 
 # ------------------------------------------------------------------------------------ some rows

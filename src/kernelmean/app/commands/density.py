@@ -127,6 +127,10 @@ class Densities:
         The answers at these rows, as from `at`.
     own : DataFrame
         How good the intervals are at the rows of `data`.
+    shown : DataFrame
+        The rows in pictures: copies once, where the model counts them once.
+    target : DataFrame or Series
+        What the model was fitted to, of the rows shown.
     caught : list of str
         Numerical trouble on the way.
     """
@@ -147,17 +151,9 @@ class Densities:
             self.rows = Asked.representative(data[self.x]) if at is None else Asked(at[self.x])
             self.table = self.at(self.rows.frame)
             self.own = self._inside()
-
-    @cached_property
-    def shown(self) -> pd.DataFrame:
-        """The rows in pictures: copies once, where the model counts them once."""
-        once = self.data.drop_duplicates([*self.x, *self.y])
-        return once if len(once) == len(self.model.points_x_) else self.data
-
-    @property
-    def target(self) -> pd.DataFrame | pd.Series:
-        """What the model was fitted to, of the rows shown."""
-        return target(self.shown, self.y)
+        once = data.drop_duplicates([*self.x, *self.y])
+        self.shown = once if len(once) == len(self.model.points_x_) else data
+        self.target = target(self.shown, self.y)
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Values of x, and mean, median, intervals and mode of each y, one row per question."""

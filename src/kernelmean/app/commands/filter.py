@@ -13,7 +13,6 @@ import typer
 from ...core.checks import hushed
 from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
-from ...filtering.results import FilterResult
 from .. import series, words
 from ..command import Command, Names, columns, option
 from ..errors import UserError, noted
@@ -66,10 +65,13 @@ class Tracks:
     ----------
     settings : Settings
     train, test : Rows
+    truth : array of shape (n, d), or None
+        The states of the test file, NaN where unknown.
     model : KernelBayesFilter
         Fitted.
     filtered : FilterResult
-    smoothed : FilterResult or None
+    results : dict
+        That and, where it was asked for, the smoothed one, by what they are called.
     ahead : Forecast or None
     caught : list of str
         Numerical trouble on the way.
@@ -78,24 +80,16 @@ class Tracks:
     def __init__(self, settings: Settings, train: Rows, test: Rows, model: KernelBayesFilter):
         """Follow the states of `test`."""
         self.settings, self.train, self.test, self.model = settings, train, test, model
+        known = test.frame.reindex(columns=settings.state).to_numpy()
+        self.truth = None if np.isnan(known).all() else known
         X, steps = test.frame[settings.observe], settings.forecast
         with noted() as self.caught:
             self.filtered = model.filter(X, test.lengths)
+        self.results = {"filtered": self.filtered}
         with hushed():
-            self.smoothed = model.smooth(X, test.lengths) if settings.smooth else None
-            self.ahead = model.forecast(X, steps, test.lengths) if steps else None
-
-    @cached_property
-    def truth(self) -> np.ndarray | None:
-        """The states of the test file, (n, d), NaN where unknown; None where there are none."""
-        known = self.test.frame.reindex(columns=self.settings.state).to_numpy()
-        return None if np.isnan(known).all() else known
-
-    @cached_property
-    def results(self) -> dict[str, FilterResult]:
-        """By what they are called."""
-        both = {"filtered": self.filtered, "smoothed": self.smoothed}
-        return {name: result for name, result in both.items() if result is not None}
+            if settings.smooth:
+                self.results["smoothed"] = model.smooth(X, test.lengths)
+            self.ahead: Any = model.forecast(X, steps, test.lengths) if steps else None
 
     @cached_property
     def answers(self) -> dict[str, dict[str, np.ndarray]]:
@@ -116,7 +110,6 @@ class Tracks:
     def forecasts(self) -> pd.DataFrame:
         """Mean and interval of each state and observation at the steps after each trajectory."""
         ahead, s = self.ahead, self.settings
-        assert ahead is not None
         columns = by_column(s.state, with_ends(ahead, s.level))
         columns |= by_column(s.observe, with_ends(ahead.observations, s.level))
         return self.test.by_step(columns, s.forecast)
@@ -248,7 +241,7 @@ def answers(a: Tracks) -> Grid:
     columns += [(str(name), list(part[name].astype(str))) for name in named]
     for name in a.settings.state:
         columns += series.with_intervals(part, [name], a.settings.level)
-        if a.smoothed:
+        if a.settings.smooth:
             (_, smoothed), _ = series.with_intervals(part, [f"{name}_smoothed"], a.settings.level)
             columns += [(f"{name}, smoothed", smoothed)]
     flags = ["missing", "collapsed"]
@@ -268,7 +261,7 @@ def forecast(a: Tracks) -> Grid:
 
 def figures(a: Tracks) -> list[Figure]:
     """The track and its spread, for the first trajectories."""
-    level, rows, name = a.settings.level, a.test, "smoothed" if a.smoothed else "filtered"
+    level, rows, name = a.settings.level, a.test, [*a.results][-1]
     known = "" if a.truth is None else ", and the state itself where it is known"
     caption = SAY("track", what=name, level=level_words(level), known=known)
 

@@ -70,13 +70,7 @@ class Settings(series.Settings):
 
     def model(self, n_components: int) -> KernelHMM:
         """The estimator, not fitted."""
-        return KernelHMM(
-            n_components,
-            refine=self.refine,
-            inference=self.inference.value,
-            random_state=self.seed,
-            verbose=self.told,
-        )
+        return KernelHMM(n_components, inference=self.inference.value, **self.how)
 
 
 class Regimes:
@@ -91,6 +85,8 @@ class Regimes:
     orders : dict
         What each of the quick rules says.
     model : KernelHMM
+    n_states : int
+        K.
     n : int
         Rows it was learned from.
     smoothed, filtered : arrays of shape (n, K)
@@ -116,17 +112,13 @@ class Regimes:
             self.order = chosen(settings, rows, self.orders)
             number = settings.states if self.order is None else self.order
             self.model = model = settings.model(int(number)).fit(*given)
+            self.n_states = model.n_components_
             self.smoothed, self.filtered = model.predict_proba(*asked), model.filter(*asked)
             self.path = model.decode(X, lengths, inputs=rows.inputs)[1]
             self.log_predictive = model.log_predictive(*asked)
-            self.ahead = model.forecast(X, steps, lengths) if steps else None
+            self.ahead: Any = model.forecast(X, steps, lengths) if steps else None
             if self.n > len(X):
                 self.caught.append(SAY("last", some=f"{len(X):,}", n=f"{self.n:,}"))
-
-    @property
-    def n_states(self) -> int:
-        """K."""
-        return self.model.n_components_
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -145,7 +137,6 @@ class Regimes:
     def forecasts(self) -> pd.DataFrame:
         """States, and mean and interval of each column, at the rows after each sequence."""
         ahead, s = self.ahead, self.settings
-        assert ahead is not None
         columns = series.numbered("probability", ahead.states)
         columns |= series.by_column(s.columns, series.with_ends(ahead, s.level))
         return self.rows.by_step(columns, s.forecast)
@@ -345,7 +336,6 @@ def forecast_figures(a: Regimes) -> list[Figure]:
     """The last rows of the first sequences, then the forecast, above the states."""
 
     def states(axes: Any, times: np.ndarray, before: slice, after: slice) -> None:
-        assert a.ahead is not None
         shares = np.vstack([a.filtered[before], a.ahead.states[after]])
         nothing, one = np.empty((len(times), 0)), [slice(0, len(times))]
         RegimeDisplay(times, shares, nothing, [], state_names(a.model), one).plot(axes)

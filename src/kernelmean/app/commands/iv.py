@@ -216,6 +216,8 @@ class Analysis:
     data : Used
     frame : DataFrame
         The rows used.
+    known : DataFrame
+        Those of them that have the endogenous columns.
     columns : Roles
         The part that each column plays.
     settings : Settings
@@ -234,16 +236,12 @@ class Analysis:
         check_sample(data.frame, "complete rows")
         self.data, self.frame, self.columns = data, data.frame, data.columns
         self.settings, self.level = settings, settings.level
+        self.known = self.frame.dropna(subset=list(self.columns.x))
         y, X, Z, C = parts(data.all, self.columns)
         with noted() as self.notes:
             self.model = settings.model().fit(X, y, Z, C)
         self.model.design_ = data.design
         self.plain = _ridge(self.model, self.frame, self.columns)
-
-    @property
-    def known(self) -> pd.DataFrame:
-        """The rows that have the endogenous columns."""
-        return self.frame.dropna(subset=list(self.columns.x))
 
     def predict(self, points: pd.DataFrame) -> pd.DataFrame:
         """The structural function with limits at each row, and plain kernel ridge.

@@ -64,13 +64,9 @@ class Settings(series.Settings):
 
     def model(self) -> KernelStateSpace:
         """The estimator, not fitted."""
+        inference = self.inference.value
         return KernelStateSpace(
-            self.latent_dim,
-            refine=self.refine,
-            inference=self.inference.value,
-            backbone=self.backbone,
-            random_state=self.seed,
-            verbose=self.told,
+            self.latent_dim, inference=inference, backbone=self.backbone, **self.how
         )
 
 
@@ -187,7 +183,7 @@ class Forecasts:
             self.lower, self.upper = model.predict_interval(X, settings.level, lengths)
             self.filtered, self.smoothed = model.filter(X, lengths), model.smooth(X, lengths)
             self.log_predictive = model.log_predictive(X, lengths)
-            self.ahead = model.forecast(X, steps, lengths) if steps else None
+            self.ahead: Any = model.forecast(X, steps, lengths) if steps else None
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -206,11 +202,10 @@ class Forecasts:
     @cached_property
     def forecasts(self) -> pd.DataFrame:
         """Mean and interval of each column at the rows after each sequence."""
-        ahead: Any = self.ahead
-        answers = series.with_ends(ahead, self.settings.level)
+        answers = series.with_ends(self.ahead, self.settings.level)
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
-            squares = ahead.states @ self.model.emissions_.expectation(np.exp)
+            squares = self.ahead.states @ self.model.emissions_.expectation(np.exp)
             columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
         return self.rows.by_step(columns, self.settings.forecast)
 
