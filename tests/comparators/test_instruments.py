@@ -304,7 +304,7 @@ def test_sieve_with_ridge_is_kernel_iv_on_the_basis():
     """Regularisers and coefficients, against the two ridge regressions in closed form."""
     X, y, Z, _ = confounded(200)
     iv = SieveIV(ridge=True).fit(X, y, Z).iv_
-    Psi, Theta = (SieveIV()._splines(A, "A") for A in (X, Z))
+    Psi, Theta = (SieveIV()._spline(A, "A") for A in (X, Z))
     Psi, Theta = instruments._products(Psi, X), instruments._products(Theta, Z)
     one, two = slice(0, 100), slice(100, 200)
 

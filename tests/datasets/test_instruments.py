@@ -235,7 +235,7 @@ def test_only_columns_in_use_cost_a_row(monkeypatch):
 
     columns = {name: [1.0, 2.0, np.nan, 4.0] for name in ("ltotqty", "lavgprc", "wave2")}
     frame = pd.DataFrame({**columns, "wave3": [1.0, 2.0, 3.0, 4.0], "lavgp_1": [np.nan] * 4})
-    monkeypatch.setitem(ds.load_fulton_fish.__globals__, "_wooldridge", lambda name: frame)
+    monkeypatch.setitem(ds.load_fulton_fish.__globals__, "_frame", lambda name: frame)
     assert ds.load_fulton_fish().frame["wave3"].tolist() == [1.0, 2.0, 4.0]
 
 

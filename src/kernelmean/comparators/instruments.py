@@ -11,13 +11,13 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..core import arrays, checks
 from ..core.extras import require
-from ..core.solves import add_to_diagonal
+from ..core.solves import EigenGrid, add_to_diagonal
 from ..features.landmarks import Nystroem
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
@@ -156,7 +156,7 @@ class KernelReg(_Comparator):
         self.features_ = Nystroem(tol=1e-12)
         Phi = self.features_.fit_transform(X, self.kernel_)
         self.reg_ = float(REGS[np.argmin(_two_fold_loss(Phi, y))])
-        self.coef_ = _ridge_path(Phi, y, np.array([self.reg_]))[:, 0]
+        self.coef_ = _ridge_path(Phi, y, np.array([self.reg_]))[0]
 
     def _predict(self, X) -> np.ndarray:
         return self.features_.transform(X) @ self.coef_
@@ -167,16 +167,14 @@ def _two_fold_loss(Phi: np.ndarray, y: np.ndarray) -> np.ndarray:
     half = len(y) // 2
     first, second = slice(None, half), slice(half, None)
     return sum(
-        np.sum((y[test, None] - Phi[test] @ _ridge_path(Phi[train], y[train], REGS)) ** 2, axis=0)
+        np.sum((y[test, None] - Phi[test] @ _ridge_path(Phi[train], y[train], REGS).T) ** 2, axis=0)
         for train, test in [(first, second), (second, first)]
     )
 
 
 def _ridge_path(Phi: np.ndarray, y: np.ndarray, regs: np.ndarray) -> np.ndarray:
-    """(ΦᵀΦ/n + λI)⁻¹Φᵀy/n for every λ, shape (r, len(regs)), from one eigendecomposition."""
-    values, vectors = np.linalg.eigh(Phi.T @ Phi / len(y))
-    target = vectors.T @ (Phi.T @ y) / len(y)
-    return vectors @ (target[:, None] / (np.maximum(values, 0)[:, None] + regs))
+    """(ΦᵀΦ/n + λI)⁻¹Φᵀy/n for every λ, one a row."""
+    return EigenGrid.of(Phi.T @ Phi / len(y)).path(Phi.T @ y / len(y), regs)
 
 
 # ---------------------------------------------------------------- two-stage least squares
@@ -288,7 +286,7 @@ class SieveIV(_Comparator):
         self.random_state = random_state
 
     def _fit(self, X, y, Z) -> None:
-        self._basis, instruments = self._splines(X, "(X, C)"), self._splines(Z, "(Z, C)")
+        self._basis, instruments = self._spline(X, "(X, C)"), self._spline(Z, "(Z, C)")
         Psi, Theta = _products(self._basis, X), _products(instruments, Z)
         if self.ridge:
             self.iv_ = KernelIV(
@@ -307,19 +305,17 @@ class SieveIV(_Comparator):
         Psi = _products(self._basis, X)
         return self.iv_.predict(Psi) if self.ridge else Psi @ self.coef_
 
-    def _splines(self, X: np.ndarray, name: str) -> list[SplineTransformer]:
+    def _spline(self, X: np.ndarray, name: str) -> SplineTransformer:
         order = checks.check_count(self.order, "order", minimum=2)
         knots = checks.check_count(self.knots, "knots", minimum=0)
         check_varying(X, name, "spline basis")
-        spline = SplineTransformer(n_knots=knots + 2, degree=order - 1, extrapolation="linear")
-        return [clone(spline).fit(column[:, None]) for column in X.T]
+        return SplineTransformer(knots + 2, order - 1, extrapolation="linear").fit(X)
 
 
-def _products(splines: list[SplineTransformer], X: np.ndarray) -> np.ndarray:
+def _products(spline: SplineTransformer, X: np.ndarray) -> np.ndarray:
     """Rows ⊗_j ψ_j(x_j): all products of one basis function per column."""
     rows = np.ones((len(X), 1))
-    for spline, column in zip(splines, X.T, strict=True):
-        basis = spline.transform(column[:, None])
+    for basis in np.split(spline.transform(X), X.shape[1], axis=1):
         rows = (rows[:, :, None] * basis[:, None, :]).reshape(len(X), -1)
     return rows
 

@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from ..core.checks import as_widths, warn_numerical
+from ..core.moments import evenly
 from ..kernels import median_lengthscale
 from .densities import Expansion, blocks, check_varying, exponents, flushed, normal
 
@@ -189,7 +190,7 @@ def _side(X, given, columnwise: bool, name: str) -> tuple[np.ndarray, np.ndarray
 
 def _starts(X, Y, unit_x, unit_y, free_x: bool, free_y: bool) -> list[tuple[float, float, float]]:
     """The lowest local minima of the score on a grid, for some of the rows: factors and score."""
-    some = np.unique(np.linspace(0, len(X) - 1, min(len(X), START_ROWS)).astype(int))
+    some = evenly(len(X), START_ROWS)
     X, Y = X[some], Y[some]
     factors_x, factors_y = GRID_X if free_x else np.ones(1), GRID_Y if free_y else np.ones(1)
     root2 = np.sqrt(2)

