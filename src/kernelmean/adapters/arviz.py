@@ -1,7 +1,5 @@
 """Posteriors for ArviZ: its summaries, its pair plots, its comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

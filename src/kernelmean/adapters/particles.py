@@ -1,7 +1,5 @@
 """State-space models for the package particles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

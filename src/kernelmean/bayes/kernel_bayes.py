@@ -542,7 +542,7 @@ class KernelBayes(Saveable, BaseEstimator):
         Phi, further = rows.Phi, None
         Phi_s = self.features_x_.transform(x_s)
         if isinstance(self.features_x_, Landmarks):
-            further = Further.of(self.features_x_, x_s, Phi_s)
+            further = Further(self.features_x_, x_s, Phi_s)
             Phi, Phi_s = further.padded(Phi), further.Phi_s
         points, A = targets(z_s, Phi_s.shape[0])
         checks.check_columns(points, self.points_.shape[1], "z_s", "the training latents")

@@ -87,7 +87,7 @@ def as_points(
     if X.ndim == 1 and one_d:
         X = X[:, None]
     _check_shape(X, name, min_rows)
-    _check_numbers(X, name, gaps)
+    check_finite(X, name, gaps)
     if n:
         check_lengths(n, X.shape[0], "X", name)
     # sums over columns that lie one after the other, as in DataFrames, would round otherwise
@@ -116,15 +116,10 @@ def as_vector(y, name: str = "y", *, n: int | None = None, gaps: bool = False) -
         y = y[:, 0]
     if y.ndim != 1:
         raise ValueError(f"{name} has shape {tuple(y.shape)}; a vector of shape (n,) is needed")
-    _check_numbers(y, name, gaps)
+    check_finite(y, name, gaps)
     if n is not None:
         check_lengths(n, y.shape[0], "X", name)
     return y
-
-
-def _check_numbers(X, name: str, gaps: bool) -> None:
-    xp = array_namespace(X)
-    check_finite(xp.where(xp.isnan(X), xp.zeros_like(X), X) if gaps else X, name)
 
 
 class FarAway:
@@ -168,19 +163,15 @@ def as_floats(X, name: str) -> Array:
     refuse_far(X, name)
     if issparse(X):
         raise ValueError(f"{name} is a sparse matrix; a dense array is needed: {name}.toarray()")
-    if is_array_api_obj(X) and not is_numpy_array(X):
-        return _foreign_floats(X, name)
-    return _numpy_floats(X, name)
-
-
-def _foreign_floats(X, name: str) -> Array:
+    X = X if is_array_api_obj(X) and not is_numpy_array(X) else _as_numpy(X, name)
     xp = array_namespace(X)
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"{name} is complex. Complex data not supported: real numbers are needed")
     return X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
 
 
-def _numpy_floats(X, name: str) -> np.ndarray:
+def _as_numpy(X, name: str) -> np.ndarray:
+    """A NumPy array of real or complex numbers."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         _refuse_odd_columns(X, name)
     if np.ma.is_masked(X):
@@ -192,12 +183,10 @@ def _numpy_floats(X, name: str) -> np.ndarray:
     except TypeError as err:  # of a device whose arrays do not come here by themselves
         kind = f"{type(X).__module__}.{type(X).__name__}"
         raise NotNumericError(f"{name} is a {kind}, which is no array here: {err}") from err
-    if X.dtype.kind == "c":
-        raise ValueError(f"{name} is complex. Complex data not supported: real numbers are needed")
     if X.dtype.kind in "USMm" or (X.dtype.kind == "O" and _holds_text(X)):
         raise ValueError(f"{name} holds text or dates (dtype {X.dtype}); numbers are needed")
     try:
-        return X.astype(np.float64, copy=False)
+        return X if X.dtype.kind == "c" else X.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as err:
         raise NotNumericError(f"{name} holds something that is not a number: {err}") from err
 
@@ -260,9 +249,10 @@ def _check_shape(X, name: str, min_rows: int) -> None:
         )
 
 
-def check_finite(X, name: str) -> None:
-    """Neither NaN nor inf, nor numbers whose squares overflow."""
+def check_finite(X, name: str, gaps: bool = False) -> None:
+    """Neither NaN, unless it may stand for a gap, nor inf, nor numbers whose squares overflow."""
     xp = array_namespace(X)
+    X = xp.where(xp.isnan(X), xp.zeros_like(X), X) if gaps else X
     # one pass when all is well: NaN fails the comparison too
     if 0 in X.shape or bool(xp.max(xp.abs(X)) <= LARGEST):
         return

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from operator import getitem
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 import dask
@@ -37,14 +37,7 @@ class DaskRows(Rows):
 
     ordered = True
 
-    def __init__(self, arrays: list, likes: list, names: tuple[str, ...]):
-        self.arrays, self.likes, self.names, self._alone = arrays, likes, names, False
-        sizes = next(array for array in arrays if array is not None).chunks[0]
-        self.filled = [i for i, size in enumerate(sizes) if size != 0] or [0]
-        self.sizes = tuple(sizes[i] for i in self.filled)
-
-    @classmethod
-    def aligned(cls, **tables) -> Self:
+    def __init__(self, **tables):
         """From arrays and tables of Dask (others may join them), all in the blocks of the first.
 
         Several tables can be aligned when their rows are counted. Where they are not, that takes
@@ -57,8 +50,11 @@ class DaskRows(Rows):
             check_lengths(lead.shape[0], array.shape[0], first, name)
         for name, array in arrays.items():
             arrays[name] = array.rechunk((lead.chunks[0], *[-1] * (array.ndim - 1)))
-        likes = [_names_of(table) for table in tables.values()]
-        return cls([arrays.get(name) for name in tables], likes, tuple(tables))
+        self.arrays = [arrays.get(name) for name in tables]
+        self.likes = [_names_of(table) for table in tables.values()]
+        self.names, self._alone = tuple(tables), False
+        self.filled = [i for i, size in enumerate(lead.chunks[0]) if size != 0] or [0]
+        self.sizes = tuple(lead.chunks[0][i] for i in self.filled)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:

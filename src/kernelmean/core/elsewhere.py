@@ -27,7 +27,7 @@ def aligned(**tables) -> Rows:
         raise ValueError(f"{mixed[0]} is a Rows, but others are of Dask; make them all one kind")
     from .dask import DaskRows
 
-    return DaskRows.aligned(**tables)
+    return DaskRows(**tables)
 
 
 def few_of(limit: int, **tables) -> tuple:

@@ -32,11 +32,6 @@ def count(minimum: int = 1, maximum: float = math.inf) -> Rule:
     return lambda value, name: check_count(value, name, minimum=minimum, maximum=maximum)
 
 
-def probability(value, name: str) -> None:
-    """A number between 0 and 1, neither of them."""
-    check_level(value, name)
-
-
 def share(value, name: str) -> None:
     """A number from 0 up to 1, without 1."""
     if check_positive(value, name, zero=True) >= 1:
@@ -53,6 +48,7 @@ def needed(what: str, fits: Callable[[Any], bool]) -> Rule:
     return rule
 
 
+probability = check_level  # between 0 and 1, neither of them
 flag = needed("True or False", lambda value: isinstance(value, bool))
 auto = needed('"auto", True or False', lambda value: value == "auto" or isinstance(value, bool))
 called = needed("a function", callable)

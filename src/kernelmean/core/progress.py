@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import partial
 from importlib.util import find_spec
 from numbers import Integral
 
@@ -44,7 +45,7 @@ def track(
     if not verbose:
         return iter(iterable)
     if find_spec("rich") is None:
-        return _counted(iterable, total, _plain(description))
+        return _counted(iterable, total, partial(_say, description))
     return _bar(iterable, total, description)
 
 
@@ -73,9 +74,6 @@ def _counted(iterable: Iterable, total: int | None, callback: Callable) -> Itera
         callback(done, total)
 
 
-def _plain(description: str) -> Callable[[int, int | None], None]:
-    def line(done: int, total: int | None) -> None:
-        of = "" if total is None else f"/{total}"
-        print(f"{description} {done}{of}", file=sys.stderr)
-
-    return line
+def _say(description: str, done: int, total: int | None) -> None:
+    of = "" if total is None else f"/{total}"
+    print(f"{description} {done}{of}", file=sys.stderr)

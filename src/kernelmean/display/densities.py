@@ -97,7 +97,7 @@ class ConditionalDensityDisplay(Display):
             Observations to show with each x.
         n_grid : int
         """
-        model = Outcomes.of(estimator, y)
+        model = Outcomes(estimator, y)
         j = check_column(output, model.names, "output")
         rows = to_numpy(as_points(X, "X", one_d=False))
         lower, median, upper = np.moveaxis(
@@ -208,7 +208,7 @@ class DensityMapDisplay(Display):
             Of the quantile curves.
         n_grid : int
         """
-        model = Outcomes.of(estimator, y)
+        model = Outcomes(estimator, y)
         names = x_names(estimator)
         c, j = check_column(column, names), check_column(output, model.names, "output")
         points = to_numpy(as_points(estimator.points_x_ if X is None else X, "X", one_d=False))
@@ -331,7 +331,7 @@ class DensityContourDisplay(PanelDisplay):
         n_grid : int
             Along either side.
         """
-        model = Outcomes.of(estimator, y)
+        model = Outcomes(estimator, y)
         if len(model.names) < 2:
             raise ValueError("estimator was fitted to one column of y; contours need two")
         pair = [check_column(j, model.names, "outputs") for j in outputs]
@@ -394,27 +394,19 @@ class DensityContourDisplay(PanelDisplay):
 # ---------------------------------------------------------------- what they share
 
 
-@dataclass(frozen=True)
 class Outcomes:
     """A fitted model with the names and, where given, the observations of y."""
 
-    model: ConditionalDensity
-    names: list[str]
-    observed: np.ndarray | None
-
-    @classmethod
-    def of(cls, estimator: ConditionalDensity, y) -> Self:
-        """Check y against the model."""
-        check_is_fitted(estimator)
-        n, d = len(estimator.points_x_), estimator.points_.shape[1]
-        names, observed = Labels.of(y).named(d), None
+    def __init__(self, model: ConditionalDensity, y):
+        check_is_fitted(model)
+        n, d = len(model.points_x_), model.points_.shape[1]
+        self.model, self.names, self.observed = model, Labels.of(y).named(d), None
         if y is not None:
-            observed = to_numpy(as_points(y, "y"))
+            self.observed = observed = to_numpy(as_points(y, "y"))
             check_columns(observed, d, "y", "the training y")
             copies = len(np.unique(observed, axis=0)) <= n < len(observed)  # which count once
-            if len(observed) != estimator.fit_.smoother.n and not copies:
+            if len(observed) != model.fit_.smoother.n and not copies:
                 check_lengths(n, len(observed), "the training y", "y")
-        return cls(estimator, names, observed)
 
     @property
     def own(self) -> np.ndarray | None:

@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
-from typing import Self
 
 import numpy as np
 from sklearn.base import clone
@@ -66,33 +64,29 @@ class Landmarks(FeatureMap):
         return solves.solve_lower(self.factor_, slopes.T).T
 
 
-@dataclass(frozen=True)
 class Further:
     """Coordinates that points beyond the landmarks add, orthogonal to those of the landmarks.
 
     One more step of the same Cholesky factorisation: with the residual kernel
     k − φᵀφ at the points s, R Rᵀ, the new coordinates of x are R⁻¹(k_s(x) − Φ_sφ(x)).
+
+    Attributes
+    ----------
+    points, Phi_p : arrays of shape (p, d), (p, r)
+        Pivots among the points, and their old coordinates.
+    R : array of shape (p, p)
+    Phi_s : array of shape (s, r + p)
+        Old and new coordinates of all the points.
     """
 
-    features: Landmarks
-    points: Array  # pivots among the points
-    Phi_p: Array  # their old coordinates
-    R: Array
-    Phi_s: Array  # old and new coordinates of all the points
-
-    @classmethod
-    def of(cls, features: Landmarks, points, Phi_s) -> Self:
+    def __init__(self, features: Landmarks, points, Phi_s):
         residual = arrays.to_numpy(features.kernel_.gram_of(points, points) - Phi_s @ Phi_s.T)
         size = float(arrays.namespace(points).max(features.kernel_.diag_of(points)))
         pivots, F = solves.pivoted_cholesky(residual, 10 * (len(residual) * arrays.EPS * size))
-        new = arrays.like(F, points)
-        return cls(
-            features,
-            arrays.take(points, pivots, axis=0),
-            arrays.take(Phi_s, pivots, axis=0),
-            arrays.take(new, pivots, axis=0),
-            arrays.namespace(points).concat([Phi_s, new], axis=1),
-        )
+        every = points, Phi_s, arrays.like(F, points)
+        self.points, self.Phi_p, self.R = (arrays.take(A, pivots, axis=0) for A in every)
+        self.Phi_s = arrays.namespace(points).concat(every[1:], axis=1)
+        self.features = features
 
     def widened(self, X, Phi) -> Array:
         """Old and new coordinates of the rows of `X`."""

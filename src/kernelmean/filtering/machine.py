@@ -283,7 +283,7 @@ class Machine(Recursion):
         rule: Any = self.rule
         Phi, Phi_s = rule.Phi, self.features_x.transform(x_s)
         if isinstance(self.features_x, Landmarks):
-            further = Further.of(self.features_x, x_s, Phi_s)
+            further = Further(self.features_x, x_s, Phi_s)
             Phi, Phi_s = further.padded(Phi), further.Phi_s
             phi = further.widened(x[None, :], phi[None, :])[0, :]
         d = rule.kept(step.belief)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -248,6 +250,7 @@ class Kernel(Saveable):
 class _Pair(Kernel):
     left: Kernel
     right: Kernel
+    _join: ClassVar[Callable]  # of the values of both
 
     def resolve(self, X, name: str = "X") -> Kernel:
         return replace(self, left=self.left.resolve(X, name), right=self.right.resolve(X, name))
@@ -261,18 +264,20 @@ class _Pair(Kernel):
     def clipped(self, X, low, high) -> Array:
         return self.right.clipped(self.left.clipped(X, low, high), low, high)
 
+    def gram_of(self, X, Y) -> Array:
+        return self._join(self.left.gram_of(X, Y), self.right.gram_of(X, Y))
+
+    def diag_of(self, X) -> Array:
+        return self._join(self.left.diag_of(X), self.right.diag_of(X))
+
 
 class Sum(_Pair):
     """k₁ + k₂."""
 
-    def gram_of(self, X, Y) -> Array:
-        return self.left.gram_of(X, Y) + self.right.gram_of(X, Y)
+    _join = operator.add
 
     def derivative_of(self, X, Y, column: int) -> Array:
         return self.left.derivative_of(X, Y, column) + self.right.derivative_of(X, Y, column)
-
-    def diag_of(self, X) -> Array:
-        return self.left.diag_of(X) + self.right.diag_of(X)
 
     def __repr__(self) -> str:
         return f"{self.left!r} + {self.right!r}"
@@ -281,15 +286,11 @@ class Sum(_Pair):
 class Product(_Pair):
     """k₁ · k₂ on the same columns."""
 
-    def gram_of(self, X, Y) -> Array:
-        return self.left.gram_of(X, Y) * self.right.gram_of(X, Y)
+    _join = operator.mul
 
     def derivative_of(self, X, Y, column: int) -> Array:
         slope = self.left.derivative_of(X, Y, column) * self.right.gram_of(X, Y)
         return slope + self.left.gram_of(X, Y) * self.right.derivative_of(X, Y, column)
-
-    def diag_of(self, X) -> Array:
-        return self.left.diag_of(X) * self.right.diag_of(X)
 
     def spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         # the spectral measure of a product is the convolution of the two
