@@ -133,17 +133,15 @@ def is_dask(table) -> bool:
 
 def refuse_far(X, name: str) -> None:
     """Rows that are elsewhere, or come once, at a door that needs them in memory."""
+    kind = f"a {type(X).__name__}"
     if is_dask(X):
-        found, instead = f"a {type(X).__name__} of Dask", f"{name}.compute()"
+        found, instead = f"{kind} of Dask", f"{name}.compute()"
     elif hasattr(X, "mapInArrow"):
         found, instead = "a DataFrame of Spark", f"{name}.toPandas(), or columns of km.Rows({name})"
     elif isinstance(X, FarAway):
         found, instead = "a Rows", f"{name}.few(10_000), or all of them"
     elif isinstance(X, Iterator):
-        found, instead = (
-            f"a {type(X).__name__}, which can be read once only",
-            "km.Rows or an array",
-        )
+        found, instead = f"{kind}, which can be read once only", "km.Rows or an array"
     else:
         return
     raise FarRowsError(

@@ -426,25 +426,16 @@ def _row_group(path: str, group: int, columns):
     return file.read_row_group(group, columns=columns).to_pandas()
 
 
-@dataclass(frozen=True)
 class _Mapped:
     """A function of the blocks of other rows."""
 
-    rows: Rows
-    function: Callable
-    given: tuple
+    def __init__(self, rows: Rows, function: Callable, given: tuple):
+        self.rows, self.ordered = rows, rows.ordered
+        self.task = partial(_applied, function, rows._alone, given)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return self.rows.sizes
-
-    @property
-    def ordered(self) -> bool:
-        return self.rows.ordered
-
-    @property
-    def task(self) -> Callable:
-        return partial(_applied, self.function, self.rows._alone, self.given)
 
     def handles(self, columns) -> Iterator[Callable]:
         answer = self.task

@@ -100,9 +100,8 @@ class ConditionalDensityDisplay(Display):
         model = Outcomes(estimator, y)
         j = check_column(output, model.names, "output")
         rows = to_numpy(as_points(X, "X", one_d=False))
-        lower, median, upper = np.moveaxis(
-            model.quantiles(X, [(1 - level) / 2, 0.5, (1 + level) / 2])[..., j], 1, 0
-        )
+        tails = [(1 - level) / 2, 0.5, (1 + level) / 2]
+        lower, median, upper = model.quantiles(X, tails)[..., j]
         grid, densities = model.densities(X, j, n_grid)
         return cls(
             grid,
@@ -226,7 +225,7 @@ class DensityMapDisplay(Display):
             grid_y,
             density,
             levels,
-            model.quantiles(path, levels)[..., j],
+            model.quantiles(path, levels)[..., j].T,
             None if shown is None else points[:, c],
             None if shown is None else shown[:, j],
             held,
@@ -420,14 +419,14 @@ class Outcomes:
         return observed[fit.kept if whole else np.argsort(np.argsort(fit.kept))]
 
     def quantiles(self, X, levels) -> np.ndarray:
-        """(batch, k, d)."""
+        """(k, batch, d)."""
         found = to_numpy(self.model.predict_quantile(X, levels))
-        return found.reshape(len(found), len(levels), -1)
+        return np.swapaxes(found.reshape(len(found), len(levels), -1), 0, 1)
 
     def ends(self, X) -> np.ndarray:
         """Between which values each column is drawn, (2, d)."""
-        tails = self.quantiles(X, TAILS)
-        return np.stack([tails[:, 0].min(axis=0), tails[:, 1].max(axis=0)])
+        low, high = self.quantiles(X, TAILS)
+        return np.stack([low.min(axis=0), high.max(axis=0)])
 
     def densities(self, X, j: int, n_grid: int) -> tuple[np.ndarray, np.ndarray]:
         """Density of column j on a grid, (batch, n_grid): slopes of its distribution function.

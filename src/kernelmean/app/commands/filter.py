@@ -72,6 +72,8 @@ class Tracks:
     filtered : FilterResult
     results : dict
         That and, where it was asked for, the smoothed one, by what they are called.
+    answers : dict
+        Their means, lower and upper ends, (n, d) each.
     ahead : Forecast or None
     caught : list of str
         Numerical trouble on the way.
@@ -90,11 +92,7 @@ class Tracks:
             if settings.smooth:
                 self.results["smoothed"] = model.smooth(X, test.lengths)
             self.ahead: Any = model.forecast(X, steps, test.lengths) if steps else None
-
-    @cached_property
-    def answers(self) -> dict[str, dict[str, np.ndarray]]:
-        """Means, lower and upper ends, (n, d) each, by what they are called."""
-        return {name: with_ends(r, self.settings.level) for name, r in self.results.items()}
+        self.answers = {name: with_ends(r, settings.level) for name, r in self.results.items()}
 
     @cached_property
     def table(self) -> pd.DataFrame:

@@ -91,6 +91,8 @@ class Regimes:
         Rows it was learned from.
     smoothed, filtered : arrays of shape (n, K)
         Probabilities given all of the sequence, and given the rows up to each.
+    shares : array of shape (K,)
+        Of the rows in each state; of a state that came late less than in the long run.
     path : int array of shape (n,)
         The most probable path.
     log_predictive : array of shape (n,)
@@ -114,6 +116,7 @@ class Regimes:
             self.model = model = settings.model(int(number)).fit(*given)
             self.n_states = model.n_components_
             self.smoothed, self.filtered = model.predict_proba(*asked), model.filter(*asked)
+            self.shares = self.smoothed.mean(axis=0)
             self.path = model.decode(X, lengths, inputs=rows.inputs)[1]
             self.log_predictive = model.log_predictive(*asked)
             self.ahead: Any = model.forecast(X, steps, lengths) if steps else None
@@ -146,11 +149,6 @@ class Regimes:
         """Rows that each state lasts on average, 1/(1 − Q_kk)."""
         with np.errstate(divide="ignore"):
             return 1 / (1 - self.model.transmat_.diagonal())
-
-    @cached_property
-    def shares(self) -> np.ndarray:
-        """Of the rows in each state; of a state that came late less than in the long run."""
-        return self.smoothed.mean(axis=0)
 
     @cached_property
     def entries(self) -> np.ndarray:

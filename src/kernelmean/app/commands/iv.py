@@ -78,11 +78,6 @@ class Settings(Shared):
     say = SAY
 
     @property
-    def gaps(self) -> bool:
-        """Whether outcomes, or regressors, may be missing."""
-        return self.split == "samples"
-
-    @property
     def searched(self) -> bool:
         """Whether lengthscales are searched."""
         return kind_of(self.split) != "share" if self.tune is None else self.tune
@@ -116,16 +111,20 @@ class Settings(Shared):
     def rows(self, data: Path) -> Used:
         """The rows of a file that are used."""
         self.refuse_blocks(self.split != "loo")
+        gaps = self.split == "samples"  # in outcomes, or in regressors
         if self.formula is None:
             columns = self.columns()
-            if self.gaps:
-                return Used.with_gaps(self.table(data), columns, self.drop_missing)
-            return Used(*self.numbers(data, by_option(columns, "yxzc")), columns)
+            roles = by_option(columns, "yxzc")
+            if not gaps:
+                return Used(*self.numbers(data, roles), columns)
+            frame = self.table(data).numbers_with_gaps(roles)
+            frame = frame.loc[complete(frame[columns.instruments], data, self.drop_missing).index]
+            return Used(frame, frame, columns)
         given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
         if given:
             options = " and ".join(f"--{o}" for o in given)
             raise UserError(f"--formula stands in place of {options}; give one of them")
-        return Used.by_formula(self.table(data), self.formula, self.gaps, self.drop_missing)
+        return Used.by_formula(self.table(data), self.formula, gaps, self.drop_missing)
 
     def asked_of(self, used: Used, at: Path | None) -> Any:
         """The rows to predict for: those of a file, or those used, as they stand in theirs."""
@@ -172,14 +171,6 @@ class Used:
         return self.all if self.source is None else self.source.loc[self.frame.index]
 
     @classmethod
-    def with_gaps(cls, table: Table, columns: Roles, drop_missing: bool) -> Used:
-        """Columns by name, where instruments are complete."""
-        frame = table.numbers_with_gaps(by_option(columns, "yxzc"))
-        whole = complete(frame[[*columns.z, *columns.c]], table.path, drop_missing)
-        frame = frame.loc[whole.index]
-        return cls(frame, frame, columns)
-
-    @classmethod
     def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
         """Columns that a formula makes."""
         names = names_of(formula)
@@ -218,6 +209,8 @@ class Analysis:
         The rows used.
     known : DataFrame
         Those of them that have the endogenous columns.
+    medians : Series
+        Of the regressors, among their own values: an indicator stays 0 or 1.
     columns : Roles
         The part that each column plays.
     settings : Settings
@@ -237,6 +230,8 @@ class Analysis:
         self.data, self.frame, self.columns = data, data.frame, data.columns
         self.settings, self.level = settings, settings.level
         self.known = self.frame.dropna(subset=list(self.columns.x))
+        points = self.frame[self.columns.regressors]
+        self.medians = points.quantile(0.5, interpolation="lower")
         y, X, Z, C = parts(data.all, self.columns)
         with noted() as self.notes:
             self.model = settings.model().fit(X, y, Z, C)
@@ -270,11 +265,6 @@ class Analysis:
         """Rows of a file, with the predictions beside them."""
         found = self.predict(self.data.regressors(rows))
         return rows.join(found.rename(columns=lambda name: free_name(name, rows)))
-
-    @cached_property
-    def medians(self) -> pd.Series:
-        """Of the regressors, among their own values: an indicator stays 0 or 1."""
-        return self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,6 +67,8 @@ class Posteriors:
     model : KernelBayes
     embedding : MeanEmbedding or MovedLaws
         One posterior per row.
+    table : DataFrame
+        The answers, as from `at`.
     notes : list of str
         Numerical trouble on the way.
     """
@@ -93,17 +94,13 @@ class Posteriors:
                 self.every[settings.observed], self.every[self.latent]
             )
             self.embedding = self._posterior(rows)
+        self.table = self._told(self.embedding, rows)
 
     def _posterior(self, rows: pd.DataFrame) -> MeanEmbedding | MovedLaws:
         return self.model.posterior(rows[self.settings.observed], self.given)
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        """Mean, standard deviation, median and interval of each latent, one row per observation."""
-        return self._told(self.embedding, self.rows)
-
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The table of other observations."""
+        """Mean, standard deviation, median and interval of each latent, one row per observation."""
         return self._told(self._posterior(rows), rows)
 
     def _told(self, law: Any, rows: pd.DataFrame) -> pd.DataFrame:
