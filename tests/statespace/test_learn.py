@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 import kernelmean as km
-from kernelmean.chains.draft import Draft, Settings
+from kernelmean.chains.draft import Draft
 from kernelmean.chains.em import climb, expectation
 from kernelmean.chains.emission import Smoothing
 from kernelmean.chains.markov import Chain, smoothed, stationary
@@ -21,14 +21,13 @@ from kernelmean.statespace import learn, pairing
 from kernelmean.statespace import space as spaces
 from kernelmean.statespace.guard import FAR, SHAPE_WIDTH, WIDE, LinearGuard
 from kernelmean.statespace.latent import Latent
-from kernelmean.statespace.learn import Learner
+from kernelmean.statespace.learn import Learner, Plan
 from kernelmean.statespace.moves import BEND, NEAR, REGS, SOME, SmoothMoves
 from kernelmean.statespace.operators import fit_moments
 from kernelmean.statespace.pairing import WINDOWS, Pairing
 from kernelmean.statespace.space import Space
 
 NAN = float("nan")
-SETTINGS = Settings(0.5, 4, 8, 1e-4, False)
 
 
 def data(n: int = 200, seed: int = 40) -> np.ndarray:
@@ -62,8 +61,12 @@ def drifting(law: Latent) -> Chain:
     return Chain(stationary(Q), Q)
 
 
-def learner(draft: Draft, latent: Latent, settings: Settings = SETTINGS, chain=None) -> Learner:
-    return Learner(draft, latent, None, (20.0, 100.0), chain, settings)
+def learner(
+    draft: Draft, latent: Latent, chain=None, bandwidth=0.5, n_init=4, max_iter=8
+) -> Learner:
+    em = km.EM(n_init, max_iter, 1e-4, directions=0, guard=(20.0, 100.0), penalty=(1, 1))
+    plan = Plan(em, True, bandwidth, None, False, [], None, None, draft_of)
+    return Learner(plan, draft, Space.of(latent, Gaussian(0.7)), chain)
 
 
 # ------------------------------------------------------------ operators on the nodes
@@ -305,11 +308,10 @@ class TestLearner:
     @pytest.mark.parametrize("n_init", [1, 2, 4, 9])
     def test_numbers_of_pairings(self, n_init):
         draft, latent = draft_of(data()), normal(1, 11)
-        settings = Settings(0.5, n_init, 8, 1e-4, False)
         many = min(n_init, len(WINDOWS))
-        assert len(list(learner(draft, latent, settings).pairings(draft.rows))) == many
+        assert len(list(learner(draft, latent, n_init=n_init).pairings(draft.rows))) == many
         chain = drifting(latent)
-        known = list(learner(draft, latent, settings, chain).pairings(draft.rows))
+        known = list(learner(draft, latent, chain, n_init=n_init).pairings(draft.rows))
         assert len(known) == 2 * many
         assert all(p.chain is chain for p in known)
 
@@ -337,7 +339,7 @@ class TestLearner:
     def test_a_search_on_some_rows_ends_on_all(self, bandwidth, monkeypatch):
         monkeypatch.setattr(learn, "SEARCHED", 400)
         draft, latent = draft_of(data(700, 42)), normal(1, 15)
-        one = learner(draft, latent, Settings(bandwidth, 1, 6, 1e-4, False))
+        one = learner(draft, latent, None, bandwidth, 1, 6)
         found, smoothing = one.refine()[1]()
         assert found.gamma.shape == (700, 15)
         assert_allclose(found.gamma.sum(axis=1), 1.0)

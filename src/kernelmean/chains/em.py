@@ -278,10 +278,6 @@ class Refinement:
         """The first bandwidth: the one that was given, or half of Silverman's."""
         return 0.5 * self._thumb if self.bandwidth is None else self.bandwidth
 
-    def start_at(self, gamma: np.ndarray, chain: Chain) -> Climb:
-        """A climb that has not begun."""
-        return Climb(gamma, chain, np.empty(0), [], False, (gamma, chain))
-
     @property
     def searched(self) -> bool:
         """Whether there is a bandwidth to look for."""
