@@ -18,9 +18,10 @@ from kernelmean.chains import emission
 from kernelmean.chains.draft import Draft, space_of
 from kernelmean.chains.em import (
     PSEUDO,
+    Climb,
+    Refinement,
     Rows,
     begin,
-    climb,
     expectation,
     judged,
     lasting,
@@ -245,6 +246,11 @@ def whole(X: np.ndarray, lengths=None) -> Rows:
     stops = np.cumsum(lengths or [len(X)])
     sequences = [slice(int(b - a), int(b)) for a, b in zip(lengths or [len(X)], stops, strict=True)]
     return Rows.of(X, np.ones(len(X), dtype=bool), sequences)
+
+
+def climb(smoothing, rows: Rows, gamma, chain: Chain, max_iter: int, tol: float) -> Climb:
+    em = Refinement(rows, smoothing.kernel, None, max_iter, tol, False)
+    return em.climb(smoothing, gamma, chain, max_iter)
 
 
 class TestAgainstHmmlearn:

@@ -11,21 +11,20 @@ from scipy.stats import norm
 
 import kernelmean as km
 from kernelmean.chains.draft import Draft
-from kernelmean.chains.em import climb, expectation
+from kernelmean.chains.em import Climb, Refinement, expectation
 from kernelmean.chains.emission import Smoothing
 from kernelmean.chains.markov import Chain, smoothed, stationary
 from kernelmean.chains.rows import Rows
 from kernelmean.core.sequences import check_sequences
 from kernelmean.kernels import Gaussian
+from kernelmean.statespace import latent as spaces
 from kernelmean.statespace import learn, pairing
-from kernelmean.statespace import space as spaces
 from kernelmean.statespace.guard import FAR, SHAPE_WIDTH, WIDE, LinearGuard
-from kernelmean.statespace.latent import Latent
+from kernelmean.statespace.latent import Latent, Space
 from kernelmean.statespace.learn import Learner, Plan
 from kernelmean.statespace.moves import BEND, NEAR, REGS, SOME, SmoothMoves
 from kernelmean.statespace.operators import fit_moments
 from kernelmean.statespace.pairing import WINDOWS, Pairing
-from kernelmean.statespace.space import Space
 
 NAN = float("nan")
 
@@ -67,6 +66,12 @@ def learner(
     em = km.EM(n_init, max_iter, 1e-4, directions=0, guard=(20.0, 100.0), penalty=(1, 1))
     plan = Plan(em, True, bandwidth, None, False, [], None, None, draft_of)
     return Learner(plan, draft, Space.of(latent, Gaussian(0.7)), chain)
+
+
+def climb(smoothing: Smoothing, rows: Rows, gamma, chain: Chain, steps: int, moves) -> Climb:
+    """Of so many steps, however little they gain."""
+    em = Refinement(rows, smoothing.kernel, None, steps, 1e-300, False, maximise=moves)
+    return em.climb(smoothing, gamma, chain, steps)
 
 
 # ------------------------------------------------------------ operators on the nodes
@@ -279,7 +284,7 @@ class TestEM:
         rows, moves = rows_of(Y), SmoothMoves(latent, 10.0)
         gamma = np.random.default_rng(5).dirichlet(np.ones(5), size=60)
         chain = drifting(latent)
-        found = climb(smoothing, rows, gamma, chain, 2, 1e-300, moves)
+        found = climb(smoothing, rows, gamma, chain, 2, moves)
         alpha, first = expectation(smoothing, rows, gamma, chain)
         new = smoothed(alpha, chain, rows.sequences)
         chain = moves(alpha, new, chain, rows.sequences)
@@ -300,7 +305,7 @@ class TestEM:
             smoothing = Smoothing.of(rows.there, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
             start = np.full((80, 7), 1 / 7)
             moves = SmoothMoves(latent, 10.0)
-            found.append(climb(smoothing, rows, start, drifting(latent), 4, 1e-300, moves))
+            found.append(climb(smoothing, rows, start, drifting(latent), 4, moves))
         assert_array_equal(found[0].gamma, found[1].gamma)
 
 

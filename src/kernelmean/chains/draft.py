@@ -38,8 +38,6 @@ COLUMNS = 3  # of data that densities are estimated in as they are
 MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
 RANK = 300  # landmarks of the moments, where no features are given,
 RANKED = 100  # and of those of ranks
-SEARCHED = 4_000  # rows that starts and bandwidths are compared on, in
-STRETCHES = 20  # of them, from all over the sequences
 MANY = 50_000  # rows from which on all of them are for so many steps of EM only
 LAST = 3
 TUNED = 2_000  # rows that λ is chosen on after EM,
@@ -151,7 +149,7 @@ class Plan:
         if (width := self.width(draft, space)) is not None:
             base, factor = base.smoothing(width), 1.0
         how = self.em.max_iter, self.em.tol, self.verbose
-        return Refinement(rows.stretches(limit, STRETCHES)[1], base, factor, *how, **rules)
+        return Refinement(rows.stretches(limit)[1], base, factor, *how, **rules)
 
     def of_moments(self, draft: Draft, space, laws: MeanEmbedding, chain: Chain) -> FittedChain:
         """Laws found by moments alone, with densities of their positive parts."""
@@ -192,7 +190,7 @@ def on_all(search: Refinement, rows: Rows, found: Climb, factor: float) -> tuple
     """EM on all rows from where it came on some; of very many, a few steps after EM on `MANY`."""
     climbed = found
     for limit in (MANY, len(rows.seen)):
-        few, (_, more) = search.rows, rows.stretches(limit, STRETCHES)
+        few, (_, more) = search.rows, rows.stretches(limit)
         if len(more.seen) <= len(few.seen):
             continue
         laws = search.smoothing(factor).emissions(climbed.gamma[few.seen])
@@ -245,7 +243,7 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
     γ_t is E[1{x_t = k} | all y]; of all functions of y_1, ..., y_t the filter's probabilities are
     nearest to it in mean square, so the distance compares lengthscales too.
     """
-    numbers, few = draft.rows.stretches(TUNED, STRETCHES)
+    numbers, few = draft.rows.stretches(TUNED)
     target = gamma[numbers]
     scales = SCALES if draft.kernel.scaled(0.5) != draft.kernel else SCALES[:1]
 

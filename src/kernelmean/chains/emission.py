@@ -280,19 +280,15 @@ class SignedEmissions(Saveable):
         return replace(self, embeddings=laws, guard=self.guard.reordered(order))
 
     @cached_property
-    def _log_mass(self) -> np.ndarray:
-        """log ∫ max(q_k, 0), (K,): in several columns an integral, found once."""
-        return np.log1p(arrays.to_numpy(self.embeddings.negative_mass(self.bandwidth)[0]))
+    def _counts(self) -> np.ndarray:
+        """N_k/∫ max(q_k, 0), (K,): in several columns an integral, found once."""
+        negative = arrays.to_numpy(self.embeddings.negative_mass(self.bandwidth)[0])
+        return self.guard.counts / (1.0 + negative)
 
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
         q = arrays.to_numpy(self.embeddings.density(points, self.bandwidth, signed=True)).T
-        with np.errstate(divide="ignore"):
-            log_q = np.log(np.maximum(q, 0.0)) - self._log_mass
-        guard = self.guard
-        log_counts = np.log(np.maximum(guard.counts, np.finfo(float).tiny))
-        log_guard = guard.log_density(arrays.to_numpy(points)) + np.log(guard.strength)
-        return np.logaddexp(log_q + log_counts, log_guard) - np.log(guard.counts + guard.strength)
+        return self.guard.mixed(q * self._counts, arrays.to_numpy(points), 0.0)
 
 
 @dataclass(frozen=True)
@@ -416,7 +412,8 @@ class Smoothing:
             order, row = found.reshape(-1), slice(None)
             coordinates = coordinates.reordered(points, order)
             distinct, atom = arrays.to_numpy(points), atom[order]
-        own = np.concatenate(coordinates.by_blocks(lambda rows, Phi: _sq_norms(Phi)))
+        squares = coordinates.by_blocks(lambda rows, Phi: arrays.to_numpy(Phi**2).sum(axis=1))
+        own = np.concatenate(squares)
         return cls(kernel, coordinates, distinct, row, own, atom, guard_of)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
@@ -543,7 +540,3 @@ def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:
     size = np.log(guard.variances[:, varies]).mean(axis=1) / 2
     size = size - np.log(np.maximum(guard.counts, 1.0)) / (points.shape[1] + 4)
     return tuple(np.exp(size - size.mean()).tolist())
-
-
-def _sq_norms(Phi) -> np.ndarray:
-    return arrays.to_numpy(arrays.namespace(Phi).sum(Phi * Phi, axis=1))

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 
 from ..chains import draft as drafts
 from ..chains import em
-from ..chains.draft import COLUMNS, SEARCHED, STRETCHES, Draft, in_space, on_all
+from ..chains.draft import COLUMNS, Draft, in_space, on_all
 from ..chains.driven import driven
 from ..chains.em import AnySmoothing, Climb, Refinement, random_starts
 from ..chains.emission import SHARES, Guard, Shrunken, SmoothingByState, can_smooth
@@ -43,7 +43,8 @@ SOME = 1e-12  # weight of a row in a law, at the least
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold
-COMPARED = 1_000  # rows that spaces of densities are compared on
+SEARCHED = 4_000  # rows that starts and bandwidths are compared on,
+COMPARED = 1_000  # and where densities may be in several spaces
 WIDE = 20  # columns up to which densities may be of these
 FEWEST = 100  # rows from which on it is asked of what densities are
 STARTED = 1_000  # rows that starts are compared on
@@ -209,8 +210,8 @@ def refine(
     Where densities may be in several spaces, in the one in which the past tells most.
     """
     limit = SEARCHED if len(spaces) == 1 else COMPARED
-    numbers, some = draft.rows.stretches(limit, STRETCHES)
-    numbers = numbers[some.stretches(STARTED, STRETCHES)[0]]
+    numbers, some = draft.rows.stretches(limit)
+    numbers = numbers[some.stretches(STARTED)[0]]
     begun = starts(draft, fit, numbers, plan.em.n_init, rng)
     every = [searched(plan, draft, space, begun, limit) for space in spaces]
     found = every[0] if len(every) == 1 else max(every, key=lambda one: one.told(some))
@@ -226,7 +227,7 @@ def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limi
     one at a time.
     """
     search = plan.search(draft, space, limit)
-    few = search.on(search.rows.stretches(STARTED, STRETCHES)[1])
+    few = search.on(search.rows.stretches(STARTED)[1])
     many = search.searched and draft.rows.points.shape[1] > COLUMNS
     first = Shrunken(SHARES[0]) if many else Guard.of  # nothing is near in many columns
     climb = replace(search, guard_of=first).begun_on(few, begun)
@@ -276,7 +277,7 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
 
     ‖φ(y_{t+1}) − O p_{t+1}‖² = k(y, y) − 2 N(y_{t+1})ᵀp_{t+1} + p_{t+1}ᵀ N p_{t+1}.
     """
-    _, few = draft.rows.stretches(PREDICTED, STRETCHES)
+    _, few = draft.rows.stretches(PREDICTED)
     features, O = draft.coordinates.features, fit.embeddings
     evaluations, gram = ModelBayes(features, O, 1.0).evaluations(few.points), O.T @ O
 

@@ -16,6 +16,7 @@ from ..embedding.embedding import MeanEmbedding
 from . import particles
 from .backbone import FittedBackbone
 from .course import Course
+from .latent import Space
 from .options import Particles, as_filter
 from .results import (
     LatentBelief,
@@ -26,7 +27,6 @@ from .results import (
     StateForecast,
     latent_names,
 )
-from .space import Space
 
 OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
 FEW, MANY = 2, 0.05  # that many, and that share of all, are no news

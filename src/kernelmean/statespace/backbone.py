@@ -41,7 +41,7 @@ class Form(Saveable):
     seasonal : {"n", "dummies", "difference"}
         A constant for each row of the season, or D = 1.
     seasonal_memory : float
-        Θ.
+        Θ, where D = 1.
     loose : bool
         Lags by least squares as they are; else shrunk, the more the longer.
     """
@@ -58,16 +58,12 @@ class Form(Saveable):
     @property
     def ahead(self) -> np.ndarray:
         """Coefficients of (1 − B)^d (1 − B^s)^D."""
-        found = np.array([1.0, -1.0]) if self.difference else np.ones(1)
-        return np.convolve(found, lag(self.season, 1.0)) if self.by_difference else found
+        return np.convolve(lag(1, self.difference), lag(self.season, self.by_difference))
 
     @property
     def behind(self) -> np.ndarray:
         """Coefficients of C(B) = (1 − θB)(1 − ΘB^s)."""
-        found = lag(1, self.memory)
-        if not self.by_difference:
-            return found
-        return np.convolve(found, lag(self.season, self.seasonal_memory))
+        return np.convolve(lag(1, self.memory), lag(self.season, self.seasonal_memory))
 
     @property
     def by_difference(self) -> bool:
@@ -82,7 +78,7 @@ class Form(Saveable):
     @property
     def numbers(self) -> int:
         """How many are estimated, beside inputs and what a season has for each of its rows."""
-        memories = (self.memory != 0) + (self.by_difference and self.seasonal_memory != 0)
+        memories = (self.memory != 0) + (self.seasonal_memory != 0)
         return self.order + {"n": 0, "ct": 2}.get(self.trend, 1) + memories
 
     def filtered(self, y: np.ndarray) -> np.ndarray:
@@ -94,8 +90,7 @@ class Form(Saveable):
     def terms(self, times: np.ndarray) -> np.ndarray:
         """What D_t is linear in besides inputs, (n, k)."""
         one = np.ones(len(times))
-        columns = {"n": [], "c": [one], "ct": [one, times / 100], "drift": [one]}
-        found = list(columns[self.trend])
+        found = {"n": [], "ct": [one, times / 100]}.get(self.trend, [one])
         if self.seasonal == "dummies":
             phase = times.astype(int) % self.season
             found += [(phase == j).astype(float) - 1 / self.season for j in range(1, self.season)]
@@ -104,11 +99,7 @@ class Form(Saveable):
 
 def lag(k: int, weight: float) -> np.ndarray:
     """Coefficients of 1 − weight B^k."""
-    if weight == 0:
-        return np.ones(1)
-    found = np.zeros(k + 1)
-    found[0], found[k] = 1.0, -weight
-    return found
+    return np.r_[1.0, np.zeros(k - 1), -weight] if weight else np.ones(1)
 
 
 def times(weights: np.ndarray, A: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..chains import draft as drafts
-from ..chains.draft import STRETCHES, Draft, embedded, in_space, on_all
+from ..chains.draft import Draft, embedded, in_space, on_all
 from ..chains.em import Climb, Effort, HeldOut
 from ..chains.emission import SHARES, Guard, Shrunken, Smoothing
 from ..chains.markov import Chain
@@ -26,13 +26,12 @@ from ..kernels import Delta, fitted_kernel
 from .backbone import FittedBackbone
 from .contest import BOTH, STATES, Contest, Rival
 from .guard import LinearGuard, ShapedGuard
-from .latent import CHAINS, Latent
+from .latent import CHAINS, Latent, Space
 from .lines import FEWEST, Found, clear, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
 from .pairing import WINDOWS, Pairing
-from .space import Space
 
 SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats a row
@@ -100,7 +99,7 @@ class Plan(drafts.Plan):
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
-        numbers = rows.stretches(SEARCHED, STRETCHES)[0]
+        numbers = rows.stretches(SEARCHED)[0]
         contest = Contest.of(rows, found, numbers, self.without_states(left))
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
@@ -163,7 +162,7 @@ class Plan(drafts.Plan):
         """Of the fewest dimensions, unless rows held out are clearly likelier with more."""
         best: Candidate | None = None
         tried: dict[int, float] = {}
-        n = draft.rows.stretches(SEARCHED, STRETCHES)[1].seen.sum()
+        n = draft.rows.stretches(SEARCHED)[1].seen.sum()
         for space, known in spaces:
             found = Learner(self, draft, space, known, of).candidate(hopeless)
             if len(spaces) == 1:
@@ -288,7 +287,7 @@ class Learner:
         task = f"starts of EM, {self.of} (n_latent={latent.nodes.shape[1]})"
         rules = {"guard_of": guard, "maximise": self.maximise, "effort": EFFORT, "task": task}
         search = self.plan.search(self.draft, self.variates, SEARCHED, **rules)
-        few = self.draft.rows.stretches(SEARCHED, STRETCHES)[1]
+        few = self.draft.rows.stretches(SEARCHED)[1]
         found = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
         if found.value < hopeless:
             return None
