@@ -381,19 +381,19 @@ class FittedBackbone(Saveable):
         """One row on: y was seen, or (None) it was not and its own part had the mean `known`."""
         mean, cov, d = state.mean.ravel(), state.cov, len(known)
         if y is None:
-            mean = self.unseen @ mean + self._gain @ known
-            cov = self.unseen @ cov @ self.unseen.T + self._gain @ self.cov @ self._gain.T
+            mean = self.unseen @ mean + self.gain @ known
+            cov = self.unseen @ cov @ self.unseen.T + self.gain @ self.cov @ self.gain.T
         else:
-            gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
-            mean = self._seen @ (mean + gain @ (y - mean[:d] - known)) + self._gain @ y
-            cov = self._seen @ (cov - gain @ cov[:d]) @ self._seen.T
+            told = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
+            mean = self._seen @ (mean + told @ (y - mean[:d] - known)) + self.gain @ y
+            cov = self._seen @ (cov - told @ cov[:d]) @ self._seen.T
             least = 1e-9 * np.trace(self.cov)
             if np.trace(cov[:d, :d]) <= least and np.trace(cov) <= 10 * least:
                 cov = np.zeros_like(cov)
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
     @cached_property
-    def _gain(self) -> np.ndarray:
+    def gain(self) -> np.ndarray:
         """What is added to the state by a row, (r d, d): A + C."""
         return (self.unseen - self._seen)[:, : len(self.cov)]
 
@@ -423,15 +423,8 @@ class FittedBackbone(Saveable):
         found, mean = np.empty_like(own), mean.reshape(len(mean), -1)
         for t in range(own.shape[1]):
             found[:, t] = mean[:, : own.shape[2]] + own[:, t]
-            mean = mean @ self.unseen.T + own[:, t] @ self._gain.T
+            mean = mean @ self.unseen.T + own[:, t] @ self.gain.T
         return found
-
-    def responses(self, steps: int) -> np.ndarray:
-        """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
-        d = len(self.cov)
-        own = np.zeros((d, steps, d))
-        own[:, 0] = np.eye(d)
-        return self.onward(np.zeros((d, *self.first.mean.shape)), own).transpose(1, 2, 0)
 
 
 def _shift(first: np.ndarray) -> np.ndarray:
