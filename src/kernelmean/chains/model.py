@@ -73,7 +73,7 @@ class FittedChain:
         if self.rule is None:
             return markov.filtered(self.log_emissions(rows), self.along(rows), rows.sequences)[0]
         shares = self.rule.shares_of(rows.points, rows.seen)
-        told = None if rows.gaps is None else markov.relative_logs(self.log_emissions(rows))[0]
+        told = None if rows.gaps is None else self.log_emissions(rows)
         return self.rule.filtered(shares, self.along(rows), rows.sequences, told)
 
     def smoothed(self, rows: Rows) -> np.ndarray:

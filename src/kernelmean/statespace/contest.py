@@ -77,12 +77,10 @@ class Contest:
 
     def _enter_left(self, name: str, held: HeldOut) -> None:
         """A model of the innovations: its rows, as those of the series."""
-        found, rows = self.found, self.judged
-        forecasts = found.line.transform.mean(
-            found.track.mean[rows] + held.mean[self.at], found.line.cov
-        )
-        loglik = held.loglik[self.at] + found.slopes[rows]
-        self.entries[name] = loglik, (self.Y[rows] - forecasts) ** 2
+        line, Y, mean = self.found.line, self.Y[self.judged], self.found.track.mean[self.judged]
+        change = line.transform
+        loglik = held.loglik[self.at] + change.slope(change(Y))
+        self.entries[name] = loglik, (Y - change.mean(mean + held.mean[self.at], line.cov)) ** 2
 
     @property
     def hopeless(self) -> float:
