@@ -443,19 +443,18 @@ def mean_of(
     Σ w_k (A_k/C_k)(B) y = Σ w_k D_k, where every C_k is one or C. The lines are of one season and
     transform; the form is that of the first, with a constant where any has one.
     """
-    C = max((line.form.behind for line in lines), key=len)
-    constant = any(line.form.trend != "n" for line in lines)
-    d, parts, terms = lines[0].cov.shape[0], [], []
+    d, C = len(lines[0].cov), max((line.form.behind for line in lines), key=len)
+    if any(line.form.trend != "n" for line in lines):
+        lines = [line.with_drift(np.zeros(d)) for line in lines]
+    parts = []
     for line, share in zip(lines, shares, strict=True):
         left = np.concatenate([np.eye(d)[None], -line.coef])
         parts.append(share * (times(C, left) if len(line.form.behind) == 1 else left))
-        lacks = int(constant and line.form.trend == "n")
-        terms.append(share * np.pad(line.terms, ((lacks, 0), (0, 0))))
-    A, form = np.zeros((max(map(len, parts)), d, d)), lines[0].form
+    A = np.zeros((max(map(len, parts)), d, d))
     for part in parts:
         A[: len(part)] += part
-    form = replace(form, trend="drift") if constant and form.trend == "n" else form
-    return form, *lags(A, C), np.sum(terms, axis=0)
+    terms = np.tensordot(shares, [line.terms for line in lines], 1)
+    return lines[0].form, *lags(A, C), terms
 
 
 def lags(A: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
