@@ -14,7 +14,7 @@ from scipy.special import gamma as gamma_function
 from scipy.stats import kstest, multivariate_normal, multivariate_t, t
 
 import kernelmean as km
-from kernelmean.chains import emission
+from kernelmean.chains import emission, moments
 from kernelmean.chains.draft import Draft, space_of
 from kernelmean.chains.em import (
     PSEUDO,
@@ -45,7 +45,7 @@ hmmlearn = pytest.importorskip("hmmlearn.hmm")
 @pytest.fixture(autouse=True)
 def _all_digits(monkeypatch):
     """Coordinates that lose nothing: what is tested is not the landmarks."""
-    monkeypatch.setattr(emission, "Nystroem", partial(km.Nystroem, tol=1e-15))
+    monkeypatch.setattr(moments, "Nystroem", partial(km.Nystroem, tol=1e-15))
 
 
 # ------------------------------------------------------------ densities

@@ -18,14 +18,7 @@ from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
 from ..kernels import Delta, Gaussian, Kernel, Linear, fitted_kernel
 from .em import Climb, Refinement
-from .emission import (
-    ROUNDING,
-    SignedEmissions,
-    can_smooth,
-    coordinates_of,
-    one_or_each,
-    smoothing_kernel,
-)
+from .emission import ROUNDING, SignedEmissions, can_smooth, one_or_each, smoothing_kernel
 from .markov import Chain
 from .model import FittedChain
 from .model_bayes import ModelBayes
@@ -69,7 +62,7 @@ class Draft:
         # of many columns a large one tells more than a small one more often than not
         kernel = fitted_kernel(kernel, there, names=names, in_units=there.shape[1] <= COLUMNS)
         if features is None:
-            found = coordinates_of(there, kernel, RANK)
+            found = Coordinates.by_landmarks(there, kernel, RANK)
         else:
             rows = arrays.take(there, evenly(there.shape[0], POINTS), axis=0)
             found = Coordinates.of(as_feature_map(features).fit(rows, kernel), there)
@@ -99,7 +92,7 @@ class Draft:
 
     def _moments_of(self, values: np.ndarray, kernel: Kernel) -> Moments:
         """Of what stands in place of the rows seen."""
-        features = coordinates_of(values, kernel, RANKED).features
+        features = Coordinates.by_landmarks(values, kernel, RANKED).features
         every = np.zeros((len(self.rows.seen), values.shape[1]))
         every[self.rows.seen] = values
         found = Coordinates.of(features, every)
@@ -230,7 +223,7 @@ def embedded(draft: Draft, gamma: np.ndarray, scale: float) -> tuple[FeatureMap,
     """Coordinates at a multiple of the lengthscale, and those of the laws with weights γ."""
     coordinates = draft.coordinates
     if scale != 1.0:
-        found = coordinates_of(draft.rows.there, draft.kernel.scaled(scale), RANK)
+        found = Coordinates.by_landmarks(draft.rows.there, draft.kernel.scaled(scale), RANK)
         coordinates = Coordinates.of(found.features, draft.rows.points)
     weights = np.where(draft.rows.seen[:, None], gamma, 0.0)
     weights = weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)

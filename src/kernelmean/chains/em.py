@@ -13,16 +13,7 @@ from ..core import arrays
 from ..core.progress import Verbose, track
 from ..core.stages import stage
 from ..kernels import Delta, Kernel
-from .emission import (
-    Emissions,
-    EmissionsByState,
-    Guard,
-    GuardRule,
-    Smoothing,
-    SmoothingByState,
-    own_widths,
-    rule_of_thumb,
-)
+from .emission import AnySmoothing, Guard, GuardRule, Laws, own_widths, rule_of_thumb, smoothing_of
 from .markov import Chain, filtered, predicted, smoothed, stationary, transitions
 from .rows import Rows
 
@@ -35,8 +26,6 @@ WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
 FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
-
-AnySmoothing = Smoothing | SmoothingByState
 
 
 @dataclass(frozen=True)
@@ -198,9 +187,8 @@ class Refinement:
         """The rows seen, at a bandwidth relative to the kernel's."""
         key = bandwidth, self.widths
         if key not in self.made:
-            kernel, rows = self.kernel.scaled(bandwidth), self.rows.there
-            parts = [Smoothing.of(rows, kernel.scaled(w)) for w in self.widths or (1.0,)]
-            self.made[key] = SmoothingByState(kernel, tuple(parts)) if self.widths else parts[0]
+            kernel = self.kernel.scaled(bandwidth)
+            self.made[key] = smoothing_of(self.rows.there, kernel, self.widths)
         return self.made[key].guarded(self.guard_of)
 
     @stage("starts of EM")
@@ -242,9 +230,7 @@ class Refinement:
     def _thumb(self) -> float:
         return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
-    def carried_on(
-        self, laws: Emissions | EmissionsByState, chain: Chain, smoothing: AnySmoothing
-    ) -> Climb:
+    def carried_on(self, laws: Laws, chain: Chain, smoothing: AnySmoothing) -> Climb:
         """EM on these rows from laws and a chain found on others."""
         logb = laws.log_density(self.rows.points)
         logb[~self.rows.seen] = 0.0

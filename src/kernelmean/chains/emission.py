@@ -12,18 +12,16 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from ..core import arrays
-from ..core.checks import Array, hushed
-from ..core.moments import correlations, evenly, normal_bandwidth
+from ..core.checks import Array
+from ..core.moments import correlations, normal_bandwidth
 from ..core.saving import Saveable
 from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
-from ..features.landmarks import Nystroem
 from ..kernels import Delta, Kernel
 from .moments import Coordinates
 
 RANK = 2000  # landmarks of the smoothing kernel
-LANDMARK_ROWS = 20_000  # rows they are chosen among
 CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 ROUNDING = 1e-7  # of the spread of rows: distances below are equal rows
@@ -68,18 +66,6 @@ def rule_of_thumb(n: int, d: int) -> float:
     The squared distance of two of them has twice a χ² law of d degrees.
     """
     return float(normal_bandwidth(n, d) / (2.0 * chi2.median(d)) ** 0.5)
-
-
-def coordinates_of(points, kernel: Kernel, rank: int) -> Coordinates:
-    """Nyström coordinates, landmarks among evenly spaced rows; a trace that is lost is no news.
-
-    The guard of the laws stands in for what the landmarks do not reach.
-    """
-    features, few = Nystroem(max_rank=rank), points.shape[0] <= LANDMARK_ROWS
-    rows = points if few else arrays.take(points, evenly(points.shape[0], LANDMARK_ROWS), axis=0)
-    with hushed():
-        Phi = features.fit_transform(rows, kernel)
-    return Coordinates(features, points, Phi) if few else Coordinates.of(features, points)
 
 
 # ------------------------------------------------------------ the laws
@@ -321,6 +307,9 @@ class EmissionsByState(Saveable):
         return np.hstack([part.log_density(points) for part in self.parts])
 
 
+Laws = Emissions | SignedEmissions | EmissionsByState
+
+
 @dataclass(frozen=True)
 class Shrunken:
     """Makes guards that have a share of each law: what the law is shrunk towards.
@@ -405,7 +394,7 @@ class Smoothing:
             arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
         )
         row: np.ndarray | slice = found.reshape(-1)
-        coordinates = coordinates_of(arrays.like(distinct, points), kernel, RANK)
+        coordinates = Coordinates.by_landmarks(arrays.like(distinct, points), kernel, RANK)
         n = points.shape[0]
         atom = count >= max(ATOM * n, 2) if not isinstance(kernel, Delta) else count > 0
         if len(distinct) == n:  # in the order of the rows, so that nothing is looked up
@@ -469,7 +458,7 @@ class Smoothing:
         if columns not in self._marginals:
             kernel = self.kernel.on(list(columns), self.points.shape[1])
             points = arrays.take(self.coordinates.points, columns, axis=1)
-            self._marginals[columns] = coordinates_of(points, kernel, RANK), kernel
+            self._marginals[columns] = Coordinates.by_landmarks(points, kernel, RANK), kernel
         return self._marginals[columns]
 
     @cached_property
@@ -527,6 +516,16 @@ class SmoothingByState:
         """As `Smoothing.log_marginals`."""
         parts = enumerate(self.parts)
         return np.hstack([p.log_marginals(gamma[:, [k]], columns, points) for k, p in parts])
+
+
+AnySmoothing = Smoothing | SmoothingByState
+
+
+def smoothing_of(points, kernel: Kernel, widths: Sequence[float] | None) -> AnySmoothing:
+    """Of rows, at one bandwidth, or at such multiples of it by state."""
+    if widths is None:
+        return Smoothing.of(points, kernel)
+    return SmoothingByState(kernel, tuple(Smoothing.of(points, kernel.scaled(w)) for w in widths))
 
 
 def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:

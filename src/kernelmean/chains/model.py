@@ -11,13 +11,11 @@ from ..core import arrays
 from ..core.checks import Array
 from ..embedding.embedding import MeanEmbedding
 from . import markov
-from .emission import Emissions, EmissionsByState, Guard, SignedEmissions
+from .emission import EmissionsByState, Guard, Laws, SignedEmissions
 from .markov import Chain
 from .model_bayes import ModelBayes
 from .rows import Rows
 from .variates import Variates
-
-Laws = Emissions | SignedEmissions | EmissionsByState
 
 
 @dataclass(frozen=True)

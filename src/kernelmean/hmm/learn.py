@@ -23,8 +23,8 @@ from ..chains import draft as drafts
 from ..chains import em
 from ..chains.draft import COLUMNS, Draft, in_space, on_all
 from ..chains.driven import driven
-from ..chains.em import AnySmoothing, Climb, Refinement, random_starts
-from ..chains.emission import SHARES, Guard, Shrunken, SmoothingByState, can_smooth
+from ..chains.em import Climb, Refinement, random_starts
+from ..chains.emission import SHARES, AnySmoothing, Guard, Shrunken, SmoothingByState, can_smooth
 from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
