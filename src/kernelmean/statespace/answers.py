@@ -32,16 +32,7 @@ OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
 FEW, MANY = 2, 0.05  # that many, and that share of all, are no news
 
 
-@doors(
-    "filter",
-    "smooth",
-    "predict",
-    "one_step",
-    "predict_quantile",
-    "predict_interval",
-    "log_predictive",
-    "forecast",
-)
+@doors()
 class SpaceAnswers(ChainEstimator):
     """The methods of a fitted `KernelStateSpace`."""
 
