@@ -14,13 +14,14 @@ from scipy.special import gamma as gamma_function
 from scipy.stats import kstest, multivariate_normal, multivariate_t, t
 
 import kernelmean as km
-from kernelmean.chains import emission
+from kernelmean.chains import emission, moments
 from kernelmean.chains.draft import Draft, space_of
 from kernelmean.chains.em import (
     PSEUDO,
+    Climb,
+    Refinement,
     Rows,
     begin,
-    climb,
     expectation,
     judged,
     lasting,
@@ -44,7 +45,7 @@ hmmlearn = pytest.importorskip("hmmlearn.hmm")
 @pytest.fixture(autouse=True)
 def _all_digits(monkeypatch):
     """Coordinates that lose nothing: what is tested is not the landmarks."""
-    monkeypatch.setattr(emission, "Nystroem", partial(km.Nystroem, tol=1e-15))
+    monkeypatch.setattr(moments, "Nystroem", partial(km.Nystroem, tol=1e-15))
 
 
 # ------------------------------------------------------------ densities
@@ -245,6 +246,11 @@ def whole(X: np.ndarray, lengths=None) -> Rows:
     stops = np.cumsum(lengths or [len(X)])
     sequences = [slice(int(b - a), int(b)) for a, b in zip(lengths or [len(X)], stops, strict=True)]
     return Rows.of(X, np.ones(len(X), dtype=bool), sequences)
+
+
+def climb(smoothing, rows: Rows, gamma, chain: Chain, max_iter: int, tol: float) -> Climb:
+    em = Refinement(rows, smoothing.kernel, None, max_iter, tol, False)
+    return em.climb(smoothing, gamma, chain, max_iter)
 
 
 class TestAgainstHmmlearn:

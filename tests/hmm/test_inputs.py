@@ -88,8 +88,7 @@ class TestLearning:
 
     def test_more_rows_than_are_searched(self, monkeypatch):
         """EM goes on with all rows, and their inputs."""
-        monkeypatch.setattr("kernelmean.chains.draft.SEARCHED", 500)
-        monkeypatch.setattr("kernelmean.hmm.learn.searching.__defaults__", (500,))
+        monkeypatch.setattr("kernelmean.hmm.learn.SEARCHED", 500)
         X, U, _ = driven(1_500, 2.0, 2)
         m = km.KernelHMM(2, **QUICK).fit(X, inputs=U)
         assert m.emissions_.points.shape[0] == 1_500

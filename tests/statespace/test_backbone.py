@@ -10,6 +10,8 @@ from numpy.testing import assert_allclose
 from scipy.signal import lfilter
 
 import kernelmean as km
+from kernelmean.chains.markov import Chain
+from kernelmean.chains.model import FittedChain
 from kernelmean.statespace import lines, results
 from kernelmean.statespace.backbone import (
     AS_IT_IS,
@@ -21,6 +23,7 @@ from kernelmean.statespace.backbone import (
     mean_of,
     undelayed,
 )
+from kernelmean.statespace.course import ahead
 from kernelmean.statespace.lines import Design, Series
 
 pytestmark = pytest.mark.usefixtures("short_searches")  # of EM: the line is searched
@@ -108,15 +111,36 @@ def test_what_is_undelayed_is_the_recursion():
     assert_allclose(delayed(weights, y), v, atol=1e-14)
 
 
-def test_responses_are_differences_of_paths():
-    m, steps = line(2), 5
+def test_variances_ahead_are_those_of_sums_of_innovations():
+    """Of Σ_j R_{h−j}e_j, R_k by how paths differ k rows after an innovation, pair by pair."""
+    m, steps, rng = line(2), 5, np.random.default_rng(6)
     start = replace(m.first, cov=np.zeros_like(m.first.cov))
     e = np.zeros((3, steps, 2))
     e[1, 0, 0] = e[2, 0, 1] = 1.0
-    paths = m.paths(start, e, None, np.random.default_rng(0))
-    assert_allclose(
-        np.stack([paths[1] - paths[0], paths[2] - paths[0]], axis=2), m.responses(steps)
-    )
+    paths = m.paths(start, e, None, rng)
+    R = np.stack([paths[1] - paths[0], paths[2] - paths[0]], axis=2)
+    assert_allclose(R[1], m.gain[:2])
+
+    Q, points = rng.dirichlet(np.ones(3), size=3), 4.0 * rng.standard_normal((5, 2))
+    laws = km.MeanEmbedding(points).reweighted(rng.dirichlet(np.ones(5), size=3))
+    chain = FittedChain(Chain(np.ones(3) / 3, Q), laws, None, 0.3)
+    p = np.stack([np.array([1.0, 0.0, 0.0]) @ np.linalg.matrix_power(Q, h) for h in range(steps)])
+    means = laws.mean()
+
+    def joint(i: int, j: int) -> np.ndarray:
+        if i > j:
+            return joint(j, i).T
+        if i == j:
+            return chain.mixture(p[[i]]).cov()[0] + 0.09 * np.eye(2)
+        later = np.linalg.matrix_power(Q, j - i) @ means
+        return means.T @ (p[i][:, None] * later) - np.outer(p[i] @ means, p[j] @ means)
+
+    extra = ahead(m, m.first, chain, p, None)[1]
+    for h in range(steps):
+        upto, A = range(h + 1), np.linalg.matrix_power(m.unseen, h)
+        total = sum(R[h - i] @ joint(i, j) @ R[h - j].T for i in upto for j in upto)
+        begun = (A @ m.first.cov @ A.T)[:2, :2]
+        assert_allclose(extra[h], np.maximum(np.diag(total + begun - joint(h, h)), 0.0))
 
 
 # ------------------------------------------------------------ least squares
@@ -579,7 +603,7 @@ def test_what_moves_together_is_a_vector_autoregression():
         Y[t] = A @ Y[t - 1] + rng.standard_normal(2)
     options = km.Backbone(order=1, trend="c", difference=0, transform=None)
     m = km.KernelStateSpace(backbone=options, em=QUICK).fit(Y)
-    assert_allclose(m.backbone_.responses(2)[1], A, atol=0.15)
+    assert_allclose(m.backbone_.gain[:2], A, atol=0.15)
     assert m.predict_interval(Y)[0].shape == (200, 2)
     assert m.forecast(Y, 3).cov().shape == (3, 2, 2)
     swapped = km.KernelStateSpace(backbone=options, em=QUICK).fit(Y[:, ::-1])

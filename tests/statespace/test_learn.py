@@ -10,25 +10,23 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 import kernelmean as km
-from kernelmean.chains.draft import Draft, Settings
-from kernelmean.chains.em import climb, expectation
+from kernelmean.chains.draft import Draft
+from kernelmean.chains.em import Climb, Refinement, expectation
 from kernelmean.chains.emission import Smoothing
 from kernelmean.chains.markov import Chain, smoothed, stationary
 from kernelmean.chains.rows import Rows
 from kernelmean.core.sequences import check_sequences
 from kernelmean.kernels import Gaussian
+from kernelmean.statespace import latent as spaces
 from kernelmean.statespace import learn, pairing
-from kernelmean.statespace import space as spaces
 from kernelmean.statespace.guard import FAR, SHAPE_WIDTH, WIDE, LinearGuard
-from kernelmean.statespace.latent import Latent
-from kernelmean.statespace.learn import Learner
+from kernelmean.statespace.latent import Latent, Space
+from kernelmean.statespace.learn import Learner, Plan
 from kernelmean.statespace.moves import BEND, NEAR, REGS, SOME, SmoothMoves
 from kernelmean.statespace.operators import fit_moments
 from kernelmean.statespace.pairing import WINDOWS, Pairing
-from kernelmean.statespace.space import Space
 
 NAN = float("nan")
-SETTINGS = Settings(0.5, 4, 8, 1e-4, False)
 
 
 def data(n: int = 200, seed: int = 40) -> np.ndarray:
@@ -62,8 +60,18 @@ def drifting(law: Latent) -> Chain:
     return Chain(stationary(Q), Q)
 
 
-def learner(draft: Draft, latent: Latent, settings: Settings = SETTINGS, chain=None) -> Learner:
-    return Learner(draft, latent, None, (20.0, 100.0), chain, settings)
+def learner(
+    draft: Draft, latent: Latent, chain=None, bandwidth=0.5, n_init=4, max_iter=8
+) -> Learner:
+    em = km.EM(n_init, max_iter, 1e-4, directions=0, guard=(20.0, 100.0), penalty=(1, 1))
+    plan = Plan(em, True, bandwidth, None, False, [], None, None, draft_of)
+    return Learner(plan, draft, Space.of(latent, Gaussian(0.7)), chain)
+
+
+def climb(smoothing: Smoothing, rows: Rows, gamma, chain: Chain, steps: int, moves) -> Climb:
+    """Of so many steps, however little they gain."""
+    em = Refinement(rows, smoothing.kernel, None, steps, 1e-300, False, maximise=moves)
+    return em.climb(smoothing, gamma, chain, steps)
 
 
 # ------------------------------------------------------------ operators on the nodes
@@ -276,7 +284,7 @@ class TestEM:
         rows, moves = rows_of(Y), SmoothMoves(latent, 10.0)
         gamma = np.random.default_rng(5).dirichlet(np.ones(5), size=60)
         chain = drifting(latent)
-        found = climb(smoothing, rows, gamma, chain, 2, 1e-300, moves)
+        found = climb(smoothing, rows, gamma, chain, 2, moves)
         alpha, first = expectation(smoothing, rows, gamma, chain)
         new = smoothed(alpha, chain, rows.sequences)
         chain = moves(alpha, new, chain, rows.sequences)
@@ -297,7 +305,7 @@ class TestEM:
             smoothing = Smoothing.of(rows.there, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
             start = np.full((80, 7), 1 / 7)
             moves = SmoothMoves(latent, 10.0)
-            found.append(climb(smoothing, rows, start, drifting(latent), 4, 1e-300, moves))
+            found.append(climb(smoothing, rows, start, drifting(latent), 4, moves))
         assert_array_equal(found[0].gamma, found[1].gamma)
 
 
@@ -305,11 +313,10 @@ class TestLearner:
     @pytest.mark.parametrize("n_init", [1, 2, 4, 9])
     def test_numbers_of_pairings(self, n_init):
         draft, latent = draft_of(data()), normal(1, 11)
-        settings = Settings(0.5, n_init, 8, 1e-4, False)
         many = min(n_init, len(WINDOWS))
-        assert len(list(learner(draft, latent, settings).pairings(draft.rows))) == many
+        assert len(list(learner(draft, latent, n_init=n_init).pairings(draft.rows))) == many
         chain = drifting(latent)
-        known = list(learner(draft, latent, settings, chain).pairings(draft.rows))
+        known = list(learner(draft, latent, chain, n_init=n_init).pairings(draft.rows))
         assert len(known) == 2 * many
         assert all(p.chain is chain for p in known)
 
@@ -337,7 +344,7 @@ class TestLearner:
     def test_a_search_on_some_rows_ends_on_all(self, bandwidth, monkeypatch):
         monkeypatch.setattr(learn, "SEARCHED", 400)
         draft, latent = draft_of(data(700, 42)), normal(1, 15)
-        one = learner(draft, latent, Settings(bandwidth, 1, 6, 1e-4, False))
+        one = learner(draft, latent, None, bandwidth, 1, 6)
         found, smoothing = one.refine()[1]()
         assert found.gamma.shape == (700, 15)
         assert_allclose(found.gamma.sum(axis=1), 1.0)

@@ -18,14 +18,7 @@ from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
 from ..kernels import Delta, Gaussian, Kernel, Linear, fitted_kernel
 from .em import Climb, Refinement
-from .emission import (
-    ROUNDING,
-    SignedEmissions,
-    can_smooth,
-    coordinates_of,
-    one_or_each,
-    smoothing_kernel,
-)
+from .emission import ROUNDING, SignedEmissions, can_smooth, one_or_each, smoothing_kernel
 from .markov import Chain
 from .model import FittedChain
 from .model_bayes import ModelBayes
@@ -38,8 +31,6 @@ COLUMNS = 3  # of data that densities are estimated in as they are
 MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
 RANK = 300  # landmarks of the moments, where no features are given,
 RANKED = 100  # and of those of ranks
-SEARCHED = 4_000  # rows that starts and bandwidths are compared on, in
-STRETCHES = 20  # of them, from all over the sequences
 MANY = 50_000  # rows from which on all of them are for so many steps of EM only
 LAST = 3
 TUNED = 2_000  # rows that λ is chosen on after EM,
@@ -71,7 +62,7 @@ class Draft:
         # of many columns a large one tells more than a small one more often than not
         kernel = fitted_kernel(kernel, there, names=names, in_units=there.shape[1] <= COLUMNS)
         if features is None:
-            found = coordinates_of(there, kernel, RANK)
+            found = Coordinates.by_landmarks(there, kernel, RANK)
         else:
             rows = arrays.take(there, evenly(there.shape[0], POINTS), axis=0)
             found = Coordinates.of(as_feature_map(features).fit(rows, kernel), there)
@@ -101,7 +92,7 @@ class Draft:
 
     def _moments_of(self, values: np.ndarray, kernel: Kernel) -> Moments:
         """Of what stands in place of the rows seen."""
-        features = coordinates_of(values, kernel, RANKED).features
+        features = Coordinates.by_landmarks(values, kernel, RANKED).features
         every = np.zeros((len(self.rows.seen), values.shape[1]))
         every[self.rows.seen] = values
         found = Coordinates.of(features, every)
@@ -124,18 +115,63 @@ class Draft:
         return MeanEmbedding.of_parts(points, arrays.like(left, Phi), Phi, self.kernel)
 
 
-# ------------------------------------------------------------ EM
+# ------------------------------------------------------------ what is asked for
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Of EM, as users give them."""
+class Plan:
+    """What is asked for, whichever kind it is."""
 
-    bandwidth: float | tuple[float, ...] | None
-    n_init: int
-    max_iter: int
-    tol: float
+    em: Any  # EM, with nothing left open
+    refine: bool
+    bandwidth: Any
+    reg: float | None
     verbose: Verbose
+
+    def width(self, draft: Draft, space: Variates | None) -> float | tuple[float, ...] | None:
+        """One bandwidth, or one for each of the columns (or variates) that densities are of."""
+        if self.bandwidth is None:
+            return None
+        columns = draft.rows.points if space is None else space.directions
+        return one_or_each(as_widths(self.bandwidth, columns.shape[1], "bandwidth"))
+
+    def search(self, draft: Draft, space: Variates | None, limit: int, **rules) -> Refinement:
+        """EM on some of the rows, not yet begun."""
+        rows, kernel = in_space(draft.rows, space), draft.kernel if space is None else Gaussian()
+        base, factor = smoothing_kernel(kernel.resolve(rows.there), rows.there), None
+        if (width := self.width(draft, space)) is not None:
+            base, factor = base.smoothing(width), 1.0
+        how = self.em.max_iter, self.em.tol, self.verbose
+        return Refinement(rows.stretches(limit)[1], base, factor, *how, **rules)
+
+    def of_moments(self, draft: Draft, space, laws: MeanEmbedding, chain: Chain) -> FittedChain:
+        """Laws found by moments alone, with densities of their positive parts."""
+        counts = np.maximum(chain.startprob * draft.rows.seen.sum(), 1.0)
+        smooth, width = laws, self.width(draft, space)
+        if space is not None:
+            points = space(laws.points)
+            smooth = MeanEmbedding.of_parts(points, *laws.factors, Gaussian().resolve(points))
+        signed = SignedEmissions.of(smooth, width, counts)
+        return FittedChain(chain, laws, signed, width, space)
+
+    def rule(self, draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
+        """Kernel Bayes' rule with the λ given, or the best."""
+        if self.reg is None:
+            return choose_bayes(draft, gamma, chain)
+        return ModelBayes(*embedded(draft, gamma, 1.0), float(self.reg))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit of a hidden chain consists of, whichever kind it is."""
+
+    chain: FittedChain
+    draft: Draft
+    history: np.ndarray
+    converged: bool
+
+
+# ------------------------------------------------------------ EM
 
 
 def in_space(rows: Rows, space: Variates | None) -> Rows:
@@ -143,29 +179,15 @@ def in_space(rows: Rows, space: Variates | None) -> Rows:
     return rows if space is None else replace(rows, points=space(rows.points), gaps=None)
 
 
-def searching(
-    rows: Rows, kernel: Kernel, settings: Settings, limit: int = SEARCHED, **rules
-) -> tuple[np.ndarray, Refinement]:
-    """The numbers of some rows, and the search on them."""
-    numbers, few = rows.stretches(limit, STRETCHES)
-    base, factor = smoothing_kernel(kernel.resolve(rows.there), rows.there), None
-    if settings.bandwidth is not None:
-        base, factor = base.smoothing(settings.bandwidth), 1.0
-    how = settings.max_iter, settings.tol, settings.verbose
-    return numbers, Refinement(few, base, factor, *how, **rules)
-
-
-def on_all(
-    search: Refinement, rows: Rows, found: Climb, factor: float, settings: Settings
-) -> tuple[Climb, Any]:
+def on_all(search: Refinement, rows: Rows, found: Climb, factor: float) -> tuple[Climb, Any]:
     """EM on all rows from where it came on some; of very many, a few steps after EM on `MANY`."""
     climbed = found
     for limit in (MANY, len(rows.seen)):
-        few, (_, more) = search.rows, rows.stretches(limit, STRETCHES)
+        few, (_, more) = search.rows, rows.stretches(limit)
         if len(more.seen) <= len(few.seen):
             continue
         laws = search.smoothing(factor).emissions(climbed.gamma[few.seen])
-        if settings.bandwidth is None:  # the rate at which the best bandwidth falls
+        if search.bandwidth is None:  # the rate at which the best bandwidth falls
             factor *= (len(few.seen) / len(more.seen)) ** (1 / (rows.points.shape[1] + 4))
         steps = search.max_iter if limit == MANY else LAST
         search = replace(search.on(more), max_iter=steps)
@@ -201,7 +223,7 @@ def embedded(draft: Draft, gamma: np.ndarray, scale: float) -> tuple[FeatureMap,
     """Coordinates at a multiple of the lengthscale, and those of the laws with weights γ."""
     coordinates = draft.coordinates
     if scale != 1.0:
-        found = coordinates_of(draft.rows.there, draft.kernel.scaled(scale), RANK)
+        found = Coordinates.by_landmarks(draft.rows.there, draft.kernel.scaled(scale), RANK)
         coordinates = Coordinates.of(found.features, draft.rows.points)
     weights = np.where(draft.rows.seen[:, None], gamma, 0.0)
     weights = weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
@@ -214,7 +236,7 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
     γ_t is E[1{x_t = k} | all y]; of all functions of y_1, ..., y_t the filter's probabilities are
     nearest to it in mean square, so the distance compares lengthscales too.
     """
-    numbers, few = draft.rows.stretches(TUNED, STRETCHES)
+    numbers, few = draft.rows.stretches(TUNED)
     target = gamma[numbers]
     scales = SCALES if draft.kernel.scaled(0.5) != draft.kernel else SCALES[:1]
 
@@ -235,55 +257,3 @@ def best_rule(
     losses = [loss(alpha) for alpha in found]
     best = int(np.argmin(losses))
     return losses[best], replace(rule, reg=float(regs[best]))
-
-
-# ------------------------------------------------------------ from what is asked for to a fit
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What a fit of a hidden chain consists of, whichever kind it is."""
-
-    chain: FittedChain
-    draft: Draft
-    history: np.ndarray
-    converged: bool
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked for, whichever kind it is."""
-
-    em: Any  # EM, with nothing left open
-    refine: bool
-    bandwidth: Any
-    reg: float | None
-    verbose: Verbose
-
-    def settings(self, draft: Draft, space: Variates | None) -> Settings:
-        """Of EM, for densities of these rows or of their variates."""
-        columns = draft.rows.points if space is None else space.directions
-        width = as_bandwidth(self.bandwidth, columns.shape[1])
-        return Settings(width, self.em.n_init, self.em.max_iter, self.em.tol, self.verbose)
-
-    def rule(self, draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
-        """Kernel Bayes' rule with the λ given, or the best."""
-        if self.reg is None:
-            return choose_bayes(draft, gamma, chain)
-        return ModelBayes(*embedded(draft, gamma, 1.0), float(self.reg))
-
-
-def as_bandwidth(bandwidth, d: int) -> float | tuple[float, ...] | None:
-    """One number, or one for each of the d columns that densities are of."""
-    return None if bandwidth is None else one_or_each(as_widths(bandwidth, d, "bandwidth"))
-
-
-def of_moments(draft: Draft, space, laws: MeanEmbedding, chain: Chain, bandwidth) -> FittedChain:
-    """Laws found by moments alone, with densities of their positive parts."""
-    counts = np.maximum(chain.startprob * draft.rows.seen.sum(), 1.0)
-    smooth = laws
-    if space is not None:
-        points = space(laws.points)
-        smooth = MeanEmbedding.of_parts(points, *laws.factors, Gaussian().resolve(points))
-    signed = SignedEmissions.of(smooth, bandwidth, counts)
-    return FittedChain(chain, laws, signed, bandwidth, space)

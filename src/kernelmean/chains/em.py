@@ -13,16 +13,7 @@ from ..core import arrays
 from ..core.progress import Verbose, track
 from ..core.stages import stage
 from ..kernels import Delta, Kernel
-from .emission import (
-    Emissions,
-    EmissionsByState,
-    Guard,
-    GuardRule,
-    Smoothing,
-    SmoothingByState,
-    own_widths,
-    rule_of_thumb,
-)
+from .emission import AnySmoothing, Guard, GuardRule, Laws, own_widths, rule_of_thumb, smoothing_of
 from .markov import Chain, filtered, predicted, smoothed, stationary, transitions
 from .rows import Rows
 
@@ -35,8 +26,6 @@ WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
 FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
-
-AnySmoothing = Smoothing | SmoothingByState
 
 
 @dataclass(frozen=True)
@@ -103,52 +92,6 @@ def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
 
 
 Maximise = Callable[[np.ndarray, np.ndarray, Any, list[slice]], Chain]
-
-
-def climb(
-    smoothing: AnySmoothing,
-    rows: Rows,
-    gamma,
-    chain: Chain,
-    max_iter: int,
-    tol: float,
-    maximise: Maximise = maximised,
-    patience: int = Effort.patience,
-    least: float = -np.inf,
-) -> Climb:
-    """EM: emission laws and chain from γ, γ from these, until the mean log-likelihood settles.
-
-    The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
-    embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a little.
-    After more than `patience` such iterations in a row it ends where it was best. (In its first
-    steps, away from a start that is no model yet, it begins anew instead.) It does not go on from
-    a log-likelihood of less than `least`.
-    """
-    best: Climb | None = None
-    start, falls = (gamma, chain), 0
-    for i in range(max_iter):
-        along = chain.along(rows.inputs)
-        alpha, loglik = expectation(smoothing, rows, gamma, along)
-        gain = np.inf if best is None else loglik.mean() - best.value
-        before = [] if best is None else best.history
-        history = [*before, float(loglik.mean())]
-        if best is None or (gain <= 0 and i <= FIRST_STEPS):
-            history = history if patience else history[-1:]
-            best = Climb(gamma, chain, loglik, history, False, start)
-        elif gain <= 0:
-            falls += 1
-            if falls > patience:
-                return replace(best, converged=True)
-            best = replace(best, history=history)
-        else:
-            best = Climb(gamma, chain, loglik, history, bool(gain < tol and i > FIRST_STEPS), start)
-            falls = 0
-        if best.converged or i == max_iter - 1 or best.loglik.sum() < least:
-            break
-        gamma = smoothed(alpha, along, rows.sequences)
-        chain = maximise(alpha, gamma, along, rows.sequences)
-    assert best is not None
-    return best
 
 
 def expectation(smoothing: AnySmoothing, rows: Rows, gamma, chain: Chain) -> tuple:
@@ -244,9 +187,8 @@ class Refinement:
         """The rows seen, at a bandwidth relative to the kernel's."""
         key = bandwidth, self.widths
         if key not in self.made:
-            kernel, rows = self.kernel.scaled(bandwidth), self.rows.there
-            parts = [Smoothing.of(rows, kernel.scaled(w)) for w in self.widths or (1.0,)]
-            self.made[key] = SmoothingByState(kernel, tuple(parts)) if self.widths else parts[0]
+            kernel = self.kernel.scaled(bandwidth)
+            self.made[key] = smoothing_of(self.rows.there, kernel, self.widths)
         return self.made[key].guarded(self.guard_of)
 
     @stage("starts of EM")
@@ -278,10 +220,6 @@ class Refinement:
         """The first bandwidth: the one that was given, or half of Silverman's."""
         return 0.5 * self._thumb if self.bandwidth is None else self.bandwidth
 
-    def start_at(self, gamma: np.ndarray, chain: Chain) -> Climb:
-        """A climb that has not begun."""
-        return Climb(gamma, chain, np.empty(0), [], False, (gamma, chain))
-
     @property
     def searched(self) -> bool:
         """Whether there is a bandwidth to look for."""
@@ -292,20 +230,18 @@ class Refinement:
     def _thumb(self) -> float:
         return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
-    def carried_on(
-        self, laws: Emissions | EmissionsByState, chain: Chain, smoothing: AnySmoothing
-    ) -> Climb:
+    def carried_on(self, laws: Laws, chain: Chain, smoothing: AnySmoothing) -> Climb:
         """EM on these rows from laws and a chain found on others."""
         logb = laws.log_density(self.rows.points)
         logb[~self.rows.seen] = 0.0
         gamma = begin(logb, chain.along(self.rows.inputs), self.rows.sequences)
-        return self._climb(smoothing, gamma, chain, self.max_iter)
+        return self.climb(smoothing, gamma, chain, self.max_iter)
 
     def _short(self, smoothing: AnySmoothing, starts) -> list[Climb]:
         """A few iterations from every start, more from the better half, and so on; the best."""
         first, *onwards = self.effort.short
         climbs = [
-            self._climb(smoothing, begin(logb, chain, self.rows.sequences), chain, first)
+            self.climb(smoothing, begin(logb, chain, self.rows.sequences), chain, first)
             for logb, chain in track(starts, description=self.task, verbose=self.verbose)
         ]
         climbs.sort(key=lambda c: -c.value)
@@ -319,17 +255,47 @@ class Refinement:
         """The climb carried on, with the history of both (but for steps that were undone)."""
         if c.converged:
             return c
-        more = self._climb(smoothing, c.gamma, c.chain, steps or self.max_iter)
+        more = self.climb(smoothing, c.gamma, c.chain, steps or self.max_iter)
         before = c.history
         if not self.effort.patience:
             before = [value for value in before if value < more.history[0]]
         return replace(more, history=before + more.history, start=c.start)
 
-    def _climb(
+    def climb(
         self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int, least: float = -np.inf
     ) -> Climb:
-        rules = self.maximise, self.effort.patience, least
-        return climb(smoothing, self.rows, gamma, chain, max_iter, self.tol, *rules)
+        """Laws and chain from γ, γ from these, until the mean log-likelihood settles.
+
+        The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
+        embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a
+        little. After more than `patience` such iterations in a row it ends where it was best. (In
+        its first steps, away from a start that is no model yet, it begins anew instead.) It does
+        not go on from a log-likelihood of less than `least`.
+        """
+        rows, patience, start, falls = self.rows, self.effort.patience, (gamma, chain), 0
+        best: Climb | None = None
+        for i in range(max_iter):
+            along = chain.along(rows.inputs)
+            alpha, loglik = expectation(smoothing, rows, gamma, along)
+            gain = np.inf if best is None else loglik.mean() - best.value
+            history = [*(best.history if best else ()), float(loglik.mean())]
+            if best is None or (gain <= 0 and i <= FIRST_STEPS):
+                history = history if patience else history[-1:]
+                best, falls = Climb(gamma, chain, loglik, history, False, start), 0
+            elif gain <= 0:
+                falls += 1
+                if falls > patience:
+                    return replace(best, converged=True)
+                best = replace(best, history=history)
+            else:
+                settled = bool(gain < self.tol and i > FIRST_STEPS)
+                best, falls = Climb(gamma, chain, loglik, history, settled, start), 0
+            if best.converged or i == max_iter - 1 or best.loglik.sum() < least:
+                break
+            gamma = smoothed(alpha, along, rows.sequences)
+            chain = self.maximise(alpha, gamma, along, rows.sequences)
+        assert best is not None
+        return best
 
     @stage("bandwidths")
     def over_bandwidths(
@@ -387,7 +353,7 @@ class Refinement:
         But from its end where each state has a bandwidth: whose is whose is not known before.
         """
         origin = (first.gamma, first.chain) if self.widths else first.start
-        return self._climb(smoothing, *origin, self.max_iter)
+        return self.climb(smoothing, *origin, self.max_iter)
 
     def held_out(self, bandwidth: float, first: Climb, near: HeldOut | None = None) -> HeldOut:
         """Forecasts of the rows seen, by laws and chains from every other stretch of rows.
@@ -404,7 +370,7 @@ class Refinement:
             half = replace(rows, used=used)
             on_half = replace(self, rows=half)
             least = -np.inf if near is None else start.loglik.sum() - FAR
-            learned = on_half._climb(smoothing, start.gamma, start.chain, steps, least)
+            learned = on_half.climb(smoothing, start.gamma, start.chain, steps, least)
             climbs.append(learned)
             there = rows.seen & ~used
             for told, every in zip((loglik, mean), judged(smoothing, half, learned), strict=True):

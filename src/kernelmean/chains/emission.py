@@ -12,18 +12,16 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from ..core import arrays
-from ..core.checks import Array, hushed
-from ..core.moments import correlations, evenly, normal_bandwidth
+from ..core.checks import Array
+from ..core.moments import correlations, normal_bandwidth
 from ..core.saving import Saveable
 from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
-from ..features.landmarks import Nystroem
 from ..kernels import Delta, Kernel
 from .moments import Coordinates
 
 RANK = 2000  # landmarks of the smoothing kernel
-LANDMARK_ROWS = 20_000  # rows they are chosen among
 CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 ROUNDING = 1e-7  # of the spread of rows: distances below are equal rows
@@ -68,18 +66,6 @@ def rule_of_thumb(n: int, d: int) -> float:
     The squared distance of two of them has twice a χ² law of d degrees.
     """
     return float(normal_bandwidth(n, d) / (2.0 * chi2.median(d)) ** 0.5)
-
-
-def coordinates_of(points, kernel: Kernel, rank: int) -> Coordinates:
-    """Nyström coordinates, landmarks among evenly spaced rows; a trace that is lost is no news.
-
-    The guard of the laws stands in for what the landmarks do not reach.
-    """
-    features, few = Nystroem(max_rank=rank), points.shape[0] <= LANDMARK_ROWS
-    rows = points if few else arrays.take(points, evenly(points.shape[0], LANDMARK_ROWS), axis=0)
-    with hushed():
-        Phi = features.fit_transform(rows, kernel)
-    return Coordinates(features, points, Phi) if few else Coordinates.of(features, points)
 
 
 # ------------------------------------------------------------ the laws
@@ -280,19 +266,15 @@ class SignedEmissions(Saveable):
         return replace(self, embeddings=laws, guard=self.guard.reordered(order))
 
     @cached_property
-    def _log_mass(self) -> np.ndarray:
-        """log ∫ max(q_k, 0), (K,): in several columns an integral, found once."""
-        return np.log1p(arrays.to_numpy(self.embeddings.negative_mass(self.bandwidth)[0]))
+    def _counts(self) -> np.ndarray:
+        """N_k/∫ max(q_k, 0), (K,): in several columns an integral, found once."""
+        negative = arrays.to_numpy(self.embeddings.negative_mass(self.bandwidth)[0])
+        return self.guard.counts / (1.0 + negative)
 
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
         q = arrays.to_numpy(self.embeddings.density(points, self.bandwidth, signed=True)).T
-        with np.errstate(divide="ignore"):
-            log_q = np.log(np.maximum(q, 0.0)) - self._log_mass
-        guard = self.guard
-        log_counts = np.log(np.maximum(guard.counts, np.finfo(float).tiny))
-        log_guard = guard.log_density(arrays.to_numpy(points)) + np.log(guard.strength)
-        return np.logaddexp(log_q + log_counts, log_guard) - np.log(guard.counts + guard.strength)
+        return self.guard.mixed(q * self._counts, arrays.to_numpy(points), 0.0)
 
 
 @dataclass(frozen=True)
@@ -323,6 +305,9 @@ class EmissionsByState(Saveable):
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
         return np.hstack([part.log_density(points) for part in self.parts])
+
+
+Laws = Emissions | SignedEmissions | EmissionsByState
 
 
 @dataclass(frozen=True)
@@ -409,14 +394,15 @@ class Smoothing:
             arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
         )
         row: np.ndarray | slice = found.reshape(-1)
-        coordinates = coordinates_of(arrays.like(distinct, points), kernel, RANK)
+        coordinates = Coordinates.by_landmarks(arrays.like(distinct, points), kernel, RANK)
         n = points.shape[0]
         atom = count >= max(ATOM * n, 2) if not isinstance(kernel, Delta) else count > 0
         if len(distinct) == n:  # in the order of the rows, so that nothing is looked up
             order, row = found.reshape(-1), slice(None)
             coordinates = coordinates.reordered(points, order)
             distinct, atom = arrays.to_numpy(points), atom[order]
-        own = np.concatenate(coordinates.by_blocks(lambda rows, Phi: _sq_norms(Phi)))
+        squares = coordinates.by_blocks(lambda rows, Phi: arrays.to_numpy(Phi**2).sum(axis=1))
+        own = np.concatenate(squares)
         return cls(kernel, coordinates, distinct, row, own, atom, guard_of)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
@@ -472,7 +458,7 @@ class Smoothing:
         if columns not in self._marginals:
             kernel = self.kernel.on(list(columns), self.points.shape[1])
             points = arrays.take(self.coordinates.points, columns, axis=1)
-            self._marginals[columns] = coordinates_of(points, kernel, RANK), kernel
+            self._marginals[columns] = Coordinates.by_landmarks(points, kernel, RANK), kernel
         return self._marginals[columns]
 
     @cached_property
@@ -532,6 +518,16 @@ class SmoothingByState:
         return np.hstack([p.log_marginals(gamma[:, [k]], columns, points) for k, p in parts])
 
 
+AnySmoothing = Smoothing | SmoothingByState
+
+
+def smoothing_of(points, kernel: Kernel, widths: Sequence[float] | None) -> AnySmoothing:
+    """Of rows, at one bandwidth, or at such multiples of it by state."""
+    if widths is None:
+        return Smoothing.of(points, kernel)
+    return SmoothingByState(kernel, tuple(Smoothing.of(points, kernel.scaled(w)) for w in widths))
+
+
 def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:
     """What each state's bandwidth is by Silverman's rule, in their geometric mean.
 
@@ -543,7 +539,3 @@ def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:
     size = np.log(guard.variances[:, varies]).mean(axis=1) / 2
     size = size - np.log(np.maximum(guard.counts, 1.0)) / (points.shape[1] + 4)
     return tuple(np.exp(size - size.mean()).tolist())
-
-
-def _sq_norms(Phi) -> np.ndarray:
-    return arrays.to_numpy(arrays.namespace(Phi).sum(Phi * Phi, axis=1))

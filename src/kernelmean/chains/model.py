@@ -11,13 +11,11 @@ from ..core import arrays
 from ..core.checks import Array
 from ..embedding.embedding import MeanEmbedding
 from . import markov
-from .emission import Emissions, EmissionsByState, Guard, SignedEmissions
+from .emission import EmissionsByState, Guard, Laws, SignedEmissions
 from .markov import Chain
 from .model_bayes import ModelBayes
 from .rows import Rows
 from .variates import Variates
-
-Laws = Emissions | SignedEmissions | EmissionsByState
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class FittedChain:
         if self.rule is None:
             return markov.filtered(self.log_emissions(rows), self.along(rows), rows.sequences)[0]
         shares = self.rule.shares_of(rows.points, rows.seen)
-        told = None if rows.gaps is None else markov.relative_logs(self.log_emissions(rows))[0]
+        told = None if rows.gaps is None else self.log_emissions(rows)
         return self.rule.filtered(shares, self.along(rows), rows.sequences, told)
 
     def smoothed(self, rows: Rows) -> np.ndarray:

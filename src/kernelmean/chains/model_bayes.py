@@ -10,7 +10,7 @@ import numpy as np
 from ..core import arrays
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
-from .markov import Chain, before, moving, sweep
+from .markov import Chain, before, moving, posterior_in_logs, sweep
 
 RANK_LOSS = 1e-10  # of the Gram matrix of the laws: below, two laws are one
 NOTHING = 1e-12  # mass of weights, of one, from which on an observation has said something
@@ -102,18 +102,15 @@ class ModelBayes(Saveable):
         n, K = shares.shape
         start, count = chain.startprob, len(regs)
         copies = [slice(s.start + n * i, s.stop + n * i) for i in range(count) for s in sequences]
-        told = np.ones_like(shares) if logb is None else np.exp(logb)
-        inputs = np.hstack([np.tile(shares, (count, 1)), np.tile(told, (count, 1))])
-        inputs = np.column_stack([inputs, np.repeat(regs, n)])
+        told = np.hstack([shares, np.zeros_like(shares) if logb is None else logb])
+        inputs = np.column_stack([np.tile(told, (count, 1)), np.repeat(regs, n)])
         Q = chain.transmat
         inputs, move = moving(inputs, Q if Q.ndim == 2 else np.tile(Q, (count, 1, 1)))
 
         def posterior(prior, row):
             missing = np.isnan(row[:, 0])
             if missing.any() and logb is not None:
-                joint = prior * row[:, K : 2 * K]
-                total = joint.sum(axis=1, keepdims=True)
-                likely = np.where(total > 0, joint / np.where(total > 0, total, 1.0), prior)
+                likely = posterior_in_logs(prior, row[:, K : 2 * K])[0]
                 prior = np.where(missing[:, None], likely, prior)
             return self.posterior(prior, row[:, :K], row[:, 2 * K])
 

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, as_points
-from ..core.moments import block_rows
+from ..core.checks import Array, as_points, hushed
+from ..core.moments import block_rows, evenly
 from ..core.rows import Rows, merged
 from ..core.threads import side_by_side
 from ..features.base import FeatureMap
+from ..features.landmarks import Nystroem
+from ..kernels import Kernel
 
 
 def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.ndarray]:
@@ -33,6 +35,7 @@ def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.nda
 
 
 SMALLER = 8  # times than blocks elsewhere: each is a task of a core
+LANDMARK_ROWS = 20_000  # that landmarks are chosen among
 KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are made block by block
 
 
@@ -48,6 +51,20 @@ class Coordinates:
     def of(cls, features: FeatureMap, points) -> Coordinates:
         small = points.shape[0] * features.rank_ <= KEPT
         return cls(features, points, features.transform(points) if small else None)
+
+    @classmethod
+    def by_landmarks(cls, points, kernel: Kernel, rank: int) -> Coordinates:
+        """Nyström's, landmarks among evenly spaced rows; a trace that is lost is no news.
+
+        The guard of the laws stands in for what the landmarks do not reach.
+        """
+        n, features = points.shape[0], Nystroem(max_rank=rank)
+        some = (
+            points if n <= LANDMARK_ROWS else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
+        )
+        with hushed():
+            Phi = features.fit_transform(some, kernel)
+        return cls(features, points, Phi) if some is points else cls.of(features, points)
 
     def reordered(self, points, order: np.ndarray) -> Coordinates:
         """Of the same rows in another order, `points`."""

@@ -209,8 +209,4 @@ def choose_order(spectrum: Spectrum, method: str, constant: float) -> Order:
     check_choice(method, "method", METHODS)
     if method == "threshold":
         return spectrum.by_threshold(check_positive(constant, "constant"))
-    return {
-        "elbow": spectrum.by_elbow,
-        "ratio": spectrum.by_ratio,
-        "correlations": spectrum.by_correlations,
-    }[method]()
+    return getattr(spectrum, f"by_{method}")()

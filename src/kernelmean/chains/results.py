@@ -33,8 +33,7 @@ class ObservationLaw(Law):
         if kind != "central":
             return self.embedding.interval(level, self.bandwidth, kind)
         level = check_level(level)
-        ends = self.quantile([(1 - level) / 2, (1 + level) / 2])
-        return Interval(ends[..., 0, :], ends[..., 1, :])
+        return Interval.between(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d)."""

@@ -11,6 +11,8 @@ from ..core import arrays
 from ..core.checks import Array, as_points, check_columns
 from ..core.sequences import check_sequences
 
+STRETCHES = 20  # of some of the rows, from all over the sequences
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -72,7 +74,7 @@ class Rows:
             return self.points
         return arrays.take(self.points, np.flatnonzero(self.seen), axis=0)
 
-    def stretches(self, limit: int, pieces: int) -> tuple[np.ndarray, Rows]:
+    def stretches(self, limit: int, pieces: int = STRETCHES) -> tuple[np.ndarray, Rows]:
         """Numbers of about `limit` rows in stretches over the whole, and these rows."""
         if len(self.seen) <= limit:
             return np.arange(len(self.seen)), self

@@ -1,13 +1,14 @@
 """Choosing among fits of a hidden chain by rows held back, whatever is fitted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from ..core import arrays
 from ..core.checks import check_positive, hushed
-from ..core.progress import Verbose, in_processes
+from ..core.progress import in_processes
 from ..core.threads import one_thread
 from .rows import observed
 
@@ -15,13 +16,15 @@ Judge = Callable[[Any], float]  # of a fitted estimator: the larger the better
 
 
 def best_fit(
-    candidates: Sequence[Any], X, lengths, judge: Judge, n_jobs, verbose: Verbose
-) -> tuple[Any, list[float]]:
-    """The best of some estimators once they are fitted, and what each was judged."""
-    tasks = [(candidate, X, lengths, judge) for candidate in candidates]
+    at: Callable[..., Any], grid: list[dict], name: str, X, lengths, judge: Judge, n_jobs, verbose
+) -> Any:
+    """The best of the estimators `at` some points, fitted; `tuning_` has what each was judged."""
+    tasks = [(at(**point), X, lengths, judge) for point in grid]
     found = list(in_processes(_judged, tasks, n_jobs, "fits", verbose))
-    scores = [score for _, score in found]
-    return found[max(range(len(found)), key=scores.__getitem__)][0], scores
+    best = max(found, key=itemgetter(1))[0]
+    scores = [abs(score) if name == "mse" else score for _, score in found]
+    best.tuning_ = [point | {name: score} for point, score in zip(grid, scores, strict=True)]
+    return best
 
 
 def _judged(candidate, X, lengths, judge: Judge) -> tuple[Any, float]:

@@ -68,6 +68,7 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
     "tune",
     "transitions",
     "filter",
+    "smooth",
     "predict_proba",
     "predict",
     "decode",
@@ -398,8 +399,8 @@ class KernelHMM(ChainEstimator):
         rows = self.rows(X, lengths, inputs)
         return arrays.like(self.chain_.filtered(rows), rows.points)
 
-    def predict_proba(self, X, lengths=None, inputs=None) -> Array:
-        """P(x_t = k | all y of the sequence) for every row, (n, K): smoothing.
+    def smooth(self, X, lengths=None, inputs=None) -> Array:
+        """P(x_t = k | all y of the sequence) for every row, (n, K); also `predict_proba`.
 
         Parameters
         ----------
@@ -408,6 +409,8 @@ class KernelHMM(ChainEstimator):
         """
         rows = self.rows(X, lengths, inputs)
         return arrays.like(self.chain_.smoothed(rows), rows.points)
+
+    predict_proba = smooth
 
     def predict(self, X, lengths=None, inputs=None) -> Array:
         """The most probable state of every row given its sequence, (n,).

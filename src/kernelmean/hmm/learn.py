@@ -4,7 +4,7 @@
 
 1. `chains.draft`: rows, coordinates and moments of neighbours (`Draft`); `Plan.fit` has the rest;
 2. `chains.order`: the number of states, where it is not given;
-3. `hmm.spectral`: chain and laws from moments, without EM the answer (`chains.draft.of_moments`);
+3. `hmm.spectral`: chain and laws from moments, without EM the answer (`Plan.of_moments`);
 4. `refine`: EM (`chains.em`) on some rows, from that and from random starts; then by rows held out
    the bandwidth, one for each state, shares of normal laws, and whether inputs drive the chain
    (`chains.driven`); then EM on all rows (`chains.draft.on_all`);
@@ -21,20 +21,10 @@ from scipy.special import logsumexp
 
 from ..chains import draft as drafts
 from ..chains import em
-from ..chains.draft import (
-    COLUMNS,
-    SEARCHED,
-    STRETCHES,
-    Draft,
-    Settings,
-    in_space,
-    of_moments,
-    on_all,
-    searching,
-)
+from ..chains.draft import COLUMNS, Draft, in_space, on_all
 from ..chains.driven import driven
-from ..chains.em import AnySmoothing, Climb, Refinement, random_starts
-from ..chains.emission import SHARES, Guard, Shrunken, SmoothingByState, can_smooth
+from ..chains.em import Climb, Refinement, random_starts
+from ..chains.emission import SHARES, AnySmoothing, Guard, Shrunken, SmoothingByState, can_smooth
 from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
@@ -46,14 +36,15 @@ from ..core import arrays
 from ..core.checks import frozen, warn_numerical
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import Delta, Gaussian
+from ..kernels import Delta
 from .spectral import SpectralFit, fit_spectral
 
 SOME = 1e-12  # weight of a row in a law, at the least
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold
-COMPARED = 1_000  # rows that spaces of densities are compared on
+SEARCHED = 4_000  # rows that starts and bandwidths are compared on,
+COMPARED = 1_000  # and where densities may be in several spaces
 WIDE = 20  # columns up to which densities may be of these
 FEWEST = 100  # rows from which on it is asked of what densities are
 STARTED = 1_000  # rows that starts are compared on
@@ -81,15 +72,14 @@ class Plan(drafts.Plan):
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
         order = self.order(spectrum, draft)
         spaces = self.spaces(draft)
-        settings = self.settings(draft, spaces[0])  # of several spaces no bandwidth is given
         found = spectral(draft, int(order or self.n_components or 1), rng)
         if self.refine:
-            space, climbed, smoothing = refine(draft, spaces, found, settings, rng)
+            space, climbed, smoothing = refine(self, draft, spaces, found, rng)
             chain = self.climbed(draft, space, climbed, smoothing)
             history, converged = np.array(climbed.history), climbed.converged
         else:
             laws = draft.weighted_rows(found.embeddings)
-            chain = of_moments(draft, spaces[0], laws, found.chain, settings.bandwidth)
+            chain = self.of_moments(draft, spaces[0], laws, found.chain)
             chain = replace(chain, rule=self.predicting(draft, found))
             history, converged = np.empty(0), True
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
@@ -213,24 +203,22 @@ class Found:
 
 @stage("EM")
 def refine(
-    draft: Draft, spaces, fit: SpectralFit, settings: Settings, rng
+    plan: Plan, draft: Draft, spaces, fit: SpectralFit, rng
 ) -> tuple[Variates | None, Climb, AnySmoothing]:
     """EM from several starts on some rows, then on all from where that ended.
 
     Where densities may be in several spaces, in the one in which the past tells most.
     """
     limit = SEARCHED if len(spaces) == 1 else COMPARED
-    numbers, some = draft.rows.stretches(limit, STRETCHES)
-    numbers = numbers[some.stretches(STARTED, STRETCHES)[0]]
-    begun = starts(draft, fit, numbers, settings.n_init, rng)
-    every = [searched(draft, space, settings, begun, limit) for space in spaces]
+    numbers, some = draft.rows.stretches(limit)
+    numbers = numbers[some.stretches(STARTED)[0]]
+    begun = starts(draft, fit, numbers, plan.em.n_init, rng)
+    every = [searched(plan, draft, space, begun, limit) for space in spaces]
     found = every[0] if len(every) == 1 else max(every, key=lambda one: one.told(some))
-    return found.space, *settled(found, draft, settings)
+    return found.space, *settled(found, draft)
 
 
-def searched(
-    draft: Draft, space: Variates | None, settings: Settings, begun: list, limit: int
-) -> Found:
+def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limit: int) -> Found:
     """EM in one space on some rows, and what rows held out choose.
 
     Two ways lead there, each with its own best start: from embeddings towards normal laws (or laws
@@ -238,9 +226,8 @@ def searched(
     are likelier is taken; they are not asked where the second way is far behind by rows left out
     one at a time.
     """
-    rows = in_space(draft.rows, space)
-    _, search = searching(rows, draft.kernel if space is None else Gaussian(), settings, limit)
-    few = search.on(search.rows.stretches(STARTED, STRETCHES)[1])
+    search = plan.search(draft, space, limit)
+    few = search.on(search.rows.stretches(STARTED)[1])
     many = search.searched and draft.rows.points.shape[1] > COLUMNS
     first = Shrunken(SHARES[0]) if many else Guard.of  # nothing is near in many columns
     climb = replace(search, guard_of=first).begun_on(few, begun)
@@ -263,7 +250,7 @@ def searched(
     return max(found, Found(space, back, climb, h, held), key=lambda one: one.held.total)
 
 
-def settled(found: Found, draft: Draft, settings: Settings):
+def settled(found: Found, draft: Draft):
     """EM at what was chosen, driven by inputs as far as they help, and on all rows."""
     search, climb, factor = found.search, found.climb, found.factor
     if found.held is not None:
@@ -272,7 +259,7 @@ def settled(found: Found, draft: Draft, settings: Settings):
     rows = in_space(draft.rows, found.space)
     if rows.inputs is not None:
         search, climb = driven(search, factor, climb, rows.inputs)
-    return on_all(search, rows, climb, factor, settings)
+    return on_all(search, rows, climb, factor)
 
 
 def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:
@@ -290,7 +277,7 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
 
     ‖φ(y_{t+1}) − O p_{t+1}‖² = k(y, y) − 2 N(y_{t+1})ᵀp_{t+1} + p_{t+1}ᵀ N p_{t+1}.
     """
-    _, few = draft.rows.stretches(PREDICTED, STRETCHES)
+    _, few = draft.rows.stretches(PREDICTED)
     features, O = draft.coordinates.features, fit.embeddings
     evaluations, gram = ModelBayes(features, O, 1.0).evaluations(few.points), O.T @ O
 

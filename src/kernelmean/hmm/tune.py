@@ -41,13 +41,12 @@ def tune(
         scales = [1.0]  # there is no lengthscale
     seeds = generator(model.random_state).integers(2**31, size=n_fits)
     grid = [{"scale": scale, "random_state": int(seed)} for scale in scales for seed in seeds]
-    candidates = [
-        clone(model).set_params(kernel=kernel.scaled(p["scale"]), random_state=p["random_state"])
-        for p in grid
-    ]
-    tuned, scores = best_fit(candidates, X, lengths, judge, n_jobs, verbose)
+
+    def at(scale: float, random_state: int) -> Any:
+        return clone(model).set_params(kernel=kernel.scaled(scale), random_state=random_state)
+
     name = "mse" if states is None else "accuracy"
-    tuned.tuning_ = [{**point, name: abs(score)} for point, score in zip(grid, scores, strict=True)]
+    tuned = best_fit(at, grid, name, X, lengths, judge, n_jobs, verbose)
     if isinstance(judge, Named):
         tuned.renumber(judge.matched(tuned)[0])
     return tuned

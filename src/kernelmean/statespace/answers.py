@@ -16,6 +16,7 @@ from ..embedding.embedding import MeanEmbedding
 from . import particles
 from .backbone import FittedBackbone
 from .course import Course
+from .latent import Space
 from .options import Particles, as_filter
 from .results import (
     LatentBelief,
@@ -26,22 +27,12 @@ from .results import (
     StateForecast,
     latent_names,
 )
-from .space import Space
 
 OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
 FEW, MANY = 2, 0.05  # that many, and that share of all, are no news
 
 
-@doors(
-    "filter",
-    "smooth",
-    "predict",
-    "one_step",
-    "predict_quantile",
-    "predict_interval",
-    "log_predictive",
-    "forecast",
-)
+@doors()
 class SpaceAnswers(ChainEstimator):
     """The methods of a fitted `KernelStateSpace`."""
 

@@ -41,7 +41,7 @@ class Form(Saveable):
     seasonal : {"n", "dummies", "difference"}
         A constant for each row of the season, or D = 1.
     seasonal_memory : float
-        Θ.
+        Θ, where D = 1.
     loose : bool
         Lags by least squares as they are; else shrunk, the more the longer.
     """
@@ -58,16 +58,12 @@ class Form(Saveable):
     @property
     def ahead(self) -> np.ndarray:
         """Coefficients of (1 − B)^d (1 − B^s)^D."""
-        found = np.array([1.0, -1.0]) if self.difference else np.ones(1)
-        return np.convolve(found, lag(self.season, 1.0)) if self.by_difference else found
+        return np.convolve(lag(1, self.difference), lag(self.season, self.by_difference))
 
     @property
     def behind(self) -> np.ndarray:
         """Coefficients of C(B) = (1 − θB)(1 − ΘB^s)."""
-        found = lag(1, self.memory)
-        if not self.by_difference:
-            return found
-        return np.convolve(found, lag(self.season, self.seasonal_memory))
+        return np.convolve(lag(1, self.memory), lag(self.season, self.seasonal_memory))
 
     @property
     def by_difference(self) -> bool:
@@ -82,7 +78,7 @@ class Form(Saveable):
     @property
     def numbers(self) -> int:
         """How many are estimated, beside inputs and what a season has for each of its rows."""
-        memories = (self.memory != 0) + (self.by_difference and self.seasonal_memory != 0)
+        memories = (self.memory != 0) + (self.seasonal_memory != 0)
         return self.order + {"n": 0, "ct": 2}.get(self.trend, 1) + memories
 
     def filtered(self, y: np.ndarray) -> np.ndarray:
@@ -94,8 +90,7 @@ class Form(Saveable):
     def terms(self, times: np.ndarray) -> np.ndarray:
         """What D_t is linear in besides inputs, (n, k)."""
         one = np.ones(len(times))
-        columns = {"n": [], "c": [one], "ct": [one, times / 100], "drift": [one]}
-        found = list(columns[self.trend])
+        found = {"n": [], "ct": [one, times / 100]}.get(self.trend, [one])
         if self.seasonal == "dummies":
             phase = times.astype(int) % self.season
             found += [(phase == j).astype(float) - 1 / self.season for j in range(1, self.season)]
@@ -104,11 +99,7 @@ class Form(Saveable):
 
 def lag(k: int, weight: float) -> np.ndarray:
     """Coefficients of 1 − weight B^k."""
-    if weight == 0:
-        return np.ones(1)
-    found = np.zeros(k + 1)
-    found[0], found[k] = 1.0, -weight
-    return found
+    return np.r_[1.0, np.zeros(k - 1), -weight] if weight else np.ones(1)
 
 
 def times(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
@@ -390,19 +381,19 @@ class FittedBackbone(Saveable):
         """One row on: y was seen, or (None) it was not and its own part had the mean `known`."""
         mean, cov, d = state.mean.ravel(), state.cov, len(known)
         if y is None:
-            mean = self.unseen @ mean + self._gain @ known
-            cov = self.unseen @ cov @ self.unseen.T + self._gain @ self.cov @ self._gain.T
+            mean = self.unseen @ mean + self.gain @ known
+            cov = self.unseen @ cov @ self.unseen.T + self.gain @ self.cov @ self.gain.T
         else:
-            gain = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
-            mean = self._seen @ (mean + gain @ (y - mean[:d] - known)) + self._gain @ y
-            cov = self._seen @ (cov - gain @ cov[:d]) @ self._seen.T
+            told = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
+            mean = self._seen @ (mean + told @ (y - mean[:d] - known)) + self.gain @ y
+            cov = self._seen @ (cov - told @ cov[:d]) @ self._seen.T
             least = 1e-9 * np.trace(self.cov)
             if np.trace(cov[:d, :d]) <= least and np.trace(cov) <= 10 * least:
                 cov = np.zeros_like(cov)
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
     @cached_property
-    def _gain(self) -> np.ndarray:
+    def gain(self) -> np.ndarray:
         """What is added to the state by a row, (r d, d): A + C."""
         return (self.unseen - self._seen)[:, : len(self.cov)]
 
@@ -432,15 +423,8 @@ class FittedBackbone(Saveable):
         found, mean = np.empty_like(own), mean.reshape(len(mean), -1)
         for t in range(own.shape[1]):
             found[:, t] = mean[:, : own.shape[2]] + own[:, t]
-            mean = mean @ self.unseen.T + own[:, t] @ self._gain.T
+            mean = mean @ self.unseen.T + own[:, t] @ self.gain.T
         return found
-
-    def responses(self, steps: int) -> np.ndarray:
-        """What an innovation adds to the row k steps on, k = 0, ..., steps − 1: (steps, d, d)."""
-        d = len(self.cov)
-        own = np.zeros((d, steps, d))
-        own[:, 0] = np.eye(d)
-        return self.onward(np.zeros((d, *self.first.mean.shape)), own).transpose(1, 2, 0)
 
 
 def _shift(first: np.ndarray) -> np.ndarray:
@@ -459,19 +443,18 @@ def mean_of(
     Σ w_k (A_k/C_k)(B) y = Σ w_k D_k, where every C_k is one or C. The lines are of one season and
     transform; the form is that of the first, with a constant where any has one.
     """
-    C = max((line.form.behind for line in lines), key=len)
-    constant = any(line.form.trend != "n" for line in lines)
-    d, parts, terms = lines[0].cov.shape[0], [], []
+    d, C = len(lines[0].cov), max((line.form.behind for line in lines), key=len)
+    if any(line.form.trend != "n" for line in lines):
+        lines = [line.with_drift(np.zeros(d)) for line in lines]
+    parts = []
     for line, share in zip(lines, shares, strict=True):
         left = np.concatenate([np.eye(d)[None], -line.coef])
         parts.append(share * (times(C, left) if len(line.form.behind) == 1 else left))
-        lacks = int(constant and line.form.trend == "n")
-        terms.append(share * np.pad(line.terms, ((lacks, 0), (0, 0))))
-    A, form = np.zeros((max(map(len, parts)), d, d)), lines[0].form
+    A = np.zeros((max(map(len, parts)), d, d))
     for part in parts:
         A[: len(part)] += part
-    form = replace(form, trend="drift") if constant and form.trend == "n" else form
-    return form, *lags(A, C), np.sum(terms, axis=0)
+    terms = np.tensordot(shares, [line.terms for line in lines], 1)
+    return lines[0].form, *lags(A, C), terms
 
 
 def lags(A: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

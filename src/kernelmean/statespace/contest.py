@@ -19,14 +19,6 @@ PLAIN, NAIVE = "autoregression by AIC", "no change"
 
 
 @dataclass(frozen=True)
-class Held:
-    """Numbers of some rows, and forecasts of them by laws that have not seen them."""
-
-    numbers: np.ndarray
-    forecasts: HeldOut
-
-
-@dataclass(frozen=True)
 class Rival(Saveable):
     """How well a model forecasts rows that it has not seen.
 
@@ -67,14 +59,17 @@ class Contest:
     entries: dict[str, tuple[np.ndarray, np.ndarray]]
 
     @classmethod
-    def of(cls, rows: Rows, found: Found, alone: Held) -> Contest:
-        """The line without states, the plain autoregression, and the row before."""
-        Y, numbers = arrays.to_numpy(rows.points), alone.numbers
+    def of(cls, rows: Rows, found: Found, numbers: np.ndarray, alone: HeldOut) -> Contest:
+        """The line without states, the plain autoregression, and the row before.
+
+        Of the rows of these `numbers`, which were held out.
+        """
+        Y = arrays.to_numpy(rows.points)
         inner = np.ones(len(Y), dtype=bool)
         inner[[s.start for s in rows.sequences]] = False
         at = np.flatnonzero((found.usable & rows.seen & inner)[numbers])
         contest = cls(found, Y, numbers[at], at, {})
-        contest._enter_left(ALONE, alone.forecasts)
+        contest._enter_left(ALONE, alone)
         for name, off in ((PLAIN, found.plain), (NAIVE, np.diff(Y, axis=0, prepend=Y[:1]))):
             off = off[contest.judged]
             contest.entries[name] = normal(off, 0.0), off**2
@@ -82,32 +77,29 @@ class Contest:
 
     def _enter_left(self, name: str, held: HeldOut) -> None:
         """A model of the innovations: its rows, as those of the series."""
-        found, rows = self.found, self.judged
-        forecasts = found.line.transform.mean(
-            found.track.mean[rows] + held.mean[self.at], found.line.cov
-        )
-        loglik = held.loglik[self.at] + found.slopes[rows]
-        self.entries[name] = loglik, (self.Y[rows] - forecasts) ** 2
+        line, Y, mean = self.found.line, self.Y[self.judged], self.found.track.mean[self.judged]
+        change = line.transform
+        loglik = held.loglik[self.at] + change.slope(change(Y))
+        self.entries[name] = loglik, (Y - change.mean(mean + held.mean[self.at], line.cov)) ** 2
 
     @property
     def hopeless(self) -> float:
         """Mean log-likelihood of a start of EM that will not be better than the line alone."""
         return float(self.entries[ALONE][0].mean()) - AWAY
 
-    def with_states(self, held: Held) -> bool:
+    def with_states(self, held: HeldOut) -> bool:
         """Whether states of the series are taken.
 
         They must be clearly better; where the series does not stay in its range, beyond doubt: they
         end where the rows did.
         """
-        forecasts, rows = held.forecasts, self.judged
-        squares = (self.Y[rows] - forecasts.mean[self.at]) ** 2
-        self.entries[STATES] = forecasts.loglik[self.at], squares
+        squares = (self.Y[self.judged] - held.mean[self.at]) ** 2
+        self.entries[STATES] = held.loglik[self.at], squares
         return self._better(STATES, CLEAR if self.found.stays else DOUBT)
 
-    def with_both(self, held: Held) -> bool:
+    def with_both(self, held: HeldOut) -> bool:
         """Whether states of the innovations help, beyond chance."""
-        self._enter_left(BOTH, held.forecasts)
+        self._enter_left(BOTH, held)
         return self._better(BOTH, CLEAR)
 
     def _better(self, name: str, errors: float) -> bool:

@@ -74,43 +74,24 @@ def left(line: FittedBackbone, track: Track, Z: np.ndarray, rows: Rows) -> Rows:
 def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) -> tuple:
     """Shift and extra variance of steps after a state, for the innovations of a chain.
 
-    Both are exact: with R_k what an innovation adds k steps on, the variance is that of
-    Σ_j R_{h−j} e_j, where the chain says how the innovations go together.
+    Both are exact: the covariance of the line's state and the innovation of a step follows from
+    E[state − its mean; node], which is carried on beside the covariance of the state.
     """
     steps, d = len(p), len(line.cov)
     means = arrays.to_numpy(chain.emissions.mean())
     expected = p @ means
     known = line.known(past.time + np.arange(steps), inputs)
     shift = line.onward(past.mean[None], (known + expected)[None])[0] - expected
-    joint = covariances(chain, p, means, expected)
-    blocks = np.zeros((steps, d, steps, d))
-    responses = line.responses(steps)
-    for h in range(steps):
-        blocks[h:, :, h] = responses[: steps - h]
-    R = blocks.reshape(steps * d, steps * d)
-    total = ((R @ joint) * R).sum(axis=1).reshape(steps, d)
-    own = np.diagonal(joint).reshape(steps, d)
-    begun, cov = np.empty((steps, d)), past.cov
-    for h in range(steps):
-        begun[h] = np.diag(cov)[:d]
-        cov = line.unseen @ cov @ line.unseen.T
-    return shift, np.maximum(total + begun - own, 0.0)
-
-
-def covariances(chain: FittedChain, p, means: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Of the innovations of all steps, (steps d, steps d): E e_i e_jᵀ by the states at step i."""
-    steps, d = expected.shape
-    joint = np.zeros((steps, d, steps, d))
-    later = means  # E[e_{i+l} | state at i]
-    for lag in range(1, steps):
-        later = chain.chain.transmat @ later
-        pairs = np.einsum("ik,ka,kb->iab", p[: steps - lag], means, later)
-        pairs -= expected[: steps - lag, :, None] * expected[lag:, None, :]
-        i = np.arange(steps - lag)
-        joint[i, :, i + lag] = pairs
-        joint[i + lag, :, i] = pairs.transpose(0, 2, 1)
-    i = np.arange(steps)
     widths = 0.0 if chain.spread is None else np.asarray(chain.spread)
     own = arrays.to_numpy(chain.mixture(p).cov()) + widths**2 * np.eye(d)
-    joint[i, :, i] = own
-    return joint.reshape(steps * d, steps * d)
+    extra, cov, apart = np.empty((steps, d)), past.cov, np.zeros((len(means), len(past.cov)))
+    for h in range(steps):
+        off = means - expected[h]
+        joint = apart.T @ off
+        extra[h] = np.diag(cov)[:d] + 2 * np.diag(joint[:d])
+        turned = line.unseen @ joint @ line.gain.T
+        cov = line.unseen @ cov @ line.unseen.T + turned + turned.T
+        cov += line.gain @ own[h] @ line.gain.T
+        moved = apart @ line.unseen.T + p[h, :, None] * off @ line.gain.T
+        apart = chain.chain.transmat.T @ moved
+    return shift, np.maximum(extra, 0.0)

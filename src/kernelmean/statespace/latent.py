@@ -1,4 +1,4 @@
-"""The latent space of a state-space model: its law, and the points that stand for it."""
+"""The latent space of a state-space model: its law, the points for it, and their coordinates."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from scipy.special import softmax
 from scipy.stats import norm, qmc
 
 from ..chains.markov import Chain, stationary
-from ..core import arrays
+from ..core import arrays, solves
 from ..core.checks import LARGEST, as_floats
 from ..core.saving import Saveable
+from ..features.base import FeatureMap
+from ..features.landmarks import Nystroem
+from ..kernels import Kernel
 
 NODES = (51, 120, 200)  # by default, in one, two, and three or more dimensions
 JITTER = 0.3  # bandwidth of the transition density between nodes, in their spacing
@@ -23,6 +26,8 @@ DRAWS = 20_000  # of a user's sampler, or of a simulator
 FOLLOWED = 400  # transitions simulated from each node
 BURN_IN = 300  # steps of a simulator until its law no longer changes
 CHAINS = 2000  # run side by side
+RIDGE = 1e-6  # of the operators, relative to the second moment of the latent coordinates
+RATIO_RIDGE = 1e-3  # of the ratio of a transition density to the stationary one
 TAIL, MARGIN = 5e-4, 0.1  # nodes reach a margin of the range beyond these quantiles of draws
 
 
@@ -126,6 +131,60 @@ class Latent(Saveable):
         shares = self.shares(check_draws(move(x.copy(), rng), x.shape, "transition"))
         transmat = shares.reshape(len(self.nodes), FOLLOWED, -1).mean(axis=1)
         return Chain(stationary(transmat), transmat)
+
+
+# ------------------------------------------------------------ with coordinates
+
+
+@dataclass(frozen=True)
+class Space(Saveable):
+    """The latent space: nodes, and their coordinates ψ.
+
+    Attributes
+    ----------
+    latent : Latent
+    features : FeatureMap
+    """
+
+    latent: Latent
+    features: FeatureMap
+
+    @classmethod
+    def of(cls, latent: Latent, kernel: Kernel) -> Space:
+        return cls(latent, Nystroem(max_rank=len(latent.nodes)).fit(latent.nodes, kernel))
+
+    @cached_property
+    def Psi(self) -> np.ndarray:
+        """Coordinates of the nodes, (m, r)."""
+        return self.features.transform(self.latent.nodes)
+
+    @cached_property
+    def second(self) -> np.ndarray:
+        """C_X = Σ_j π_j ψ_j ψ_jᵀ."""
+        return (self.latent.weights[:, None] * self.Psi).T @ self.Psi
+
+    def operator(self, laws: np.ndarray, mass: np.ndarray) -> np.ndarray:
+        """The operator that takes ψ_j to the j-th column of `laws`: least squares, by mass."""
+        weighted = mass[:, None] * self.Psi
+        S = weighted.T @ self.Psi
+        return solves.ridge(S, RIDGE * np.trace(S)).solve(weighted.T @ laws.T).T
+
+    def interpolation(self, x: np.ndarray) -> np.ndarray:
+        """a_j(x), (N, m): what is linear in ψ(x) is Σ_j a_j(x) times its values at the nodes."""
+        weighted = self.latent.weights[:, None] * self.Psi
+        ridge = solves.ridge(self.second, RIDGE * np.trace(self.second))
+        return self.features.transform(x) @ ridge.solve(weighted.T)
+
+    def chain_of(self, V: np.ndarray) -> Chain:
+        """P_ij ∝ π_j max(ψ_jᵀ(C_X + λI)⁻¹Vψ_i, 0): the ratio to π* of the density of Vψ_i."""
+        ridge = solves.ridge(self.second, RATIO_RIDGE * np.trace(self.second))
+        ratio = np.maximum(ridge.solve(V @ self.Psi.T).T @ self.Psi.T, 0.0)
+        transmat = (ratio + arrays.EPS) * self.latent.weights
+        transmat /= transmat.sum(axis=1, keepdims=True)
+        return Chain(stationary(transmat), transmat)
+
+
+# ------------------------------------------------------------ what both stand on
 
 
 def check_draws(x, shape: tuple[int, ...], name: str) -> np.ndarray:

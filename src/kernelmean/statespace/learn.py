@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from ..chains import draft as drafts
-from ..chains.draft import Draft, Settings, embedded, in_space, of_moments, on_all, searching
-from ..chains.em import STRETCHES, Climb, Effort
+from ..chains.draft import Draft, embedded, in_space, on_all
+from ..chains.em import Climb, Effort, HeldOut
 from ..chains.emission import SHARES, Guard, Shrunken, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
@@ -22,17 +22,16 @@ from ..core import arrays
 from ..core.checks import frozen
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import Delta, Gaussian, fitted_kernel
+from ..kernels import Delta, fitted_kernel
 from .backbone import FittedBackbone
-from .contest import BOTH, STATES, Contest, Held, Rival
+from .contest import BOTH, STATES, Contest, Rival
 from .guard import LinearGuard, ShapedGuard
-from .latent import CHAINS, Latent
+from .latent import CHAINS, Latent, Space
 from .lines import FEWEST, Found, clear, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
 from .pairing import WINDOWS, Pairing
-from .space import Space
 
 SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats a row
@@ -72,7 +71,7 @@ class Fit(drafts.Fit):
 class Candidate:
     """States as a search on some rows found them, and how they are learned from all rows."""
 
-    held: Any  # Held, or None where moments are all
+    held: Any  # HeldOut, or None where moments are all
     learned: Callable[[], Fit]
     tried: dict[int, float] = field(default_factory=dict)
 
@@ -100,7 +99,8 @@ class Plan(drafts.Plan):
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
-        contest = Contest.of(rows, found, self.without_states(left))
+        numbers = rows.stretches(SEARCHED)[0]
+        contest = Contest.of(rows, found, numbers, self.without_states(left))
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(plain.held):
@@ -112,17 +112,15 @@ class Plan(drafts.Plan):
         far = chain.chain.startprob @ arrays.to_numpy(chain.emissions.mean())
         return replace(other, backbone=found.line.centred(far), rivals=contest.rivals)
 
-    def without_states(self, draft: Draft) -> Held:
+    def without_states(self, draft: Draft) -> HeldOut:
         """Rows as draws of one law; nearly a normal one, where they are too few for a bandwidth."""
-        rows = draft.rows
-        how, effort = self.settings(draft, None), Effort(half_iter=1, more=1)
-        numbers, search = searching(rows, draft.kernel, how, SEARCHED, effort=effort)
-        one = np.ones((len(numbers), 1))
-        start = search.start_at(one, Chain(np.ones(1), np.ones((1, 1))))
+        search = self.search(draft, None, SEARCHED, effort=Effort(half_iter=1, more=1))
+        one, alone = np.ones((len(search.rows.seen), 1)), Chain(np.ones(1), np.ones((1, 1)))
+        start = Climb(one, alone, np.empty(0), [], False, (one, alone))
         factor, held = search.over_bandwidths(start, search.factor)
         if not search.searched:
             held = search.guarded(map(Shrunken, SHARES), start, factor, held)[1]
-        return Held(numbers, held)
+        return held
 
     @stage("backbone")
     def line(self, draft: Draft, known: Chain | None, inputs) -> Found | None:
@@ -164,41 +162,18 @@ class Plan(drafts.Plan):
         """Of the fewest dimensions, unless rows held out are clearly likelier with more."""
         best: Candidate | None = None
         tried: dict[int, float] = {}
+        n = draft.rows.stretches(SEARCHED)[1].seen.sum()
         for space, known in spaces:
-            found = self.of_dimension(draft, space, known, hopeless, of)
+            found = Learner(self, draft, space, known, of).candidate(hopeless)
             if len(spaces) == 1:
                 return found
             if found is None or found.held is None:
                 continue
-            logs = found.held.forecasts.loglik
-            seen = draft.rows.seen[found.held.numbers]
-            tried[space.latent.nodes.shape[1]] = float(logs[seen].mean())
-            if best is not None and not clear(logs - best.held.forecasts.loglik):
+            tried[space.latent.nodes.shape[1]] = found.held.total / n
+            if best is not None and not clear(found.held.loglik - best.held.loglik):
                 break
             best = found
         return best and replace(best, tried=tried)
-
-    def of_dimension(
-        self, draft: Draft, space: Space, known: Chain | None, hopeless: float, of: str
-    ) -> Candidate | None:
-        """Pairings, and EM from each of these, or their moments; None where EM is hopeless."""
-        variates, guard = self.variates(draft), np.atleast_1d(self.em.guard)
-        guards, settings = (float(guard[0]), float(guard[-1])), self.settings(draft, variates)
-        learner = Learner(draft, space.latent, variates, guards, known, settings, of)
-        # EM takes nothing from the moments, which are told all the same
-        most, steps = (1, TOLD) if self.refine else (None, self.em.max_iter)
-        fits = [
-            fit_moments(draft, space, p, self.em.penalty, steps, known is not None)
-            for p in islice(learner.pairings(draft.rows), most)
-        ]
-        best = min(fits, key=lambda fit: fit.loss)
-        if not self.refine:
-            return Candidate(None, lambda: self.by_moments(learner, space, best))
-        refined = learner.refine(hopeless)
-        if refined is None:
-            return None
-        held, learned = refined
-        return Candidate(held, lambda: self.by_em(learner, space, best, *learned()))
 
     def space(self, law, rng: np.random.Generator) -> tuple[Space, Chain | None]:
         """The nodes, and the chain on them if the transition is known."""
@@ -219,43 +194,147 @@ class Plan(drafts.Plan):
             )
         return drafts.space_of(draft, 0 if particles else self.em.directions)
 
-    def by_em(
-        self, learner: Learner, space: Space, best: PairFit, climbed: Climb, smoothing: Smoothing
-    ) -> Fit:
+    def with_rule(self, chain: FittedChain, draft: Draft, gamma: np.ndarray) -> FittedChain:
+        """With kernel Bayes' rule, if that filters."""
+        if not isinstance(self.inference, KernelRule):
+            return chain
+        return replace(chain, rule=self.rule(draft, gamma, chain.chain))
+
+
+# ------------------------------------------------------------ states of one dimension
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Laws on the nodes of a latent space, by EM or by moments.
+
+    Attributes
+    ----------
+    plan : Plan
+    draft : Draft
+    space : Space
+    known : Chain or None
+        Transitions, where these are known.
+    of : str
+        What the states are of, for whoever looks at the progress.
+    """
+
+    plan: Plan
+    draft: Draft
+    space: Space
+    known: Chain | None
+    of: str = STATES
+
+    @cached_property
+    def variates(self) -> Variates | None:
+        """Of the observations, that densities are of."""
+        return self.plan.variates(self.draft)
+
+    @property
+    def guard(self) -> tuple[float, float]:
+        """Rows that the linear guards of emissions and of transitions count as, over all nodes."""
+        guard = np.atleast_1d(self.plan.em.guard)
+        return float(guard[0]), float(guard[-1])
+
+    @cached_property
+    def moves(self) -> SmoothMoves:
+        latent = self.space.latent
+        return SmoothMoves(latent, self.guard[1] / len(latent.nodes))
+
+    @property
+    def maximise(self) -> Callable:
+        """The M-step of the chain; one that is known stays."""
+        return self.moves if self.known is None else lambda alpha, gamma, chain, sequences: chain
+
+    def pairings(self, rows: Rows) -> Iterator[Pairing]:
+        """By averages over more and more rows; with known transitions, both ways round.
+
+        In several dimensions the last is by what the rows up to each say of those after it.
+        """
+        signs = (1.0,) if self.known is None else (1.0, -1.0)
+        windows: list[float | None] = list(WINDOWS[: self.plan.em.n_init])
+        if self.space.latent.nodes.shape[1] > 1 and len(windows) > 1:
+            windows[-1] = None
+        for window, sign in product(windows, signs):
+            found = Pairing.of(rows, self.moves, window, sign)
+            yield found if self.known is None else replace(found, chain=self.known)
+
+    def candidate(self, hopeless: float) -> Candidate | None:
+        """By EM from each pairing, or by their moments; None where EM is `hopeless`."""
+        em, refine = self.plan.em, self.plan.refine
+        # EM takes nothing from the moments, which are told all the same
+        most, steps = (1, TOLD) if refine else (None, em.max_iter)
+        some, known = islice(self.pairings(self.draft.rows), most), self.known is not None
+        fits = [fit_moments(self.draft, self.space, p, em.penalty, steps, known) for p in some]
+        best = min(fits, key=lambda fit: fit.loss)
+        if not refine:
+            return Candidate(None, lambda: self.by_moments(best))
+        refined = self.refine(hopeless)
+        if refined is None:
+            return None
+        held, learned = refined
+        return Candidate(held, lambda: self.by_em(best, *learned()))
+
+    def refine(
+        self, hopeless: float = -np.inf
+    ) -> tuple[HeldOut, Callable[[], tuple[Climb, Smoothing]]] | None:
+        """EM on some rows from all pairings of these, and how it goes on on all rows.
+
+        None if the best start ends at a mean log-likelihood that is `hopeless`.
+        """
+        latent = self.space.latent
+        guard = LinearGuard(latent.standard, self.guard[0] / len(latent.nodes))
+        task = f"starts of EM, {self.of} (n_latent={latent.nodes.shape[1]})"
+        rules = {"guard_of": guard, "maximise": self.maximise, "effort": EFFORT, "task": task}
+        search = self.plan.search(self.draft, self.variates, SEARCHED, **rules)
+        few = self.draft.rows.stretches(SEARCHED)[1]
+        found = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
+        if found.value < hopeless:
+            return None
+        factor, held = search.over_bandwidths(found, search.factor)
+        if search.searched:
+            stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
+            search, held = search.guarded(stronger, found, factor, held)
+        if search.bandwidth is None:
+            factor = search.narrowed(factor)
+
+        def learned() -> tuple[Climb, Smoothing]:
+            begun = search.anew(search.smoothing(factor), found)
+            few = replace(search, max_iter=min(search.max_iter, ON_ALL))
+            rows = in_space(self.draft.rows, self.variates)
+            climbed, smoothing = on_all(few, rows, begun, factor)
+            return replace(climbed, converged=begun.converged), smoothing
+
+        return held, learned
+
+    def by_em(self, best: PairFit, climbed: Climb, smoothing: Smoothing) -> Fit:
         """Laws whose weights are the probabilities of the nodes in the rows."""
-        draft, seen = learner.draft, learner.draft.rows.seen
-        gamma, plain = climbed.gamma[seen], learner.variates is None
+        draft, space, seen = self.draft, self.space, self.draft.rows.seen
+        gamma, plain = climbed.gamma[seen], self.variates is None
         laws = smoothing.emissions(gamma)
         chain = FittedChain(
             climbed.chain,
             embedded_rows(draft.rows.there, gamma, laws.guard, plain, draft.kernel),
             laws,
             getattr(smoothing.kernel, "lengthscale", None),
-            learner.variates,
+            self.variates,
         )
-        chain = self.with_rule(chain, draft, climbed.gamma)
+        chain = self.plan.with_rule(chain, draft, climbed.gamma)
         strength = round(float(laws.guard.strength) * len(space.latent.nodes), 6)
         U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))
         V = space.operator(space.Psi.T @ climbed.chain.transmat.T, climbed.chain.startprob)
-        guard, history = (strength, learner.guard[1]), np.array(climbed.history)
+        guard, history = (strength, self.guard[1]), np.array(climbed.history)
         return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V)
 
-    def by_moments(self, learner: Learner, space: Space, best: PairFit) -> Fit:
+    def by_moments(self, best: PairFit) -> Fit:
         """The laws that the moments say."""
-        draft = learner.draft
+        draft, space = self.draft, self.space
         laws = normalised(draft.weighted_rows(best.U @ space.Psi.T))
-        states = learner.chain or space.chain_of(best.V)
-        bandwidth = learner.settings.bandwidth
-        chain = of_moments(draft, learner.variates, laws, states, bandwidth)
-        chain = self.with_rule(chain, draft, chain.smoothed(draft.rows))
-        rest = space, best, learner.guard, best.U, best.V
+        states = self.known or space.chain_of(best.V)
+        chain = self.plan.of_moments(draft, self.variates, laws, states)
+        chain = self.plan.with_rule(chain, draft, chain.smoothed(draft.rows))
+        rest = space, best, self.guard, best.U, best.V
         return Fit(chain, draft, np.empty(0), best.converged, *rest)
-
-    def with_rule(self, chain: FittedChain, draft: Draft, gamma: np.ndarray) -> FittedChain:
-        """With kernel Bayes' rule, if that filters."""
-        if not isinstance(self.inference, KernelRule):
-            return chain
-        return replace(chain, rule=self.rule(draft, gamma, chain.chain))
 
 
 def embedded_rows(points, gamma: np.ndarray, guard: Guard, plain: bool, kernel) -> MeanEmbedding:
@@ -289,94 +368,3 @@ def normalised(laws: MeanEmbedding) -> MeanEmbedding:
     weights = np.where(much[:, None], weights, positive)
     weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     return MeanEmbedding.of_parts(laws.points, arrays.like(weights, laws.points), None, laws.kernel)
-
-
-# ------------------------------------------------------------ likelihood
-
-
-@dataclass(frozen=True)
-class Learner:
-    """What is needed to refine the laws on the nodes by EM.
-
-    Attributes
-    ----------
-    draft : Draft
-    latent : Latent
-    variates : Variates or None
-        Of the observations, that densities are of.
-    guard : (float, float)
-        Rows that the linear guards of emissions and of transitions count as, over all nodes.
-    chain : Chain or None
-        Known transitions.
-    settings : Settings
-    of : str
-        What the states are of, for whoever looks at the progress.
-    """
-
-    draft: Draft
-    latent: Latent
-    variates: Variates | None
-    guard: tuple[float, float]
-    chain: Chain | None
-    settings: Settings
-    of: str = STATES
-
-    @cached_property
-    def moves(self) -> SmoothMoves:
-        return SmoothMoves(self.latent, self.guard[1] / len(self.latent.nodes))
-
-    @property
-    def maximise(self) -> Callable:
-        """The M-step of the chain; one that is known stays."""
-        return self.moves if self.chain is None else lambda alpha, gamma, chain, sequences: chain
-
-    @property
-    def guard_of(self) -> LinearGuard:
-        return LinearGuard(self.latent.standard, self.guard[0] / len(self.latent.nodes))
-
-    def pairings(self, rows: Rows) -> Iterator[Pairing]:
-        """By averages over more and more rows; with known transitions, both ways round.
-
-        In several dimensions the last is by what the rows up to each say of those after it.
-        """
-        signs = (1.0,) if self.chain is None else (1.0, -1.0)
-        windows: list[float | None] = list(WINDOWS[: self.settings.n_init])
-        if self.latent.nodes.shape[1] > 1 and len(windows) > 1:
-            windows[-1] = None
-        for window, sign in product(windows, signs):
-            found = Pairing.of(rows, self.moves, window, sign)
-            yield found if self.chain is None else replace(found, chain=self.chain)
-
-    def refine(
-        self, hopeless: float = -np.inf
-    ) -> tuple[Held, Callable[[], tuple[Climb, Smoothing]]] | None:
-        """EM on some rows from all pairings of these, and how it goes on on all rows.
-
-        None if the best start ends at a mean log-likelihood that is `hopeless`.
-        """
-        rows = in_space(self.draft.rows, self.variates)
-        kernel = self.draft.kernel if self.variates is None else Gaussian()
-        task = f"starts of EM, {self.of} (n_latent={self.latent.nodes.shape[1]})"
-        laws = {"guard_of": self.guard_of, "maximise": self.maximise}
-        numbers, search = searching(
-            rows, kernel, self.settings, SEARCHED, **laws, effort=EFFORT, task=task
-        )
-        few = self.draft.rows.stretches(SEARCHED, STRETCHES)[1]
-        found = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
-        if found.value < hopeless:
-            return None
-        factor, held = search.over_bandwidths(found, search.factor)
-        if search.searched:
-            guard = self.guard_of
-            stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
-            search, held = search.guarded(stronger, found, factor, held)
-        if self.settings.bandwidth is None:
-            factor = search.narrowed(factor)
-
-        def learned() -> tuple[Climb, Smoothing]:
-            begun = search.anew(search.smoothing(factor), found)
-            few = replace(search, max_iter=min(search.max_iter, ON_ALL))
-            climbed, smoothing = on_all(few, rows, begun, factor, self.settings)
-            return replace(climbed, converged=begun.converged), smoothing
-
-        return Held(numbers, held), learned

@@ -200,8 +200,6 @@ class Series:
     sequences : list of slice
     inputs : array of shape (n, k) or None
     transform : Transform
-    slopes : array of shape (n,)
-        Logarithm of the derivative of the transform.
     whole : bool
         Whether gaps hold the forecasts of a line, else what is straight between their ends.
     """
@@ -211,14 +209,13 @@ class Series:
     sequences: list[slice]
     inputs: np.ndarray | None
     transform: Transform
-    slopes: np.ndarray
     whole: bool = False
 
     @classmethod
     def of(cls, Y, seen, sequences, inputs, name: str | None) -> Series:
         change = Transform.of(name, Y[seen])
         Z = np.where(seen[:, None], change(np.where(seen[:, None], Y, Y[seen][0])), 0.0)
-        return cls(filled(Z, seen), seen, sequences, inputs, change, change.slope(Z))
+        return cls(filled(Z, seen), seen, sequences, inputs, change)
 
     def longest(self, season: int) -> int:
         """The largest order that is looked at; the first half has rows left beside a season."""
@@ -293,7 +290,8 @@ class Series:
         if k is None or not len(rows):
             return None
         form = replace(form, order=(k - design.k) // self.Y.shape[1])
-        return Judged(form, self.transform.name, normal(errors, floor) + self.slopes[rows])
+        loglik = normal(errors, floor) + self.transform.slope(self.Y[rows])
+        return Judged(form, self.transform.name, loglik)
 
 
 def normal(errors: np.ndarray, floor: float) -> np.ndarray:
@@ -322,8 +320,6 @@ class Found:
         Each row left out of the least squares that it is judged by.
     usable : bool array of shape (n,)
         Rows whose innovation is known.
-    slopes : array of shape (n,)
-        Logarithm of the derivative of the transform.
     plain : array of shape (n, d)
         What the autoregression by AIC leaves of the series as it is.
     track : Track
@@ -335,7 +331,6 @@ class Found:
     line: FittedBackbone
     innovations: np.ndarray
     usable: np.ndarray
-    slopes: np.ndarray
     plain: np.ndarray
     track: Track
     stays: bool
@@ -352,7 +347,7 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     usual, track = Series.of(Y, seen, sequences, inputs, plain.transform), series.track(line)
     simple, left, _ = usual.fitted(plain.form)
     left, stays = Y - usual.transform.back(usual.Y - left), simple.stays(int(seen.sum()))
-    return Found(line, off, series.usable(line, track), series.slopes, left, track, stays)
+    return Found(line, off, series.usable(line, track), left, track, stays)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:

@@ -13,8 +13,8 @@ from scipy.optimize import minimize
 
 from ..chains.draft import Draft
 from ..core import arrays, solves
+from .latent import Space
 from .pairing import Pairing
-from .space import Space
 
 
 class Terms(NamedTuple):

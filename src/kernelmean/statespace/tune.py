@@ -32,11 +32,5 @@ def tune(
     values = [factors(scales, "scales"), factors(widths, "widths"), factors(guards, "guards")]
     names = ("scale", "width", "guard", "penalty")
     grid = [dict(zip(names, point, strict=True)) for point in product(*values, penalties)]
-    candidates = [plain.near(**point) for point in grid]
     judge = partial(SCORES[score], X=X_val, lengths=lengths_val)
-    tuned, scores = best_fit(candidates, X, lengths, judge, n_jobs, verbose)
-    tuned.tuning_ = [
-        point | {score: abs(value) if score == "mse" else value}
-        for point, value in zip(grid, scores, strict=True)
-    ]
-    return tuned
+    return best_fit(plain.near, grid, score, X, lengths, judge, n_jobs, verbose)
