@@ -137,6 +137,7 @@ def filtering(model: km.KernelBayesFilter) -> dict[str, Question]:
     return chosen | {
         "predict": lambda m: m.predict(gap),
         "predict_interval": lambda m: m.predict_interval(gap),
+        "predict_quantile": lambda m: [m.predict_quantile(gap, q) for q in (0.5, [0.1, 0.9])],
         "filter": lambda m: m.filter(gap),
         "smooth": lambda m: m.smooth(gap),
         "forecast": lambda m: m.forecast(gap, 2),

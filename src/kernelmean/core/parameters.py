@@ -54,8 +54,8 @@ def needed(what: str, fits: Callable[[Any], bool]) -> Rule:
 
 
 flag = needed("True or False", lambda value: isinstance(value, bool))
-auto = needed('"auto", True or False', lambda value: value == "auto" or isinstance(value, bool))
 called = needed("a function", callable)
+progress = needed("True, False or a function", lambda value: isinstance(value, int | Callable))
 
 
 def either(rule: Rule, *also: Any) -> Rule:
@@ -73,6 +73,9 @@ def either(rule: Rule, *also: Any) -> Rule:
             raise ValueError(f"{more}{', '.join(map(repr, also))})") from None
 
     return wider
+
+
+auto = either(flag, "auto")
 
 
 def optional(rule: Rule, *also: Any) -> Rule:
