@@ -102,3 +102,14 @@ def test_powers_of_ten_need_no_mathematics():
     said = [label.get_text() for label in figure.drawing.axes[0].get_yticklabels()]
     assert any(said)
     assert not any("$" in text for text in said)
+
+
+@pytest.mark.thorough
+def test_letters_that_the_font_lacks_are_left_to_the_reader_and_no_warning():
+    def plot(axes) -> None:
+        axes.plot([0, 1])
+        axes.set_xlabel("价格")
+
+    found = Figure("price", "", plot).svg
+    assert "价格".encode() in found
+    assert b"<text" not in Figure("plain", "", lambda axes: axes.plot([0, 1])).svg

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,35 @@ def test_refused(what):
     ask, words = REFUSED[what]
     with pytest.raises(ValueError, match=words):
         ask()
+
+
+FITS = {
+    km.ConditionalDensity: lambda model: model.fit(x, y),
+    km.ConditionalEmbedding: lambda model: model.fit(x, y),
+    km.DensityRatio: lambda model: model.fit(x, x[:9]),
+    km.EmbeddedDensity: lambda model: model.fit(x),
+    km.KernelBayes: lambda model: model.fit(x, x).posterior(x[:1]),
+    km.KernelBayesFilter: lambda model: model.fit(x, x),
+    km.KernelHMM: lambda model: model.fit(x),
+    km.KernelIV: lambda model: model.fit(x, y, x),
+    km.KernelStateSpace: lambda model: model.fit(x),
+    km.Nystroem: lambda model: model.fit(x),
+    km.RandomFourier: lambda model: model.fit(x),
+}
+
+
+@pytest.mark.parametrize("value", ["no such", object(), np.ones(3)], ids=["word", "thing", "array"])
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [(cls, name) for cls in FITS for name in inspect.signature(cls).parameters],
+    ids=lambda part: getattr(part, "__name__", part),
+)
+def test_every_parameter_refuses_what_is_no_value_of_it(cls, name, value):
+    """Of the wrong kind: in words that name it, before anything is sought."""
+    if name == "random_state" and isinstance(value, np.ndarray):
+        value = 0.5 * value  # whole numbers are seeds
+    with pytest.raises(ValueError, match=rf"\b{name}\b"):
+        FITS[cls](cls(**{name: value}))
 
 
 def test_rows_without_a_weight_have_the_marginal_density():

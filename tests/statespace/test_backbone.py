@@ -381,6 +381,11 @@ def test_inputs_are_used_and_asked_for(walk):
     ahead = m.forecast(X, 2, inputs=u, inputs_ahead=[[1.0], [-1.0]])
     assert_allclose(ahead.mean()[:, 0], [2.0, -2.0], atol=0.15)
     assert m.sample_paths(X, 2, 3, inputs=u, inputs_ahead=[[0.0], [0.0]]).shape == (3, 2, 1)
+    steps = np.ones((150, 1)) * (np.arange(150)[:, None] > 75)
+    drawn, _ = m.sample(150, 0, inputs=steps)
+    assert drawn[90:].mean() > drawn[:60].mean()
+    with pytest.raises(ValueError, match="inputs is None; the model was fitted with 1"):
+        m.sample(3)
     with pytest.raises(ValueError, match="inputs were given, and backbone is None"):
         km.KernelStateSpace(em=QUICK, backbone=None).fit(X, inputs=u)
     with pytest.raises(ValueError, match="inputs is None; the model was fitted with 1"):

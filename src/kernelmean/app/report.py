@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -143,12 +144,21 @@ class Figure:
 
     @cached_property
     def svg(self) -> bytes:
-        """The content of an SVG file."""
+        """The content of an SVG file; letters that the font lacks are of the reader's fonts."""
+        try:
+            return self._printed("error")
+        except UserWarning:
+            return self._printed("ignore", **{"svg.fonttype": "none"})
+
+    def _printed(self, unknown: Literal["error", "ignore"], **style: Any) -> bytes:
+        """The same, as outlines unless told; what to do with warnings of letters."""
         import matplotlib as mpl
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
         buffer = io.BytesIO()
-        with mpl.rc_context(STYLE):  # `savefig` draws once more before, to lay out what this does
+        with mpl.rc_context(STYLE | style), warnings.catch_warnings():
+            warnings.filterwarnings(unknown, "Glyph .* missing from")
+            # `savefig` draws once more before, to lay out what this does
             FigureCanvasSVG(self.drawing).print_svg(buffer, metadata={"Date": None})
         return buffer.getvalue()
 

@@ -407,7 +407,7 @@ def as_pairs(estimator, X, y, min_rows: int = 2) -> tuple[Array, Array]:
 def check_choice(value, name: str, choices: Iterable[str]) -> str:
     """One of a few words."""
     choices = list(choices)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} is {value!r}; it must be one of {choices}")
     return value
 

@@ -50,8 +50,8 @@ def needed(what: str, fits: Callable[[Any], bool]) -> Rule:
 
 probability = check_level  # between 0 and 1, neither of them
 flag = needed("True or False", lambda value: isinstance(value, bool))
-auto = needed('"auto", True or False', lambda value: value == "auto" or isinstance(value, bool))
 called = needed("a function", callable)
+progress = needed("True, False or a function", lambda value: isinstance(value, int | Callable))
 
 
 def either(rule: Rule, *also: Any) -> Rule:
@@ -69,6 +69,9 @@ def either(rule: Rule, *also: Any) -> Rule:
             raise ValueError(f"{more}{', '.join(map(repr, also))})") from None
 
     return wider
+
+
+auto = either(flag, "auto")
 
 
 def optional(rule: Rule, *also: Any) -> Rule:

@@ -8,6 +8,8 @@ from numbers import Integral
 
 from joblib import Parallel, delayed
 
+from .parameters import progress as check_progress
+
 Verbose = bool | Callable[[int, int | None], None]
 
 
@@ -38,6 +40,7 @@ def track(
     >>> seen
     [(1, 2), (2, 2)]
     """
+    check_progress(verbose, "verbose")
     if total is None and isinstance(iterable, Sized):
         total = len(iterable)
     if callable(verbose):

@@ -448,7 +448,8 @@ class Outcomes:
         Y = np.tile(edges[:, None], len(self.names))
         F = to_numpy(self.model.cdf(Y, X, paired=False))
         F = F.reshape(len(F), n_grid + 1, -1)[..., j]
-        return 0.5 * (edges[1:] + edges[:-1]), np.diff(F, axis=1) / (2 * half)
+        rise = np.maximum(np.diff(F, axis=1), 0.0)  # −1e-14 by rounding
+        return 0.5 * (edges[1:] + edges[:-1]), rise / (2 * half)
 
     def joint(self, X, pair: list[int], first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Density of two columns on a grid, (batch, a, b)."""

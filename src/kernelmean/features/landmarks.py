@@ -178,6 +178,8 @@ class Nystroem(Landmarks):
         if tol >= 1:
             raise ValueError(f"tol is {tol}; a share of the trace, below 1, is needed")
         max_rank = checks.check_count(self.max_rank, "max_rank")
+        if self.sample is not None:
+            checks.check_count(self.sample, "sample")
         rng = checks.generator(self.random_state)
         rows, F, spent = _random_pivots(X, self.kernel_, tol, max_rank, rng)
         Phi = self._keep(X, rows, F.T)

@@ -32,7 +32,9 @@ from .tune import tune
 REGS = ("reg", "reg_prior", "reg_transition", "reg_smoother")
 
 
-@doors("fit", "tune", "filter", "smooth", "forecast", "predict", "predict_interval")
+@doors(
+    "fit", "tune", "filter", "smooth", "forecast", "predict", "predict_interval", "predict_quantile"
+)
 @dataclass(eq=False, repr=False)
 class KernelBayesFilter(Saveable, BaseEstimator):
     """p(z_t | x_1, ..., x_t) for a hidden state z, learned from trajectories with z in sight.
@@ -366,6 +368,18 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """
         return Interval(*map(self._like_states, self.filter(X, lengths).interval(level)))
 
+    def predict_quantile(self, X, q, lengths=None) -> Array:
+        """Quantiles of each filtered state: like Z for one level, (n, k) or (n, k, d) for k.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `filter`.
+        q : float or sequence of float
+            Levels in [0, 1].
+        """
+        return self._like_states(self.filter(X, lengths).quantile(q))
+
     def score(self, X, Z, lengths=None) -> float:
         """R² of the filtered means, averaged over the columns of `Z`."""
         truth = arrays.to_numpy(checks.as_points(Z, "Z"))
@@ -422,7 +436,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         return Labels(None if names is None else tuple(names), rows.index)
 
     def _like_states(self, values) -> Array:
-        return values[:, 0] if self.one_output_ else values
+        return values[..., 0] if self.one_output_ else values
 
 
 def _supervisor(machine: Recursion, supervision, n: int) -> Callable | None:

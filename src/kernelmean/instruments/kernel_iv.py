@@ -14,7 +14,7 @@ from ..core import arrays, checks, old_names
 from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of, is_far
 from ..core.minimise import SEARCH_ROWS
-from ..core.parameters import check_parameters, count, either, flag, optional, positive
+from ..core.parameters import auto, check_parameters, count, optional, positive, progress
 from ..core.saving import Saveable
 from ..core.summary import Summary
 from ..core.threads import doors
@@ -129,7 +129,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         "split": lambda value, name: kind_of(value),
         "features": lambda value, name: as_feature_map(value),
         "trend": optional(count(0, 10), "auto"),
-        "tune_lengthscale": either(flag, "auto"),
+        "tune_lengthscale": auto,
+        "verbose": progress,
     }
 
     kernel_x: Any = "gaussian"

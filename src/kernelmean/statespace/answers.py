@@ -257,7 +257,7 @@ class SpaceAnswers(ChainEstimator):
             found = course.line.paths(course.track.last[0], found, known, rng)
         return arrays.like(found, rows.points)
 
-    def sample(self, n_samples: int = 1, random_state=None) -> tuple[Array, Array]:
+    def sample(self, n_samples: int = 1, random_state=None, inputs=None) -> tuple[Array, Array]:
         """A sequence of observations, (n, d), and of its latent states on the nodes.
 
         Parameters
@@ -265,12 +265,15 @@ class SpaceAnswers(ChainEstimator):
         n_samples : int
         random_state : int, Generator or None
             None is the model's own.
+        inputs : array or DataFrame of shape (n_samples, k), optional
+            As in `fit`, and if there.
         """
+        known = self.given(inputs, checks.check_count(n_samples, "n_samples"))
         X, states = self.draw(n_samples, random_state)
         if self.backbone_ is not None:
             rng = checks.generator(self.random_state if random_state is None else random_state)
             first, e = self.backbone_.first, arrays.to_numpy(X)[None]
-            X = arrays.like(self.backbone_.paths(first, e, None, rng)[0], X)
+            X = arrays.like(self.backbone_.paths(first, e, known, rng)[0], X)
         return X, arrays.like(self.nodes_[states], X)
 
     def start(self, prior=None, inputs=None) -> LatentBelief:

@@ -47,6 +47,8 @@ class Settings(series.Settings):
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
     inputs: Annotated[Names | None, columns("--inputs", SAY("options", "inputs"))] = None
 
+    refine: Annotated[bool, option(series.SAY, "--refine/--no-refine", "--tune/--no-tune")] = True
+
     say = SAY
 
     def in_blocks(self, data: Path) -> tuple[Rows, Every]:
