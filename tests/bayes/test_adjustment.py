@@ -160,23 +160,6 @@ def test_adjusted_parameters_are_simulated_in_rounds():
 
 
 @pytest.mark.slow
-def test_two_modes_are_left_to_a_likelihood(capsys):
-    drawn = []
-
-    def simulator(theta, rng):
-        drawn.append(theta)
-        return theta**2 + 0.02 * rng.normal(size=theta.shape)
-
-    law = asked(simulator, [0.36], verbose=True)
-    assert [len(theta) for theta in drawn] == [100] * 4
-    said = capsys.readouterr().err
-    assert "a likelihood that is learned, beside" in said
-    assert "better: log densities" in said
-    density = law.density([[-0.6], [0.0], [0.6]])
-    assert density[1] < 0.1 * min(density[0], density[2])
-
-
-@pytest.mark.slow
 def test_many_parameters_keep_their_spread():
     """Six: a density of them smoothed by Silverman's rule would be a quarter too wide."""
     law = asked(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+from contextlib import redirect_stderr
 
 import bayes_oracles as dense
 import numpy as np
@@ -118,11 +120,11 @@ class TestNormalMean:
             ]
             return float(np.mean((found - np.array(truth)) ** 2))
 
-        assert error(1500) < error(100) / 3
+        assert error(1000) < error(100) / 3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d", "n", "runs"), [(1, 2000, 8), (2, 2000, 5), (4, 1000, 3)])
+@pytest.mark.parametrize(("d", "n", "runs"), [(1, 2000, 8), (2, 2000, 5), (4, 1000, 2)])
 def test_five_times_closer_than_rejection_abc(d, n, runs):
     """Issue 3: posterior means of the Gaussian model, ABC with its best tolerance of three.
 
@@ -173,16 +175,26 @@ def test_bayes_method_is_closer_than_rejection_abc_too():
     assert np.mean(ours) < np.mean(theirs) / 2
 
 
+@pytest.fixture(scope="module")
+def two_roots():
+    """θ² is observed, with a little noise: two modes, at ±.6; sizes of the rounds, and words."""
+    sizes, said = [], io.StringIO()
+
+    def simulator(theta, rng):
+        sizes.append(len(theta))
+        return theta**2 + 0.02 * rng.normal(size=theta.shape)
+
+    with redirect_stderr(said):
+        law = km.simulate_posterior(
+            lambda n, rng: rng.uniform(-1, 1, size=n), simulator, [0.36], 400,
+            batch_size=400, random_state=8, verbose=True,
+        )  # fmt: skip
+    return law, sizes, said.getvalue()
+
+
 @pytest.mark.slow
-def test_a_curved_posterior_is_found():
-    """θ² is observed, with a little noise: two modes, at both roots."""
-    found = km.simulate_posterior(
-        lambda n, rng: rng.uniform(-1, 1, size=n),
-        lambda theta, rng: theta**2 + 0.02 * rng.normal(size=1),
-        [0.36],
-        2000,
-        random_state=40,
-    )
+def test_a_curved_posterior_is_found(two_roots):
+    found = two_roots[0]
     assert found.mean() == pytest.approx(0.0, abs=0.12)
     near = found.probability(lambda t: np.abs(np.abs(t[:, 0]) - 0.6) < 0.15)
     assert near == pytest.approx(1.0, abs=0.1)
@@ -190,6 +202,16 @@ def test_a_curved_posterior_is_found():
     assert abs(found.mode()[0]) == pytest.approx(0.6, abs=0.02)
     lower, upper = found.interval(0.9)  # exactly ±.62; each root has half of the mass
     assert_allclose([lower[0], upper[0]], [-0.625, 0.625], atol=0.02)
+
+
+@pytest.mark.slow
+def test_two_modes_are_left_to_a_likelihood(two_roots):
+    law, sizes, said = two_roots
+    assert sizes == [100] * 4
+    assert "a likelihood that is learned, beside" in said
+    assert "better: log densities" in said
+    density = law.density([[-0.6], [0.0], [0.6]])
+    assert density[1] < 0.1 * min(density[0], density[2])
 
 
 # ------------------------------------------------------------------------ how it is computed
@@ -345,7 +367,7 @@ class TestRepetition:
     def test_nothing_is_warned_about(self, method):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            posterior(normal_mean, [0.2, 1.0], n=300, method=method, model=None)
+            posterior(normal_mean, [0.2, 1.0], n=120, method=method, model=None)
 
 
 class TestProgress:
@@ -398,7 +420,8 @@ class TestRounds:
             drawn.append(theta)
             return seen_with_noise(theta, rng)
 
-        law = self.look(3, simulator, model=None)
+        model = km.ConditionalDensity(km.Gaussian(0.1), bandwidth=0.03, reg=1e-3)
+        law = self.look(3, simulator, model=model)
         assert [len(theta) for theta in drawn] == [200, 200, 200]
         off = [np.abs(theta - [0.3, -0.2]).max(axis=1) for theta in drawn]
         assert np.mean(off[2] < 0.3) > 2 * np.mean(off[0] < 0.3)

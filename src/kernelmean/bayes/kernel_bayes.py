@@ -351,7 +351,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def weights(self, X, prior=None, supervision=None) -> Array:
         """Weights of the posterior on the training latents, shape (batch, n)."""
-        return self.posterior(X, prior, supervision).weights
+        return self._law(X, prior, supervision)[0].weights
 
     def predict(self, X, prior=None, supervision=None) -> Array:
         """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
