@@ -69,6 +69,12 @@ def of_wave(location) -> km.ConditionalDensity:
 
 
 @cache
+def of_wider_wave() -> km.ConditionalDensity:
+    X, y = wave(200)
+    return km.ConditionalDensity(location=False).fit(X, 3 * y)
+
+
+@cache
 def fitted_plane(location: bool) -> km.ConditionalDensity:
     return km.ConditionalDensity(location=location, wide=0.0).fit(*plane())
 
@@ -188,8 +194,7 @@ def test_tuned_lengthscales_are_multiples_of_the_medians():
 @pytest.mark.slow
 @pytest.mark.parametrize("location", [False, True])
 def test_reg_is_the_largest_within_half_a_standard_error_of_the_best(location):
-    X, y = wave()
-    model = km.ConditionalDensity(location=location).fit(X, y)
+    X, model = wave()[0], of_wave(location)
     regs = 10 ** np.linspace(-9, 2, 111)
     scores = np.array([model.loo_score(reg=reg) for reg in regs])
     best = regs[np.argmin(scores)]
@@ -649,6 +654,7 @@ class TestSymmetries:
         got = b.pdf(scale * self.T + by, NEW, paired=False)
         assert_allclose(got * size, p, atol=1e-3 * p.max())
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     @pytest.mark.parametrize("scale", [100.0, 1e-7])
     def test_rescaled_and_shifted_x(self, scale):
@@ -659,6 +665,7 @@ class TestSymmetries:
         p = a.pdf(y, X)
         assert_allclose(b.pdf(y, scale * X + 3 * scale), p, atol=1e-2 * p.max())
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     @pytest.mark.parametrize("location", [False, True])
     def test_permuted_columns_of_x(self, location):
@@ -766,7 +773,7 @@ class TestHardData:
         beside = np.column_stack([X, np.ones(80)])
         for kernel in ("gaussian", km.Gaussian(1.0)):
             sound(km.ConditionalDensity(kernel).fit(beside, y), beside, y)
-        plain, model = (km.ConditionalDensity().fit(A, y) for A in (X, beside))
+        plain, model = of_wave("auto"), km.ConditionalDensity().fit(beside, y)
         assert abs(plain.score(X, y) - model.score(beside, y)) < 0.05
 
     @pytest.mark.usefixtures("short_searches")
@@ -794,7 +801,7 @@ class TestHardData:
         """As wide as it was before the rounding, nearly, and not a spike at each value."""
         X, y = wave(200)
         y = 3 * y
-        smooth = km.ConditionalDensity(location=False).fit(X, y)
+        smooth = of_wider_wave()
         model = km.ConditionalDensity(location=False).fit(X, np.round(y, decimals))
         sound(model, X, y)
         assert 0.5 < model.bandwidth_[0] / smooth.bandwidth_[0] < 2
@@ -829,6 +836,7 @@ class TestHardData:
         assert 0.1 < model.bandwidth_[0] < 2
         assert np.all(np.abs(model.predict_quantile(NEW, 0.5)) < 2)
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     def test_heavy_tails_of_x(self):
         X = np.random.default_rng(61).standard_cauchy((200, 1))
@@ -949,7 +957,7 @@ def test_known_densities(name):
         fresh = km.datasets.make_conditional_density(name, 300, random_state=seed + 10, **more)
         models = km.ConditionalDensity(), km.comparators.KCDE()
         low, high = data.Y.min(), data.Y.max()
-        t = np.linspace(low - 0.2 * (high - low), high + 0.2 * (high - low), 801)
+        t = np.linspace(low - 0.2 * (high - low), high + 0.2 * (high - low), 401)
         X = fresh.X[:60]
         truth = np.array([fresh.density(t, x[None]).ravel() for x in X])
         off.append([
@@ -976,15 +984,18 @@ def test_deviations_that_depend_on_x():
     assert math.isclose(model.score(X, y), np.mean(model.score_samples(X, y)))
 
 
+@cache
+def means_in_units(of_first: float, of_y: float) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.3 * rng.normal(size=60)
+    X = X * [of_first, 1.0]
+    return km.ConditionalDensity().fit(X, y * of_y).predict(X)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("units", [(1000.0, 1.0), (1.0, 1000.0), (1 / 3, 7.0)])
 def test_units_do_not_turn_the_search(units):
     """Few rows, where λ of the location would otherwise be as small as rounding errors allow."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(60, 2))
-    y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.3 * rng.normal(size=60)
-    plain = km.ConditionalDensity().fit(X, y).predict(X)
-    other = (
-        km.ConditionalDensity().fit(X * [units[0], 1.0], y * units[1]).predict(X * [units[0], 1])
-    )
-    assert_allclose(other / units[1], plain, atol=1e-7)
+    other = means_in_units(*units)
+    assert_allclose(other / units[1], means_in_units(1.0, 1.0), atol=1e-7)

@@ -103,8 +103,8 @@ def test_the_score_by_quadrature():
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "matern"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_bandwidth_by_brute_force(kernel, weighted):
-    X = points(300)
-    w = np.abs(signed(300)) if weighted else None
+    X = points(150)
+    w = np.abs(signed(150)) if weighted else None
     model = km.EmbeddedDensity(kernel).fit(X, sample_weight=w)
     gammas = model.bandwidth_ * 10 ** np.linspace(-0.5, 0.5, 101)[:, None]
     scores = [model.loo_score(g) for g in gammas]

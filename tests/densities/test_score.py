@@ -144,7 +144,7 @@ def test_an_isotropic_smoothing_kernel_of_two_columns():
     X, Y = pairs(6)
     gamma, lam = 0.7, 0.05
     K = KERNELS["gaussian"][1](X, X)
-    t = np.linspace(-12, 12, 1601)
+    t = np.linspace(-12, 12, 801)
     mesh = np.stack(np.meshgrid(t, t, indexing="ij"), axis=-1)
     bumps = np.array([np.exp(-np.linalg.norm(mesh - y, axis=-1) / gamma) for y in Y])
     bumps = bumps.reshape(len(Y), -1) / (2 * np.pi * gamma**2)

@@ -197,6 +197,7 @@ class DensitySearch:
 
     def __post_init__(self) -> None:
         self._scaled = Scaled(self.kernel_x, self.X, self.rank)
+        self._targets: dict[float, Target] = {}  # by factor of the bandwidth
         d = self.X.shape[1]
         middle = 0.5 * np.log10(d) if self.free else 0.0
         reach = SCALE_DECADES if self.free else 0.0
@@ -301,8 +302,10 @@ class DensitySearch:
 
     def _target(self, factor: float | None = None) -> Target:
         """At another bandwidth, or at the one that stands."""
-        kernel = self.kernel_y.scaled(self.factor if factor is None else factor)
-        return Target.of(self.Y, kernel, COARSE)
+        factor = self.factor if factor is None else factor
+        if factor not in self._targets:
+            self._targets[factor] = Target.of(self.Y, self.kernel_y.scaled(factor), COARSE)
+        return self._targets[factor]
 
     def _descend(self) -> None:
         if not self.free and self.reg is not None:
