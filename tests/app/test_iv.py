@@ -83,7 +83,9 @@ def test_files_and_summary(run, csv, market):
         "prediction_lower",
         "prediction_upper",
         "plain_ridge",
+        "extrapolated",
     ]
+    assert not table["extrapolated"].any()
     assert (table["prediction_lower"] < table["prediction"]).all()
     assert (table["prediction"] < table["prediction_upper"]).all()
     np.testing.assert_array_equal(table["row"], np.arange(1, 201))
@@ -140,7 +142,8 @@ def test_at_new_rows_in_any_order(run, csv, tmp_path, market):
     run("iv", csv, *MARKET, "--out", "all")
     everywhere = pd.read_csv("all/predictions.csv")
     limits = ["prediction_lower", "prediction_upper"]
-    assert list(at) == ["row", "price", "season", "prediction", *limits, "plain_ridge"]
+    answers = ["prediction", *limits, "plain_ridge", "extrapolated"]
+    assert list(at) == ["row", "price", "season", *answers]
     np.testing.assert_allclose(at["prediction"], everywhere["prediction"].iloc[[5, 3]])
 
 
@@ -425,7 +428,8 @@ def test_column_names_are_escaped(market, run, tmp_path):
 def test_predictions_never_hide_a_column_of_the_same_name(market):
     frame = market[["quantity", "storm"]].assign(prediction=market["price"])
     fit = fitted(frame, Roles("quantity", ("prediction",), ("storm",), (), "xzc"), **HALVES)
-    assert list(fit.predictions(frame))[-2:] == ["prediction_upper", "plain_ridge"]
+    answers = ["prediction_upper", "plain_ridge", "extrapolated"]
+    assert list(fit.predictions(frame))[-3:] == answers
     assert "prediction_" in fit.predictions(frame)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -327,10 +330,31 @@ class TestNames:
     def test_frames_have_the_index_of_the_rows_and_the_name_of_the_outcome(self, tables):
         iv, X, _, _, C = tables
         table = iv.to_frame(X, C, level=0.8)
-        assert list(table.columns) == ["sold", "sold_lower", "sold_upper"]
+        assert list(table.columns) == ["sold", "sold_lower", "sold_upper", "extrapolated"]
         assert table.index.equals(X.index)
         lower, upper = iv.predict_interval(X, C, level=0.8)
-        assert_allclose(table.to_numpy(), np.column_stack([iv.predict(X, C), lower, upper]))
+        numbers = table.drop(columns="extrapolated").to_numpy()
+        assert_allclose(numbers, np.column_stack([iv.predict(X, C), lower, upper]))
+
+    def test_rows_outside_the_data_are_flagged_and_said(self, tables):
+        iv, X, _, _, C = tables
+        assert not iv.to_frame(X, C)["extrapolated"].any()
+        old = copy(iv)._adopt(replace(iv._fit, support=None))  # as of a file from before
+        ends = X.iloc[[0, 0, 0]].copy()
+        ends["price"] = [X["price"].max(), X["price"].max() + 1e-3, 10 * X["price"].max()]
+        for model in (iv, old):
+            with pytest.warns(km.NumericalWarning, match="X has 1 row.*row 2 first"):
+                table = model.to_frame(ends, C.iloc[[0, 0, 0]])
+            assert list(table["extrapolated"]) == [False, True, True]
+            assert np.isfinite(table.drop(columns="extrapolated").to_numpy()).all()
+            for ask in (model.predict, model.predict_interval):
+                with pytest.warns(km.NumericalWarning, match="outside the training data"):
+                    ask(ends, C.iloc[[0, 0, 0]])
+
+    def test_a_line_that_was_asked_for_goes_on(self, tables):
+        _, X, y, Z, C = tables
+        line = km.KernelIV({"*": "linear"}).fit(X, y, Z, C)
+        assert not line.to_frame(100 * X, C)["extrapolated"].any()
 
     def test_roles_are_told_once(self, tables):
         roles = tables[0].roles_

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import chain, product
 from typing import Any, ClassVar
 
@@ -20,7 +20,9 @@ from ..core.threads import side_by_side
 from ..features.base import Bare, FeatureMap
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
+from ..kernels import Linear
 from ..regression.lengthscales import RANK
+from ..regression.support import Support
 from .basis import Basis, Polynomial
 from .bend import chance_of_plane
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
@@ -45,13 +47,14 @@ ROWS_PER_COLUMN = 3  # of these, at least
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
 HALVINGS = 5  # at most, of the instruments' lengthscales
+OUTSIDE = "a curve goes back to its trend there, and powers go on as they are"
 
 
 @dataclass(frozen=True)
 class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
-    was: ClassVar = {"improved": False, "bent": 1.0}
+    was: ClassVar = {"improved": False, "bent": 1.0, "support": None}
 
     draft: StructuralDraft
     roles: Roles
@@ -67,6 +70,7 @@ class StructuralFit(Saveable):
     mean: Array | None = None  # and for averages of its slopes
     reg_lines: float | None = None  # λ of lines in stage 1, where it is another
     bent: float = 1.0  # how far a straight line went towards what bends
+    support: Support | None = None  # the box of the regressors learned from
     improved: bool = True  # what controls tell of a row is not left out of its embedding
 
     @property
@@ -77,6 +81,15 @@ class StructuralFit(Saveable):
     def __call__(self, points) -> Array:
         """h at rows of (X, C)."""
         return self.basis.by_blocks(lambda block: self.basis.transform(block) @ self.coef, points)
+
+    def outside(self, points) -> np.ndarray:
+        """Which rows are outside the box learned from, with a warning where they are far outside.
+
+        Columns that were asked to be lines know no box.
+        """
+        # a file of an earlier version has the rows it kept only
+        support = self.support or Support.of(arrays.like(self.sample[0], self.coef))
+        return support.outside(points, self.draft.kernels[0] or Linear(), OUTSIDE)
 
     def written(self, polynomial: Polynomial, features: FeatureMap) -> StructuralFit:
         """The same in coordinates with more columns; of least squares ξ is as good as infinite."""
@@ -365,7 +378,10 @@ class Plan:
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
         y = y if both else np.full_like(y, np.nan)
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
-        return StructuralFit(draft, self.roles, *told, reg_lines=groups[-1].stage.own)
+        known = [part.X for part in parts if part.teaches or self.split != "samples"]
+        box = reduce(Support.merge, map(Support.of, known))
+        own = {"reg_lines": groups[-1].stage.own, "support": box}
+        return StructuralFit(draft, self.roles, *told, **own)
 
     @stage("lengthscales")
     def _scales(self, rows: Sequence[int]) -> Pair:

@@ -207,10 +207,17 @@ class StructuralInference:
         return self._fit.covariance if self._fit.mean is None else self._fit.mean
 
     def to_frame(self, X, C=None, *, level=0.95, simultaneous=True):
-        """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index."""
-        limits = self.predict_interval(X, C, level=level, simultaneous=simultaneous)
-        parts = {"": self.predict(X, C), "_lower": limits.lower, "_upper": limits.upper}
-        return Labels((self._fit.roles.y,), Labels.of(X).index).frame(parts)
+        """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index.
+
+        `extrapolated` are rows outside the training data, in the columns that may bend.
+        """
+        points, fit = self.regressors(X, C), self._fit
+        outside, rows = fit.outside(points), self._rows(points)
+        about = fit.coef, self.band_covariance_, level, simultaneous
+        lower, upper = confidence_limits(rows, *about)
+        parts = {"": rows @ fit.coef, "_lower": lower, "_upper": upper}
+        frame = Labels((fit.roles.y,), Labels.of(X).index).frame(parts)
+        return frame.assign(extrapolated=outside)
 
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.
@@ -388,7 +395,12 @@ class StructuralInference:
         return endogeneity(Phi, M, y, fit.basis.trends, fit.regs[1])
 
     def _coordinates(self, X, C, name: str = "X") -> Array:
-        points, basis = self.regressors(X, C, name=name), self._fit.basis
+        points = self.regressors(X, C, name=name)
+        self._fit.outside(points)  # which warns
+        return self._rows(points)
+
+    def _rows(self, points) -> Array:
+        basis = self._fit.basis
         return basis.by_blocks(basis.transform, points)
 
     def _slopes(self, points, column) -> Array:

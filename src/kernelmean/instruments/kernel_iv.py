@@ -216,6 +216,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def predict(self, X, C=None) -> Array:
         """h at new regressors, shape (m,); to be computed, by blocks, for rows that are elsewhere.
 
+        Warns of rows outside the training data by a tenth of their range; see `to_frame`.
+
         Parameters
         ----------
         X : array or DataFrame of shape (m, d_x), or (m, d_x + d_c)
@@ -223,8 +225,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             Exogenous regressors, when the model was fitted with some. They may instead be the
             last columns of X (columns of a DataFrame are found by name).
         """
-        check_is_fitted(self)
-        return self._fit(self.regressors(X, C))
+        points = self.regressors(X, C)
+        self._fit.outside(points)  # which warns
+        return self._fit(points)
 
     def regressors(self, X, C=None, *, name: str = "X") -> Array:
         """Checked rows of (X, C), as the fitted function takes them, shape (m, d_x + d_c).

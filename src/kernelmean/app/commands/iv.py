@@ -263,7 +263,10 @@ class Analysis:
 
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
-        found = self.predict(self.data.regressors(rows))
+        X = self.data.regressors(rows)
+        low, high = self.known[list(X)].min(), self.known[list(X)].max()
+        outside = X.lt(low).any(axis=1) | X.gt(high).any(axis=1)
+        found = self.predict(X).assign(extrapolated=outside)
         return rows.join(found.rename(columns=lambda name: free_name(name, rows)))
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
