@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ import pytest
 import kernelmean as km
 from kernelmean.app.commands.filter import (
     LONGEST,
+    RuleName,
     Settings,
     Tracks,
     answers,
     errors,
+    facts,
     figures,
     learn,
     notes,
@@ -171,7 +174,7 @@ def test_rows_left_out_end_a_trajectory(tables):
 def test_tuning_shows_progress_and_can_be_left_out(run, tables, monkeypatch):
     monkeypatch.setattr("kernelmean.filtering.tune.SCALES", (1.0,))
     monkeypatch.setattr("kernelmean.filtering.tune.FINE", (1.0,))
-    result = run("filter", "train.csv", "test.csv", *OPTIONS[:-1])
+    result = run("filter", "train.csv", "test.csv", *OPTIONS[:-1], "--rule", "importance")
     assert result.exit_code == 0, result.output
     assert "best of" in result.stdout
     assert "tuning" in result.stderr
@@ -258,6 +261,31 @@ def test_trajectories_must_be_together(refused, trips):
     pd.read_csv("few.csv").replace({"trip": {"t1": None}}).to_csv("mixed.csv", index=False)
     line = refused("filter", "many.csv", "mixed.csv", *OPTIONS, "--sequence", "trip")
     assert "is empty in row 13" in line
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:1 of 40 observations")  # the spike
+def test_with_nothing_said_the_filter_is_that_of_the_library(tables):
+    past = Rows(tables[0], [150], [])
+    settings = Settings(["u", "v"], ["east", "north"])
+    model = learn(settings, past)
+    plain = km.KernelBayesFilter().fit(tables[0][["east", "north"]], tables[0][["u", "v"]])
+    assert model.inference is None
+    assert type(model.machine_) is type(plain.machine_)
+    seen = tables[1][["east", "north"]]
+    a = Tracks.of(settings, past, Rows(tables[1], [40], []), model)
+    assert a.by_densities
+    assert model.tuning_ == []
+    np.testing.assert_array_equal(a.filtered.mean(), plain.filter(seen).mean())
+    told = dict(fact[:2] for fact in facts(a))
+    assert told["Settings"] == "defaults"
+    assert learn(replace(settings, rule=RuleName.squared, tune=False), past).inference == "kbr"
+
+
+def test_densities_have_neither_a_rule_nor_a_search(refused, tables):
+    for more in (("--tune",), ("--no-tune", "--rule", "squared")):
+        line = refused("filter", "train.csv", "test.csv", *OPTIONS[:-1], "--densities", *more)
+        assert "choose everything themselves" in line
 
 
 def test_short_trajectories_cannot_be_tuned_on(refused, tables):

@@ -44,12 +44,12 @@ def tuned(rule: str = "importance") -> km.KernelBayesFilter:
 class TestTune:
     @pytest.mark.slow
     def test_a_new_fitted_filter_that_can_be_cloned(self):
-        model = km.KernelBayesFilter()
+        model = km.KernelBayesFilter(inference="kbr")
         best = model.tune(TRAIN.X[:30], TRAIN.Z[:30], validation=0.2)
         assert isinstance(best, km.KernelBayesFilter)
         assert best is not model
         assert not [name for name in vars(model) if name.endswith("_")]
-        assert model.get_params() == km.KernelBayesFilter().get_params()
+        assert model.get_params() == km.KernelBayesFilter(inference="kbr").get_params()
         assert_array_equal(best.points_, TRAIN.Z[:30])
         again = clone(best).fit(TRAIN.X[:30], TRAIN.Z[:30])
         assert_array_equal(again.predict(TEST.X), best.predict(TEST.X))
@@ -94,8 +94,10 @@ class TestTune:
     @pytest.mark.slow
     def test_the_errors_are_those_of_filters_fitted_without_the_stretch(self):
         """One row of `tuning_` by hand: the last fifth is tracked by a filter of the rest."""
-        best = km.KernelBayesFilter().tune(TRAIN.X, TRAIN.Z, validation=0.2)
-        untuned = km.KernelBayesFilter().fit(TRAIN.X, TRAIN.Z)
+        rule = km.KernelBayesFilter(inference="kbr")
+        best = rule.tune(TRAIN.X, TRAIN.Z, validation=0.2)
+        untuned = clone(rule).fit(TRAIN.X, TRAIN.Z)
+        assert len(best.tuning_) > 20
         kernels = untuned.kernel_x_, untuned.kernel_z_
         for row in best.tuning_[::17]:
             model = km.KernelBayesFilter(
@@ -286,6 +288,20 @@ class TestHeldOut:
         assert "densities" not in (
             km.KernelBayesFilter(inference="auto").fit(TRAIN.X @ wide[:2], TRAIN.Z).held_out_
         )
+
+    @pytest.mark.slow
+    def test_with_nothing_said_tuning_takes_what_fitting_does(self):
+        """Densities have nothing to tune; the rule by name has."""
+        Z, X = volatility(150, 0.95, 0.25, 31)
+        plain, best = km.KernelBayesFilter().fit(X, Z), km.KernelBayesFilter().tune(X, Z)
+        assert len(plain.machine_.points) == 500  # nodes
+        assert best.tuning_ == []
+        assert best.held_out_ == plain.held_out_
+        assert_array_equal(best.predict(X), plain.predict(X))
+        assert_array_equal(clone(best).fit(X, Z).predict(X), plain.predict(X))
+        ruled = km.KernelBayesFilter(inference="kbr").tune(X, Z, validation=0.3)
+        assert ruled.inference == "kbr"
+        assert len(ruled.tuning_) > 20
 
     @pytest.mark.slow
     def test_tuning_takes_the_nearer_of_both(self):

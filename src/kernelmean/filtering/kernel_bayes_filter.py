@@ -100,7 +100,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     points_x_, points_ : arrays of shape (n, d_x), (n, d_z)
         Training observations and states.
     tuning_ : list of dict
-        The candidates that `tune` tried, and their errors.
+        The candidates that `tune` tried, and their errors; none where it took densities.
     held_out_ : dict
         Squared errors on rows held out, in units of each state's variance, of what was compared,
         and of the mean of the states; empty where nothing was.
@@ -188,6 +188,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         after the other, on all; η and λ' follow their leave-one-out criteria throughout. Then
         `reg_smoother` is chosen by smoothing rows of every other fold.
 
+        That is of kernel Bayes' rule. With `inference=None`, where `fit` takes two densities, these
+        are what is returned: they choose everything themselves, and nothing is searched.
+
         Parameters
         ----------
         X, Z, lengths
@@ -207,7 +210,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         Returns
         -------
         KernelBayesFilter
-            With the choices as its parameters, and `tuning_` telling what was tried.
+            With the choices as its parameters, and `tuning_` telling what was tried, nothing by
+            densities.
         """
         check_parameters(self)
         if self.inference == "densities":

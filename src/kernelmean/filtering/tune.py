@@ -16,6 +16,7 @@ from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from .fit import Dynamics, Plan, best_smoother, observed_kernel, state_kernel
 from .held_out import Split, splits, warn_if_as_near
+from .machine import Machine
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
 FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
@@ -42,6 +43,11 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     kernel_z = state_kernel(model.kernel_z, points_z, checks.column_names(Z))
     checks.check_choice(objective, "objective", OBJECTIVES)
     params = model.get_params(deep=False)
+    if model.inference is None and Plan(**params).compares(points_x, points_z):
+        plain = clone(model).fit(X, Z, lengths)
+        if not isinstance(plain.machine_, Machine):  # densities have nothing to tune
+            plain.tuning_ = []
+            return plain
     filled = {name: value for name, value in MEANWHILE.items() if params[name] is None}
     search = _Search(Plan(**params | filled), kernel_x, kernel_z, parts, objective, n_jobs)
     untuned = {"kernel_x": kernel_x, "kernel_z": kernel_z, "inference": "kbr", "reg_smoother": 0.1}

@@ -13,6 +13,7 @@ import typer
 from ...core.checks import hushed
 from ...display import SpreadDisplay, TrackDisplay
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
+from ...filtering.nodes import NodeMachine
 from .. import series, words
 from ..command import Command, Names, columns, option
 from ..errors import UserError, noted
@@ -35,7 +36,7 @@ class Settings(Ordered):
     state: Annotated[Names, columns("--state", "Column(s) to follow")]
     observe: Annotated[Names, columns("--observe", "Column(s) observed")]
     smooth: Annotated[bool, option(SAY, "--smooth")] = False
-    rule: Annotated[RuleName, option(SAY, "--rule")] = RuleName.importance
+    rule: Annotated[RuleName | None, option(SAY, "--rule")] = None
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     densities: Annotated[bool, option(SAY, "--densities")] = False
 
@@ -94,6 +95,11 @@ class Tracks:
             self.ahead: Any = model.forecast(X, steps, test.lengths) if steps else None
         self.answers = {name: with_ends(r, settings.level) for name, r in self.results.items()}
 
+    @property
+    def by_densities(self) -> bool:
+        """Whether they were taken, which choose everything themselves."""
+        return isinstance(self.model.machine_, NodeMachine)
+
     @cached_property
     def table(self) -> pd.DataFrame:
         """Mean and interval of each state, one row per observation."""
@@ -139,25 +145,28 @@ class Tracks:
 def learn(settings: Settings, train: Rows) -> KernelBayesFilter:
     """The filter, with its settings searched for where that is asked for or quick."""
     X, Z = train.frame[settings.observe], train.frame[settings.state]
+    search, rule = to_tune(settings, train), settings.rule or RuleName.importance
+    asked = "densities" if settings.densities else "kbr" if settings.rule else None
+    model = KernelBayesFilter(rule.value, inference=asked)
     with hushed():  # what is wrong with the rows will be seen there
-        if settings.densities:
-            return KernelBayesFilter(inference="densities").fit(X, Z, train.lengths)
-        model = KernelBayesFilter(settings.rule.value, inference="kbr")
-        if to_tune(settings, train):
+        if search:
             return model.tune(X, Z, train.lengths, verbose=settings.told)
         return model.fit(X, Z, train.lengths)
 
 
 def to_tune(settings: Settings, train: Rows) -> bool:
     """Whether to search for settings: as asked, or where it is quick."""
-    settings.refuse({"--densities": bool(settings.tune) and settings.densities})
+    of_the_rule = bool(settings.tune or settings.rule)
+    settings.refuse({"--densities": of_the_rule and settings.densities})
     short = max(train.lengths) < SHORTEST
     if settings.tune and short:
         raise UserError(
             f"--tune holds out the end of each trajectory, and the longest has {max(train.lengths)}"
             f" rows; {SHORTEST} are needed (or --no-tune)"
         )
-    return len(train.frame) <= TUNED and not short if settings.tune is None else settings.tune
+    if settings.tune is None:
+        return len(train.frame) <= TUNED and not short and not settings.densities
+    return settings.tune
 
 
 LONGEST = 400  # rows of a sequence drawn
@@ -170,14 +179,15 @@ APART = 0.1  # distance between coverage and level that is worth a word
 
 def facts(a: Tracks) -> list[Fact]:
     """What the summary of the model leaves out."""
-    tried = getattr(a.model, "tuning_", None)
+    tried = getattr(a.model, "tuning_", ())
     values = {
         "Rows to learn from": a.train.amount("trajectories"),
         "Rows followed": a.test.amount("trajectories"),
-        "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
+        "Settings": f"best of {len(tried):,}" if tried else "defaults",
     }
-    left = max(0.0, min((row["error"] for row in tried or ()), default=0.0))
-    searched = SAY("untuned") if tried is None else SAY("tuned", left=percent(left))
+    left = max(0.0, min((row["error"] for row in tried), default=0.0))
+    how = "tuned" if tried else "densities" if a.by_densities else "untuned"
+    searched = SAY(how, left=percent(left))
     missing, collapsed = (int(v.sum()) for v in (a.filtered.missing, a.filtered.collapsed))
     return SAY.facts(values, missing=missing, collapsed=collapsed, searched=searched)
 
@@ -200,7 +210,8 @@ def _errors_notes(a: Tracks) -> list[str]:
     out, level = [], a.settings.level
     better = [str(n) for n, row in a.errors.iterrows() if row["line"] < 0.98 * row["filtered"]]
     if better:
-        advice = "" if hasattr(a.model, "tuning_") else " Try `--tune`."
+        settled = a.by_densities or hasattr(a.model, "tuning_")
+        advice = "" if settled else " Try `--tune`."
         out.append(SAY("rivals", better=names(better), advice=advice))
     for name, share in a.errors["filtered inside"].items():
         if abs(share - level) > APART:
