@@ -273,7 +273,7 @@ def test_with_nothing_said_the_filter_is_that_of_the_library(tables):
     assert model.inference is None
     assert type(model.machine_) is type(plain.machine_)
     seen = tables[1][["east", "north"]]
-    a = Tracks.of(settings, past, Rows(tables[1], [40], []), model)
+    a = Tracks(settings, past, Rows(tables[1], [40], []), model)
     assert a.by_densities
     assert model.tuning_ == []
     np.testing.assert_array_equal(a.filtered.mean(), plain.filter(seen).mean())
