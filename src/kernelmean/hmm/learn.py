@@ -14,6 +14,7 @@
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -154,10 +155,7 @@ def estimated(spectrum: Spectrum) -> Order:
 @stage("moments")
 def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> SpectralFit:
     """The spectral method's answer."""
-
-    def third(left, right):
-        return draft.moments.third(draft.coordinates, left, right)
-
+    third = partial(draft.moments.third, draft.coordinates)
     return fit_spectral(draft.moments, third, n_components, rng)
 
 

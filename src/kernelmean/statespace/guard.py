@@ -12,6 +12,7 @@ BINS = 800  # in so many steps,
 SHAPE_WIDTH = 0.6  # smoothed by this times n^(-1/5),
 IMAGINED = 64  # points that stand for it in an embedding
 FAR, WIDE = 1e-4, 4.0  # and with this share of a wide normal law
+GRID = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS  # the middles of the steps
 
 
 # ------------------------------------------------------------ what is left where data end
@@ -48,9 +49,8 @@ class ShapedGuard(Guard):
             Quantiles of the noise, combined at random where there are several columns.
         """
         levels = (np.arange(IMAGINED) + 0.5) / IMAGINED
-        grid = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS
         upto = [np.cumsum(table) / max(table.sum(), np.finfo(float).tiny) for table in self.shape]
-        z = np.stack([np.interp(levels, u, grid) for u in upto], axis=1)
+        z = np.stack([np.interp(levels, u, GRID) for u in upto], axis=1)
         z = np.random.default_rng(0).permuted(z, axis=0) if z.shape[1] > 1 else z
         z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), np.finfo(float).tiny)
         return self.means[:, None] + z * np.sqrt(self.variances)[:, None]
@@ -87,12 +87,11 @@ class LinearGuard:
 
 def _log_noise(table: np.ndarray, off: np.ndarray) -> np.ndarray:
     """log g, between the entries of its table: never zero, however far."""
-    grid = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS
-    logs = np.log(table + FAR * np.exp(-0.5 * (grid / WIDE) ** 2))
-    place = np.clip((off - grid[0]) * (BINS / (2 * SPAN)), 0.0, BINS - 1)
+    logs = np.log(table + FAR * np.exp(-0.5 * (GRID / WIDE) ** 2))
+    place = np.clip((off - GRID[0]) * (BINS / (2 * SPAN)), 0.0, BINS - 1)
     left = np.minimum(place.astype(np.intp), BINS - 2)
     inside = logs[left] + (place - left) * np.diff(logs)[left]
-    beyond = np.abs(off) > grid[-1]
+    beyond = np.abs(off) > GRID[-1]
     if beyond.any():
         inside[beyond] = np.log(FAR) - 0.5 * (off[beyond] / WIDE) ** 2
     return inside - np.log1p(FAR * WIDE * np.sqrt(2 * np.pi))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,10 @@ from sklearn.base import clone
 from ..chains.draft import Draft
 from ..chains.emission import one_or_each
 from ..chains.options import EM, as_em
+from ..chains.rows import observed
+from ..chains.search import best_fit, factors, next_error, next_likelihood
 from ..core import arrays
+from ..core.checks import check_choice
 from ..core.parameters import (
     count,
     either,
@@ -28,7 +32,6 @@ from ..core.progress import Verbose
 from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import fitted_kernel
-from . import tune
 from .answers import SpaceAnswers
 from .backbone import FittedBackbone
 from .learn import Fit, Plan
@@ -37,6 +40,11 @@ from .options import Backbone, KernelRule, Particles, as_filter, as_latent
 # of EM
 DEFAULTS = {"n_init": 3, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
 DIMENSIONS = (1, 2, 3)  # that "auto" compares
+# of `tune`: how fits are judged, and multiples of what a plain fit has chosen
+SCORES: dict[str, Any] = {"likelihood": next_likelihood, "mse": next_error}
+SCALES = (0.125, 0.25, 0.5, 1.0)
+WIDTHS = (0.5, 1.0, 2.0)
+GUARDS = (0.25, 1.0, 4.0)
 
 
 def of_filter(kind: Any, field: str) -> Any:
@@ -258,8 +266,8 @@ class KernelStateSpace(SpaceAnswers):
         lengths_val=None,
         *,
         scales=None,
-        widths=tune.WIDTHS,
-        guards=tune.GUARDS,
+        widths=WIDTHS,
+        guards=GUARDS,
         penalties=None,
         score="likelihood",
         n_jobs=None,
@@ -311,12 +319,19 @@ class KernelStateSpace(SpaceAnswers):
         >>> len(model.tuning_), model.predict(X[300:]).shape
         (2, (100, 1))
         """
-        given = as_em(self.em).filled(**DEFAULTS).penalty
-        penalties = [given] if penalties is None else penalties
-        return tune.tune(
-            self, X, X_val, lengths, lengths_val,
-            scales, widths, guards, penalties, score, n_jobs, verbose,
-        )  # fmt: skip
+        check_choice(score, "score", SCORES)
+        if not observed(X_val, "X_val")[1].any():
+            raise ValueError("X_val has no row without NaN; observations are needed")
+        if scales is None:
+            scales = (1.0,) if self.refine else SCALES
+        if penalties is None:
+            penalties = [as_em(self.em).filled(**DEFAULTS).penalty]
+        plain = clone(self).fit(X, lengths)
+        values = [factors(scales, "scales"), factors(widths, "widths"), factors(guards, "guards")]
+        names = ("scale", "width", "guard", "penalty")
+        grid = [dict(zip(names, p, strict=True)) for p in product(*values, penalties)]
+        judge = partial(SCORES[score], X=X_val, lengths=lengths_val)
+        return best_fit(plain.near, grid, score, X, lengths, judge, n_jobs, verbose)
 
     def near(self, scale: float, width: float, guard: float, penalty) -> KernelStateSpace:
         """The model, not fitted, with multiples of the settings that the fit has chosen."""

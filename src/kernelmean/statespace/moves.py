@@ -47,7 +47,10 @@ class SmoothMoves:
         inside = (total - sums**2 / seen).sum()  # about the mean of each node
         f = self.regression(mass, sums / seen, inside)
         off = total - 2 * f * sums + f**2 * mass[:, None]
-        variances = self._near @ off / (self._near @ mass)[:, None]
+        near = self._near
+        variances = (near @ off + SOME * off.sum(axis=0)) / (near @ mass + SOME * mass.sum())[
+            :, None
+        ]
         variances = np.maximum(variances, self.latent.spacing**2)
         square = ((z - f[:, None]) ** 2 / variances[:, None]).sum(axis=2)
         square -= square.min(axis=1, keepdims=True)
@@ -93,7 +96,7 @@ class SmoothMoves:
 
     @cached_property
     def _near(self) -> np.ndarray:
-        return _bumps(self.latent.standard, NEAR) + SOME
+        return _bumps(self.latent.standard, NEAR)
 
     @cached_property
     def _volume(self) -> np.ndarray:
