@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import toeplitz
 from scipy.special import log_ndtr, logsumexp
+from scipy.stats import multivariate_normal
 
 from ..core import checks
 
@@ -194,10 +195,8 @@ class _NormalMixture:
         return X, means + rng.standard_normal(means.shape) @ np.linalg.cholesky(self.cov).T
 
     def log_density(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
-        roots = np.linalg.cholesky(2 * np.pi * self.cov)
-        z = np.linalg.solve(roots, (Y[:, None] - self.means(X))[..., None])
-        exponents = -np.pi * np.sum(z**2, axis=(2, 3)) - np.log(np.diag(roots)).sum()
-        return logsumexp(exponents, axis=1, b=self.weights(X))
+        logs = multivariate_normal(cov=self.cov).logpdf(Y[:, None] - self.means(X))
+        return logsumexp(logs.reshape(len(Y), -1), axis=1, b=self.weights(X))
 
 
 def _probabilities(W: np.ndarray) -> np.ndarray:
