@@ -11,7 +11,15 @@ import pandas as pd
 import pytest
 
 import kernelmean as km
-from kernelmean.app.commands.density import Asked, Densities, Settings, answers, headline, report
+from kernelmean.app.commands.density import (
+    Densities,
+    Settings,
+    answers,
+    headline,
+    middle,
+    report,
+    representative,
+)
 from kernelmean.app.report import Code
 from kernelmean.app.words import SHOWN
 
@@ -117,18 +125,18 @@ def test_the_code_on_the_page_runs(run, quick, table):
 def test_representative_rows_are_rows_of_the_data():
     rng = np.random.default_rng(42)
     x = pd.DataFrame({"a": rng.normal(size=60), "b": rng.integers(0, 2, 60), "c": [1.0, 2.0] * 30})
-    rows = Asked.representative(x)
-    assert rows.frame.index[rows.middle] == "medians"
-    assert all(set(rows.frame[c]) <= set(x[c]) for c in x)
-    assert not rows.frame.duplicated().any()
-    assert rows.labels[:3] == (
+    rows, labels = representative(x)
+    assert rows.index[middle(rows)] == "medians"
+    assert all(set(rows[c]) <= set(x[c]) for c in x)
+    assert not rows.duplicated().any()
+    assert labels[:3] == [
         "medians",
-        *(f"a = {v:.4g}".replace("-", "−") for v in rows.frame.a[1:3]),
-    )
-    single = Asked.representative(x[["a"]])
-    assert list(single.frame.index) == ["10%", "25%", "50%", "75%", "90%"]
-    assert single.frame.index[single.middle] == "50%"
-    assert "50%" in Asked.representative(x[["c"]]).frame.index
+        *(f"a = {v:.4g}".replace("-", "−") for v in rows.a[1:3]),
+    ]
+    single, _ = representative(x[["a"]])
+    assert list(single.index) == ["10%", "25%", "50%", "75%", "90%"]
+    assert single.index[middle(single)] == "50%"
+    assert "50%" in representative(x[["c"]])[0].index
 
 
 def test_long_tables_are_cut_on_the_page_only(quick, table):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 import typer
 from rich.markup import escape
@@ -175,19 +175,11 @@ class Command:
 
     def parameters(self) -> list[inspect.Parameter]:
         """Files, own options, shared options."""
-        every = list(inspect.signature(self.run).parameters.values())[1:]
-        hints = get_type_hints(self.run, include_extras=True)
-        every += inspect.signature(self.options).parameters.values()
-        hints |= get_type_hints(self.options, include_extras=True)
+        told = (inspect.signature(part, eval_str=True) for part in (self.run, self.options))
+        (_, *files), options = (list(signature.parameters.values()) for signature in told)
         here = {"out": Path(f"kernelmean-{self.name}")}
-        return [
-            p.replace(
-                kind=inspect.Parameter.KEYWORD_ONLY,
-                annotation=hints[p.name],
-                default=here.get(p.name, p.default),
-            )
-            for p in every
-        ]
+        every = [*files, *options]
+        return [p.replace(kind=p.KEYWORD_ONLY, default=here.get(p.name, p.default)) for p in every]
 
     def register(self, app: typer.Typer, do: Callable[..., Any] | None = None) -> None:
         """Add the command to a console application; what it does, unless told, is all of it."""
@@ -217,7 +209,7 @@ class Command:
     def __call__(self, **given: Any) -> None:
         """Do the work, write its files, show it."""
         options = self._options(given)
-        folder = getattr(options, "out", None)
+        folder: Any = getattr(options, "out", None)
         if folder is not None:
             check_folder(folder)
         with options.refusals():
@@ -226,8 +218,6 @@ class Command:
         if not options.quiet:
             terminal.show(report, options.verbose)
         terminal.show_files(paths)
-        if folder is None:
-            return
         for name, rows in report.parts.items():
             with options.stage(f"Asking about every row: {name}", bars=True):
                 parts = write_parts(folder / name, rows)

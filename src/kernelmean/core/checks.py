@@ -59,8 +59,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-class NotNumericError(ValueError, TypeError):
-    """An array holds objects that are not numbers."""
+class WrongKindError(ValueError, TypeError):
+    """What holds no numbers, or holds them elsewhere, stands where an array is needed."""
 
 
 def as_points(
@@ -144,14 +144,10 @@ def refuse_far(X, name: str) -> None:
         found, instead = f"{kind}, which can be read once only", "km.Rows or an array"
     else:
         return
-    raise FarRowsError(
+    raise WrongKindError(
         f"{name} is {found}, but here rows are needed in memory: {instead}. (What takes rows that "
         'are elsewhere: the guide, "Rows anywhere")'
     )
-
-
-class FarRowsError(ValueError, TypeError):
-    """Rows are elsewhere, and needed here."""
 
 
 def as_floats(X, name: str) -> Array:
@@ -180,13 +176,13 @@ def _as_numpy(X, name: str) -> np.ndarray:
         raise ValueError(f"{name} is ragged (rows of different lengths); pass (n, d)") from err
     except TypeError as err:  # of a device whose arrays do not come here by themselves
         kind = f"{type(X).__module__}.{type(X).__name__}"
-        raise NotNumericError(f"{name} is a {kind}, which is no array here: {err}") from err
+        raise WrongKindError(f"{name} is a {kind}, which is no array here: {err}") from err
     if X.dtype.kind in "USMm" or (X.dtype.kind == "O" and _holds_text(X)):
         raise ValueError(f"{name} holds text or dates (dtype {X.dtype}); numbers are needed")
     try:
         return X if X.dtype.kind == "c" else X.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as err:
-        raise NotNumericError(f"{name} holds something that is not a number: {err}") from err
+        raise WrongKindError(f"{name} holds something that is not a number: {err}") from err
 
 
 def _table_values(X) -> np.ndarray:

@@ -175,8 +175,8 @@ class EigenGrid(Saveable):
         return xp.where(lost, 0.0, 1.0 / xp.where(lost, 1.0, total))
 
     def path(self, b, regs: np.ndarray) -> Array:
-        """(A + λI)⁻¹b for each λ, one a row."""
-        return ((self.vectors.T @ b) * self.shrink(regs[:, None])) @ self.vectors.T
+        """(A + λI)⁻¹b for each λ > 0, one a row."""
+        return (self.vectors.T @ b / (self.values + regs[:, None])) @ self.vectors.T
 
 
 def small_inverse(second: np.ndarray, reg: float) -> np.ndarray:

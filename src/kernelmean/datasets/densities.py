@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
 import numpy as np
 from scipy.linalg import toeplitz
 from scipy.special import log_ndtr, logsumexp
+from scipy.stats import multivariate_normal
 
 from ..core import checks
 
@@ -105,7 +107,7 @@ def make_conditional_density(
     checks.check_choice(model, "model", MODELS)
     law = _law(model, {**settings} if d is None else {**settings, "d": d})
     X, Y = law.draw(checks.check_count(n, "n"), checks.generator(random_state))
-    return DensityData(X, Y, _Truth(law.log_density, X.shape[1], Y.shape[1]), model)
+    return DensityData(X, Y, partial(_density, law, X.shape[1], Y.shape[1]), model)
 
 
 def make_triangle(
@@ -153,25 +155,18 @@ def make_triangle(
     return make_conditional_density("triangle", n, random_state=random_state, **settings)
 
 
-@dataclass(frozen=True)
-class _Truth:
+def _density(law: Any, d_x: int, d_y: int, Y, X, paired: bool | None = None) -> np.ndarray:
     """p(y | x) with its arguments checked, for pairs of rows or as a table."""
-
-    log_density: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    d_x: int
-    d_y: int
-
-    def __call__(self, Y, X, paired: bool | None = None) -> np.ndarray:
-        Y, X = checks.as_points(Y, "Y"), checks.as_points(X, "X")
-        checks.check_columns(Y, self.d_y, "Y", "the model")
-        checks.check_columns(X, self.d_x, "X", "the model")
-        if paired is None:
-            paired = len(Y) == len(X)
-        if paired:
-            checks.check_lengths(len(X), len(Y), "X", "Y")
-            return np.exp(self.log_density(Y, X))
-        repeated = ((Y, np.broadcast_to(x, (len(Y), self.d_x))) for x in X)
-        return np.exp([self.log_density(*rows) for rows in repeated])
+    Y, X = checks.as_points(Y, "Y"), checks.as_points(X, "X")
+    checks.check_columns(Y, d_y, "Y", "the model")
+    checks.check_columns(X, d_x, "X", "the model")
+    if paired is None:
+        paired = len(Y) == len(X)
+    if paired:
+        checks.check_lengths(len(X), len(Y), "X", "Y")
+        return np.exp(law.log_density(Y, X))
+    repeated = (np.broadcast_to(x, (len(Y), d_x)) for x in X)
+    return np.exp([law.log_density(Y, rows) for rows in repeated])
 
 
 # ---------------------------------------------------------------- mixtures of normal variables
@@ -194,10 +189,8 @@ class _NormalMixture:
         return X, means + rng.standard_normal(means.shape) @ np.linalg.cholesky(self.cov).T
 
     def log_density(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
-        roots = np.linalg.cholesky(2 * np.pi * self.cov)
-        z = np.linalg.solve(roots, (Y[:, None] - self.means(X))[..., None])
-        exponents = -np.pi * np.sum(z**2, axis=(2, 3)) - np.log(np.diag(roots)).sum()
-        return logsumexp(exponents, axis=1, b=self.weights(X))
+        logs = multivariate_normal(cov=self.cov).logpdf(Y[:, None] - self.means(X))
+        return logsumexp(logs.reshape(len(Y), -1), axis=1, b=self.weights(X))
 
 
 def _probabilities(W: np.ndarray) -> np.ndarray:

@@ -67,9 +67,8 @@ class SpectrumDisplay(Display):
     def from_estimator(cls, estimator: KernelHMM) -> SpectrumDisplay:
         """Show how the estimator chose its number of states, or the one that it was given."""
         check_is_fitted(estimator)
-        if estimator.order_ is not None:
-            return cls.from_order(estimator.order_)
-        return cls._singular_values(estimator.singular_values_, estimator.n_components_, None)
+        given = Order(estimator.n_components_, "given", estimator.singular_values_)
+        return cls.from_order(given if estimator.order_ is None else estimator.order_)
 
     @classmethod
     def from_order(cls, order: Order) -> SpectrumDisplay:
@@ -81,12 +80,9 @@ class SpectrumDisplay(Display):
             values = order.correlations[: NUMBERS - 1]
             numbers = np.arange(2, len(values) + 2)
             return cls(numbers, values, int(order), order.threshold, "canonical correlation")
-        return cls._singular_values(order.singular_values, int(order), order.threshold)
-
-    @classmethod
-    def _singular_values(cls, sigma, order: int, threshold: float | None) -> SpectrumDisplay:
-        values = np.asarray(sigma)[:NUMBERS]
-        return cls(np.arange(1, len(values) + 1), values, order, threshold, "singular value")
+        values = np.asarray(order.singular_values)[:NUMBERS]
+        numbers = np.arange(1, len(values) + 1)
+        return cls(numbers, values, int(order), order.threshold, "singular value")
 
     def _draw(self, ax) -> None:
         likelihood = self.name.startswith("held-out")

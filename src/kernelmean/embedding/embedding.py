@@ -301,8 +301,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, width))
         if signed or not m.is_signed():
             return q
-        level = positive_part.level(m.members(), width, m._steps)
-        return level.proper(q[None, :])[0, :] if m.batch is None else level.proper(q)
+        return positive_part.level(m.members(), width, m._steps).proper(q)
 
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the density is zero, shape (m,) or (batch, m).
@@ -606,11 +605,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         return m if self._smooth is None else m.altered(_kernel=self._smooth)
 
     def _sq_norm(self) -> Array:
-        xp = arrays.namespace(self._points)
-        values = self(self._points)
-        if self.batch is None:
-            return self.apply_weights(values)
-        return xp.sum(values * self.weights, axis=-1)
+        return arrays.namespace(self._points).sum(self(self._points) * self.weights, axis=-1)
 
     def _in_one_space(self, other: MeanEmbedding) -> tuple[MeanEmbedding, MeanEmbedding]:
         """Both with the kernel of either, or, if they asked for the same, with that of both."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -62,48 +62,32 @@ class Settings(Shared):
         return ConditionalDensity(self.kernel.value, one, tune_lengthscale=search, verbose=told)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is conditioned on.
+def middle(rows: pd.DataFrame) -> int:
+    """The row to speak of first: that of the medians, or else the first."""
+    labels = list(rows.index)
+    return labels.index("50%") if "50%" in labels else 0
 
-    Attributes
-    ----------
-    frame : DataFrame
-        Values of the columns, indexed by what each row is called.
-    labels : tuple of str
-        The same at length, for pictures; empty where the values say it.
-    chosen : bool
-        Whether the rows were chosen here, to stand for the data.
+
+def representative(x: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Quantiles of a single column; of several, the medians, and one of them high or low.
+
+    Rows by what they are called, and, for pictures, the same at length.
     """
-
-    frame: pd.DataFrame
-    labels: tuple[str, ...] = ()
-    chosen: bool = False
-
-    @property
-    def middle(self) -> int:
-        """The row to speak of first: that of the medians, or else the first."""
-        labels = list(self.frame.index)
-        return labels.index("50%") if self.chosen and "50%" in labels else 0
-
-    @classmethod
-    def representative(cls, x: pd.DataFrame) -> Self:
-        """Quantiles of a single column; of several, the medians, and one of them high or low."""
-        if x.shape[1] == 1:
-            moves = {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE}
-        else:
-            some = [(name, q) for name in x.columns[:VARIED] for q in SEVERAL]
-            moves = {"medians": {}} | {f"{c} at {100 * q:g}%": {c: q} for c, q in some}
-        middle = dict(zip(x.columns, medians(x.to_numpy()), strict=True))
-        quantile = partial(np.quantile, method="inverted_cdf")
-        rows = {
-            label: middle | {c: float(quantile(x[c], q)) for c, q in at.items()}
-            for label, at in moves.items()
-        }
-        frame = pd.DataFrame.from_dict(rows, orient="index")
-        frame = words.distinct(frame, "50%")
-        labels = [words.values_words(frame.loc[label, list(moves[label])]) for label in frame.index]
-        return cls(frame, tuple(text or "medians" for text in labels), True)
+    if x.shape[1] == 1:
+        moves = {f"{100 * q:g}%": {x.columns[0]: q} for q in ONE}
+    else:
+        some = [(name, q) for name in x.columns[:VARIED] for q in SEVERAL]
+        moves = {"medians": {}} | {f"{c} at {100 * q:g}%": {c: q} for c, q in some}
+    held = dict(zip(x.columns, medians(x.to_numpy()), strict=True))
+    quantile = partial(np.quantile, method="inverted_cdf")
+    rows = {
+        label: held | {c: float(quantile(x[c], q)) for c, q in at.items()}
+        for label, at in moves.items()
+    }
+    frame = pd.DataFrame.from_dict(rows, orient="index")
+    frame = words.distinct(frame, "50%")
+    labels = [words.values_words(frame.loc[label, list(moves[label])]) for label in frame.index]
+    return frame, [text or "medians" for text in labels]
 
 
 class Densities:
@@ -120,8 +104,10 @@ class Densities:
         Columns known, and described.
     level : str
         Of the intervals, in words.
-    rows : Asked
-        Where it is asked.
+    rows : DataFrame
+        Where it is asked, by what each row is called.
+    labels : list of str
+        What rows chosen here are called in pictures; empty where they were given.
     model : ConditionalDensity
     table : DataFrame
         The answers at these rows, as from `at`.
@@ -148,8 +134,9 @@ class Densities:
         self.x, self.y, self.level = settings.x, settings.y, words.level_words(settings.level)
         with noted() as self.caught:
             self.model = settings.model().fit(self.every[self.x], target(self.every, self.y))
-            self.rows = Asked.representative(data[self.x]) if at is None else Asked(at[self.x])
-            self.table = self.at(self.rows.frame)
+            chosen = representative(data[self.x]) if at is None else (at[self.x], [])
+            self.rows, self.labels = chosen
+            self.table = self.at(self.rows)
             self.own = self._inside()
         once = data.drop_duplicates([*self.x, *self.y])
         self.shown = once if len(once) == len(self.model.points_x_) else data
@@ -191,7 +178,7 @@ class Densities:
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very data set."""
         said = words.some_of(self.data, self.every)
-        caught = words.of_file(self.caught, self.rows.frame.index)
+        caught = words.of_file(self.caught, self.rows.index)
         return [*said, *caught, *self._spiky(), *self._cut()]
 
     def _spiky(self) -> list[str]:
@@ -207,7 +194,7 @@ class Densities:
         """Columns that stop at zero, where densities do not."""
         below, out = np.full((1, len(self.y)), np.nextafter(0.0, -1.0)), []
         with hushed():
-            F = self.model.cdf(below, self.rows.frame, paired=False).reshape(-1, len(self.y))
+            F = self.model.cdf(below, self.rows, paired=False).reshape(-1, len(self.y))
         for name, most in zip(self.y, F.max(axis=0), strict=True):
             least = self.data[name].min()
             if least >= 0 and most > BELOW:
@@ -226,7 +213,7 @@ def target(data: Any, y: list[str]) -> Any:
 
 def headline(a: Densities, name: str) -> str:
     """One sentence: where a column lies at the first row, and what knowing x has brought."""
-    row, share = a.table.iloc[a.rows.middle], a.own.loc[name, "width"]
+    row, share = a.table.iloc[middle(a.rows)], a.own.loc[name, "width"]
     ends = {"middle": "median", "low": "lower", "high": "upper"}
     texts = words.numbers([row[f"{name}_{end}"] for end in ends.values()])
     told = ""
@@ -237,11 +224,11 @@ def headline(a: Densities, name: str) -> str:
 
 
 def _where(a: Densities) -> str:
-    if not a.rows.chosen:
-        return f"In row {a.rows.frame.index[0]}"
+    if not a.labels:
+        return f"In row {a.rows.index[0]}"
     if len(a.x) > 1:
         return f"With {names(a.x)} at their medians"
-    return f"With {a.x[0]} at {number(a.rows.frame.iloc[a.rows.middle, 0])}"
+    return f"With {a.x[0]} at {number(a.rows.iloc[middle(a.rows), 0])}"
 
 
 def intervals(a: Densities) -> list[Fact]:
@@ -274,14 +261,14 @@ def answers(a: Densities, name: str) -> Grid:
 
 
 def _labels(a: Densities, rows: pd.DataFrame) -> list[str] | None:
-    if a.rows.labels:
-        return list(a.rows.labels[: len(rows)])
+    if a.labels:
+        return a.labels[: len(rows)]
     return [f"row {label}" for label in rows.index] if len(a.x) > 2 else None
 
 
 def _rest(a: Densities) -> str:
     """What the labels of representative rows leave out."""
-    return " " + SAY("rest") if a.rows.chosen and len(a.x) > 1 else ""
+    return " " + SAY("rest") if a.labels and len(a.x) > 1 else ""
 
 
 def ridges(
@@ -297,7 +284,7 @@ def ridges(
 
 def at_rows(a: Densities, name: str) -> Figure:
     """The density of one column at the first rows asked for."""
-    rows = a.rows.frame.iloc[:DRAWN]
+    rows = a.rows.iloc[:DRAWN]
     return ridges(a, name, rows, _labels(a, rows), f"density-{name}", _rest(a))
 
 
@@ -317,7 +304,7 @@ def along(a: Densities, column: str, name: str) -> Figure:
 
 def contours(a: Densities, pair: tuple[str, str]) -> Figure:
     """The density of two outcomes together at the first rows."""
-    rows = a.rows.frame.iloc[:PANELS]
+    rows = a.rows.iloc[:PANELS]
     display = DensityContourDisplay.from_estimator(
         a.model, rows, a.target, outputs=pair, labels=_labels(a, rows)
     )

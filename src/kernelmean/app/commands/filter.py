@@ -270,7 +270,8 @@ def forecast(a: Tracks) -> Grid:
 
 def figures(a: Tracks) -> list[Figure]:
     """The track and its spread, for the first trajectories."""
-    level, rows, name = a.settings.level, a.test, [*a.results][-1]
+    level, rows = a.settings.level, a.test
+    name = "smoothed" if a.settings.smooth else "filtered"
     known = "" if a.truth is None else ", and the state itself where it is known"
     caption = SAY("track", what=name, level=level_words(level), known=known)
 
