@@ -146,6 +146,14 @@ def test_hours_through_the_end_of_winter_go_on():
     assert str(times_ahead(read, 1)[0])[:13] == "2024-03-31T03"
 
 
+def test_of_one_zone_local_times_go_on():
+    """In UTC the ends of months would be the evenings before, which are none."""
+    months = [f"2011-{day}T00:00+02:00" for day in ("01-31", "02-28", "03-31")]
+    frame = pd.DataFrame({"month": months}, index=range(1, 4))
+    read = read_times(Table(Path("walk.csv"), frame, frozenset()), "month", Rows(frame, [3], []))
+    assert str(times_ahead(read, 1)[0])[:10] == "2011-04-30"
+
+
 def test_years_with_a_decimal_point_are_years():
     frame = pd.DataFrame({"year": [1990.0, 1991.0, 1992.0, 1993.0]}, index=range(1, 5))
     read = read_times(Table(Path("walk.csv"), frame, frozenset()), "year", Rows(frame, [4], []))

@@ -7,11 +7,12 @@ DIGITS = {8: "%Y%m%d", 6: "%Y%m"}  # dates that are written as whole numbers
 FORMS = {r"\d{4}-W\d\d": "%G-W%V-%u", r"[A-Za-z]{3}-\d\d": "%b-%y"}  # what pandas misreads
 QUARTER = r"^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
 DOTTED = r"\d{1,2}\.\d{1,2}\.\d\d"
+ZONE = r":\d\d(?:\.\d+)?([+-]\d\d:?\d\d)$"
 NUMBERS = r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}"  # in either order of day and month
 
 
 def read_dates(column: pd.Series) -> pd.Series:
-    """Numbers as they are, dates from text, NaT where there is none; of time zones, that of UTC.
+    """Numbers as they are, dates from text, NaT where there is none; of several zones, in UTC.
 
     1.2.2024 is in February; 1/2/2024 is, where rows are then further apart by the same; 20240201
     and 202402 are dates too, where all of a column may be.
@@ -19,6 +20,8 @@ def read_dates(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column):
         return _of_digits(column)
     text = column.astype(str)
+    if len(zones := text.str.extract(ZONE)[0].dropna().unique()) == 1:  # ends of months stay such
+        text = text.str.removesuffix(zones[0])
     if text.str.match(QUARTER).all():
         quarters = pd.PeriodIndex(text.str.replace(QUARTER, r"\2\3Q\1\4", regex=True), freq="Q")
         return pd.Series(quarters.to_timestamp(), column.index)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..core.checks import LARGEST
 from ..core.rows import Rows, parquet_files
 from .errors import UserError, did_you_mean
 
@@ -383,6 +384,8 @@ def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = No
                 f"column {name!r} is {column.mean():g} in every row; leave it out: a column that "
                 "never changes tells nothing"
             )
+        if column.abs().max() > LARGEST:
+            raise UserError(f"column {name!r} has values beyond {LARGEST:g}; rescale it")
 
 
 def refuse_empty(frame: pd.DataFrame) -> None:

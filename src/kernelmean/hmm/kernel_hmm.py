@@ -516,7 +516,8 @@ class KernelHMM(ChainEstimator):
         for k, share in enumerate(shares):
             mean = ", ".join(f"{m:.4g}" for m in means[k])
             often = f"{100 * share:.3g}% of rows in the long run"
-            text = f"{often}, {stays[k]:.4g} rows on end, mean {mean}"
+            held = f"{stays[k]:.4g} rows on end" if np.isfinite(stays[k]) else "never left"
+            text = f"{often}, {held}, mean {mean}"
             lines.append(Line(f"state {k}", (share, stays[k], means[k]), text))
         held_out = "log-likelihood of a row held out"
         scores = {} if self.order_ is None else self.order_.scores
