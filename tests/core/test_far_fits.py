@@ -187,6 +187,18 @@ def test_posteriors_of_all_rows(rule, told, few, tmp_path):
         again.predict(new, prior + 1)
 
 
+def test_means_of_all_rows_stay_among_the_latents(few):
+    """Between observations and beyond them weights of both signs go astray."""
+    few(60)
+    X, Z = observed()
+    given = {"reg": 1e-8, "reg_prior": 1e-2, "features": km.RandomFourier(30, random_state=0)}
+    model = km.KernelBayes(kernel_x=km.Gaussian(1.0), **given).fit(km.Rows(X, 100), Z)
+    found = model.predict(1.4 * X)
+    assert (found == model.points_.max(axis=0)).any()
+    assert (found >= model.points_.min(axis=0)).all()
+    assert (found <= model.points_.max(axis=0)).all()
+
+
 def test_a_regulariser_for_all_rows_is_chosen_on_a_few(few):
     """At every row looked at, leaving it out of all rows: dense, by hand."""
     few(200)

@@ -57,7 +57,15 @@ def test_moves_and_tilts(law):
     far = law[0].moved(np.array([1.0, 0.0]))
     assert_allclose(far.mean() - law[0].mean(), [1.0, 0.0], atol=1e-12)
     assert_allclose(far.quantile(0.5) - law[0].quantile(0.5), [1.0, 0.0], atol=1e-12)
-    assert not isinstance(law.tilted(lambda z: np.exp(z[:, 0])), Adjusted)
+
+
+def test_a_tilt_is_of_the_points_where_they_were_moved_to(law):
+    """Of a normal law by exp(2z): two variances further, and as wide; of the latents 60 times."""
+    by = law.tilted(lambda z: np.exp(2 * z[:, 0]))
+    assert_allclose(by.mean() - law.mean(), [[2 * 0.1**2, 0.0]] * 3, atol=0.01)
+    assert_allclose(by.std(), 0.1, atol=0.03)
+    assert_allclose(by[1].quantile([0.1, 0.9]), by.quantile([0.1, 0.9])[1])
+    assert_allclose(by.sample(500, 0).mean(axis=1), by.mean(), atol=0.03)
 
 
 def test_are_saved(law, tmp_path):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 from kernelmean.regression import width
-from kernelmean.regression.width import width_of
+from kernelmean.regression.width import told
 
 REG = 1e-2
 
@@ -53,9 +53,10 @@ def test_it_minimises_the_score_of_real_refits(d, rng, local):
     beta = np.maximum(rng.uniform(-0.5, 2.0, size=n), 0.0)
     beta /= beta.sum()
     Phi = np.linalg.cholesky(gaussian(X, X, 0.8) + 1e-12 * np.eye(n))
-    told = int((beta > 0).sum())
+    count = int((beta > 0).sum())
     kernel = km.Gaussian(1.0)
-    found = np.array(width_of(kernel, Z, Phi, beta, REG)) / told ** (2 / ((d + 4) * (d + 6)))
+    found = told(kernel, Z, None, Phi, beta, REG).width
+    found = np.array(found) / count ** (2 / ((d + 4) * (d + 6)))
     score = [score_by_refits(X, Z / found, beta, c) for c in (0.8, 0.9, 1.0, 1.1, 1.25)]
     assert np.argmin(score) == 2
 
@@ -97,8 +98,9 @@ class TestPosterior:
         model = km.KernelBayes().fit(X, Z)
         law, y = model.posterior([[0.7], [1.3]]), np.linspace(-2, 2, 9)
         rows = model._rows(None, None)
-        known = rows.points, rows.Phi, rows.beta, model.regularisers()[1]
-        assert law.bandwidth[0] == pytest.approx(width.FLAT * width_of(model.kernel_z_, *known)[0])
+        known = rows.points, None, rows.Phi, rows.beta, model.regularisers()[1]
+        own = told(model.kernel_z_, *known).width[0]
+        assert law.bandwidth[0] == pytest.approx(width.FLAT * own)
         same = km.MeanEmbedding(law.points, law.weights, km.Gaussian4(law.bandwidth[0]))
         same = same.carrying(steps=True)
         assert_allclose(law.density(y), same.density(y, law.bandwidth))

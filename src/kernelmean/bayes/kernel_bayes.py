@@ -26,7 +26,7 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
-from ..embedding.adjusted import Adjusted, Posterior
+from ..embedding.adjusted import Adjusted, Posterior, in_box
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.base import FeatureMap
@@ -35,7 +35,7 @@ from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, support_of
-from ..regression.width import LeftOut, smoothing
+from ..regression.width import Told, told
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
 from .flatter import flatter
@@ -160,11 +160,8 @@ class KernelBayes(Saveable, BaseEstimator):
     tune_lengthscale: bool = False
 
     def state(self) -> dict[str, Any]:
-        held = super().state()
-        found = held.pop("_found", {})
-        if self._of_some:  # sums over rows stay
-            held["_found"] = {name: of for name, of in found.items() if name != "left out"}
-        return {name: value for name, value in held.items() if name != "_far"}
+        gone = {"_far"} if self._of_some else {"_far", "_found"}  # sums over rows stay
+        return {name: value for name, value in super().state().items() if name not in gone}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_far": None}
@@ -247,22 +244,19 @@ class KernelBayes(Saveable, BaseEstimator):
             the law is regression-adjusted: all but the mean (and expectations) is of latents moved
             by m(x) − m(x_i), m the mean that the pairs tell. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
-            Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out, unless modes by
-            `kernel_z` are clearly nearer to these; in one column, for a Gaussian, 1.9 times that
-            for `Gaussian4`. For "density" as `ConditionalDensity.at`, in one column with that
-            kernel too, unless pairs left out are clearly less likely by it.
+            Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out; in one column, for a
+            Gaussian, 1.9 times that for `Gaussian4`. Where modes by `kernel_z` are clearly nearer
+            to pairs left out, these are the modes. For "density" as `ConditionalDensity.at`, in one
+            column with `Gaussian4` too, unless pairs left out are clearly less likely by it.
         """
         law, pairs = self._law(X, prior, supervision)
         if pairs is None:
             return law
-        law, residuals = self._adjusted(law, pairs)
-        labels, outside = Labels.of(X, self._names), law.extrapolated
-        width = self._width(pairs, residuals)
-        if residuals is not None:
-            tops = partial(self._left_out(pairs).broad, self.kernel_z_, width, residuals)
-            law = law.with_tops(self._once("tops", self._key(pairs), tops))
-        known = smoothing(self.kernel_z_, width)
-        return law.carrying(labels=labels, extrapolated=outside, steps=True, **known)
+        found, outside = self._told(pairs), law.extrapolated
+        if found.residuals is not None:
+            law = Adjusted.of(law, self._order.back(found.residuals))
+        known = found.known(self.kernel_z_)
+        return law.carrying(labels=Labels.of(X, self._names), extrapolated=outside, **known)
 
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
@@ -276,18 +270,20 @@ class KernelBayes(Saveable, BaseEstimator):
         law = Posterior.of_parts(points, left, right, self.kernel_z_)
         return law.carrying(extrapolated=outside), rows
 
-    def _adjusted(self, law, rows: _Rows | None) -> tuple[Any, Array | None]:
-        """The laws of residuals, where these tell more of pairs left out; and residuals."""
-        if rows is None or rows.pairs is not None:
-            return law, None
-        found = self._once("residuals", self._key(rows), partial(self._residuals, rows))
-        return law if found is None else Adjusted.of(law, self._order.back(found)), found
+    def _told(self, rows: _Rows) -> Told:
+        """What pairs left out tell of laws, once for each prior; beside supervision of latents."""
+        name, pairs = ("told", rows) if rows.pairs is None else ("told of pairs", rows.pairs)
+        reg = self._reg(pairs)
+        reg = reg**0.5 if self.rule == "squared" else reg  # c/(c² + δ) and 1/(c + √δ) turn at c
 
-    def _residuals(self, rows: _Rows) -> Array | None:
-        """Latents less their means given x, each without its own pair.
+        def search() -> Told:
+            residuals = self._residuals(pairs) if pairs is rows else None
+            return told(self.kernel_z_, pairs.points, residuals, pairs.Phi, pairs.beta, reg)
 
-        None where densities of pairs left out are not clearly better by them.
-        """
+        return Told(*self._once(name, (pairs.beta, np.array(reg)), search))  # of a file, a tuple
+
+    def _residuals(self, rows: _Rows) -> Array:
+        """Latents less their means given x, each without its own pair."""
         second = None if rows.every is None else rows.every.second
         reg, Phi, beta = self._reg(rows), rows.Phi, rows.beta
         left, right = bayes_factors(Phi, beta, Phi, reg, self.rule, second)
@@ -295,19 +291,7 @@ class KernelBayes(Saveable, BaseEstimator):
         shares = xp.clip(beta, 0.0, None)
         off = rows.points - (shares @ rows.points) / xp.sum(shares)
         own = xp.clip(xp.sum(left * right, axis=1), 0.0, OWN)
-        found = (off - left @ (right.T @ off)) / (1.0 - own)[:, None]
-        judge = self._left_out(rows)
-        return found if judge and judge.nearer(self.kernel_z_, found, rows.points) else None
-
-    def _key(self, rows: _Rows) -> tuple[Array, Any]:
-        """Shares, and λ: c/(c² + δ) and 1/(c + √δ) turn at the same c."""
-        reg = self._reg(rows)
-        return rows.beta, np.array(reg**0.5 if self.rule == "squared" else reg)
-
-    def _left_out(self, rows: _Rows) -> Any:
-        """Pairs left out, which judge laws, once for each prior; None of too few."""
-        key = self._key(rows)
-        return self._once("left out", key, partial(LeftOut.of, rows.Phi, *key))
+        return (off - left @ (right.T @ off)) / (1.0 - own)[:, None]
 
     def _not_far(self, X) -> Any:
         """X, with the nearest row not so far in place of one from which a line would go astray."""
@@ -318,15 +302,6 @@ class KernelBayes(Saveable, BaseEstimator):
         if bool(arrays.namespace(near).all(near == points)):
             return X
         return type(X)(near, X.index, X.columns) if hasattr(X, "iloc") else near
-
-    def _width(self, rows: _Rows, residuals) -> tuple[float, ...] | None:
-        """The bandwidth of posteriors without supervision, sought once for each prior."""
-        rows, modes = rows.pairs or rows, residuals is None
-        judge, points = self._left_out(rows), rows.points if modes else residuals
-        if judge is None:
-            return None
-        found = partial(judge.width, self.kernel_z_, points, modes)
-        return self._once("width", self._key(rows), found)
 
     def _factors(self, X, prior, supervision) -> tuple[_Rows, np.ndarray | None, Array, Array]:
         """The rows behind posteriors, which are outside, and weights on the rows, left rightᵀ."""
@@ -357,12 +332,13 @@ class KernelBayes(Saveable, BaseEstimator):
         """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
         if self._of_some and self.density_ is None:
             rows, _, left, _ = self._factors(X, prior, supervision)
-            return like_target(rows.every.mean(left), self.one_output_)  # type: ignore[union-attr]
+            found = in_box(rows.every.mean(left), self.points_)  # type: ignore[union-attr]
+            return like_target(found, self.one_output_)
         return like_target(self._law(X, prior, supervision)[0].mean(), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""
-        law, _ = self._adjusted(*self._law(X, prior, supervision))
+        law = self.posterior(X, prior, supervision)
         return interval_like_target(law, level, self.one_output_)
 
     def predict_quantile(self, X, q, prior=None, supervision=None) -> Array:
@@ -370,8 +346,7 @@ class KernelBayes(Saveable, BaseEstimator):
 
         With d_z behind if Z had columns.
         """
-        law, _ = self._adjusted(*self._law(X, prior, supervision))
-        return like_target(law.quantile(q), self.one_output_)
+        return like_target(self.posterior(X, prior, supervision).quantile(q), self.one_output_)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""

@@ -10,20 +10,24 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array
 from ..core.interval import Interval
-from .embedding import MeanEmbedding
+from .embedding import MeanEmbedding, tilts
+
+
+def in_box(found, points) -> Array:
+    """Rows, or the nearest in the box of the points."""
+    xp = arrays.namespace(points)
+    return xp.minimum(xp.maximum(found, xp.min(points, axis=0)), xp.max(points, axis=0))
 
 
 class Posterior(MeanEmbedding):
     """Weights of either sign on latents; their mean stays in the box of these."""
 
     def mean(self) -> Array:
-        xp, found = arrays.namespace(self._points), super().mean()
-        low, high = xp.min(self._points, axis=0), xp.max(self._points, axis=0)
-        return xp.minimum(xp.maximum(found, low), high)
+        return in_box(super().mean(), self._points)
 
 
-class Adjusted(Posterior):
-    """One whose law is that of weighted residuals, moved to its mean.
+class Adjusted(MeanEmbedding):
+    """A posterior whose law is that of weighted residuals, moved to its mean.
 
     What says how a law lies around its mean (quantiles, densities, draws, modes, spreads) is of
     these: points are z_i − m(x_i) + m(x), m the mean that the pairs tell. Expectations, and
@@ -31,19 +35,20 @@ class Adjusted(Posterior):
     """
 
     _residuals: MeanEmbedding
-    _broad = False  # whether modes are those by the kernel, not at the bandwidth
+    _moves: np.ndarray  # of the residuals of each law, (d,) or (batch, d)
 
     @classmethod
-    def of(cls, law: MeanEmbedding, residuals) -> Adjusted:
+    def of(cls, law: Posterior, residuals) -> Adjusted:
         """The same laws, with residuals (n, d) of their points."""
         m = cls.__new__(cls)
         around = MeanEmbedding.of_parts(residuals, *law.factors, law.kernel)
-        vars(m).update(vars(law), _residuals=around)
+        moves = arrays.to_numpy(law.mean() - around.mean())
+        vars(m).update(vars(law), _residuals=around, _moves=moves)
         return m
 
     @property
     def _shift(self) -> Array:
-        return self.mean() - self._residuals.mean()
+        return arrays.like(self._moves, self._points)
 
     def _each(self, answer: Callable) -> Any:
         """Answers by points moved, which differ from one member to the next."""
@@ -57,30 +62,32 @@ class Adjusted(Posterior):
 
     # ------------------------------------------------------------ the same of other members
 
-    def with_tops(self, broad: bool) -> Self:
-        """The same with modes by the kernel itself, or at the bandwidth."""
-        return self.altered(_broad=broad)
-
     def carrying(self, *known, **named) -> MeanEmbedding:
         found = super().carrying(*known, **named)
         return found.altered(_residuals=self._residuals.carrying(*known, **named))
 
-    def reweighted(self, left) -> Adjusted:
-        return self.altered(_left=left, _residuals=self._residuals.reweighted(left))
+    def __getitem__(self, index) -> Adjusted:
+        found: Any = super().__getitem__(index)
+        return found.altered(_residuals=self._residuals[index], _moves=self._moves[index])
 
     def marginal(self, columns) -> Self:
         found: Any = super().marginal(columns)
-        return found.altered(_residuals=self._residuals.marginal(columns))
+        moves = self._moves[..., np.atleast_1d(columns)]
+        return found.altered(_residuals=self._residuals.marginal(columns), _moves=moves)
 
     def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
         found = super().moved(shift, widths)
-        return found.altered(_residuals=self._residuals.moved(0.0, widths))
+        moves = self._moves * (1.0 if widths is None else widths) + arrays.to_numpy(shift)
+        return found.altered(_residuals=self._residuals.moved(0.0, widths), _moves=moves)
 
-    def tilted_by(self, tilt) -> MeanEmbedding:
-        """Of the latents as they are."""
-        return MeanEmbedding.of_parts(self._points, *self.factors, self._kernel).tilted_by(tilt)
+    def tilted(self, factor: Callable) -> MeanEmbedding:
+        tilt = self._stacked(lambda m: tilts(factor, m.points))
+        return super().tilted(factor).altered(_residuals=self._residuals.tilted_by(tilt))
 
     # ------------------------------------------------------------ answers
+
+    def mean(self) -> Array:
+        return self._residuals.mean() + self._shift
 
     def cov(self) -> Array:
         return self._residuals.cov()
@@ -89,7 +96,8 @@ class Adjusted(Posterior):
         return self._residuals.negative_mass(bandwidth, error)
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
-        return self._stacked(lambda m: m.density(Y, bandwidth, signed))
+        q = self._stacked(lambda m: m.density(Y, bandwidth, signed=True))
+        return q if signed else self._residuals.proper(q, bandwidth)
 
     def cdf(self, Y, bandwidth="own") -> Array:
         return self._stacked(lambda m: m.cdf(Y, bandwidth))
@@ -102,13 +110,11 @@ class Adjusted(Posterior):
         return found + (shift[..., None, :] if np.ndim(q) else shift)
 
     def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
-        return Interval(
-            *(end + self._shift for end in self._residuals.interval(level, bandwidth, kind))
-        )
+        ends = self._residuals.interval(level, bandwidth, kind)
+        return Interval(*(end + self._shift for end in ends))
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         return self._residuals.sample(n, random_state, bandwidth) + self._shift[..., None, :]
 
     def mode(self, n_starts: int = 10) -> Array:
-        m = self._residuals.altered(_bandwidth=None) if self._broad else self._residuals
-        return m.mode(n_starts) + self._shift
+        return self._residuals.mode(n_starts) + self._shift

@@ -54,6 +54,7 @@ class MeanEmbedding(Scored, WeightedPoints):
     _extrapolated: np.ndarray | None = None
     _steps = False
     _smooth: Kernel | None = None  # of densities, where it is of another kind than the kernel
+    _broad = False  # whether modes are by the kernel itself, whatever the bandwidth
     _asked: Kernel | None = None  # the kernel before its lengthscale was chosen from the points
 
     def __init__(self, points, weights=None, kernel="gaussian"):
@@ -76,13 +77,15 @@ class MeanEmbedding(Scored, WeightedPoints):
         extrapolated: np.ndarray | None = None,
         steps: bool = False,
         smooth: Kernel | None = None,
+        broad: bool = False,
     ) -> MeanEmbedding:
         """The same with what an estimator knows of it.
 
         The bandwidth chosen, names of columns and rows, which laws were asked for outside the
         training data, whether weights are those of a mean learned by squares (distribution
-        functions then stay steps beside the bandwidth, and densities are the nearest to q), and of
-        which kind the kernel of densities is, if not as that of the embedding.
+        functions then stay steps beside the bandwidth, and densities are the nearest to q), of
+        which kind the kernel of densities is, if not as that of the embedding, and whether modes
+        are by the latter, not at the bandwidth.
         """
         return self.altered(
             _bandwidth=bandwidth,
@@ -90,6 +93,7 @@ class MeanEmbedding(Scored, WeightedPoints):
             _extrapolated=extrapolated,
             _steps=steps,
             _smooth=smooth,
+            _broad=broad,
         )
 
     def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
@@ -299,7 +303,15 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         m, width = self._smoothed(bandwidth)
         q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, width))
-        if signed or not m.is_signed():
+        return q if signed else self.proper(q, bandwidth)
+
+    def proper(self, q, bandwidth=None) -> Array:
+        """Densities from signed ones, (m,) or (batch, m), at rows of any law's own.
+
+        Where the law is moved, its level is the same.
+        """
+        m, width = self._smoothed(bandwidth)
+        if not m.is_signed():
             return q
         return positive_part.level(m.members(), width, m._steps).proper(q)
 
@@ -499,7 +511,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         """Preimage: the point x whose k(x, ·) is nearest to μ, shape (d,) or (batch, d).
 
         With the bandwidth carried for the lengthscale of k, if there is one: where the density is
-        highest.
+        highest. Not so for laws by weighted pairs whose modes by k are clearly nearer to pairs
+        left out: in many columns tops of densities are noise.
 
         For radial kernels by the fixed point x ← Σ w_i g_i x_i / Σ w_i g_i from several starts
         (Mika et al. 1999; g = k for the Gaussian kernel); otherwise the best of the points. For
@@ -507,7 +520,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         rotations.
         """
         checks.check_count(n_starts, "n_starts")
-        if self._bandwidth is None:
+        if self._bandwidth is None or self._broad:
             return recovery.preimage(self, n_starts)
         m = self._proper()
         if positive_part.has_line(m):

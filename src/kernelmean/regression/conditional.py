@@ -28,7 +28,7 @@ from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_length
 from .leave_one_out import LeaveOneOut, best_scale
 from .smoother import with_ones
 from .support import Support, support_of
-from .width import smoothing, width_of
+from .width import Told, told
 
 OUTSIDE = "answers are those at the nearest point of its box"
 
@@ -141,7 +141,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     _support: Support | None = field(default=None, init=False)
     coef_: Array | None = field(default=None, init=False)
     _sums: tuple | None = field(default=None, init=False)
-    _width: tuple | None = field(default=None, init=False)  # of laws, once it was sought
+    _told: tuple | None = field(default=None, init=False)  # of laws, once it was sought
     _order: Order = field(default=Order(), init=False)  # of rows of Φ and Ψ
 
     kernel_x: Any = "gaussian"
@@ -188,7 +188,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         self.kernel_x_ = self.features_x_.kernel_
         self._order.renumber(self.features_x_, self.features_y_)
         self._support = Support.of(points_x) if rows is None else support_of(rows)
-        self._width = None
+        self._told = None
         self._solve(Phi, Psi, self._moments(rows, Phi, Psi, points_y))
         return self
 
@@ -198,8 +198,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Outside the box that the training rows fill, those at the nearest point of it: kernels go
         to zero there, unevenly, and weights divided by their sum would be of any size. They are
         flagged (`extrapolated`), and warned of where that is by a tenth of the width of the box.
-        Densities, modes and draws have the bandwidth of laws of rows left out, as posteriors of
-        `KernelBayes` do, unless modes by `kernel_y` are clearly nearer to those rows.
+        Densities, draws and modes have the bandwidth of laws of rows left out, as posteriors of
+        `KernelBayes` do; modes unless those by `kernel_y` are clearly nearer to those rows.
 
         Parameters
         ----------
@@ -211,21 +211,18 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             A batch on the training points of Y.
         """
         law, labels = self._law(X), Labels.of(X, self.target_names_)
-        known = smoothing(self.kernel_y_, self._bandwidth())
-        return law.carrying(labels=labels, extrapolated=law.extrapolated, steps=True, **known)
+        if self._told is None:
+            even = np.ones(self._Phi.shape[0])
+            rows = self._order.sorted(self.points_), None, self._Phi, even
+            self._told = told(self.kernel_y_, *rows, self.reg_, self.intercept_)
+        known = Told(*self._told).known(self.kernel_y_)  # of a file, a tuple
+        return law.carrying(labels=labels, extrapolated=law.extrapolated, **known)
 
     def _law(self, X) -> MeanEmbedding:
         """As far as expectations and quantiles need it."""
         Phi, outside = self._coordinates(X)
         law = self._embed(Phi, arrays.namespace(Phi).ones_like(Phi[:, :1]))
         return law.carrying(extrapolated=outside)
-
-    def _bandwidth(self) -> tuple[float, ...] | None:
-        if self._width is None:
-            even = np.ones(self._Phi.shape[0])
-            rows = self.kernel_y_, self._order.sorted(self.points_), self._Phi, even
-            self._width = (width_of(*rows, self.reg_, self.intercept_),)
-        return self._width[0]
 
     def _coordinates(self, X) -> tuple[Array, np.ndarray | None]:
         """Of the nearest points of the box, and which rows are outside."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,38 +26,54 @@ FLAT = 1.9  # times as wide a kernel of order four is
 NARROW = 1.0  # decades below the search for a density: posteriors are narrower than priors
 
 
-def smoothing(kernel: Kernel, width: tuple[float, ...] | None) -> dict[str, Any]:
-    """The bandwidth of laws that are carried by a Gaussian kernel, and the kernel of densities.
+class Told(NamedTuple):
+    """What pairs left out tell of laws.
 
-    In one column one of order four, about twice as wide: it has less noise at tops, of which the
-    highest is the mode, and bends them no more. On six posteriors of two humps the error of
-    densities stays (total variation .191 and .190), and modes at 95% of the top of the exact
-    density or more go from 57 to 68%.
+    Attributes
+    ----------
+    width : tuple of float or None
+        γ n^{2/((d+4)(d+6))}, where γ minimises Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)]. The
+        errors of densities are least at widths of order n^{−1/(d+4)}, those of their slopes, and so
+        of modes, at n^{−1/(d+6)}. None for kernels that have no density, latents without spread,
+        and fewer than ten pairs.
+    broad : bool
+        Whether modes by the kernel of latents, at the scale of all, are clearly nearer to latents
+        left out: in many columns tops of densities are noise.
+    residuals : array of shape (n, d) or None
+        Whose laws these are, if not of the latents as they are.
     """
-    if width is None or len(width) > 1 or not isinstance(kernel, Gaussian):
-        return {"bandwidth": width}
-    return {"bandwidth": (FLAT * width[0],), "smooth": Gaussian4(1.0)}
+
+    width: tuple[float, ...] | None = None
+    broad: bool = False
+    residuals: Any = None
+
+    def known(self, kernel: Kernel) -> dict[str, Any]:
+        """What laws carry; where a Gaussian kernel carries them, also the kernel of densities.
+
+        In one column one of order four, about twice as wide: it has less noise at tops, of which
+        the highest is the mode, and bends them no more. On six posteriors of two humps the error
+        of densities stays (total variation .191 and .190), and modes at 95% of the top of the
+        exact density or more go from 57 to 68%.
+        """
+        known: dict[str, Any] = {"bandwidth": self.width, "broad": self.broad, "steps": True}
+        if self.width is None or len(self.width) > 1 or not isinstance(kernel, Gaussian):
+            return known
+        return known | {"bandwidth": (FLAT * self.width[0],), "smooth": Gaussian4(1.0)}
 
 
-def width_of(
-    kernel: Kernel, points, Phi, shares, reg: float, intercept: bool = False
-) -> tuple[float, ...] | None:
-    """γ n^{2/((d+4)(d+6))}, where γ minimises Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)].
-
-    The errors of densities are least at widths of order n^{−1/(d+4)}, those of their slopes, and so
-    of modes, at n^{−1/(d+6)}. None where modes by the kernel of latents, at the scale of all,
-    are clearly nearer to latents left out: in many columns tops of densities are noise. And for
-    kernels that have no density, latents without spread, and fewer than ten pairs.
+def told(kernel: Kernel, points, residuals, Phi, shares, reg: float, intercept=False) -> Told:
+    """What pairs left out tell of laws of the points, or of residuals where these are better.
 
     Parameters
     ----------
     kernel : of latents
     points, Phi, shares : latents (n, d), coordinates of observations (n, r), β (n,)
+    residuals : (n, d), of the latents; or None
     reg : λ
     intercept : of the regression of laws on coordinates
     """
     left = LeftOut.of(Phi, shares, reg, intercept)
-    return None if left is None else left.width(kernel, points)
+    return Told() if left is None else left.told(kernel, points, residuals)
 
 
 @dataclass(frozen=True)
@@ -92,21 +108,36 @@ class LeftOut:
         smoother = Smoother.of(roots[:, None] * arrays.to_numpy(Phi)[rows], intercept)
         return cls(rows, len(told), roots, smoother, float(reg))
 
-    def some(self, points) -> np.ndarray:
-        return arrays.to_numpy(points)[self.rows]
+    def told(self, kernel: Kernel, points, residuals) -> Told:
+        """By the points, or by residuals where laws of these are clearly better."""
+        Z, local = self.searched(kernel, points)
+        if local is None:
+            return Told()
+        around = None
+        if residuals is not None and not has_few_values(Z):
+            E, around = self.searched(kernel, residuals)
+        if around is not None and self.clear(self.losses(local, Z) - self.losses(around, E)):
+            Z, local = E, around
+        else:
+            residuals = None
+        n, d = self.count, Z.shape[1]
+        local = local.scaled((len(Z) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6))))
+        width = tuple(np.broadcast_to(local.lengthscale, d).tolist())
+        return Told(width, self.modes_better(kernel, local, Z), residuals)
 
-    def best(self, kernel: Kernel, points) -> Any:
-        """The kernel with the least score; None for latents that have no density."""
-        Z = self.some(points)
+    def searched(self, kernel: Kernel, points) -> tuple[np.ndarray, Any]:
+        """Their points, and the kernel with the least score: None where these have no density."""
+        Z = arrays.to_numpy(points)[self.rows]
         if not kernel.boxed:
-            return None
+            return Z, None
         try:
             start = with_bandwidth(kernel, None, Z, "kernel_z")
         except ValueError:
-            return None
+            return Z, None
         pairs = Pairs.of(spread_ties(Z), start)
         score = BandwidthScore.of(pairs, start, self.smoother, self.reg, self.roots)
-        return start.scaled(minimise_log10(score, FIRST[0] - NARROW, FIRST[1], precision=0.01)[0])
+        best, _ = minimise_log10(score, FIRST[0] - NARROW, FIRST[1], precision=0.01)
+        return Z, start.scaled(best)
 
     def weights(self, rows: np.ndarray) -> np.ndarray:
         """Of the law of each of these rows, without it: (k, m)."""
@@ -115,49 +146,13 @@ class LeftOut:
         W[np.arange(len(rows)), rows] = 0.0
         return W
 
-    def losses(self, kernel: Any, points) -> np.ndarray:
+    def losses(self, kernel: Any, Z: np.ndarray) -> np.ndarray:
         """∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i), (m,)."""
-        Z, m = self.some(points), len(self.rows)
+        Z, m = spread_ties(Z), len(Z)
         rest = np.maximum(1.0 - self.smoother.leverage(self.reg), SAFE)
         W = self.weights(np.arange(m)) / (m * self.roots * rest)[:, None]
-        Z = spread_ties(Z)
         own = (W * kernel.density_of(Z, Z)).sum(axis=1)
         return ((W @ kernel.self_convolved(Z.shape[1]).density_of(Z, Z)) * W).sum(axis=1) - 2 * own
-
-    def width(self, kernel: Kernel, points, modes: bool = True) -> tuple[float, ...] | None:
-        """`width_of`; without `modes` these are not compared."""
-        local = self.best(kernel, points)
-        if local is None:
-            return None
-        n, d = self.count, points.shape[1]
-        rate = (len(self.rows) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6)))
-        local = local.scaled(rate)
-        if modes and self.modes_better(kernel, local, self.some(points)):
-            return None
-        return tuple(np.broadcast_to(local.lengthscale, d).tolist())
-
-    def nearer(self, kernel: Kernel, residuals, points) -> bool:
-        """Whether densities by residuals are clearly nearer, in mean square, to these pairs.
-
-        Each with the bandwidth that is best for it. The score is that of `width_of`, by its rows.
-        Not where a column has few values, which points that were moved have no more.
-        """
-        if any(len(np.unique(z)) ** 2 <= len(z) for z in self.some(points).T):
-            return False
-        kernels = [self.best(kernel, Z) for Z in (points, residuals)]
-        if None in kernels:
-            return False
-        both = zip(kernels, (points, residuals), strict=True)
-        before, after = (self.losses(k, Z) for k, Z in both)
-        gain, error = mean_and_error(self.roots**2 * (before - after))
-        return gain > CLEAR * error
-
-    def broad(self, kernel: Kernel, width, points) -> bool:
-        """Whether modes by the kernel as it is are clearly nearer to these than at `width`."""
-        if width is None:
-            return False
-        Z = self.some(points)
-        return self.modes_better(kernel, with_bandwidth(kernel, width, Z, "kernel_z"), Z)
 
     def modes_better(self, kernel: Kernel, local: Any, Z: np.ndarray) -> bool:
         """Whether modes by the one kernel are clearly nearer to rows left out."""
@@ -166,8 +161,17 @@ class LeftOut:
 
         def hits(k: Any) -> np.ndarray:
             modes = MeanEmbedding.of_parts(Z, W, None, k).carrying(k.lengthscale).mode(STARTS)
-            return self.roots[judges] ** 2 * np.diag(near.gram_of(Z[judges], modes))
+            return np.diag(near.gram_of(Z[judges], modes))
 
         with hushed():  # far from all others pairs left out have no law
-            gain, error = mean_and_error(hits(kernel) - hits(local))
+            return self.clear(hits(kernel) - hits(local), judges)
+
+    def clear(self, gains: np.ndarray, rows=slice(None)) -> bool:
+        """Whether these rows gain clearly, by their shares."""
+        gain, error = mean_and_error(self.roots[rows] ** 2 * gains)
         return gain > CLEAR * error
+
+
+def has_few_values(Z: np.ndarray) -> bool:
+    """Whether a column has: rows that were moved have no more."""
+    return any(len(np.unique(z)) ** 2 <= len(z) for z in Z.T)
