@@ -319,7 +319,7 @@ def test_standard_is_a_gaussian_process_with_its_doubt():
 
 def test_sparse_chain_is_the_dense_one():
     points = np.linspace(0, 1, 60)
-    K = chain_of(-0.5 * ((points[:, None] - points) / 0.005) ** 2, drawn=False)
+    K = chain_of(-0.5 * ((points[:, None] - points) / 0.005) ** 2, np.ones(60))
     sparse, v = thinned(K), np.random.default_rng(0).random(60)
     assert len(sparse.data) < 0.25 * 60**2
     assert_allclose(v @ sparse, v @ K, atol=1e-7)
@@ -332,9 +332,9 @@ def test_narrow_laws_have_more_nodes(tmp_path):
     rng = np.random.default_rng(0)
     Z = rng.uniform(-1, 1, (80, 2))
     law = StateLaw.of(Z, Z[:, ::-1] + 0.03 * rng.standard_normal(Z.shape))
-    points, even = nodes_of(law, Z, None, rng)
+    points, sizes = nodes_of(law, Z, None, rng)
     assert len(points) > 1_000
-    assert not even
+    assert sizes is None  # they are draws
     assert (np.abs(points) <= 1.5).all()
     chain = thinned(chain_of(law.at(points[:500]).log_density(points[:500])))
     assert isinstance(chain, Sparse)
@@ -347,15 +347,13 @@ def test_nodes_of_wide_laws_of_the_plane_are_cells():
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((200, 2))
     law = StateLaw.of(Z, 0.7 * Z + 0.4 * rng.standard_normal(Z.shape))
-    points, even = nodes_of(law, Z, 500, rng)
-    assert even
+    points, sizes = nodes_of(law, Z, 500, rng)
+    assert_array_equal(sizes, 1.0)
     assert 250 < len(points) <= 500
     assert all(len(np.unique(column.round(9))) == len(points) for column in points.T)
     inside = points[np.linalg.norm(points, axis=1) < 0.5]
     laws = law.at(inside)
-    assert_allclose(
-        chain_of(laws.log_density(points), drawn=False) @ points, laws.middle, atol=0.01
-    )
+    assert_allclose(chain_of(laws.log_density(points), sizes) @ points, laws.middle, atol=0.01)
 
 
 def test_evidence_is_the_density_of_a_gaussian_process():
@@ -407,6 +405,25 @@ def test_nodes_reach_beyond_the_states():
     found = model.predict(np.linspace(Z.max(), top, 12)[:, None])
     assert abs(found[-1] - top) < 0.1
     assert_allclose(model.start().mean(), Z.mean(axis=0), atol=0.1)
+
+
+def test_a_walk_is_followed_far_beyond_its_training_range():
+    """Nodes are wider apart there, and each counts for the size of its cell."""
+    rng = np.random.default_rng(2)
+    Z = np.cumsum(rng.standard_normal((300, 1)), axis=0)
+    X = Z + rng.standard_normal(Z.shape)
+    model = km.KernelBayesFilter(inference="densities", max_active=500).fit(X, Z)
+    low, high = Z.min(), Z.max()
+    far = np.linspace(high, high + 1.5 * (high - low), 60)
+    walk = far + rng.standard_normal(60)
+    found = model.filter(walk[:, None])
+    assert np.mean((found.mean()[:, 0] - far) ** 2) < 1.0  # less than that of what is seen
+    assert found.interval(0.9).upper[-1] > far[-1]
+    points, sizes = nodes_of(StateLaw.of(Z[:-1], Z[1:]), Z, 400, rng)
+    assert np.sum((points >= low) & (points <= high)) >= 199
+    assert_allclose(sizes[5:60], sizes[5])
+    assert sizes[5] > 3 * sizes[200]
+    assert_allclose(sizes.sum(), points[-1] - points[0], rtol=0.02)
 
 
 def test_a_constant_state_is_named():

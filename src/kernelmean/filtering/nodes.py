@@ -23,7 +23,7 @@ from .machine import Recursion, Step
 
 NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
-BEYOND = 0.5, 0.25  # of the range, on both sides, of nodes of one column and of several
+BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
 FINER = 0.5, 0.6, 0.7, 0.8, 0.9, 1.0  # width of its cells, of that of laws
@@ -40,12 +40,13 @@ ABSURD = 12.0  # log density below that of the most surprising training row, of 
 class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
 
-    The nodes of one column are evenly spaced, and reach further than the training states; those of
-    two are cells of a slanted grid where paths by p(z'|z) go, if it is as wide as these; others are
-    drawn from such paths, evenly, the more the narrower it is.
+    The nodes of one column are evenly spaced among the training states, and wider apart beyond;
+    those of two are cells of a slanted grid where paths by p(z'|z) go, if it is as wide as these;
+    others are drawn from such paths, evenly, the more the narrower it is.
 
-    - predict: w'_j = Σ_i w_i K_ij, rows summing to one, K_ij ∝ p(z_j|z_i), over Σ_l p(z_j|z_l)
-      where the nodes are draws of what these densities average to;
+    - predict: w'_j = Σ_i w_i K_ij, rows summing to one, K_ij ∝ p(z_j|z_i) times the size of the
+      cell of j, or over Σ_l p(z_j|z_l) where the nodes are draws of what these densities average
+      to;
     - update: w_j ∝ w'_j p(x|z_j);
     - smooth: the backward pass of that chain, v_i = w_i Σ_j K_ij s_j / w'_j.
 
@@ -95,14 +96,14 @@ class NodeMachine(Recursion):
         moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
         least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng, share = np.random.default_rng(0), None
-        points, even = nodes_of(moving, Z, limit, rng)
-        if even:
-            transition = thinned(chain_of(moving.at(points).log_density(points), drawn=False))
-            onward = moving.at(Z[evenly(len(Z), NODES)]).log_density(points)
-            share = chain_of(onward, drawn=False).mean(axis=0)
-        else:
+        points, sizes = nodes_of(moving, Z, limit, rng)
+        if sizes is None:
             transition = among(moving.at(points), points)
             warn_of_few(transition)
+        else:
+            transition = thinned(chain_of(moving.at(points).log_density(points), sizes))
+            onward = moving.at(Z[evenly(len(Z), NODES)]).log_density(points)
+            share = chain_of(onward, sizes).mean(axis=0)
         told = frozen(seeing.at(points).sample(rng) * units_x + middle_x)
         return cls(
             frozen(points * units + middle), told, kernel_x, kernel_z, transition, seeing.density,
@@ -174,15 +175,25 @@ def around(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low - further, high + further
 
 
-def nodes_of(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> tuple[np.ndarray, bool]:
-    """The nodes, and whether they are evenly spaced; if not, they are draws.
+def line_of(Z: np.ndarray, n: int) -> np.ndarray:
+    """Nodes of one column: half of them among the training states, a quarter on either side."""
+    (low,), (high,) = around(Z)
+    ends = [low, Z.min(), Z.max(), high]
+    return np.interp(np.linspace(0.0, 1.0, n), [0.0, 0.25, 0.75, 1.0], ends)[:, None]
+
+
+def nodes_of(
+    moving: StateLaw, Z: np.ndarray, limit: int | None, rng
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The nodes and the sizes of their cells; None if they are draws.
 
     Of several columns they are where paths of a few steps from evenly spaced states go. Of draws
     one of several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
     """
     box, n = around(Z), limit or NODES
     if Z.shape[1] == 1:
-        return np.linspace(*box, n), True
+        points = line_of(Z, n)
+        return points, np.gradient(points[:, 0])
 
     def some(n: int) -> np.ndarray:
         at, found = Z[np.linspace(0, len(Z) - 1, -(-n // STEPS)).round().astype(int)], []
@@ -195,7 +206,9 @@ def nodes_of(moving: StateLaw, Z: np.ndarray, limit: int | None, rng) -> tuple[n
         n = enough(moving, some(NODES // 4))
     points = some(max(n, min(TIMES * n, DRAWN)))
     found = cells(points, moving.narrowest(Z), n) if Z.shape[1] == 2 else None
-    return (np.array(one_of_each(points, n, rng)), False) if found is None else (found, True)
+    if found is None:
+        return np.array(one_of_each(points, n, rng)), None
+    return found, np.ones(len(found))
 
 
 def enough(moving: StateLaw, few: np.ndarray) -> int:
@@ -230,15 +243,14 @@ def one_of_each(points: np.ndarray, n: int, rng) -> list[np.ndarray]:
     return one_of_each(below, few, rng) + one_of_each(above, n - few, rng)
 
 
-def chain_of(log_density: np.ndarray, drawn: bool = True) -> np.ndarray:
+def chain_of(log_density: np.ndarray, sizes: np.ndarray | None = None) -> np.ndarray:
     """Transition probabilities between nodes from log p(z_j|z_i), (N, N).
 
-    Of nodes `drawn` from what these densities average to, or else evenly spaced.
+    Of nodes with cells of these sizes, or else drawn from what these densities average to.
     """
-    K = log_density - log_density.max(axis=0 if drawn else 1, keepdims=True)
+    K = log_density - log_density.max(axis=0 if sizes is None else 1, keepdims=True)
     np.exp(K, out=K)
-    if drawn:
-        K /= K.sum(axis=0)
+    K *= 1.0 / K.sum(axis=0) if sizes is None else sizes
     total = K.sum(axis=1, keepdims=True)
     K /= np.maximum(total, np.finfo(float).tiny)
     K[total[:, 0] == 0] = 1.0 / len(K)
