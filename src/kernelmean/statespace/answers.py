@@ -143,7 +143,6 @@ class SpaceAnswers(ChainEstimator):
         q : float or sequence of float
             Levels between 0 and 1.
         """
-        checks.as_levels(q)
         return self._laws_of(*self.course(X, lengths, inputs)).quantile(q)
 
     def _laws_of(self, rows: Rows, course: Course | None) -> StateForecast:
