@@ -57,11 +57,7 @@ class Monitor:
     converged: bool
     tol: float
     n_iter: int
-
-    @property
-    def iter(self) -> int:
-        """Iterations there were."""
-        return len(self.history)
+    iter: int
 
 
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
@@ -384,8 +380,7 @@ class KernelHMM(ChainEstimator):
             As in `fit`.
         """
         check_is_fitted(self)
-        known = self.given(inputs, len(inputs))
-        return self.transmat_ if known is None else self.chain_.chain.into(known)
+        return self.chain_.chain.into(self.given(inputs, len(inputs)))
 
     @property
     def slopes_(self) -> np.ndarray:
@@ -497,7 +492,8 @@ class KernelHMM(ChainEstimator):
         """How EM went, under hmmlearn's names."""
         check_is_fitted(self)
         em = as_em(self.em).filled(**DEFAULTS)
-        return Monitor(self.history_.tolist(), self.converged_, em.tol, em.max_iter)
+        history = self.history_.tolist()
+        return Monitor(history, self.converged_, em.tol, em.max_iter, len(history))
 
     def get_stationary_distribution(self) -> np.ndarray:
         """π with πQ = π, which is `startprob_` (as in hmmlearn)."""

@@ -127,8 +127,9 @@ class Plan(drafts.Plan):
 
         That is, where they are largely normal, or have bandwidths of their own.
         """
-        own = isinstance(smoothing, SmoothingByState)
-        return self.reg is None and (own or isinstance(smoothing.guard_of, Shrunken))
+        if isinstance(smoothing, SmoothingByState):
+            return self.reg is None
+        return self.reg is None and isinstance(smoothing.guard_of, Shrunken)
 
     def predicting(self, draft: Draft, found: SpectralFit) -> ModelBayes:
         """Kernel Bayes' rule with the λ given, or the one that predicts best."""
