@@ -171,7 +171,7 @@ class SpaceAnswers(ChainEstimator):
             As for `filter`.
         level : float
         """
-        return self._laws_of(*self.course(X, lengths, inputs)).interval(checks.check_level(level))
+        return self._laws_of(*self.course(X, lengths, inputs)).interval(level)
 
     def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
