@@ -142,7 +142,7 @@ def driven(search: Refinement, factor: float, found: Climb, inputs: np.ndarray) 
     scale = inputs.std(axis=0)
     known = inputs.mean(axis=0), np.where(scale > 0, scale, 1.0)
     chain, plain = DrivenChain.of(found.chain, *known), replace(search, maximise=Driven(np.inf))
-    found = replace(found, chain=chain, start=(found.gamma, chain))
+    found = replace(found, chain=chain)
     held = without = plain.held_out(factor, found, plain.held_out(factor, found))
     tried: list[tuple[float, Refinement]] = []
     for ridge in RIDGES:
@@ -152,7 +152,6 @@ def driven(search: Refinement, factor: float, found: Climb, inputs: np.ndarray) 
     told, best = max(tried, key=lambda pair: pair[0])
     n = int(search.rows.seen.sum())
     chain = replace(chain, held_out=(without.total / n, told / n))
-    found = replace(found, chain=chain, start=(found.gamma, chain))
     if told <= without.total + WORTH:
-        return plain, found
-    return best, best.anew(best.smoothing(factor), found)
+        return plain, replace(found, chain=chain)
+    return best, best.climb(best.smoothing(factor), found.gamma, chain, best.max_iter)

@@ -492,11 +492,6 @@ class SmoothingByState:
     kernel: Kernel
     parts: tuple[Smoothing, ...]
 
-    @property
-    def guard_of(self) -> GuardRule:
-        """The same for all."""
-        return self.parts[0].guard_of
-
     def guarded(self, rule: GuardRule) -> SmoothingByState:
         """With another rule for the guards."""
         return replace(self, parts=tuple(part.guarded(rule) for part in self.parts))

@@ -24,7 +24,7 @@ from .results import RegimeBelief, RegimeForecast
 from .rows import Rows, as_inputs, check_aligned, gaps_in, observed
 
 
-@doors("fit", "score", "log_predictive", "one_step", "forecast")
+@doors("score", "log_predictive", "one_step", "forecast")
 class ChainEstimator(Saveable, BaseEstimator):
     """A chain on K states, and embedded laws of the observation given each of them.
 
@@ -43,19 +43,13 @@ class ChainEstimator(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, lengths=None, inputs=None) -> Any:
-        """Learn the chain and the law of the observations given its state.
+    def fit_rows(self, X, lengths, inputs) -> Any:
+        """The estimator fitted: what `fit` does, whichever kind it is.
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n, d)
-            Observations in the order of time. A row with NaN is missing.
-        lengths : sequence of int, optional
-            Rows of each sequence, if there are several below each other.
-        inputs : array or DataFrame of shape (n, k), optional
-            What is known of every row beforehand: the backbone of a `KernelStateSpace`, which there
-            is then in any case, is linear in it; it drives the transitions of a `KernelHMM`. A
-            table has the index of `X`.
+        X, lengths, inputs
+            As for `fit`.
         """
         draft = self.begun(X, lengths)
         check_aligned(X, inputs)

@@ -84,12 +84,11 @@ class Coordinates:
         blocks = (slice(i, min(i + step, n)) for i in range(0, max(n, 1), step))
         return side_by_side(lambda rows: of(rows, self[rows]), blocks)
 
-    def run(self, of: Callable, seen: np.ndarray, first: np.ndarray, by=None) -> Run:
-        """Sums `of` the coordinates, or of their products with a matrix `by`."""
-        D = None if by is None else arrays.like(by, self.points)
+    def run(self, of: Callable, seen: np.ndarray, first: np.ndarray) -> Run:
+        """Sums `of` the coordinates."""
 
         def part(rows: slice, Phi: Array) -> Run:
-            return Run.over(of, Phi if D is None else Phi @ D, seen[rows], first[rows])
+            return Run.over(of, Phi, seen[rows], first[rows])
 
         return reduce(merged, self.by_blocks(part))
 
@@ -116,16 +115,16 @@ class FarCoordinates(Coordinates):
 
     rows: Rows
 
-    def run(self, of: Callable, seen: np.ndarray, first: np.ndarray, by=None) -> Run:
+    def run(self, of: Callable, seen: np.ndarray, first: np.ndarray) -> Run:
         """Sums over all rows, those of each block made where it is."""
-        return self.rows.reduce(_run_of, self.features, of, by)
+        return self.rows.reduce(_run_of, self.features, of)
 
 
-def _run_of(block: tuple, features: FeatureMap, of: Callable, by) -> Run:
+def _run_of(block: tuple, features: FeatureMap, of: Callable) -> Run:
     points = as_points(block[0], "X", one_d=False)
     seen = np.ones(points.shape[0], dtype=bool)
     first = np.asarray(block[1], dtype=bool) if len(block) > 1 else ~seen
-    return Coordinates(features, points, None).run(of, seen, first, by)
+    return Coordinates(features, points, None).run(of, seen, first)
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ class Moments:
     def third(self, coordinates: Coordinates, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """T_abc = E (φ(Y_1)ᵀu¹_a)(φ(Y_2)ᵀu_b)(φ(Y_3)ᵀu_c), u¹ and u the columns given."""
         both = np.concatenate([left, right], axis=1)
-        (T,) = coordinates.run(partial(_third, left.shape[1]), *self.steps, both).sums
+        (T,) = coordinates.run(partial(_third, left.shape[1], both), *self.steps).sums
         return T / self.n_triples
 
 
@@ -234,9 +233,9 @@ def _terms(Phi, seen: np.ndarray, first: np.ndarray) -> tuple:
     )
 
 
-def _third(K: int, A, seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray]:
-    """Σ a¹_t ⊗ a_{t+1} ⊗ a_{t+2}, (K, K, K), of rows [a¹, a]."""
-    A, (_, use) = arrays.to_numpy(A), _links(seen, first)
+def _third(K: int, by, Phi, seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray]:
+    """Σ a¹_t ⊗ a_{t+1} ⊗ a_{t+2}, (K, K, K), of rows [a¹, a] = Φ `by`."""
+    A, (_, use) = arrays.to_numpy(Phi @ arrays.like(by, Phi)), _links(seen, first)
     first_, second, third = (A[i : i + len(use)][use] for i in range(3))
     T = np.zeros((K, K, K))
     for b in range(K):

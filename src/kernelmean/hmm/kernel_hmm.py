@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
@@ -15,8 +17,9 @@ from ..chains.moments import FarCoordinates, Moments
 from ..chains.options import EM, as_em
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
 from ..chains.rows import Rows, gaps_in
+from ..chains.search import Judge, best_fit, factors, next_error
 from ..core import arrays
-from ..core.checks import Array, check_choice, check_count
+from ..core.checks import Array, as_vector, check_choice, check_count, check_lengths, generator
 from ..core.elsewhere import aligned, is_far
 from ..core.parameters import (
     choice,
@@ -35,10 +38,11 @@ from ..core.sequences import check_sequences
 from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import Delta
-from . import tune
 from .learn import Fit, Plan
+from .tune import Named, by_likelihood
 
 ALGORITHMS = ("viterbi", "map")
+SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the lengthscale, that `tune` tries
 PIECES = 200  # stretches of rows elsewhere, which choices are made on
 DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
 
@@ -64,28 +68,14 @@ class Monitor:
     converged: bool
     tol: float
     n_iter: int
-
-    @property
-    def iter(self) -> int:
-        """Iterations there were."""
-        return len(self.history)
+    iter: int
 
 
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
 
 
 @moved(**OLD)
-@doors(
-    "tune",
-    "transitions",
-    "filter",
-    "smooth",
-    "predict_proba",
-    "predict",
-    "decode",
-    "density",
-    "score_samples",
-)
+@doors()
 @dataclass(eq=False, repr=False)
 class KernelHMM(ChainEstimator):
     """x_t a Markov chain on K states, y_t drawn from the law of its state: all learned from y.
@@ -237,7 +227,7 @@ class KernelHMM(ChainEstimator):
         """
         if inputs is not None and not self.refine:
             raise ValueError("refine is False, and inputs are given, which are learned from by EM")
-        return super().fit(X, lengths, inputs)
+        return self.fit_rows(X, lengths, inputs)
 
     def begun(self, X, lengths) -> Draft:
         """Of rows that are elsewhere: some stretches of them, and the moments of all."""
@@ -286,7 +276,7 @@ class KernelHMM(ChainEstimator):
         K = self.n_components
         if K == "likelihood":
             spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
-            K = tune.by_likelihood(self, draft.rows, spectrum, self.columns.columns)
+            K = by_likelihood(self, draft.rows, spectrum, self.columns.columns)
         plan = Plan(em, self.refine, self.bandwidth, self.reg, self.verbose, K)
         return plan.fit(draft, rng)
 
@@ -316,7 +306,7 @@ class KernelHMM(ChainEstimator):
         lengths=None,
         lengths_val=None,
         *,
-        scales=tune.SCALES,
+        scales=SCALES,
         n_fits=3,
         n_jobs=None,
         verbose=False,
@@ -365,9 +355,27 @@ class KernelHMM(ChainEstimator):
         >>> bool((model.predict(X_val) == states).mean() > 0.7)  # states have the labels' numbers
         True
         """
-        return tune.tune(
-            self, X, X_val, states, lengths, lengths_val, scales, n_fits, n_jobs, verbose
-        )
+        check_count(n_fits, "n_fits")
+        scales = factors(scales, "scales")
+        judge: Judge = partial(next_error, X=X_val, lengths=lengths_val)
+        if states is not None:
+            states = arrays.to_numpy(as_vector(states, "states"))
+            check_lengths(len(X_val), len(states), "X_val", "states")
+            judge = Named(X_val, lengths_val, states)
+        kernel = self.draft(X, lengths).kernel
+        if kernel.scaled(2.0) == kernel:
+            scales = [1.0]  # there is no lengthscale
+        seeds = generator(self.random_state).integers(2**31, size=n_fits)
+        grid = [{"scale": scale, "random_state": int(seed)} for scale in scales for seed in seeds]
+
+        def at(scale: float, random_state: int) -> KernelHMM:
+            return clone(self).set_params(kernel=kernel.scaled(scale), random_state=random_state)
+
+        name = "mse" if states is None else "accuracy"
+        tuned = best_fit(at, grid, name, X, lengths, judge, n_jobs, verbose)
+        if isinstance(judge, Named):
+            tuned.renumber(judge.matched(tuned)[0])
+        return tuned
 
     def renumber(self, order: np.ndarray) -> None:
         """State k becomes what state order[k] was."""
@@ -384,8 +392,7 @@ class KernelHMM(ChainEstimator):
             As in `fit`.
         """
         check_is_fitted(self)
-        known = self.given(inputs, len(inputs))
-        return self.transmat_ if known is None else self.chain_.chain.into(known)
+        return self.chain_.chain.into(self.given(inputs, len(inputs)))
 
     @property
     def slopes_(self) -> np.ndarray:
@@ -497,7 +504,8 @@ class KernelHMM(ChainEstimator):
         """How EM went, under hmmlearn's names."""
         check_is_fitted(self)
         em = as_em(self.em).filled(**DEFAULTS)
-        return Monitor(self.history_.tolist(), self.converged_, em.tol, em.max_iter)
+        history = self.history_.tolist()
+        return Monitor(history, self.converged_, em.tol, em.max_iter, len(history))
 
     def get_stationary_distribution(self) -> np.ndarray:
         """π with πQ = π, which is `startprob_` (as in hmmlearn)."""

@@ -127,8 +127,8 @@ class Plan(drafts.Plan):
 
         That is, where they are largely normal, or have bandwidths of their own.
         """
-        own = isinstance(smoothing, SmoothingByState)
-        return self.reg is None and (own or isinstance(smoothing.guard_of, Shrunken))
+        own = isinstance(smoothing, SmoothingByState) or isinstance(smoothing.guard_of, Shrunken)
+        return self.reg is None and own
 
     def predicting(self, draft: Draft, found: SpectralFit) -> ModelBayes:
         """Kernel Bayes' rule with the λ given, or the one that predicts best."""
@@ -139,7 +139,7 @@ class Plan(drafts.Plan):
 
 def estimated(spectrum: Spectrum) -> Order:
     """The number of states by canonical correlations."""
-    found = choose_order(spectrum, "correlations", 1.0)
+    found = spectrum.by_correlations()
     if found == MAX_COMPONENTS:
         warn_numerical(
             f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
@@ -195,8 +195,8 @@ class Found:
         space = Variates.of(coordinates.features, moments, self.space.directions.shape[1])
         search = replace(search, rows=replace(in_space(some, space), used=used), made={})
         smoothing = search.smoothing(self.factor)
-        begun = replace(learned, start=(learned.gamma, learned.chain))
-        return search, smoothing, search.anew(smoothing, begun)
+        learned = search.climb(smoothing, learned.gamma, learned.chain, search.max_iter)
+        return search, smoothing, learned
 
 
 @stage("EM")

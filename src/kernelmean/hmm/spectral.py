@@ -37,15 +37,12 @@ class SpectralFit:
         All those of C₁₃.
     mismatch : float
         Share of Σ_b‖R⁻¹B_bR‖² off the diagonals, which is zero for exact moments.
-    rotation : array of shape (K, K)
-        Θ.
     """
 
     embeddings: np.ndarray
     chain: Chain
     singular_values: np.ndarray
     mismatch: float
-    rotation: np.ndarray
 
 
 def fit_spectral(
@@ -87,7 +84,7 @@ def fit_spectral(
     Theta = choose_rotation(B, rng)
     R, mismatch = diagonaliser(B, Theta)
     UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))
-    return SpectralFit(U @ UO, chain_of(UO, U, moments), sigma, mismatch, Theta)
+    return SpectralFit(U @ UO, chain_of(UO, U, moments), sigma, mismatch)
 
 
 def observables(T: np.ndarray, sigma: np.ndarray) -> np.ndarray:

@@ -1,7 +1,6 @@
-"""Choosing among fits of a hidden Markov model, with or without the states in sight."""
+"""Judging fits of a hidden Markov model: by states in sight, and by rows held out."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,46 +9,13 @@ from sklearn.base import clone
 
 from ..chains.order import Order, Spectrum
 from ..chains.rows import Rows
-from ..chains.search import Judge, best_fit, factors, next_error
 from ..core import arrays
-from ..core.checks import as_vector, check_count, check_lengths, generator
+from ..core.checks import generator
 from ..core.minimise import mean_and_error
-from ..core.progress import Verbose
 
-SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 TRAINING = 0.7  # share of every sequence that the order is judged from, the rest held out
 PATIENCE = 2  # numbers of states tried beyond the best
 SLACK = 0.5  # standard errors of the held-out log-likelihood that fewer states may cost
-
-
-def tune(
-    model, X, X_val, states, lengths, lengths_val, scales, n_fits, n_jobs, verbose: Verbose
-) -> Any:
-    """The best of fits of `model` at several lengthscales, from several starts.
-
-    See `KernelHMM.tune`. The model has `draft`, `fit`, `filter`, `one_step` and `renumber`.
-    """
-    check_count(n_fits, "n_fits")
-    scales = factors(scales, "scales")
-    judge: Judge = partial(next_error, X=X_val, lengths=lengths_val)
-    if states is not None:
-        states = arrays.to_numpy(as_vector(states, "states"))
-        check_lengths(len(X_val), len(states), "X_val", "states")
-        judge = Named(X_val, lengths_val, states)
-    kernel = model.draft(X, lengths).kernel
-    if kernel.scaled(2.0) == kernel:
-        scales = [1.0]  # there is no lengthscale
-    seeds = generator(model.random_state).integers(2**31, size=n_fits)
-    grid = [{"scale": scale, "random_state": int(seed)} for scale in scales for seed in seeds]
-
-    def at(scale: float, random_state: int) -> Any:
-        return clone(model).set_params(kernel=kernel.scaled(scale), random_state=random_state)
-
-    name = "mse" if states is None else "accuracy"
-    tuned = best_fit(at, grid, name, X, lengths, judge, n_jobs, verbose)
-    if isinstance(judge, Named):
-        tuned.renumber(judge.matched(tuned)[0])
-    return tuned
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,6 @@ class SpaceAnswers(ChainEstimator):
         q : float or sequence of float
             Levels between 0 and 1.
         """
-        checks.as_levels(q)
         return self._laws_of(*self.course(X, lengths, inputs)).quantile(q)
 
     def _laws_of(self, rows: Rows, course: Course | None) -> StateForecast:
@@ -172,7 +171,7 @@ class SpaceAnswers(ChainEstimator):
             As for `filter`.
         level : float
         """
-        return self._laws_of(*self.course(X, lengths, inputs)).interval(checks.check_level(level))
+        return self._laws_of(*self.course(X, lengths, inputs)).interval(level)
 
     def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.

@@ -67,7 +67,7 @@ OLD = {name: ("em", into(as_em, name)) for name in ("directions", "features", *D
 
 
 @moved(**OLD)
-@doors("tune")
+@doors()
 @dataclass(eq=False, repr=False)
 class KernelStateSpace(SpaceAnswers):
     """x_{t+1} ~ M(x_t, ·), y_t ~ O(x_t, ·), both unknown: learned from y_1, ..., y_n alone.
@@ -207,6 +207,21 @@ class KernelStateSpace(SpaceAnswers):
     was: ClassVar = {"backbone": None}
 
     # ------------------------------------------------------------ learning
+
+    def fit(self, X, lengths=None, inputs=None) -> KernelStateSpace:
+        """Learn the chain on the nodes, and the law of the observations given each of them.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, d)
+            Observations in the order of time. A row with NaN is missing.
+        lengths : sequence of int, optional
+            Rows of each sequence, if there are several below each other.
+        inputs : array or DataFrame of shape (n, k), optional
+            What is known of every row beforehand: the backbone, which there is then in any case, is
+            linear in it. A table has the index of `X`.
+        """
+        return self.fit_rows(X, lengths, inputs)
 
     @property
     def coordinates(self) -> Any:

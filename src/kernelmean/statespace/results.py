@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -139,10 +140,11 @@ class StateForecast(RegimeForecast):
     """
 
     stands_for = "nodes"
+    by_row: ClassVar[tuple[str, ...]] = ("states",)  # what each law has its own of
 
-    def at(self, rows) -> StateForecast:
+    def at(self, rows) -> Self:
         """Some of the laws."""
-        return replace(self, states=self.states[rows, ...])
+        return replace(self, **{name: getattr(self, name)[rows, ...] for name in self.by_row})
 
     def mean(self) -> Array:
         """E y, (n, d)."""
@@ -184,11 +186,7 @@ class LineForecast(ShiftedLaw, StateForecast):
 
     _many = ENOUGH
     quantile = StateForecast.quantile
-
-    def at(self, rows) -> LineForecast:
-        """Some of the laws."""
-        some = {name: getattr(self, name)[rows, ...] for name in ("states", "shift", "extra")}
-        return replace(self, **some)
+    by_row = ("states", "shift", "extra")
 
     def log_guarded(self, y: np.ndarray) -> float:
         """log-density of a single law at one row, beside a share of a wide normal law.
