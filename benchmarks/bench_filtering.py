@@ -85,7 +85,7 @@ def one_by_one(model, X, lengths) -> np.ndarray:
 
 
 def tune(train, _) -> dict:
-    model = km.KernelBayesFilter().tune(train.X, train.Z)
+    model = km.KernelBayesFilter(inference="kbr").tune(train.X, train.Z)
     return {name: getattr(model, name) for name in ("kernel_x", "kernel_z", "reg", "reg_smoother")}
 
 

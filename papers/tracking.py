@@ -64,8 +64,9 @@ def known_law(test: Trajectory, seed: int, particles: int) -> Iterator[Track]:
 
 
 def tuned_default(train: Trajectory, test: Trajectory, validation: float = 5) -> Iterator[Track]:
-    """The package's own choice of every parameter, filtering and smoothing."""
-    tuned = km.KernelBayesFilter().tune(train.X, train.Z, validation=validation, n_jobs=1)
+    """The package's own choice of every parameter of the rule, filtering and smoothing."""
+    rule = km.KernelBayesFilter(inference="kbr")
+    tuned = rule.tune(train.X, train.Z, validation=validation, n_jobs=1)
     yield learned(OURS, tuned.filter, test)
     yield learned(SMOOTHED, tuned.smooth, test)
 

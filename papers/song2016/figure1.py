@@ -80,7 +80,8 @@ def tracks(
     for name, follow in known_law(test, particles, seed):
         yield name, *timed(follow)
     kbr, pkbr = (tuned(rule, train, valid) for rule in ("squared", "importance"))
-    default = km.KernelBayesFilter().tune(train.X, on_circle(train.theta), n_jobs=1)
+    rule = km.KernelBayesFilter(inference="kbr")
+    default = rule.tune(train.X, on_circle(train.theta), n_jobs=1)
     for name, filter_ in (("KBR", kbr), ("pKBR", pkbr), ("default, tuned", default)):
         yield name, *timed(kernel_angles, filter_, test)
     known = {"prior": on_circle(test.theta[:1])}
