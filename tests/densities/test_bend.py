@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kernelmean as km
+from kernelmean.densities.bending import Bent
 from kernelmean.densities.laws import MovedLaws
 from kernelmean.embedding.move import Bend, Move, Wide
 
@@ -240,3 +241,68 @@ class TestChoice:
         assert found.bend_.bent.tolist() == [True, False]
         assert np.isfinite(found.score_samples(X, Y)).all()
         assert abs(found.sample([[1.0]], 2000, 0)[0].mean(axis=0) - [3.1, 1.0]).max() < 0.4
+
+
+def far_out(n, seed):
+    """x of two columns with long tails; y bends where most rows are."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(2, (n, 2))
+    t = np.sign(X) * np.log1p(np.abs(X))
+    return X, t[:, 0] + np.sin(2 * t[:, 1]) + 0.4 * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def bent():
+    return km.ConditionalDensity().fit(*far_out(150, 0))
+
+
+class TestColumnsOfX:
+    """Kernels take distances on a bent scale, where y is likelier so."""
+
+    def test_the_kernel_is_one_of_bent_columns(self, bent):
+        X, _ = far_out(9, 1)
+        kernel = bent.kernel_x_
+        assert isinstance(kernel, Bent)
+        z = kernel.bend(X) / np.asarray(kernel.lengthscale)
+        expected = np.exp(-0.5 * ((z[:, None] - z) ** 2).sum(axis=-1))
+        assert_allclose(kernel(X), expected, rtol=1e-10)
+        assert_allclose(kernel.diag(X), 1.0)
+        W, step = np.random.default_rng(2).standard_normal((9, 9)), 1e-6
+        slopes = kernel.scale_gradient(X, X, W)
+        for j in range(2):
+            by = np.exp(step * np.eye(2)[j])
+            up, down = ((W * kernel.scaled(s)(X)).sum() for s in (by, 1 / by))
+            assert_allclose(slopes[j], (up - down) / (2 * step), rtol=1e-5)
+
+    def test_better_in_new_rows(self, bent, monkeypatch):
+        X, y = far_out(1000, 3)
+        monkeypatch.setattr("kernelmean.densities.plan.bent_columns", lambda *_: None)
+        straight = km.ConditionalDensity().fit(*far_out(150, 0))
+        low, high = np.quantile(far_out(150, 0)[0], [0.0, 1.0], axis=0)
+        inside = (X == X.clip(low, high)).all(axis=1)
+        assert bent.score(X[inside], y[inside]) > straight.score(X[inside], y[inside]) + 0.02
+
+    def test_units_of_x(self, bent):
+        X, y = far_out(150, 0)
+        other = km.ConditionalDensity().fit(X * [1000.0, 0.01] + 5.0, y)
+        expected = bent.score_samples(X, y)
+        assert_allclose(other.score_samples(X * [1000.0, 0.01] + 5.0, y), expected, atol=1e-4)
+
+    def test_it_is_in_the_summary_and_in_files(self, bent, tmp_path):
+        X, y = far_out(150, 0)
+        assert "Bent scale of X in that kernel" in bent.summary()
+        bent.save(tmp_path / "m")
+        assert_allclose(km.load(tmp_path / "m").pdf(y, X), bent.pdf(y, X))
+        scale = np.asarray(bent.kernel_x_.lengthscale)
+        assert_allclose(bent.loo_score(lengthscale=scale), bent.loo_score_, rtol=1e-3)
+
+    @pytest.mark.slow
+    def test_none_without_long_tails_or_where_kernels_or_coordinates_are_given(self):
+        X, y = far_out(60, 0)
+        short = np.clip(X, *np.quantile(X, [0.1, 0.9], axis=0))
+        for model in (
+            km.ConditionalDensity().fit(short, y),
+            km.ConditionalDensity(km.Gaussian(1.0)).fit(X, y),
+            km.ConditionalDensity(features=km.Nystroem()).fit(X, y),
+        ):
+            assert isinstance(model.kernel_x_, km.Gaussian)

@@ -1,9 +1,19 @@
-"""Which bent scale of y, if any: by the density of what a plain regression leaves."""
+"""Bent scales. Of y, if any, by the density of what a plain regression leaves; of x, for kernels.
+
+Columns of x with long tails: far out, distances on a straight scale say that no two rows are near
+each other, and lengthscales that suit them see no difference in the middle.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from ..core import arrays
+from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.summary import Line
 from ..embedding.move import Bend, Wide
@@ -17,6 +27,42 @@ STRAIGHT = 1e6  # the same of what is no bend
 WIDE = 0.1  # share of a wide law in the densities that are compared
 FEWEST = 50  # rows, of which this is asked
 WORTH, CLEAR = 0.05, 3.0  # least gain in log density a row, and that in standard errors
+LONG = 4.5  # spreads from the median, beyond which a column has a long tail
+
+
+@dataclass(frozen=True)
+class Bent(Kernel):
+    """k(B(x), B(x')), B bent in columns with long tails."""
+
+    kernel: Any
+    bend: Bend
+
+    @property
+    def lengthscale(self) -> Any:
+        """In the middle of the data, where B is as steep as a line."""
+        return self.kernel.lengthscale
+
+    def scaled(self, factor) -> Bent:
+        return replace(self, kernel=self.kernel.scaled(factor))
+
+    def gram_of(self, X, Y) -> Array:
+        return self.kernel.gram_of(self._on(X), self._on(Y))
+
+    def scale_gradient(self, X, Y, W) -> np.ndarray:
+        return self.kernel.scale_gradient(self._on(X), self._on(Y), W)
+
+    def _on(self, X) -> Array:
+        return arrays.like(self.bend(arrays.to_numpy(X)), X)
+
+
+def bent_columns(X: np.ndarray, kernel: Kernel) -> Bent | None:
+    """The kernel on a scale that bends where columns have long tails; None where none has."""
+    middle, spread = _middle(X)
+    long = np.abs(X - middle).max(axis=0) > LONG * spread
+    if not long.any():
+        return None
+    scale = np.where(long, spread, STRAIGHT * spread)
+    return Bent(kernel, Bend(middle, scale, X.min(axis=0), X.max(axis=0)))
 
 
 def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
@@ -51,27 +97,37 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
     return Bend(*ends, mean_and_error(gain))
 
 
-def lines(bend: Bend, names: Sequence[str]) -> list[Line]:
-    """For summaries: the bend of each column, and what it gains."""
+def column_lines(bend: Bend, names: Sequence[str], of: str) -> list[Line]:
+    """For summaries: the bend of each column that is bent."""
     parts = zip(names, bend.centre.tolist(), bend.scale.tolist(), bend.bent, strict=True)
-    found = [
-        Line(name, (c, s), f"s arsinh((y − c)/s), c = {c:.4g}, s = {s:.4g}")
+    return [
+        Line(name, (c, s), f"s arsinh(({of} − c)/s), c = {c:.4g}, s = {s:.4g}")
         for name, c, s, bent in parts
         if bent
     ]
+
+
+def lines(bend: Bend, names: Sequence[str]) -> list[Line]:
+    """For summaries: the bend of each column of y, and what it gains."""
     by, error = bend.gain
     text = f"log densities of rows left out are higher by {by:.2g} ± {error:.1g} a row"
-    return [*found, Line("beside a straight one", by, text)]
+    return [*column_lines(bend, names, "y"), Line("beside a straight one", by, text)]
 
 
 def _candidates(y: np.ndarray) -> np.ndarray:
     """Centres and scales (2, k); the first is straight."""
-    low, middle, high = np.quantile(y, [0.159, 0.5, 0.841])
-    spread = 0.5 * (high - low) or y.std()
+    middle, spread = _middle(y)
     centres = {0.0 if y.min() > 0 else y.min(), y.min(), middle, y.max()}
     bends = [(c, spread * s) for c in sorted(centres) for s in SCALES]
     bends += bends[: len(SCALES)] * (4 - len(centres))  # as many for every column
     return np.array([(middle, spread * STRAIGHT), *bends]).T
+
+
+def _middle(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The median, and half of what two thirds of the rows span, of each column."""
+    low, middle, high = np.quantile(A, [0.159, 0.5, 0.841], axis=0)
+    spread = 0.5 * (high - low)
+    return middle, np.where(spread > 0, spread, A.std(axis=0))
 
 
 def _log_density(e: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Conditional densities from conditional mean embeddings."""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -52,7 +52,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
     smoothing kernel, of integral one, with the bandwidth γ. Bandwidth, lengthscales and λ minimise
     the leave-one-out score in closed form, M = (1/n) Σ_i [∫ q⁻ⁱ(y|x_i)² dy − 2 q⁻ⁱ(y_i|x_i)].
 
-    When λ is chosen, five things are added to the estimator of the thesis. An intercept, which is
+    When λ is chosen, six things are added to the estimator of the thesis. An intercept, which is
     not penalised: weights sum to one, and what a large λ leaves is the marginal density, not
     nothing. A location, where it explains y and rows left out are not clearly less likely with it:
     the density is that of residuals around a smooth mean m(x),
@@ -66,8 +66,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
     skewed or has long tails: the density is that of B(y) = s arsinh((y − c)/s), a logarithm where s
     is small, times B′(y); c and s are those under which rows left out of a regression are most
     likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
-    are on the scale of y. And a small share of a wide law, so that no density is zero: where q is
-    not positive nothing was seen, which is not to say that nothing can be.
+    are on the scale of y. Around a location, where a column of X has a long tail (more than 4.5
+    spreads from the median c, s half of what two thirds of the rows span), kernels by name take
+    distances on that bent scale, if Y is likelier so. And a small share of a wide law, so that no
+    density is zero: where q is not positive nothing was seen, which is not to say that nothing can
+    be.
 
     Values of y that repeat (one row in a hundred, and five at least: zeros, counts, ratings) are
     atoms where λ and the bandwidth are chosen. Each has the mass of a cell of the line about it, so
@@ -403,7 +406,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             kernel_x: Any = fit.kernel_x
             if not hasattr(kernel_x, "lengthscale"):
                 raise ValueError(f"lengthscale is given, but {kernel_x!r} has none")
-            kernel_x = replace(kernel_x, lengthscale=lengthscale)
+            kernel_x = kernel_x.scaled(np.divide(lengthscale, kernel_x.lengthscale))
             Phi = features.fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
         return fit.score_at(smoother, kernel, "loo_score")(reg)
@@ -412,6 +415,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""
         check_is_fitted(self)
         n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
+        kernel_x, columns = self.kernel_x_, names_like(self, self.n_features_in_)
+        bent = isinstance(kernel_x, bending.Bent)
+        bends = bending.column_lines(kernel_x.bend, columns, "x") if bent else []
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         if isinstance(self.location_, Standard):
@@ -424,7 +430,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
             "Conditional density of " + ", ".join(targets),
             [
                 Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
-                self.features_.block("Kernel on X", names_like(self, self.n_features_in_)),
+                self.features_.block("Kernel on X", columns),
+                *([Block("Bent scale of X in that kernel", bends)] if bent else []),
                 *([] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]),
                 Block("Smoothing of y", [smooths, *widths, *atoms]),
                 Block(

@@ -354,6 +354,12 @@ class LocationSearch:
         """λ, where it is the one found; None is chosen by the rows that m is learned from."""
         return None
 
+    @property
+    def loss(self) -> float:
+        """−log p(Y)/n, up to a constant, where the search ended."""
+        self.scaled.choose(self._u[: self.d])
+        return self._loss(self._u)[0]
+
     def design(self, X, features: FeatureMap) -> Design:
         """Rows in coordinates of this map, at the scales and the size found."""
         scales, size = 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])

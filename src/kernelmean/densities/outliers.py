@@ -65,7 +65,7 @@ class MeanSearch(LocationSearch):
         free: bool = True, weights: Weights | None = None,
     ):  # fmt: skip
         super().__init__(kernel, X, Y, start, free, weights)
-        plain, at = self._left_out(Y), self._u
+        plain, found = self._left_out(Y), (self._u, self.Y)
         far = np.abs(plain) > reach(plain)
         if not far.any():
             return
@@ -82,7 +82,12 @@ class MeanSearch(LocationSearch):
             if np.allclose(near, last, rtol=0, atol=SAME * Y.std(axis=0)):
                 break
         if within(plain, most).sum() < within(off, most).sum():
-            self._u, self.clip = at, None  # they are where x says
+            self._u, self.Y = found
+            self.clip = None  # they are where x says
+
+    def further(self, X: np.ndarray, Y: np.ndarray, weights: Weights | None) -> MeanSearch:
+        """The same on other rows, begun where this one ended."""
+        return MeanSearch(self.kernel, X, Y, self, self.free, weights)
 
     def mean(
         self, design: Design, Y, bend: Bend | None = None, rows: Rows | None = None,

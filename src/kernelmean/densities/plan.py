@@ -24,11 +24,11 @@ from ..regression.bandwidth import spread_ties, with_bandwidth
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother
 from ..regression.support import Support
-from .bending import chosen_bend
+from .bending import bent_columns, chosen_bend
 from .cells import Sums
 from .embedded_density import EmbeddedDensity
 from .fit import TINY, Fit, longest
-from .location import TUNED_RANK, Location, Weights
+from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .outliers import MeanSearch
 from .rival import gain, linear_normal
 from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
@@ -107,7 +107,7 @@ class Plan:
         Those around a mean that explains y, unless rows left out are clearly likelier without.
         """
         X, Y = self._few(FEW, X, Y)
-        plain = None if self.location else Draft(self._searched(X, Y))
+        plain = None if self.location else Draft(self._searched(X, Y, self.kernel_x))
         around = None if self.location is False else self._around(X, Y)
         if plain is None or around is None:
             return plain or around  # type: ignore[return-value]
@@ -121,11 +121,11 @@ class Plan:
         """
         if self.choice and len(X) < X.shape[1] + SPARE:
             return None
-        line = MeanSearch(self.kernel_x, X, Y, free=self.tune)
+        line = self._line(X, Y)
         location = self._mean(X, Y, line)
         if self.choice and not location.explains:
             return None
-        draft = Draft(self._searched(X, arrays.to_numpy(location.points)), line)
+        draft = Draft(self._searched(X, arrays.to_numpy(location.points), line.kernel), line)
         told = log_sizes(arrays.to_numpy(location.residuals))
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
@@ -136,6 +136,15 @@ class Plan:
         search = draft.search.further(X, arrays.to_numpy(standard.points))
         wider = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1))
         return wider if clearly(wider.log_densities - draft.log_densities) else draft
+
+    def _line(self, X: np.ndarray, Y: np.ndarray) -> MeanSearch:
+        """That of a mean; its kernel bends columns with long tails if Y is likelier so."""
+        plain = MeanSearch(self.kernel_x, X, Y, free=self.tune)
+        asked = self.choice and self.tune and self.features is None
+        bent = bent_columns(X, self.kernel_x) if asked else None
+        if bent is None or LocationSearch(bent, X, plain.Y).loss >= plain.loss:
+            return plain
+        return MeanSearch(bent, X, Y)
 
     def _learned(
         self, X, Y, line: MeanSearch | None, sizes: EvidenceSearch | None, rows: Rows | None
@@ -166,18 +175,21 @@ class Plan:
         location = self._mean(X, Y, line, rows, found[0].where.weights)
         return Standard.of(location, whole, outcomes, Forms.of(whole, sizes))
 
-    def _searched(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
-        """With a kernel that leans if that scores better."""
-        search = self._search(X, Y, self.kernel_y)
+    def _searched(self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel) -> DensitySearch:
+        """With a kernel of Y that leans if that scores better."""
+        search = self._search(X, Y, kernel_x, self.kernel_y)
         if self.leans:
             kernel = EmbeddedDensity(wide=0.0).fit(Y).embedding_.kernel
             if isinstance(kernel, CorrelatedGaussian):
-                search = min(search, self._search(X, Y, kernel), key=lambda found: found.score())
+                leaning = self._search(X, Y, kernel_x, kernel)
+                search = min(search, leaning, key=lambda found: found.score())
         return search
 
-    def _search(self, X: np.ndarray, Y: np.ndarray, kernel_y: Kernel) -> DensitySearch:
+    def _search(
+        self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel, kernel_y: Kernel
+    ) -> DensitySearch:
         search = DensitySearch(
-            self.kernel_x,
+            kernel_x,
             with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y"),
             X,
             Y,
@@ -196,7 +208,7 @@ class Plan:
         if draft.search.idle:
             return draft
         X, Y = self._few(ROWS, X, Y)
-        line = draft.line and MeanSearch(self.kernel_x, X, Y, draft.line, self.tune, draft.weights)
+        line = draft.line and draft.line.further(X, Y, draft.weights)
         location = self._learned(X, Y, line, draft.sizes, None)
         points = Y if location is None else arrays.to_numpy(location.points)
         search = draft.search.further(X, points)
@@ -217,8 +229,8 @@ class Plan:
         if location is None or rows is not None or not searched:  # of these rows as they are
             location = self._learned(X, Y, draft.line, draft.sizes, rows)
         points = Y if location is None else frozen(location.points)
-        scales = draft.search.scales
-        kernel_x = self.kernel_x.scaled(scales) if self.tune else self.kernel_x
+        scales, kernel_x = draft.search.scales, draft.search.kernel_x
+        kernel_x = kernel_x.scaled(scales) if self.tune else kernel_x
         kernel_y: Any = draft.search.kernel_y
         kernel_y = kernel_y.smoothing(draft.bandwidth(rows.n if rows else Y.shape[0]))
         features, Phi = self._coordinates(X, kernel_x, Y)
