@@ -18,18 +18,7 @@ from ..chains.rows import Rows, gaps_in
 from ..core import arrays
 from ..core.checks import Array, check_choice, check_count
 from ..core.elsewhere import aligned, is_far
-from ..core.parameters import (
-    choice,
-    count,
-    either,
-    flag,
-    into,
-    moved,
-    optional,
-    options,
-    positive,
-    progress,
-)
+from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
 from ..core.progress import Verbose
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line
@@ -187,7 +176,6 @@ class KernelHMM(ChainEstimator):
         "inference": choice("kbr", "forward"),
         "reg": optional(positive()),
         "em": optional(options(EM, without=("guard", "penalty", "features"))),
-        "verbose": progress,
     }
     noun = "Hidden Markov model"
 

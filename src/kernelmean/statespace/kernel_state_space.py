@@ -13,17 +13,7 @@ from ..chains.draft import Draft
 from ..chains.emission import one_or_each
 from ..chains.options import EM, as_em
 from ..core import arrays
-from ..core.parameters import (
-    count,
-    either,
-    flag,
-    into,
-    moved,
-    optional,
-    options,
-    progress,
-    standing_for,
-)
+from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
 from ..core.progress import Verbose
 from ..core.summary import Block, Line
 from ..core.threads import doors
@@ -193,7 +183,6 @@ class KernelStateSpace(SpaceAnswers):
         "inference": standing_for(as_filter),
         "em": optional(options(EM)),
         "backbone": optional(either(options(Backbone), "auto")),
-        "verbose": progress,
     }
     noun = "State-space model"
     was: ClassVar = {"backbone": None}
