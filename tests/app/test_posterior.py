@@ -103,6 +103,13 @@ def test_densities_on_the_page_integrate_to_one(tables):
         assert part in said
 
 
+def test_few_values_are_told(tables):
+    pairs = tables.assign(a=(tables["a"] > 0).astype(float))
+    found = Posteriors.of(Settings(["a", "b"], ["c", "d"]), pairs, pairs[["c", "d"]][:2])
+    (note,) = found.few
+    assert "`a` has only 2 values" in note
+
+
 @pytest.mark.parametrize("rule", [RuleName.importance, RuleName.squared])
 def test_means_stay_among_the_latents(tables, rule):
     """Those of weights of both signs may not: of an indicator they would be below 0, or above 1."""

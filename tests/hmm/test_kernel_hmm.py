@@ -1130,3 +1130,12 @@ def test_laws_of_several_columns_are_integrated_once(monkeypatch):
     m.density(X)
     assert_allclose(m.log_predictive(X), first)
     assert len(asked) == 1
+
+
+def test_a_state_that_is_never_left_says_so():
+    X = make_hmm("separated", 200, random_state=0).X
+    m = km.KernelHMM(2, refine=False, bandwidth=0.4, random_state=0).fit(X)
+    m.transmat_ = np.eye(2)
+    told = str(m.summary())
+    assert "never left" in told
+    assert "inf" not in told

@@ -256,7 +256,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if found.residuals is not None:
             law = Adjusted.of(law, self._order.back(found.residuals))
         known = found.known(self.kernel_z_)
-        return law.carrying(labels=Labels.of(X, self._names), extrapolated=outside, **known)
+        return law.carrying(labels=Labels.of(X, self.latent_names_), extrapolated=outside, **known)
 
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
@@ -351,7 +351,8 @@ class KernelBayes(Saveable, BaseEstimator):
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""
         reg_prior, reg = self.regularisers()
-        n, latents = self.points_.shape[0], self._names
+        n, d = self.points_.shape
+        latents = Labels.of(None, self.latent_names_).named(d, "z")
         lines = [Line.chosen("reg (δ)" if self.rule == "squared" else "reg (λ)", reg, self.reg)]
         if reg_prior is not None:
             lines.insert(0, Line.chosen("reg_prior (η)", reg_prior, self.reg_prior))
@@ -401,7 +402,6 @@ class KernelBayes(Saveable, BaseEstimator):
             location=False if known_at_pairs else "auto",
             tune_lengthscale=tune,
         ).fit(X, Z)
-        self.density_.target_names_ = self._names
         self._flatter = flatter(self.density_)
         self.features_x_, self.kernel_x_ = self.density_.features_, self.density_.kernel_x_
 
@@ -501,11 +501,6 @@ class KernelBayes(Saveable, BaseEstimator):
         C = self._second_z - mean[:, None] * mean[None, :]
         most = xp.linalg.trace(C) + APART * (2.0 * xp.sum(C * C)) ** 0.5
         return bool(off @ off > (1.0 / self._Q.shape[0] + m.weights @ m.weights) * most)
-
-    @property
-    def _names(self) -> list[str]:
-        """Of the latents; z, or z0, z1, … where there are none."""
-        return Labels.of(None, self.latent_names_).named(self.points_.shape[1], "z")
 
     @property
     def _learns_ratio(self) -> bool:

@@ -90,7 +90,8 @@ def each(rule: Rule) -> Rule:
 
 
 def check_parameters(estimator, prefix: str = "") -> None:
-    """Every parameter in the estimator's table."""
+    """Every parameter in the estimator's table, and `verbose`, which means the same everywhere."""
+    progress(getattr(estimator, "verbose", False), "verbose")
     for name, rule in estimator.ALLOWED.items():
         rule(getattr(estimator, name), prefix + name)
 

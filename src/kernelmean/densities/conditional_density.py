@@ -15,7 +15,7 @@ from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import canonical_order, evenly, how_often
 from ..core.old_names import attribute
-from ..core.parameters import auto, check_parameters, either, optional, positive, progress, share
+from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.rows import Rows
 from ..core.saving import Saveable
@@ -174,7 +174,6 @@ class ConditionalDensity(Saveable, BaseEstimator):
         "reg": optional(positive(zero=True)),
         "wide": either(share, "auto"),
         **dict.fromkeys(("intercept", "location", "tune_lengthscale"), auto),
-        "verbose": progress,
     }
     was: ClassVar = {"wide": 0.0}
     wide_ = 0.0  # a file of an earlier version has none of these

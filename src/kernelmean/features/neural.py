@@ -26,7 +26,6 @@ from ..core.parameters import (
     optional,
     options,
     positive,
-    progress,
     with_old_keywords,
 )
 from ..core.progress import Verbose, track
@@ -151,7 +150,6 @@ class Neural(FeatureMap):
         "n_targets": even,
         "training": optional(options(Training)),
         "device": lambda value, name: _device(value),
-        "verbose": progress,
     }
     learns_from_pairs = True
 

@@ -21,18 +21,7 @@ from ..chains.search import Judge, best_fit, factors, next_error
 from ..core import arrays
 from ..core.checks import Array, as_vector, check_choice, check_count, check_lengths, generator
 from ..core.elsewhere import aligned, is_far
-from ..core.parameters import (
-    choice,
-    count,
-    either,
-    flag,
-    into,
-    moved,
-    optional,
-    options,
-    positive,
-    progress,
-)
+from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
 from ..core.progress import Verbose
 from ..core.sequences import check_sequences
 from ..core.summary import Block, Line
@@ -178,7 +167,6 @@ class KernelHMM(ChainEstimator):
         "inference": choice("kbr", "forward"),
         "reg": optional(positive()),
         "em": optional(options(EM, without=("guard", "penalty", "features"))),
-        "verbose": progress,
     }
     noun = "Hidden Markov model"
 

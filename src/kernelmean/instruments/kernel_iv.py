@@ -14,7 +14,7 @@ from ..core import arrays, checks, old_names
 from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of, is_far
 from ..core.minimise import SEARCH_ROWS
-from ..core.parameters import auto, check_parameters, count, optional, positive, progress
+from ..core.parameters import auto, check_parameters, count, optional, positive
 from ..core.saving import Saveable
 from ..core.summary import Summary
 from ..core.threads import doors
@@ -130,7 +130,6 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         "features": lambda value, name: as_feature_map(value),
         "trend": optional(count(0, 10), "auto"),
         "tune_lengthscale": auto,
-        "verbose": progress,
     }
 
     kernel_x: Any = "gaussian"

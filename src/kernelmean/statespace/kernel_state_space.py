@@ -17,17 +17,7 @@ from ..chains.rows import observed
 from ..chains.search import best_fit, factors, next_error, next_likelihood
 from ..core import arrays
 from ..core.checks import check_choice
-from ..core.parameters import (
-    count,
-    either,
-    flag,
-    into,
-    moved,
-    optional,
-    options,
-    progress,
-    standing_for,
-)
+from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
 from ..core.progress import Verbose
 from ..core.summary import Block, Line
 from ..core.threads import doors
@@ -201,7 +191,6 @@ class KernelStateSpace(SpaceAnswers):
         "inference": standing_for(as_filter),
         "em": optional(options(EM)),
         "backbone": optional(either(options(Backbone), "auto")),
-        "verbose": progress,
     }
     noun = "State-space model"
     was: ClassVar = {"backbone": None}

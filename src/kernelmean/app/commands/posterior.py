@@ -27,6 +27,7 @@ CORNER = 5  # latents drawn
 GRID = 60  # points along each side of a joint density
 INSIDE = (0.5, 0.8, 0.95)  # of the mass within each line
 SAY = words.Texts("posterior")
+FEW = 5  # values of a latent up to which a smooth law is another thing
 RuleName = StrEnum("RuleName", ["density", "importance", "squared"])
 
 
@@ -95,6 +96,12 @@ class Posteriors:
             )
             self.embedding = self._posterior(rows)
         self.table = self._told(self.embedding, rows)
+
+    @property
+    def few(self) -> list[str]:
+        """What to say of latents of few values, between and beyond which laws are too."""
+        counts = self.pairs[self.latent].nunique()
+        return [SAY("few", name=name, count=k) for name, k in counts.items() if k <= FEW]
 
     def _posterior(self, rows: pd.DataFrame) -> MeanEmbedding | MovedLaws:
         return self.model.posterior(rows[self.settings.observed], self.given)
@@ -227,7 +234,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         f"{names(a.latent)} given {names(s.observed)}",
         f"Kernel Bayes' rule · {source} · {words.amount(a.every):,} pairs",
         [headline(a, name) for name in a.latent[:CORNER]],
-        [*words.some_of(a.pairs, a.every), *words.of_file(a.notes, a.rows.index)],
+        [*words.some_of(a.pairs, a.every), *words.of_file(a.notes, a.rows.index), *a.few],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         account(SAY, a.model.density_ or a.model, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
