@@ -210,6 +210,7 @@ def test_many_straight_columns_are_two_stage_least_squares():
 
 @pytest.mark.slow
 @pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:X has .* outside the training data")
 @pytest.mark.parametrize(("n", "controls"), [(8, 2), (12, 3), (20, 4)])
 def test_few_rows_of_several_columns_are_no_worse_than_two_stage_least_squares(n, controls):
     """With fewer than ten rows a column a kernel was taken untried, and y left by 200 ranges."""

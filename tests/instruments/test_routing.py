@@ -79,6 +79,7 @@ def test_a_search_routes_them_to_fit_and_score(data):
     assert_allclose(best.predict(X, C=C), again.predict(X, C=C))
 
 
+@pytest.mark.filterwarnings("ignore:X has .* outside the training data")
 def test_without_controls_only_z_is_asked_for(data):
     X, y, Z, _ = data
     iv = km.KernelIV(**FAST).set_fit_request(Z=True)

@@ -9,8 +9,9 @@
   not a good one.
 
 - The *controlled loss* is the causal one of what of y − h(x) does not go with x − E[x | z], in a
-  straight line. Where confounding works through these residuals, as in a triangular model, it has
-  no pull and far less noise; where it does not, it is not worse than the causal loss.
+  straight line whose slope may go with u = E[x | z], by u/(1 + |u|): noise that grows with the
+  instruments has such a slope. Where confounding works through these residuals, as in a triangular
+  model, it has no pull and far less noise; where it does not, it is not worse than the causal loss.
 
 The evidence of d > 1 scales that were searched is less 3(d − 1): on straight truths the search
 alone takes it up by about 2d, however many the rows.

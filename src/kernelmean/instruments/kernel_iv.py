@@ -274,7 +274,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         from sklearn.metrics import r2_score
 
         checks.refuse_far(X, "X")
-        return float(r2_score(y, self.predict(X, C), sample_weight=sample_weight))
+        return float(r2_score(y, self._fit(self.regressors(X, C)), sample_weight=sample_weight))
 
     def summary(self) -> Summary:
         """An account of the fit: a text, which shows as a table in a notebook."""

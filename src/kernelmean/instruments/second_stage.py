@@ -123,7 +123,7 @@ class CausalLeaveOneOut:
     w: Array
     g0: Array
     x0: Array
-    V: np.ndarray  # x − E[x | z], of a plane's columns
+    V: np.ndarray  # what controls for confounding, see `Equations`
     known: bool = True  # regressors beside outcomes, not their embeddings alone
 
     @classmethod
@@ -180,8 +180,8 @@ class Equations:
     Phi: Array
     M: Array
     y: Array
-    V: np.ndarray  # x − E[x | z], of a plane's columns; none where there is none
-    W: np.ndarray  # the same, the share of exogenous regressors left out as well
+    V: np.ndarray  # v = x − E[x | z], of a plane's columns, and v u/(1 + |u|), u = E[x | z]
+    W: np.ndarray  # v, the share of exogenous regressors left out as well
 
     @classmethod
     def of(cls, groups: list[Group]) -> Equations:
@@ -192,6 +192,8 @@ class Equations:
         Phi, M, y, wholly = complete_rows(learners)
         slopes = slice(1, learners[0].basis_x.polynomial.slopes)
         V, W = (arrays.to_numpy(Phi[:, slopes] - left[:, slopes]) for left in (M, wholly))
+        moved = arrays.to_numpy(M[:, slopes])
+        V = np.hstack([V, V * moved / (1.0 + abs(moved))])
         return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V, W)
 
     @property
