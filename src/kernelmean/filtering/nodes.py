@@ -168,32 +168,22 @@ class NodeMachine(Recursion):
         return MeanEmbedding.of_parts(self.points_x, W, None, self.kernel_x)
 
 
-def around(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of the box that nodes are in."""
-    low, high = Z.min(axis=0), Z.max(axis=0)
-    further = BEYOND[Z.shape[1] > 1] * (high - low)
-    return low - further, high + further
-
-
-def line_of(Z: np.ndarray, n: int) -> np.ndarray:
-    """Nodes of one column: half of them among the training states, a quarter on either side."""
-    (low,), (high,) = around(Z)
-    ends = [low, Z.min(), Z.max(), high]
-    return np.interp(np.linspace(0.0, 1.0, n), [0.0, 0.25, 0.75, 1.0], ends)[:, None]
-
-
 def nodes_of(
     moving: StateLaw, Z: np.ndarray, limit: int | None, rng
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The nodes and the sizes of their cells; None if they are draws.
 
-    Of several columns they are where paths of a few steps from evenly spaced states go. Of draws
-    one of several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
+    Of one column half of them are among the training states, a quarter further on either side. Of
+    several they are where paths of a few steps from evenly spaced states go. Of draws one of
+    several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
     """
-    box, n = around(Z), limit or NODES
+    low, high, n = Z.min(axis=0), Z.max(axis=0), limit or NODES
+    further = BEYOND[Z.shape[1] > 1] * (high - low)
+    box = low - further, high + further
     if Z.shape[1] == 1:
-        points = line_of(Z, n)
-        return points, np.gradient(points[:, 0])
+        ends = np.concatenate([box[0], low, high, box[1]])
+        points = np.interp(np.linspace(0.0, 1.0, n), [0.0, 0.25, 0.75, 1.0], ends)
+        return points[:, None], np.gradient(points)
 
     def some(n: int) -> np.ndarray:
         at, found = Z[np.linspace(0, len(Z) - 1, -(-n // STEPS)).round().astype(int)], []
