@@ -415,8 +415,9 @@ class ConditionalDensity(Saveable, BaseEstimator):
         check_is_fitted(self)
         n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
         kernel_x, columns = self.kernel_x_, names_like(self, self.n_features_in_)
-        bent = isinstance(kernel_x, bending.Bent)
-        bends = bending.column_lines(kernel_x.bend, columns, "x") if bent else []
+        bends: list[Line] = []
+        if isinstance(kernel_x, bending.Bent):
+            bends = bending.column_lines(kernel_x.bend, columns, "x")
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         if isinstance(self.location_, Standard):
