@@ -431,7 +431,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             [
                 Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
                 self.features_.block("Kernel on X", columns),
-                *([Block("Bent scale of X in that kernel", bends)] if bent else []),
+                *([Block("Bent scale of X in that kernel", bends)] if bends else []),
                 *([] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]),
                 Block("Smoothing of y", [smooths, *widths, *atoms]),
                 Block(
