@@ -494,6 +494,7 @@ class TestKernelIV:
         ours, other = make().fit(X, y, Z), make().fit(theirs(X), theirs(y), theirs(Z))
         check(other.predict(theirs(X[:20])), ours.predict(X[:20]), theirs(X), atol=1e-4)
 
+    @pytest.mark.filterwarnings("ignore:X has .* outside the training data")
     def test_inference(self, theirs, rows, Y):
         ours, other = (
             km.KernelIV(*self.KERNELS, trend=1).fit(*data)
