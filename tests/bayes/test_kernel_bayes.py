@@ -1237,6 +1237,23 @@ def test_far_from_the_pairs_posteriors_are_those_of_the_last_place_that_tells(ru
     assert 0.8 < law.mean()[0, 0] - 1e6 < 1.5
 
 
+@pytest.mark.parametrize("rule", ["importance", "squared"])
+def test_where_no_kernel_reaches_posteriors_are_those_at_the_nearest_observation(rule, tmp_path):
+    rng = np.random.default_rng(12)
+    Z = rng.normal(size=(200, 1))
+    X = np.clip(Z + 0.3 * rng.normal(size=(200, 1)), -2.0, 2.0)
+    X[0] = 80.0  # far from all others: between is nothing
+    model = km.KernelBayes(rule, kernel_x=km.Gaussian(1.0)).fit(X, Z)
+    with pytest.warns(km.NumericalWarning, match="1 row.* no kernel reaches"):
+        law = model.posterior([[30.0], [0.5]])
+    assert_array_equal(law.extrapolated, [True, False])
+    assert_allclose(law.mean()[0], model.predict([[2.0]])[0], rtol=1e-12)
+    assert law.density([[1.5]])[0, 0] > 0.1
+    model.save(tmp_path / "model.km")
+    with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
+        assert_array_equal(km.load(tmp_path / "model.km").predict([[30.0]]), law.mean()[:1])
+
+
 class TestOddPairs:
     def test_a_prior_from_which_no_share_is_left(self, rng):
         Z = rng.normal(size=(40, 2))

@@ -172,6 +172,7 @@ def regimes(model: km.KernelHMM) -> dict[str, Question]:
     seen = SERIES[:20]
     asked = chain(model) | {
         "predict_proba": lambda m: m.predict_proba(seen, **told),
+        "smooth": lambda m: m.smooth(seen, **told),
         "decode": lambda m: [m.decode(seen, algorithm=a, **told) for a in ("viterbi", "map")],
         "density": lambda m: m.density(seen[:3]),
         "score_samples": lambda m: m.score_samples(seen, **told),

@@ -34,7 +34,7 @@ from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_length
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
-from ..regression.support import Support, support_of
+from ..regression.support import Support, closest, support_of
 from ..regression.width import Told, told
 from .density_ratio import DensityRatio, solve_ratio
 from .every import Every
@@ -46,6 +46,7 @@ from .supervision import each_strength, targets, unpack_supervision
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
 REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
+SILENT = 1e-20  # of k(x, x) in coordinates: they are rounding
 NOTHING = 1e-200  # a ratio that is zero, where a law has to be divided by something
 OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
 APART = 3.0  # standard deviations beyond which two samples are of different laws
@@ -148,6 +149,7 @@ class KernelBayes(Saveable, BaseEstimator):
     _order: Order = field(default=Order(), init=False)  # of rows of coordinates and shares
     _copies: np.ndarray | None = field(default=None, init=False)  # how often each pair is there
     _support: Support | None = field(default=None, init=False)  # a file of version 1 has none
+    _seen: Array | None = field(default=None, init=False)  # observations; not in earlier files
 
     rule: str = "importance"
     kernel_x: Any = "gaussian"
@@ -209,6 +211,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.rule == "density":
             self._fit_density(*given)
             return self
+        self._seen = checks.frozen(points_x)
         self._fit_observations(self._order.sorted(points_x), checks.column_names(X))
         if rows is not None:
             self.regularisers()  # a pass for the prior of the latents
@@ -309,12 +312,34 @@ class KernelBayes(Saveable, BaseEstimator):
         if rows.support is not None:
             outside = rows.support.outside(points, self.kernel_x_, OUTSIDE)
             points = rows.support.nearest(points, self.kernel_x_)
-        coordinates = self.features_x_.transform(points)
-        if rows.further is not None:
-            coordinates = rows.further.widened(points, coordinates)
+        coordinates = self._coordinates(points, rows)
+        lost = self._unreached(points, coordinates)
+        if lost.any():
+            near = closest(arrays.to_numpy(points)[lost], arrays.to_numpy(self._seen))
+            points = arrays.to_numpy(points).copy()
+            points[lost] = near
+            coordinates = self._coordinates(arrays.like(points, self._seen), rows)
+            outside = lost if outside is None else lost | outside
         second = None if rows.every is None else rows.every.second
         known = rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule, second
         return rows, outside, *bayes_factors(*known)
+
+    def _coordinates(self, points, rows: _Rows) -> Array:
+        coordinates = self.features_x_.transform(points)
+        return coordinates if rows.further is None else rows.further.widened(points, coordinates)
+
+    def _unreached(self, points, coordinates) -> np.ndarray:
+        """Which points are in no kernel's reach, with a warning: a gap between far observations."""
+        told = arrays.to_numpy(arrays.namespace(coordinates).sum(coordinates**2, axis=1))
+        lost = told < SILENT * arrays.to_numpy(self.kernel_x_.diag_of(points))
+        if self._seen is None:
+            return np.zeros_like(lost)
+        if lost.any():
+            checks.warn_numerical(
+                f"X has {lost.sum()} row(s) where no kernel reaches, row {np.flatnonzero(lost)[0]} "
+                "first: posteriors are those at the nearest observation of the pairs"
+            )
+        return lost
 
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import KDTree
 
 from ..core import arrays
 from ..core.checks import Array, check_library, warn_numerical
@@ -67,6 +68,13 @@ class Support(Saveable):
 def support_of(rows: Rows) -> Support:
     """Of the first table of rows that are elsewhere."""
     return rows.in_slices(_box, 1)
+
+
+def closest(X: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The nearest of the rows (n, d) to each of X (m, d), by ranges of the columns."""
+    width = np.ptp(rows, axis=0)
+    width = np.where(width > 0, width, 1.0)
+    return rows[KDTree(rows / width).query(X / width)[1]]
 
 
 def _box(X, *_) -> Support:
