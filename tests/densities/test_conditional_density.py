@@ -654,7 +654,6 @@ class TestSymmetries:
         got = b.pdf(scale * self.T + by, NEW, paired=False)
         assert_allclose(got * size, p, atol=1e-3 * p.max())
 
-    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     @pytest.mark.parametrize("scale", [100.0, 1e-7])
     def test_rescaled_and_shifted_x(self, scale):
@@ -665,7 +664,6 @@ class TestSymmetries:
         p = a.pdf(y, X)
         assert_allclose(b.pdf(y, scale * X + 3 * scale), p, atol=1e-2 * p.max())
 
-    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     @pytest.mark.parametrize("location", [False, True])
     def test_permuted_columns_of_x(self, location):
@@ -836,7 +834,6 @@ class TestHardData:
         assert 0.1 < model.bandwidth_[0] < 2
         assert np.all(np.abs(model.predict_quantile(NEW, 0.5)) < 2)
 
-    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.slow
     def test_heavy_tails_of_x(self):
         X = np.random.default_rng(61).standard_cauchy((200, 1))

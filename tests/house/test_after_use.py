@@ -339,7 +339,17 @@ def fits() -> dict[str, Callable[[], Any]]:
 
 FITS = fits()
 INNER = {  # steps of a fit that a search or a display takes, and what makes other estimators
-    *("adopt", "adopt_chain", "before_blocks", "begun", "blocks", "course", "draft", "drafted"),
+    *(
+        "adopt",
+        "adopt_chain",
+        "before_blocks",
+        "begun",
+        "blocks",
+        "course",
+        "draft",
+        "drafted",
+        "fit_rows",
+    ),
     *("draw", "fit", "from_formula", "from_version1", "given", "interpolated", "learned", "near"),
     *("points_like", "recovered", "regressors", "renumber", "rows", "save", "state", "tune"),
 }
