@@ -105,7 +105,7 @@ def test_densities_on_the_page_integrate_to_one(tables):
 
 def test_few_values_are_told(tables):
     pairs = tables.assign(a=(tables["a"] > 0).astype(float))
-    found = Posteriors.of(Settings(["a", "b"], ["c", "d"]), pairs, pairs[["c", "d"]][:2])
+    found = Posteriors(Settings(["a", "b"], ["c", "d"]), pairs, pairs[["c", "d"]][:2])
     (note,) = found.few
     assert "`a` has only 2 values" in note
 

@@ -405,8 +405,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             kernel_x: Any = fit.kernel_x
             if not hasattr(kernel_x, "lengthscale"):
                 raise ValueError(f"lengthscale is given, but {kernel_x!r} has none")
-            kernel_x = kernel_x.scaled(np.divide(lengthscale, kernel_x.lengthscale))
-            Phi = features.fit_transform(self.points_x_, kernel_x)
+            Phi = features.fit_transform(self.points_x_, bending.resized(kernel_x, lengthscale))
             smoother = Smoother.of(Phi, self.intercept_)
         return fit.score_at(smoother, kernel, "loo_score")(reg)
 
