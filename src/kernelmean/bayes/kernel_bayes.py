@@ -329,11 +329,14 @@ class KernelBayes(Saveable, BaseEstimator):
         return coordinates if rows.further is None else rows.further.widened(points, coordinates)
 
     def _unreached(self, points, coordinates) -> np.ndarray:
-        """Which points are in no kernel's reach, with a warning: a gap between far observations."""
+        """Which points are in no kernel's reach, with a warning: a gap between far observations.
+
+        Not of categories, of which none is nearest.
+        """
         told = arrays.to_numpy(arrays.namespace(coordinates).sum(coordinates**2, axis=1))
+        if self._seen is None or not self.kernel_x_.boxed:
+            return np.zeros(len(told), dtype=bool)
         lost = told < SILENT * arrays.to_numpy(self.kernel_x_.diag_of(points))
-        if self._seen is None:
-            return np.zeros_like(lost)
         if lost.any():
             checks.warn_numerical(
                 f"X has {lost.sum()} row(s) where no kernel reaches, row {np.flatnonzero(lost)[0]} "
