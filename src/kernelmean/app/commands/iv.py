@@ -25,7 +25,16 @@ from .. import words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, account, analysis
-from ..tables import SMALLEST, Table, answered, check_sample, complete, free_name, split_names
+from ..tables import (
+    SMALLEST,
+    Table,
+    answered,
+    check_sample,
+    complete,
+    free_name,
+    outside,
+    split_names,
+)
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -264,9 +273,7 @@ class Analysis:
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
         X = self.data.regressors(rows)
-        low, high = self.known[list(X)].min(), self.known[list(X)].max()
-        outside = X.lt(low).any(axis=1) | X.gt(high).any(axis=1)
-        found = self.predict(X).assign(extrapolated=outside)
+        found = self.predict(X).assign(extrapolated=outside(X, self.known))
         return rows.join(found.rename(columns=lambda name: free_name(name, rows)))
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
