@@ -57,7 +57,11 @@ class Monitor:
     converged: bool
     tol: float
     n_iter: int
-    iter: int
+
+    @property
+    def iter(self) -> int:
+        """Iterations there were."""
+        return len(self.history)
 
 
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
@@ -492,8 +496,7 @@ class KernelHMM(ChainEstimator):
         """How EM went, under hmmlearn's names."""
         check_is_fitted(self)
         em = as_em(self.em).filled(**DEFAULTS)
-        history = self.history_.tolist()
-        return Monitor(history, self.converged_, em.tol, em.max_iter, len(history))
+        return Monitor(self.history_.tolist(), self.converged_, em.tol, em.max_iter)
 
     def get_stationary_distribution(self) -> np.ndarray:
         """π with πQ = π, which is `startprob_` (as in hmmlearn)."""
