@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kernelmean as km
-from kernelmean.densities.bending import Bent
+from kernelmean.densities.bending import Bent, bent_columns
 from kernelmean.densities.laws import MovedLaws
 from kernelmean.embedding.move import Bend, Move, Wide
 
@@ -306,3 +306,8 @@ class TestColumnsOfX:
             km.ConditionalDensity(features=km.Nystroem()).fit(X, y),
         ):
             assert isinstance(model.kernel_x_, km.Gaussian)
+
+    def test_angles_are_not_bent(self):
+        X, _ = far_out(60, 0)
+        assert bent_columns(X, km.Gaussian(1.0)) is not None
+        assert bent_columns(X, km.Periodic()) is None

@@ -63,7 +63,12 @@ def resized(kernel: Any, lengthscale) -> Any:
 
 
 def bent_columns(X: np.ndarray, kernel: Kernel) -> Bent | None:
-    """The kernel on a scale that bends where columns have long tails; None where none has."""
+    """The kernel on a scale that bends where columns have long tails; None where none has.
+
+    Nor for angles, of which a bent scale would not be one.
+    """
+    if not kernel.boxed:
+        return None
     middle, spread = _middle(X)
     long = np.abs(X - middle).max(axis=0) > LONG * spread
     if not long.any():

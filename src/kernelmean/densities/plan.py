@@ -141,10 +141,13 @@ class Plan:
         """That of a mean; its kernel bends columns with long tails if Y is likelier so."""
         plain = MeanSearch(self.kernel_x, X, Y, free=self.tune)
         asked = self.choice and self.tune and self.features is None
-        bent = bent_columns(X, self.kernel_x) if asked else None
-        if bent is None or LocationSearch(bent, X, plain.Y).loss >= plain.loss:
+        kernel = bent_columns(X, self.kernel_x) if asked else None
+        if kernel is None:
             return plain
-        return MeanSearch(bent, X, Y)
+        bent = MeanSearch(kernel, X, Y)
+        same = np.array_equal(bent.Y, plain.Y)  # outliers of y, if any, lie where both had them
+        rival = bent if same else LocationSearch(kernel, X, plain.Y)
+        return bent if rival.loss < plain.loss else plain
 
     def _learned(
         self, X, Y, line: MeanSearch | None, sizes: EvidenceSearch | None, rows: Rows | None
