@@ -695,7 +695,7 @@ class TestSelection:
         X = Z + rng.normal(size=Z.shape)
         model = km.KernelBayes().fit(X, Z)
         Phi, d = model._Phi, np.maximum(model._rows(prior, None).beta, 0.0)
-        loss = LeaveOneOut.of(Phi, model._Q, EigenGrid.of((Phi.T * d) @ Phi), d)
+        loss = LeaveOneOut(Phi, model._Q, EigenGrid.of((Phi.T * d) @ Phi), d)
         even, safer = (loss.best(one_se=True, paired=paired)[0] for paired in (True, False))
         assert even < 0.8 * safer
         expected = even if spread == 1.0 else safer

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, checks, solves
 from ..core.checks import Array
@@ -36,7 +36,7 @@ from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale
 from ..regression.support import Support, closest, support_of
 from ..regression.width import Told, told
-from .density_ratio import DensityRatio, solve_ratio
+from .density_ratio import DensityRatio, RatioLeftOut
 from .every import Every
 from .flatter import flatter
 from .folds import choose_by_folds
@@ -191,27 +191,18 @@ class KernelBayes(Saveable, BaseEstimator):
         given, (rows, X, Z) = (X, Z), few_of(SEARCH_ROWS, X=X, Z=Z)
         rows = rows if rows is not None and rows.n > SEARCH_ROWS else None
         self._far, self._of_some, self.density_ = rows, rows is not None, None
-        points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-        validate_data(self, X, skip_check_array=True)
-        if Z is None:
-            raise ValueError(
-                "Z is None; the latents of the training pairs, (n,) or (n, d_z), are needed"
-            )
-        points_z = checks.as_points(Z, "Z")
-        checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-        checks.check_library(points_z, points_x, "Z", "the rows of X")
+        points_x, self.points_ = pairs = checks.as_pairs(self, X, Z, "Z")
         self.one_output_ = checks.as_floats(Z, "Z").ndim == 1
         self.latent_names_ = names = checks.column_names(Z)
-        self.points_ = checks.frozen(points_z)
         self._found: dict[str, tuple[tuple, float]] = {}
-        self._order = Order.of(points_x, points_z)
+        self._order = Order.of(*pairs)
         self._fit_latents(names)
         box = Support.of(points_x) if rows is None else support_of(rows)
         self._support = box.widened(REACH)
         if self.rule == "density":
             self._fit_density(*given)
             return self
-        self._seen = checks.frozen(points_x)
+        self._seen = points_x
         self._fit_observations(self._order.sorted(points_x), checks.column_names(X))
         if rows is not None:
             self.regularisers()  # a pass for the prior of the latents
@@ -493,11 +484,15 @@ class KernelBayes(Saveable, BaseEstimator):
         return as_one_embedding(prior, self.kernel_z_, "prior", d, where)
 
     def _ratio(self, m: MeanEmbedding) -> tuple[Callable[[Array], Array], Array, float | None]:
-        """r as a function of latents, β_i = r(z_i)/n at the training latents, and η."""
+        """r as a function of latents, β_i = r(z_i)/n, and η, which is sought once for a prior."""
         n = self.points_.shape[0]
         U, eta = self.features_z_.transform(m.points), None
         if self.ratio is None:
-            coefficients, eta = self._solve_ratio(U, m)
+            eta, second = self.reg_prior, self._second_z
+            if eta is None:
+                left_out = partial(RatioLeftOut, self._Q, second, U, m.weights)
+                eta = self._once("reg_prior", (m.points, m.weights), lambda: left_out().best())
+            coefficients = solves.ridge(second, eta).solve(m.weights @ U)
             ratio: Callable[[Array], Array] = partial(_ratio_at, self.features_z_, coefficients)
             beta = self._Q @ coefficients / n
         elif self._learns_ratio:
@@ -510,13 +505,6 @@ class KernelBayes(Saveable, BaseEstimator):
             beta = self._order.sorted(given) / n
         shares = covered_shares(beta, _coverage(U, m, self.kernel_z_))
         return ratio if shares is beta else _even, shares, eta
-
-    def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
-        """Coefficients of the ratio, and η: given, or sought once for each prior."""
-        solved, reg = partial(solve_ratio, self._Q, self._second_z, U, m), self.reg_prior
-        if reg is None:
-            reg = self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1])
-        return solved(reg)[:2]
 
     def _apart(self, m: MeanEmbedding) -> bool:
         """Whether means of features are clearly further apart than those of samples of one law.
@@ -615,7 +603,7 @@ class KernelBayes(Saveable, BaseEstimator):
         # a lengthscale tuned to the data leaves no slack for a heavier regulariser
         one_se = how == "loo" and not self.tune_lengthscale
         own = self._copies if Phi is self._Phi else None
-        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C, copies=own).best(one_se, even)[0]
+        return LeaveOneOut(Phi, Psi, grid, d, n=n, C=C, copies=own).best(one_se, even)[0]
 
     def _check_settings(self) -> None:
         check_parameters(self)

@@ -381,22 +381,22 @@ def happens(event, points) -> Array:
     return found
 
 
-def check_target(y) -> None:
+def check_target(y, name: str = "y") -> None:
     """An estimator that predicts y cannot do without, in words that scikit-learn looks for."""
     if y is None:
         raise ValueError(
-            "y is missing: the estimator requires y to be passed, but the target y is None"
+            f"{name} is missing: the estimator requires {name} to be passed, but the target {name} "
+            "is None"
         )
 
 
-def as_pairs(estimator, X, y, min_rows: int = 2) -> tuple[Array, Array]:
+def as_pairs(estimator, X, y, name: str = "y", min_rows: int = 2) -> tuple[Array, Array]:
     """Rows of X and of a target y for `fit`, which notes the columns of X on the estimator."""
     points_x = as_points(X, "X", min_rows=min_rows, one_d=False)
     validate_data(estimator, as_table(X), skip_check_array=True)
-    check_target(y)
-    points_y = as_points(y, "y")
-    check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
-    check_library(points_y, points_x, "y", "the rows of X")
+    check_target(y, name)
+    points_y = as_points(y, name, n=points_x.shape[0])
+    check_library(points_y, points_x, name, "the rows of X")
     return frozen(points_x), frozen(points_y)
 
 

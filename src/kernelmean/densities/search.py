@@ -280,11 +280,11 @@ class DensitySearch:
 
     @cached_property
     def _pairs(self) -> Pairs:
-        return Pairs.of(self.Y, self.kernel_y)
+        return Pairs(self.Y, self.kernel_y)
 
     def _by_bandwidth(self) -> BandwidthScore:
         reg = float(10.0 ** self._u[-1])
-        return BandwidthScore.of(self._pairs, self.kernel_y, self._smoother(), reg)
+        return BandwidthScore(self._pairs, self.kernel_y, self._smoother(), reg)
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""

@@ -203,7 +203,7 @@ def explained(points_x, points) -> np.ndarray:
 def choose_transition_reg(before, after) -> float:
     """λ' with the least leave-one-out loss of predicting the next state."""
     grid = solves.EigenGrid.of(before.T @ before / before.shape[0])
-    return LeaveOneOut.of(before, after, grid).best()[0]
+    return LeaveOneOut(before, after, grid).best()[0]
 
 
 def choose_prior_reg(Q, beliefs) -> float:
@@ -257,7 +257,7 @@ def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, fl
             share = arrays.take(d, rows, axis=0) / xp.sum(d)
             P = arrays.take(Phi, rows, axis=0)
             grid = solves.EigenGrid.of(P.T @ (share[:, None] * P))
-            loss = LeaveOneOut.of(P, arrays.take(Psi, rows, axis=0), grid, share)
+            loss = LeaveOneOut(P, arrays.take(Psi, rows, axis=0), grid, share)
             few = loss.thinned(SEARCH_ROWS // TYPICAL)
             yield few, few.P.shape[0] / len(rows)
 

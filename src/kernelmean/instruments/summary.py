@@ -140,9 +140,8 @@ def _effects(model: Any) -> Block:
             found = model.average_derivative(column=j)
         except ValueError:  # a kernel without a derivative
             break
-        limits = f"{100 * found.level:g}% [{found.low:.4g}, {found.high:.4g}]"
-        text = f"{found.value:.4g} (s.e. {found.error:.3g}), {limits}, p = {found.p_value:.3g}"
-        lines.append(Line(name, found.value, text))
+        text = str(found).removeprefix(f"{found.name}: ")
+        lines.append(Line(name, found.value, f"{text}, p = {found.p_value:.3g}"))
     return Block("Average derivatives", lines)
 
 
