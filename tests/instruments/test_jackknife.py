@@ -127,7 +127,7 @@ def test_every_error_equals_a_refit():
     X, y, Z = confounded()
     group, oracle = fitted_group(X, y, Z, 1), slow.Dense(KX, KZ, X, y, Z, 1e-3, 1e-3, 1)
     group.stage = first_stage.jackknife_stage([group], 1e-3)[0]
-    loss = second_stage.Equations.of([group]).solved(3)[1]
+    loss = second_stage.Equations([group]).solved(3)[1]
     # a group holds outcomes as they are to be fitted: the caller has taken the mean out
     expected = slow.causal_errors(oracle.Phi, oracle.M, y, 1e-3, 1, 2)
     assert_allclose(loss.errors([1e-3])[1][0], expected, rtol=1e-7, atol=1e-8)
@@ -201,7 +201,7 @@ def test_the_held_out_loss_is_that_of_predictions(degree):
     X, y, Z = confounded()
     group = fitted_group(X, y, Z, degree)
     group.stage = first_stage.jackknife_stage([group], 1e-2)[0]
-    second = second_stage.Equations.of([group]).solved(group.basis_x.trends)[0]
+    second = second_stage.Equations([group]).solved(group.basis_x.trends)[0]
     loss = second_stage.held_out_loss(second, group)
     for xi in (1e-5, 1e-2, 1.0):
         direct = np.mean((y - group.basis_x.transform(X) @ second.coefficients(xi)) ** 2)

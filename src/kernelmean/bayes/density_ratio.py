@@ -253,8 +253,7 @@ class RatioLeftOut:
 
     def least(self, low: float) -> float:
         """The η of the least score, of those from a multiple of κ on."""
-        at = minimise_log10(lambda r: self.score(r * self.size), low, DECADES[1])[0]
-        return at * self.size
+        return minimise_log10(self.score, low, DECADES[1], size=self.size)[0]
 
     def careful_rows(self, reg: float) -> tuple[Array, Array]:
         """As if p had had a row at each row of q.

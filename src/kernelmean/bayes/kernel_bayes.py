@@ -575,18 +575,16 @@ class KernelBayes(Saveable, BaseEstimator):
         return found[name][1]
 
     def _reg(self, rows: _Rows) -> float:
-        if rows.reg is not None:
-            return rows.reg
-        if self.reg is not None or rows.Phi is not self._Phi:  # of supervision nothing is kept
+        known = rows.reg if self.reg is None else self.reg
+        if known is not None:
+            return float(known)
+        if rows.Phi is not self._Phi:  # of supervision nothing is kept
             return self._choose_reg(rows)
         key = rows.beta, self.selection, self.tune_lengthscale
         return self._once("reg", key, lambda: self._choose_reg(rows))
 
     def _choose_reg(self, rows: _Rows) -> float:
-        Phi, beta, Psi = rows.Phi, rows.beta, rows.Psi
-        if self.reg is not None:
-            return float(self.reg)
-        how = self.selection
+        Phi, beta, Psi, how = rows.Phi, rows.beta, rows.Psi, self.selection
         if how == "auto":
             how = "loo" if self.rule == "importance" else "heldout"
         if not how.startswith("loo"):

@@ -224,8 +224,7 @@ def choose_prior_reg(Q, beliefs) -> float:
         ratios = (P @ (shrink[:, None] * M.T)) / left[:, None]
         return float(0.5 * xp.mean(ratios * ratios) - xp.sum(shrink * M2))
 
-    size = float(xp.sum(grid.values))
-    return minimise_log10(lambda reg: score(reg * size), *DECADES)[0] * size
+    return minimise_log10(score, *DECADES, size=float(xp.sum(grid.values)))[0]
 
 
 def choose_reg(Phi, Psi, shares: Shares, beliefs, rule: str) -> float:

@@ -156,7 +156,7 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
     return forms, _form_of_each(told, kernel_z, roles.instruments)
 
 
-def plainer_forms(x: Forms, z: Forms, X, Z, own: int, told: int) -> list[tuple[Forms, Forms]]:
+def plainer_forms(x: Forms, z: Forms, X, own: int, told: int) -> list[tuple[Forms, Forms]]:
     """Of all columns, where some bend less: those of few values, then all exogenous ones.
 
     Lines along regressors of one or two values, and along the first `own`, the endogenous ones,
@@ -176,7 +176,7 @@ def plainer_forms(x: Forms, z: Forms, X, Z, own: int, told: int) -> list[tuple[F
     found: list[tuple[Forms, Forms]] = []
     for straight in (False, True):
         each = tuple(form(j, given, straight) for j, given in enumerate(x.each))
-        forms = Forms(each), Forms(z.each[: Z.shape[1] + own - len(each)] + each[own:])
+        forms = Forms(each), Forms(z.each[: len(z.each) + own - len(each)] + each[own:])
         if 0 < len(forms[0].bent) < len(x.bent) and forms[1].bent and forms not in found:
             found.append(forms)
     return found

@@ -139,51 +139,48 @@ def jackknife_stage(
     return FirstStage(grid, cross, n, reg, lines, own, alone, known), reg, value
 
 
-class SplitStage1:
-    """z ↦ E[φ(X) | z] for every λ: with ΘᵀΘ/n = Q diag(s) Qᵀ, E = A D Qᵀ, D = 1/(s + λ).
+def split_loss(
+    grid: solves.EigenGrid, first: Moments, second: Moments, group: Group, columns
+) -> Callable[[float], float]:
+    """The loss of an E[φ(X) | z] learned from `first` on other rows, a group of moments `second`.
 
-    Its loss on other rows, (1/m) Σ ‖φ(x̃) − Eθ(z̃)‖², is a quadratic in the diagonal of D:
+    With ΘᵀΘ/n = Q diag(s) Qᵀ, E = A D Qᵀ, D = diag(d), d = 1/(s + λ): (1/m) Σ ‖φ(x̃) − Eθ(z̃)‖² is
     (1/m) Σ k(x̃, x̃) − 2 cᵀd + dᵀGd.
     """
+    Q = grid.vectors
+    A, other = (Q.T @ some(moments.mean("zx"), columns) for moments in (first, second))
+    c = arrays.namespace(A).sum(A * other, axis=1)
+    G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
+    constant = group.mean_norm(columns)
 
-    def __init__(self, first: Moments, second: Moments, group: Group, columns):
-        """Learned from the moments `first`; its loss is measured on `second`, those of `group`."""
-        self.n, self.grid = first.n, solves.EigenGrid.of(first.mean("zz"))
-        self.cross, self.constant = first.mean("zx"), group.mean_norm(columns)
-        Q, other = self.grid.vectors, some(second.mean("zx"), columns)
-        A = Q.T @ some(self.cross, columns)
-        self.c = arrays.namespace(A).sum(A * (Q.T @ other), axis=1)
-        self.G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
+    def loss(reg: float) -> float:
+        d = grid.shrink(reg)
+        return float(constant - 2 * c @ d + d @ G @ d)
 
-    def __call__(self, reg: float) -> float:
-        d = self.grid.shrink(reg)
-        return float(self.constant - 2 * self.c @ d + d @ self.G @ d)
+    return loss
 
 
 def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
-    moments = [g.moments for g in groups]
+    moments, (lines, curves, known) = [g.moments for g in groups], groups[0].kinds
     if groups[0].outcome:
-        rest = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
-        sides = list(zip(rest, moments, groups, strict=True))
+        firsts = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
     else:
-        sides = [(moments[0], moments[1], groups[1])]
-    share = [second.n for _, second, _ in sides]
+        firsts, moments, groups = moments[:1], moments[1:], groups[1:]
+    grids = [solves.EigenGrid.of(first.mean("zz")) for first in firsts]
+    sides = list(zip(grids, firsts, moments, groups, strict=True))
+    n = sum(second.n for second in moments)
 
-    def best(columns, reg: float | None) -> tuple[list[SplitStage1], float, float]:
-        stages = [SplitStage1(*side, columns) for side in sides]
-        values = stages[0].grid.values
+    def best(columns, reg: float | None) -> tuple[float, float]:
+        losses = [(split_loss(*side, columns), side[2].n) for side in sides]
+        size = float(arrays.namespace(grids[0].values).sum(grids[0].values))
+        return choose(reg, lambda r: sum(loss(r) * m for loss, m in losses) / n, size)
 
-        def loss(reg: float) -> float:
-            return sum(s(reg) * n for s, n in zip(stages, share, strict=True)) / sum(share)
-
-        return stages, *choose(reg, loss, float(arrays.namespace(values).sum(values)))
-
-    lines, curves, known = groups[0].kinds
-    own = best(lines, None)[1] if lines and reg is None else None
-    stages, reg, value = best(curves, reg)
+    own = best(lines, None)[0] if lines and reg is None else None
+    reg, value = best(curves, reg)
     told = reg, lines, own, None, known
-    return [FirstStage(s.grid, s.cross, s.n, *told) for s in stages], reg, value
+    stages = [FirstStage(grid, one.mean("zx"), one.n, *told) for grid, one, *_ in sides]
+    return stages, reg, value
 
 
 def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:
@@ -191,5 +188,4 @@ def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float
     if reg is not None:
         return float(reg), loss(reg)
     size = max(size, arrays.EPS)
-    reg, value = minimise_log10(lambda r: loss(r * size), *DECADES, points=GRID, heaviest=True)
-    return reg * size, value
+    return minimise_log10(loss, *DECADES, points=GRID, heaviest=True, size=size)

@@ -228,7 +228,7 @@ class Plan:
         the row that was left out.
         """
         groups, _, loss_1, _ = self._embedded(draft, self.few, _mean_outcome(self.few))
-        equations, found = Equations.of(groups), []
+        equations, found = Equations(groups), []
         if self.plainer and not draft.bare and loss_1 >= equations.untold(draft.bases[0].curves):
             return []
         moved = equations.concentration if self.split != "samples" else np.inf

@@ -138,15 +138,14 @@ def kind_of(split) -> str:
     return "share"
 
 
-def share(split, random_state, X, Z, y) -> list[Part]:
+def share(split, random_state, every: Part) -> list[Part]:
     """The rows in groups that play the same part."""
-    kind = kind_of(split)
+    kind, n = kind_of(split), every.n
     rng = None if random_state is None else checks.generator(random_state)
     if kind == "loo":
-        return [Part(X, Z, y).unordered]
+        return [every.unordered]
     if kind == "samples":
-        return _samples(X, Z, y)
-    every, n = Part(X, Z, y), y.shape[0]
+        return _samples(every.X, every.Z, every.y)
     order = np.arange(n) if rng is None else rng.permutation(n)
     if kind == "folds":
         return [every.at(order[i:j], own=False) for i, j in itertools.pairwise(_folds(split, n))]

@@ -451,7 +451,7 @@ def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
     n = Phi.shape[0]
     stage = SecondStage(Phi.T @ Phi / n, Phi.T @ y / n, trends, n)
     loss = CausalLeaveOneOut(stage, Phi, Phi, y)  # with M = Φ nothing is instrumented
-    return stage, stage.size * minimise_log10(lambda r: loss(r * stage.size), *DECADES)[0]
+    return stage, minimise_log10(loss, *DECADES, size=stage.size)[0]
 
 
 def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -327,9 +327,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         roles = Roles.of((checks.column_names(y) or ["y"])[0], **names)
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
-        if rows is not None:
-            return [Part(X, Z, outcome, rows=rows).unordered], roles
-        return share(self.split, self.random_state, X, Z, outcome), roles
+        return share(self.split, self.random_state, Part(X, Z, outcome, rows=rows)), roles
 
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
@@ -338,8 +336,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         plan = self._planned(forms, parts, few, roles)
         if not plan.plainer:
             return plan
-        X, Z = plan.rows
-        others = plainer_forms(*forms, X, Z, len(roles.x), plan.told)
+        others = plainer_forms(*forms, plan.rows[0], len(roles.x), plan.told)
         return replace(plan, others=[self._planned(forms, few, few, roles) for forms in others])
 
     def _planned(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from copy import copy
 from functools import partial
 
 import numpy as np
@@ -144,32 +144,27 @@ def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return (errors - (errors @ say.T) @ V.T) / (1.0 - (V * say.T).sum(1))
 
 
-@dataclass(frozen=True)
 class Equations:
-    """The normal equations of stage 2, and a few complete rows, by which errors are judged."""
+    """The normal equations of stage 2, and a few complete rows, by which errors are judged.
 
-    second: Array  # MᵀM/m
-    target: Array  # Mᵀy/m
-    power: float  # yᵀy/m
-    m: int
-    Phi: Array
-    M: Array
-    y: Array
-    V: np.ndarray  # v = x − E[x | z], of a plane's columns, and v u/(1 + |u|), u = E[x | z]
-    W: np.ndarray  # v, the share of exogenous regressors left out as well
+    Of v = x − E[x | z], of a plane's columns, V has v and v u/(1 + |u|), u = E[x | z]; W has v with
+    the share of exogenous regressors left out as well. `weak` instruments have Fuller's constant.
+    """
 
-    @classmethod
-    def of(cls, groups: list[Group]) -> Equations:
-        """From the rows of stage 2."""
+    def __init__(self, groups: list[Group], weak: bool = False):
         learners = [g for g in groups if g.outcome]
         moments = merged(map(embedded_moments, learners))
-        second, target, power = (moments.mean(name) for name in ("mm", "my", "yy"))
-        Phi, M, y, wholly = complete_rows(learners)
+        self.second, self.target = moments.mean("mm"), moments.mean("my")[:, 0]
+        self.power, self.m = float(moments.mean("yy")[0, 0]), moments.n
+        if weak:
+            self._steady(learners)
+        self.Phi, self.M, self.y, wholly = complete_rows(learners)
         slopes = slice(1, learners[0].basis_x.polynomial.slopes)
-        V, W = (arrays.to_numpy(Phi[:, slopes] - left[:, slopes]) for left in (M, wholly))
-        moved = arrays.to_numpy(M[:, slopes])
-        V = np.hstack([V, V * moved / (1.0 + abs(moved))])
-        return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V, W)
+        moved = arrays.to_numpy(self.M[:, slopes])
+        V, self.W = (
+            arrays.to_numpy(self.Phi[:, slopes] - left[:, slopes]) for left in (self.M, wholly)
+        )
+        self.V = np.hstack([V, V * moved / (1.0 + abs(moved))])
 
     @property
     def concentration(self) -> float:
@@ -189,8 +184,8 @@ class Equations:
         left = 1.0 - 1.0 / len(Phi)
         return float(min(Phi.var(axis=0).sum() / left**2, (Phi**2).sum(1).mean()))
 
-    def steadied(self, groups: list[Group]) -> Equations:
-        """With 1/(m − q) of the moments of v = φ − M, q instruments: Fuller's constant (1977).
+    def _steady(self, learners: list[Group]) -> None:
+        """Add 1/(m − q) of the moments of v = φ − M, q instruments: Fuller's constant (1977).
 
         Two-stage least squares with as many instruments as regressors have no mean; these have, and
         are drawn to least squares as far as instruments are weak.
@@ -199,10 +194,10 @@ class Equations:
         def columns(Phi, Theta, y, M) -> dict:
             return {"v": Phi - M, "y": y[:, None]}
 
-        more = merged(g.estimated(["vv", "vy"], columns) for g in groups if g.outcome)
-        spare = max(self.m - groups[0].basis_z.width, 1)
-        second, target = self.second + more.mean("vv") / spare, more.mean("vy")[:, 0] / spare
-        return replace(self, second=second, target=self.target + target)
+        more = merged(g.estimated(["vv", "vy"], columns) for g in learners)
+        spare = max(self.m - learners[0].basis_z.width, 1)
+        self.second = self.second + more.mean("vv") / spare
+        self.target = self.target + more.mean("vy")[:, 0] / spare
 
     def solved(self, trends: int) -> tuple[SecondStage, CausalLeaveOneOut]:
         """Stage 2, for every ξ, and its causal loss."""
@@ -211,12 +206,14 @@ class Equations:
 
     def less(self, keep: int, leave: int) -> Equations:
         """In NumPy, without the columns `keep` to `leave`."""
-        gone, given = slice(keep, leave), (self.second, self.target, self.Phi, self.M, self.y)
-        second, target, Phi, M, y = map(arrays.to_numpy, given)
-        M = np.delete(M, gone, 1)
-        Phi = M if self.Phi is self.M else np.delete(Phi, gone, 1)
-        second = np.delete(np.delete(second, gone, 0), gone, 1)
-        return replace(self, second=second, target=np.delete(target, gone), Phi=Phi, M=M, y=y)
+        own, gone = copy(self), slice(keep, leave)
+        given = self.second, self.target, self.Phi, self.M, self.y
+        second, target, Phi, M, own.y = map(arrays.to_numpy, given)
+        own.M = np.delete(M, gone, 1)
+        own.Phi = own.M if self.Phi is self.M else np.delete(Phi, gone, 1)
+        own.second = np.delete(np.delete(second, gone, 0), gone, 1)
+        own.target = np.delete(target, gone)
+        return own
 
 
 def embedded_moments(group: Group) -> Moments:
@@ -281,9 +278,7 @@ def regress(
 
     ξ is given, or the share known of the size that it is measured by, or chosen.
     """
-    equations = Equations.of(groups)
-    equations = equations.steadied(groups) if weak else equations
-    stage, loss = equations.solved(groups[0].basis_x.trends)
+    stage, loss = Equations(groups, weak).solved(groups[0].basis_x.trends)
     if split == "share":
         return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size), stage.m
     if reg is None and share is not None:

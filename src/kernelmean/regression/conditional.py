@@ -229,12 +229,11 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _coordinates(self, X) -> tuple[Array, np.ndarray | None]:
         """Of the nearest points of the box, and which rows are outside."""
-        points = checks.as_new_points(self, X)
-        if self._support is None:
-            return self.features_x_.transform(points), None
-        near = self._support.nearest(points, self.kernel_x_)
-        outside = self._support.outside(points, self.kernel_x_, OUTSIDE)
-        return self.features_x_.transform(near), outside
+        points, outside = checks.as_new_points(self, X), None
+        if self._support is not None:
+            outside = self._support.outside(points, self.kernel_x_, OUTSIDE)
+            points = self._support.nearest(points, self.kernel_x_)
+        return self.features_x_.transform(points), outside
 
     def apply(self, m) -> MeanEmbedding:
         """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Σ_j α_j w(u_j).
