@@ -129,7 +129,7 @@ class Plan:
         told = log_sizes(arrays.to_numpy(location.residuals))
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
-        sizes = EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, told)
+        sizes = EvidenceSearch(X, told)
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
@@ -171,12 +171,12 @@ class Plan:
         def learn(weights: Weights | None) -> Location:
             return line.mean(design, those, self.bend, weights=weights)
 
-        forms = Forms.of(whole[some], sizes)
+        forms = Forms(whole[some], sizes)
         found = Standard.weighed(learn, whole[some], outcomes[some], forms)
         if rows is None and len(some) == len(whole):
             return found
         location = self._mean(X, Y, line, rows, found[0].where.weights)
-        return Standard.of(location, whole, outcomes, Forms.of(whole, sizes))
+        return Standard.of(location, whole, outcomes, Forms(whole, sizes))
 
     def _searched(self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel) -> DensitySearch:
         """With a kernel of Y that leans if that scores better."""

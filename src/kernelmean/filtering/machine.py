@@ -198,12 +198,8 @@ class Machine(Recursion):
         xp = arrays.namespace(self.points)
         read = xp.concat([prior.total()[None], prior.apply_weights(prior.points)])
         if prior.points is self.points:
-            return Step(
-                prior.apply_weights(self.shares.Q),
-                read,
-                "start",
-                partial(getattr, prior, "weights"),
-            )
+            belief = prior.apply_weights(self.shares.Q)
+            return Step(belief, read, "start", partial(getattr, prior, "weights"))
         belief = prior.apply_weights(self.features_z.transform(prior.points))
         if float(self.mass @ belief) < FADED * float(read[0]):
             warn_numerical(
