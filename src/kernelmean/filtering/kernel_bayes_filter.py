@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..chains.rows import observed
 from ..core import arrays, checks
 from ..core.checks import Array
 from ..core.interval import Interval
@@ -421,16 +422,16 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """The recursion; filtered steps of all sequences; which rows are missing; the sequences."""
         check_is_fitted(self)
         machine = self.machine_ if supervision is None else self._ruled
-        points = checks.as_points(X, "X", one_d=False, gaps=True)
+        points, seen = observed(X, "X")
         validate_data(self, X, reset=False, skip_check_array=True)
-        points, missing = inputs.observations(machine, points, "X")
-        sequences = check_sequences(lengths, len(missing))
+        checks.check_library(points, machine.points_x, "X")
+        sequences = check_sequences(lengths, len(seen))
         check_forward(X, sequences)
-        supervise = _supervisor(machine, supervision, len(missing))
+        supervise = _supervisor(machine, supervision, len(seen))
         first = machine.first(inputs.belief(machine, prior))
-        steps = machine.advance(first, points, missing, sequences, supervise)
+        steps = machine.advance(first, points, ~seen, sequences, supervise)
         inputs.warn_of_collapse(steps)
-        return machine, steps, missing, sequences
+        return machine, steps, ~seen, sequences
 
     def _result(self, X, machine: Recursion, steps: list[Step], missing) -> FilterResult:
         return FilterResult(machine, tuple(steps), missing, labels=self._labels(Labels.of(X)))

@@ -14,7 +14,7 @@ from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
 from ..densities.search import DensitySearch
-from ..densities.standard import Forms, NormalErrors, Standard, clearly, regressed
+from ..densities.standard import EvidenceSearch, Forms, NormalErrors, Standard, clearly, regressed
 from ..kernels import fitted_kernel
 from ..regression.bandwidth import spread_ties, with_bandwidth
 
@@ -32,7 +32,7 @@ class StateLaw:
     @classmethod
     def of(cls, X: np.ndarray, Y: np.ndarray) -> StateLaw:
         """A density in place of the normal law where rows left out are clearly likelier so."""
-        where = regressed(Forms.sought(X, Y), Y)
+        where = regressed(Forms(X, EvidenceSearch(X, Y)), Y)
         where = replace(where, beyond=None)  # nodes end, and what is unknown counts
         standard, _ = Standard.of(where, X)
         E = standard.residuals
