@@ -587,7 +587,7 @@ def curve_table(a: Analysis, column: str) -> Grid:
     quantiles = [f"{100 * level:.0f}%" for level in at.index]
     texts = [quantiles, words.numbers(at), *words.cells(table).T]
     caption = f"{a.columns.y} at quantiles of {column}, with limits for these {len(at)} at once"
-    return Grid.of(list(zip(header, texts, strict=True)), f"{caption} ({level_words(a.level)})")
+    return Grid(header, list(zip(*texts, strict=True)), f"{caption} ({level_words(a.level)})")
 
 
 # ---------------------------------------------------------------- report

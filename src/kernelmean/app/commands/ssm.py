@@ -292,7 +292,7 @@ def facts(a: Forecasts) -> list[Fact]:
         "Guard": f"{a.model.guard_[0]:,.0f} rows" if a.settings.refine else None,
     }
     return SAY.facts(
-        {name: value for name, value in values.items() if value is not None},
+        values,
         missing=int((~a.rows.whole).sum()),
         share=percent(HELD_OUT),
         judged=0 if trial is None else len(trial.truth),
