@@ -302,16 +302,10 @@ def contours(a: Densities, pair: tuple[str, str]) -> Figure:
     )
     across = min(len(rows), 3)
     down = -(-len(rows) // across)
+    height, width = 0.4 + 2.4 * down, 6.8 if across > 1 else 4.4
     caption = SAY("contours", first=pair[0], second=pair[1], rest=_rest(a))
-    return Figure(
-        f"contours-{pair[0]}-{pair[1]}",
-        caption,
-        display.plot,
-        height=0.4 + 2.4 * down,
-        width=6.8 if across > 1 else 4.4,
-        shape=(down, across),
-        shared="xy",
-    )
+    name = f"contours-{pair[0]}-{pair[1]}"
+    return Figure(name, caption, display.plot, height, width, (down, across), "xy")
 
 
 # ---------------------------------------------------------------- report

@@ -499,17 +499,11 @@ def headline(a: Analysis, column: str) -> str:
     if e is not None:
         limits = {"value": signed(e.value), "low": signed(e.low), "high": signed(e.high)}
         average = " " + SAY("average", level=level_words(a.level), **limits)
-    return SAY(
-        "headline",
-        x=column,
-        y=a.columns.y,
-        low=words.given(low),
-        high=words.given(high),
-        others="" if len(a.columns.regressors) == 1 else SAY("others"),
-        change=signed(change[PREDICTION]),
-        plain="" if a.plain is None else SAY("plain", change=signed(change[PLAIN])),
-        average=average,
-    )
+    others = "" if len(a.columns.regressors) == 1 else SAY("others")
+    plain = "" if a.plain is None else SAY("plain", change=signed(change[PLAIN]))
+    moved = {"x": column, "low": words.given(low), "high": words.given(high)}
+    curve = {"y": a.columns.y, "change": signed(change[PREDICTION])}
+    return SAY("headline", others=others, plain=plain, average=average, **moved, **curve)
 
 
 def _design(a: Analysis) -> str:
@@ -524,14 +518,9 @@ def _design(a: Analysis) -> str:
 
 def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
-    caption = SAY(
-        "curve",
-        x=column,
-        y=a.columns.y,
-        level=level_words(a.level),
-        seen="" if a.plain is None else SAY("seen"),
-        held=_held(a, column),
-    )
+    seen = "" if a.plain is None else SAY("seen")
+    known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
+    caption = SAY("curve", seen=seen, held=_held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
 
