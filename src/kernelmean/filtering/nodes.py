@@ -93,7 +93,7 @@ class NodeMachine(Recursion):
         units_x, units = X.std(axis=0), Z.std(axis=0)
         middle_x, middle = X.mean(axis=0), Z.mean(axis=0)
         X, Z = (X - middle_x) / units_x, (Z - middle) / units
-        moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
+        moving, seeing = StateLaw.of(Z[earlier], Z[later], True), StateLaw.of(Z, X)
         least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng, share = np.random.default_rng(0), None
         points, sizes = nodes_of(moving, Z, limit, rng)
