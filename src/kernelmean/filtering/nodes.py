@@ -84,7 +84,7 @@ class NodeMachine(Recursion):
         self.units_x, self.units = X.std(axis=0), Z.std(axis=0)
         self.middle_x, self.middle = X.mean(axis=0), Z.mean(axis=0)
         X, Z = (X - self.middle_x) / self.units_x, self._inner(Z)
-        moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
+        moving, seeing = StateLaw.of(Z[earlier], Z[later], True), StateLaw.of(Z, X)
         self.observing, self.standard = seeing.density, seeing.standard
         self.least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng = np.random.default_rng(0)
